@@ -1,0 +1,47 @@
+# Off loopback the server wants a token, so give it one that user 10001 can read:
+#
+#   docker build -t schedo .
+#   docker run -p 8080:8080 -v schedo-data:/data \
+#       -v ./token:/run/secrets/schedo_token:ro -e SCHEDO_TOKEN_FILE=/run/secrets/schedo_token schedo
+#
+# The root file system may be read-only (--read-only); only /data is written.
+
+FROM python:3.13-slim AS build
+
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /src
+
+COPY requirements/run.txt requirements/build.txt requirements/
+RUN python -m venv --without-pip /venv \
+    && pip --python /venv/bin/python install --require-hashes --only-binary :all: -r requirements/run.txt \
+    && pip install --require-hashes --only-binary :all: -r requirements/build.txt
+
+COPY pyproject.toml README.md LICENSE ./
+COPY schedo schedo
+RUN python -m hatchling build -t wheel \
+    && pip --python /venv/bin/python install --no-index --no-deps dist/*.whl \
+    && /venv/bin/python -m compileall -q /venv/lib
+
+
+FROM python:3.13-slim
+
+LABEL org.opencontainers.image.title="schedo" \
+      org.opencontainers.image.description="A durable job scheduler in one process" \
+      org.opencontainers.image.licenses="MIT"
+
+# Commands may leave children behind; as the first process tini reaps them.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends 'tini=0.19.*' \
+    && rm -rf /var/lib/apt/lists/* \
+    && install -d -o 10001 -g 10001 /data
+COPY --from=build /venv /venv
+
+# Everything is compiled already, so nothing need be written beside the code.
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+VOLUME /data
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=30s --timeout=5s --start-period=10s --retries=3 CMD ["python", "-m", "schedo.health"]
+ENTRYPOINT ["tini", "--", "schedo"]
+CMD ["serve", "--host", "0.0.0.0", "--store", "/data/schedo.db"]

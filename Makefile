@@ -1,0 +1,78 @@
+# One command from a bare checkout: needs Python 3.11+ with venv and pip, and make.
+# Everything is put into $(VENV); the server keeps its data in ./data. Nothing else is touched.
+
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+PINNED := $(PIP) install -q --require-hashes --only-binary :all:
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test check fmt format lint types bench bench-quick lock build clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+# A stamp is touched last, so a half-finished installation is repeated.
+$(VENV)/.run: requirements/run.txt requirements/build.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "schedo needs Python 3.11 or newer, but there is no '$(PYTHON)'; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "schedo needs Python 3.11 or newer, but $(PYTHON) is %d.%d; name another: make PYTHON=python3.12" % sys.version_info[:2])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PINNED) -r requirements/run.txt -r requirements/build.txt
+	$(PIP) install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.run
+	$(PINNED) -r requirements/dev.txt
+	@touch $@
+
+# Without compiled bytecode the server takes 5 MB more and starts five times slower.
+run: $(VENV)/.run  ## set up and start the server on 127.0.0.1:8080 [ARGS="--allow-shell"]
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q schedo
+	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/schedo serve $(ARGS)
+
+test: $(VENV)/.dev  ## set up and run the tests [K=name] [ARGS="-x"]
+	$(BIN)/python -m pytest $(if $(K),-k '$(K)') $(ARGS)
+
+check: format lint types test  ## everything CI runs: format, lint, types, tests
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+
+lint: $(VENV)/.dev  ## ruff
+	$(BIN)/ruff check .
+
+types: $(VENV)/.dev  ## mypy --strict
+	$(BIN)/mypy
+
+fmt: $(VENV)/.dev  ## format the code and apply safe fixes
+	$(BIN)/ruff check --fix --exit-zero --quiet .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## run the benchmarks and print their tables
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest bench --benchmark-enable --timeout=0 -s $(ARGS)
+
+bench-quick: $(VENV)/.dev  ## the same in seconds, to see that they run
+	env -u PYTHONDONTWRITEBYTECODE SCHEDO_BENCH_QUICK=1 $(BIN)/python -m pytest bench --benchmark-enable --timeout=0 -s \
+		--benchmark-max-time=0.1 --benchmark-min-rounds=1 $(ARGS)
+
+LOCK := $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --upgrade \
+	--generate-hashes --no-emit-index-url --no-header --no-config --no-cache --quiet
+
+$(VENV)/lock:
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip --disable-pip-version-check install -q uv
+
+lock: $(VENV)/lock  ## renew the pinned requirements from pyproject.toml
+	$(LOCK) pyproject.toml -o requirements/run.txt
+	$(LOCK) --group build -o requirements/build.txt
+	$(LOCK) pyproject.toml --group dev -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt
+
+build: $(VENV)/.run  ## build the wheel and the source archive into dist/
+	$(BIN)/python -m hatchling build
+
+clean:  ## remove everything that was made, except ./data
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage
+	find . -path ./data -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +

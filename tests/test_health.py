@@ -1,0 +1,68 @@
+"""The container's health check against a real socket."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from schedo import health
+
+
+@contextmanager
+def answering(status: int) -> Iterator[int]:
+    """Serve one status for every GET; yield the port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/healthz" else 404)
+            self.end_headers()
+
+        def log_message(self, *_args: object) -> None:
+            """Keep the test's output clean."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_server_that_answers_is_alive() -> None:
+    with answering(200) as port:
+        assert health.main({"SCHEDO_PORT": str(port)}) == 0
+
+
+def test_a_server_bound_to_every_address_is_asked_over_loopback() -> None:
+    with answering(200) as port:
+        assert health.main({"SCHEDO_HOST": "0.0.0.0", "SCHEDO_PORT": str(port)}) == 0
+
+
+def test_a_server_that_answers_with_an_error_is_not_alive() -> None:
+    with answering(503) as port:
+        assert health.main({"SCHEDO_PORT": str(port)}) == 1
+
+
+def test_nothing_at_the_port_is_not_alive(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        # Bound but not listening: a connection is refused, and nobody else gets the port meanwhile.
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+
+        assert health.main({"SCHEDO_PORT": str(port)}) == 1
+
+    assert f"port {port}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["http", "0", "65536", "-1", "80.5"])
+def test_a_port_that_is_no_port_is_named(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert health.main({"SCHEDO_PORT": port}) == 1
+
+    assert f"SCHEDO_PORT is {port!r}" in capsys.readouterr().err
