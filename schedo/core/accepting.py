@@ -1,0 +1,156 @@
+"""How a submitted spec becomes a job: defaults, due time, rank, and who holds a unique key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from schedo.core.ids import IdSource, render_id
+from schedo.core.lifecycle import State
+from schedo.core.memory import JobMemory
+from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Trigger, Unique
+from schedo.core.schedules import NewRun
+from schedo.core.workers import Workers
+from schedo.errors import DuplicateKey, SchedoError
+
+# Running a command or a request again is the user's choice (SEMANTICS 5); a schedule's run is tried three times.
+BUILT_IN_DEFAULTS: Mapping[str, Options] = {
+    "shell": Options(retry=ONCE),
+    "http": Options(retry=ONCE),
+}
+TASK_DEFAULTS = Options(retry=Retry())
+RUN_RETRY = Retry(max_attempts=3)
+
+
+class Accepted(NamedTuple):
+    """The answer to one spec: the new job, or the one that already holds its unique key."""
+
+    job: Job
+    is_conflict: bool
+
+
+class Verdict(NamedTuple):
+    """An accepted spec, and the waiting job it replaces, if any."""
+
+    accepted: Accepted
+    replaced: Job | None = None
+
+
+class Refused(NamedTuple):
+    """A spec that was not accepted, and why."""
+
+    error: SchedoError
+
+
+class Acceptor:
+    """Makes jobs from specs and puts them where they wait."""
+
+    def __init__(self, memory: JobMemory, ids: IdSource, workers: Workers) -> None:
+        self._memory = memory
+        self._ids = ids
+        self._workers = workers
+        self._plain: dict[str, Options] = {}  # settled options of jobs that asked for nothing, by task
+
+    def forget_defaults(self) -> None:
+        """Ask the workers anew what their tasks' defaults are."""
+        self._plain.clear()
+
+    def unknown_keys(self, specs: Sequence[JobSpec]) -> list[str]:
+        """Return the unique keys, once each, whose holder only the store can name."""
+        keys = {spec.options.unique.key: None for spec in specs if spec.options.unique is not None}
+        return [key for key in keys if self._memory.find_key(key) is None]
+
+    def accept(self, spec: JobSpec, holders: Mapping[str, Job], now: int) -> Verdict | Refused:
+        """Make the job unless another one holds its unique key."""
+        unique = spec.options.unique
+        if unique is None:
+            return Verdict(Accepted(self._make(spec, now), False))
+        holder = self._memory.find_key(unique.key) or holders.get(unique.key)
+        if holder is None:
+            return Verdict(Accepted(self._make(spec, now), False))
+        replaced: Job | None = None
+        if _holds(holder, unique, now):
+            if unique.on_conflict == "reject":
+                message = f"job {render_id(holder.id)} is {holder.state} and holds the key {unique.key!r}"
+                return Refused(DuplicateKey(message))
+            if unique.on_conflict == "return" or holder.state is State.RUNNING:
+                return Verdict(Accepted(holder, True))
+            replaced = holder
+        self._memory.release_key(self._memory.adopt(holder))
+        return Verdict(Accepted(self._make(spec, now), False), replaced)
+
+    def make_run(self, run: NewRun, now: int) -> Job:
+        """Make the job of a schedule's fire."""
+        spec = run.spec
+        options = spec.options
+        if options.retry is None:
+            options = msgspec.structs.replace(options, retry=RUN_RETRY)
+        job = self._fill(spec, options, run.due_at, now)
+        job.schedule_id = run.schedule_id
+        job.scheduled_for = run.scheduled_for
+        job.trigger = run.trigger
+        job.missed_count = run.missed_count
+        if run.is_blocked:
+            job.state = State.BLOCKED
+        return self._add(job)
+
+    def rank(self, job: Job) -> int:
+        """Return the job's place in its lane: a priority counts as having come that much earlier."""
+        line = self._memory.lanes.line(job.queue)
+        return job.due_at - job.priority * line.queue.priority_step_us
+
+    def _make(self, spec: JobSpec, now: int) -> Job:
+        due_at = now + spec.delay_us if spec.run_at is None else spec.run_at
+        options = spec.options
+        if options.retry is None or options.timeout_us is None:
+            options = self._settle_options(spec.task, options)
+        job = self._fill(spec, options, due_at, now)
+        if options.unique is not None:
+            job.unique_key = options.unique.key
+        return self._add(job)
+
+    def _fill(self, spec: JobSpec, options: Options, due_at: int, now: int) -> Job:
+        job = self._memory.blank()
+        job.id = self._ids.next(now)
+        job.task = spec.task
+        job.queue = spec.queue
+        job.payload = spec.payload
+        job.priority = spec.priority
+        job.options = options
+        job.created_at = now
+        job.due_at = due_at
+        job.rank = self.rank(job)
+        job.state = State.SCHEDULED if due_at > now else State.QUEUED
+        job.expires_at = spec.expires_at
+        if spec.expires_in_us is not None:
+            job.expires_at = now + spec.expires_in_us
+        job.is_new = True
+        return job
+
+    def _add(self, job: Job) -> Job:
+        memory = self._memory
+        memory.adopt(job)
+        memory.touch(job)
+        memory.place(job)
+        return job
+
+    def _settle_options(self, task: str, options: Options) -> Options:
+        """Fill in the task's retry and timeout where the job names none."""
+        if options is PLAIN and task in self._plain:
+            return self._plain[task]
+        defaults = (
+            BUILT_IN_DEFAULTS.get(task) or self._workers.task_defaults(task) or TASK_DEFAULTS
+        )
+        retry = options.retry or (ONCE if options.at_most_once else defaults.retry or Retry())
+        timeout_us = options.timeout_us or defaults.timeout_us
+        settled = msgspec.structs.replace(options, retry=retry, timeout_us=timeout_us)
+        if options is PLAIN:
+            self._plain[task] = settled
+        return settled
+
+
+def _holds(holder: Job, unique: Unique, now: int) -> bool:
+    in_period = unique.for_us is None or now - holder.created_at < unique.for_us
+    return in_period and holder.state in unique.states

@@ -1,0 +1,105 @@
+"""The attempts that workers hold: leases out, stops out, and the timeouts of those that run."""
+
+from __future__ import annotations
+
+from schedo.core.leases import Lease, Stop, StopReason
+from schedo.core.lifecycle import State
+from schedo.core.memory import JobMemory
+from schedo.core.model import Job, Place
+from schedo.core.timers import Timers
+from schedo.core.workers import Worker, Workers
+
+
+class Attempts:
+    """Running attempts by job id; one job has at most one."""
+
+    def __init__(self, memory: JobMemory, workers: Workers, epoch: int) -> None:
+        self._memory = memory
+        self._workers = workers
+        self._epoch = epoch
+        self._deadlines = Timers()
+        self._stopping: dict[int, StopReason] = {}
+        self._leases: list[Lease] = []
+        self._stops: list[Stop] = []
+
+    def start(self, job: Job, worker: Worker, now: int) -> None:
+        """Give the worker a lease of the job's next attempt."""
+        self._memory.move(job, State.RUNNING)
+        job.attempt += 1
+        job.epoch = self._epoch
+        job.worker = worker.offer.id
+        job.picked_at = job.started_at = now
+        self._hold(job, now)
+        self._leases.append(
+            Lease(
+                job.key,
+                worker.offer.id,
+                job.task,
+                job.queue,
+                job.payload,
+                job.options,
+                job.due_at if job.scheduled_for is None else job.scheduled_for,
+                job.trigger,
+                job.missed_count,
+            )
+        )
+
+    def resume(self, job: Job, lease: Lease, now: int) -> None:
+        """Take in an attempt that a worker still runs; a start is write-behind, so the row can be older."""
+        if job.state is not State.RUNNING:
+            self._memory.move(job, State.RUNNING)
+            job.picked_at = job.started_at = now
+        job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker
+        self._memory.touch(job)
+        self._hold(job, now)
+
+    def stop(self, job: Job, reason: StopReason) -> None:
+        """Ask the job's worker to end the attempt; the first reason stays."""
+        assert job.worker is not None, "a running job has a worker"
+        self._stopping.setdefault(job.id, reason)
+        self._stops.append(Stop(job.key, job.worker, reason))
+
+    def stop_reason(self, job_id: int) -> StopReason | None:
+        """Return why the job's attempt was asked to stop, or None."""
+        return self._stopping.get(job_id)
+
+    def end(self, job: Job) -> StopReason | None:
+        """Note that the worker no longer has the job; return why it was asked to stop, if it was."""
+        self._memory.lanes.line(job.queue).running -= 1
+        self._workers.release(job.worker, job.key)
+        self._deadlines.cancel(job.id)
+        return self._stopping.pop(job.id, None)
+
+    def stop_overdue(self, now: int, limit: int) -> None:
+        """Ask the attempts whose timeout has come to end."""
+        for _, job_id in self._deadlines.pop_due(now, limit):
+            job = self._memory.find(job_id)
+            assert job is not None, "a running job is in memory"
+            self.stop(job, StopReason.TIMEOUT)
+
+    def next_timeout_at(self) -> int | None:
+        """Return the soonest timeout."""
+        first = self._deadlines.first()
+        return first[0] if first is not None else None
+
+    def shift_deadlines(self, delta_us: int) -> None:
+        """Move the timeouts after the wall clock was stepped by delta_us: they count elapsed time."""
+        for at, job_id in self._deadlines.keep_first(0):
+            self._deadlines.arm(job_id, at + delta_us)
+
+    def take_leases(self) -> list[Lease]:
+        """Return the attempts to start; those at most once only after the commit that carries them."""
+        leases, self._leases = self._leases, []
+        return leases
+
+    def take_stops(self) -> list[Stop]:
+        """Return the running attempts to be ended."""
+        stops, self._stops = self._stops, []
+        return stops
+
+    def _hold(self, job: Job, now: int) -> None:
+        job.place = Place.RUNNING
+        self._memory.lanes.line(job.queue).running += 1
+        self._workers.hold(job.worker, job.key)
+        if job.options.timeout_us is not None:
+            self._deadlines.arm(job.id, now + job.options.timeout_us)

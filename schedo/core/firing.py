@@ -1,0 +1,92 @@
+"""Which instants of a schedule are due, and which of them run: late, caught up, coalesced or missed.
+
+An instant at most LATE_FIRE_US old is late, not missed, and runs. What is older goes by the catch-up policy; what is
+older than the catch-up window is missed whatever the policy says. Each instant gets exactly one verdict.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schedo.core.limits import LATE_FIRE_US
+from schedo.core.model import Catchup, Decision, Schedule, Trigger, Verdict
+from schedo.core.recurrence import latest_through, next_after
+
+
+class Fire(NamedTuple):
+    """One instant that runs; missed_count earlier ones are folded into it."""
+
+    scheduled_for: int
+    trigger: Trigger
+    missed_count: int = 0
+
+
+class Plan(NamedTuple):
+    """What becomes of every instant up to now: the fires oldest first, and verdicts on the others."""
+
+    fires: list[Fire]
+    decisions: list[Decision]
+    next_fire_at: int | None
+
+
+def plan_fires(schedule: Schedule, now: int) -> Plan:
+    """Decide about every instant after the schedule's watermark up to now."""
+    spec = schedule.spec
+    rule = spec.rule
+    following = next_after(rule, now)
+    due = schedule.next_fire_at
+    if due is not None and now - due <= LATE_FIRE_US and next_after(rule, due) == following:
+        return Plan([Fire(due, Trigger.SCHEDULE)], [], following)  # the ordinary case: one, in time
+
+    through = schedule.evaluated_through
+    late_from = max(through, now - LATE_FIRE_US)
+    late, late_count = latest_through(rule, late_from, now, spec.catchup_max)
+    fires = [Fire(instant, Trigger.SCHEDULE) for instant in reversed(late)]
+    decisions = []
+    if late_count > len(late):
+        decisions.append(_folded(schedule, late[-1], now, Verdict.COALESCED, late_count - len(late)))
+    if through < late_from:
+        caught_up, verdicts = _plan_missed(schedule, late_from, now, has_late=bool(fires))
+        decisions += verdicts
+        folded = sum(d.count for d in verdicts if d.verdict is Verdict.COALESCED)
+        if folded and fires and not caught_up:
+            fires[0] = fires[0]._replace(missed_count=folded)
+        fires = caught_up + fires
+    return Plan(fires, decisions, following)
+
+
+def _plan_missed(
+    schedule: Schedule, before: int, now: int, *, has_late: bool
+) -> tuple[list[Fire], list[Decision]]:
+    """Decide about the instants after the watermark up to `before`, which are too old to be just late."""
+    spec = schedule.spec
+    through = schedule.evaluated_through
+    window_start = min(max(through, now - spec.catchup_window_us), before)
+    decisions: list[Decision] = []
+
+    beyond, beyond_count = latest_through(spec.rule, through, window_start, 1)
+    if beyond_count:
+        decisions.append(_folded(schedule, beyond[0], now, Verdict.MISSED, beyond_count))
+
+    wanted = spec.catchup_max if spec.catchup is Catchup.ALL else 1
+    within, count = latest_through(spec.rule, window_start, before, wanted)
+    if not count:
+        return [], decisions
+    if spec.catchup is Catchup.SKIP:
+        decisions.append(_folded(schedule, within[0], now, Verdict.MISSED, count))
+        return [], decisions
+    if spec.catchup is Catchup.ALL:
+        if count > len(within):
+            decisions.append(_folded(schedule, within[-1], now, Verdict.MISSED, count - len(within)))
+        return [Fire(instant, Trigger.CATCHUP) for instant in reversed(within)], decisions
+    if has_late:  # a run that is only late stands for all the missed ones
+        decisions.append(_folded(schedule, within[0], now, Verdict.COALESCED, count))
+        return [], decisions
+    if count > 1:
+        decisions.append(_folded(schedule, within[0] - 1, now, Verdict.COALESCED, count - 1))
+    return [Fire(within[0], Trigger.CATCHUP, count - 1)], decisions
+
+
+def _folded(schedule: Schedule, latest: int, now: int, verdict: Verdict, count: int) -> Decision:
+    """Return one decision for count instants, the latest of which is at or before `latest`."""
+    return Decision(schedule.id, latest, now, verdict, None, count)

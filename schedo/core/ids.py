@@ -1,0 +1,52 @@
+"""Job and schedule ids: 63-bit integers in order of creation, Crockford base32 at the edge.
+
+An id is the creation time in microseconds times 256, or one more than the last id if that is larger, so ids
+never repeat and never go back, even when the clock does. As text: 13 characters, fixed width, so that text
+sorts as the numbers do.
+"""
+
+from __future__ import annotations
+
+from schedo.errors import NotFound
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_VALUES = {c: i for i, c in enumerate(_ALPHABET)} | {c.lower(): i for i, c in enumerate(_ALPHABET)}
+_VALUES |= {"O": 0, "o": 0, "I": 1, "i": 1, "L": 1, "l": 1}  # Crockford: read what people mistype
+_LENGTH = 13
+_PER_MICROSECOND = 256
+ID_MAX = 2**63 - 1
+
+
+class IdSource:
+    """Hands out ids that only grow; start it with the largest id in the store."""
+
+    def __init__(self, last: int = 0) -> None:
+        self._last = last
+
+    def next(self, now: int) -> int:
+        """Return a new id for something created at now."""
+        self._last = max(self._last + 1, now * _PER_MICROSECOND)
+        return self._last
+
+
+def render_id(number: int) -> str:
+    """Return the id as 13 characters of Crockford base32."""
+    text = ""
+    for _ in range(_LENGTH):
+        number, digit = divmod(number, 32)
+        text = _ALPHABET[digit] + text
+    return text
+
+
+def parse_id(text: str) -> int:
+    """Return the number; raise NotFound if the text cannot be an id, for then nothing has it."""
+    number = 0
+    for character in text:
+        digit = _VALUES.get(character)
+        if digit is None:
+            break
+        number = number * 32 + digit
+    else:
+        if len(text) == _LENGTH and number <= ID_MAX:
+            return number
+    raise NotFound(f"there is no job {text[:40]!r}: ids are {_LENGTH} characters of base32")

@@ -1,0 +1,142 @@
+"""The ready lanes: jobs that are due, one lane per queue and requirement, ordered by rank.
+
+Within a queue the smallest rank of all lanes that somebody can serve goes first, so priority holds across
+tasks; a lane nobody can serve blocks no other. Between queues turns are fair by weight: each start moves
+its queue's turn on by 1 / weight, and the earliest turn is next. A queue that was idle starts at the present turn,
+so that it cannot claim the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from schedo.core.limits import WINDOW_ENTRIES
+from schedo.core.model import Job, Lane, Queue
+from schedo.core.window import Window
+from schedo.core.workers import Worker, Workers
+
+
+class Line:
+    """One queue: its limits, its lanes and how many of its jobs are running."""
+
+    __slots__ = ("lanes", "queue", "running", "turn")
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.lanes: dict[Lane, Window] = {}
+        self.running = 0
+        self.turn = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the queue's own limits let another job start."""
+        queue = self.queue
+        return not queue.paused and (queue.concurrency is None or self.running < queue.concurrency)
+
+
+class Lanes:
+    """All waiting jobs that are due, by queue and lane; memory holds the head of each lane."""
+
+    def __init__(self, capacity: int = WINDOW_ENTRIES) -> None:
+        self._capacity = capacity
+        self._lines: dict[str, Line] = {}
+        self._active: dict[str, Line] = {}  # the lines that have a lane
+        self._turn = 0.0
+
+    def line(self, name: str) -> Line:
+        """Return the queue's line, made with the defaults if it is new."""
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = Line(Queue(name))
+        return line
+
+    def find_line(self, name: str) -> Line | None:
+        """Return the queue's line if anything ever happened on it."""
+        return self._lines.get(name)
+
+    def lines(self) -> Iterator[Line]:
+        """Yield every line that is known."""
+        yield from self._lines.values()
+
+    def announce(self, lane: Lane) -> None:
+        """Say that the store holds queued jobs of the lane."""
+        self._lane(lane, empty=False)
+
+    def add(self, job: Job) -> bool:
+        """Put the job in its lane; return False if it stays in the store only."""
+        return self._lane(job.lane, empty=True).add(job.rank, job.id)
+
+    def remove(self, job: Job) -> None:
+        """Take the job out of its lane."""
+        lane = job.lane
+        line = self._lines[lane.queue]
+        window = line.lanes.get(lane)
+        if window is not None:
+            window.remove(job.id)
+            self._close_if_exhausted(line, lane, window)
+
+    def window(self, lane: Lane) -> Window | None:
+        """Return the lane's window if the lane has jobs."""
+        line = self._active.get(lane.queue)
+        return line.lanes.get(lane) if line is not None else None
+
+    def windows(self) -> Iterator[tuple[Lane, Window]]:
+        """Yield every lane that has jobs."""
+        for line in self._active.values():
+            yield from line.lanes.items()
+
+    def take(self, workers: Workers) -> tuple[int, Worker] | None:
+        """Remove the job whose turn it is; return its id and the worker to run it, or None."""
+        best: Line | None = None
+        choice: tuple[Lane, Worker] | None = None
+        for line in self._active.values():
+            if line.is_open and (best is None or line.turn < best.turn):
+                found = _first_served(line, workers)
+                if found is not None:
+                    best, choice = line, found
+        if best is None or choice is None:
+            return None
+        lane, worker = choice
+        window = best.lanes[lane]
+        entry = window.pop()
+        assert entry is not None, "a lane was chosen for its first job"
+        self._turn = best.turn
+        best.turn += 1 / best.queue.weight
+        self._close_if_exhausted(best, lane, window)
+        return entry[1], worker
+
+    def settle(self, lane: Lane) -> None:
+        """Close the lane if a page showed that nothing is left in it."""
+        line = self._active.get(lane.queue)
+        if line is not None and lane in line.lanes:
+            self._close_if_exhausted(line, lane, line.lanes[lane])
+
+    def _lane(self, lane: Lane, *, empty: bool) -> Window:
+        line = self.line(lane.queue)
+        window = line.lanes.get(lane)
+        if window is None:
+            if not line.lanes:
+                line.turn = max(line.turn, self._turn)
+                self._active[lane.queue] = line
+            window = line.lanes[lane] = Window(self._capacity, empty=empty)
+        return window
+
+    def _close_if_exhausted(self, line: Line, lane: Lane, window: Window) -> None:
+        if window.is_exhausted and not window.is_loading:
+            del line.lanes[lane]
+            if not line.lanes:
+                del self._active[lane.queue]
+
+
+def _first_served(line: Line, workers: Workers) -> tuple[Lane, Worker] | None:
+    """Return the line's lane with the smallest rank that a worker with room serves, and that worker."""
+    best: tuple[Lane, Worker] | None = None
+    best_first: tuple[int, int] | None = None
+    for lane, window in line.lanes.items():
+        first = window.first()
+        if first is None or (best_first is not None and first >= best_first):
+            continue
+        worker = workers.pick(lane)
+        if worker is not None:
+            best, best_first = (lane, worker), first
+    return best

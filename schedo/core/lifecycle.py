@@ -1,0 +1,80 @@
+"""The life of a job.
+
+Rule 1: a job changes state only through TRANSITIONS. If it is not in the table, it cannot happen.
+Rule 2: this module knows nothing about time, queues or workers; it knows only what may follow what.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from schedo.errors import IllegalTransition
+
+
+class State(StrEnum):
+    """Where a job is in its life."""
+
+    SCHEDULED = "scheduled"
+    BLOCKED = "blocked"
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+S = State
+
+# from: {to: what happened}. The diagram in docs/lifecycle.md is generated from this table.
+TRANSITIONS: dict[State, dict[State, str]] = {
+    S.SCHEDULED: {S.QUEUED: "due", S.CANCELLED: "cancel", S.EXPIRED: "expire"},
+    S.BLOCKED: {S.QUEUED: "unblock", S.CANCELLED: "cancel", S.EXPIRED: "expire"},
+    S.QUEUED: {
+        S.RUNNING: "claim",
+        S.SCHEDULED: "reschedule",
+        S.CANCELLED: "cancel",
+        S.EXPIRED: "expire",
+    },
+    S.RUNNING: {
+        S.COMPLETED: "complete",
+        S.RETRYING: "fail, attempts left",
+        S.FAILED: "fail, give up",
+        S.SCHEDULED: "snooze",
+        S.QUEUED: "lost or handed back",
+        S.CANCELLED: "cancel",
+    },
+    S.RETRYING: {
+        S.QUEUED: "due",
+        S.SCHEDULED: "reschedule",
+        S.CANCELLED: "cancel",
+        S.EXPIRED: "expire",
+    },
+    S.COMPLETED: {},
+    S.FAILED: {S.QUEUED: "retry by hand"},
+    S.CANCELLED: {S.QUEUED: "retry by hand"},
+    S.EXPIRED: {S.QUEUED: "retry by hand"},
+}
+
+FINAL = frozenset({S.COMPLETED, S.FAILED, S.CANCELLED, S.EXPIRED})
+UNFINISHED = frozenset(S) - FINAL
+TIMED = frozenset({S.SCHEDULED, S.RETRYING})  # these wait for an instant
+
+_ALLOWED = frozenset((old, new) for old, follow in TRANSITIONS.items() for new in follow)
+
+
+def check_transition(job_id: str, old: State, new: State) -> None:
+    """Raise IllegalTransition unless new may follow old."""
+    if (old, new) not in _ALLOWED:
+        raise IllegalTransition(f"job {job_id} is {old}; it cannot become {new}")
+
+
+def render_mermaid() -> str:
+    """Return the table as a mermaid state diagram, in table order."""
+    lines = ["stateDiagram-v2", "    [*] --> scheduled", "    [*] --> queued", "    [*] --> blocked"]
+    lines += [
+        f"    {old} --> {new}: {verb}" for old, follow in TRANSITIONS.items() for new, verb in follow.items()
+    ]
+    lines += [f"    {state} --> [*]" for state in State if state in FINAL]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,67 @@
+"""Every limit, named once, with its unit in the name.
+
+A limit that a user may meet is quoted in the error that reports it and in docs/api.md.
+"""
+
+from __future__ import annotations
+
+MICROSECOND = 1
+MILLISECOND = 1_000
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+# Instants. The upper end is what RFC 3339 can write (four-digit years).
+INSTANT_MIN = 0
+INSTANT_MAX = 253_402_300_799 * SECOND  # 9999-12-31T23:59:59Z
+DURATION_MAX = 100 * 366 * DAY
+
+# Names and texts.
+NAME_CHARACTERS_MAX = 128
+UNIQUE_KEY_CHARACTERS_MAX = 255
+TAGS_MAX = 20
+META_BYTES_MAX = 4_096
+CRON_CHARACTERS_MAX = 256
+
+# Jobs.
+PAYLOAD_BYTES_MAX = 1_048_576
+RESULT_BYTES_MAX = 1_048_576
+ERROR_BYTES_MAX = 16_384
+PRIORITY_MIN = -9
+PRIORITY_MAX = 9
+ATTEMPTS_MAX = 100
+LOSSES_MAX = 3  # SEMANTICS: a job that kills its worker three times is a poison pill
+BATCH_JOBS_MAX = 1_000
+OUTPUT_BYTES_MAX = 1_048_576  # per stream and attempt: the first half and the last half are kept
+OUTPUTS_BYTES_MAX = 8_388_608  # per job, over all attempts
+
+# Schedules and queues.
+CATCHUP_RUNS_MAX = 1_000
+MISSED_COUNT_MAX = 10_000
+ACTIVE_RUNS_KNOWN_MAX = 1_000  # unfinished runs a schedule knows by id (overlap: allow can make more)
+DECISIONS_KEPT = 100  # Dkron's number
+QUEUES_MAX = 10_000
+QUEUE_CONCURRENCY_MAX = 100_000
+FIRES_SHOWN = 5
+
+# A fire later than this was missed, not just late (Quartz's threshold; APScheduler's 1 s loses runs).
+LATE_FIRE_US = 60 * SECOND
+
+# Defaults.
+PRIORITY_STEP_US = MINUTE
+CATCHUP_WINDOW_US = DAY
+CATCHUP_MAX = 100
+DEFAULT_QUEUE = "default"
+
+# Memory: how many entries each order keeps, and how large a payload may wait in memory.
+WINDOW_ENTRIES = 4_096
+PAYLOAD_INLINE_BYTES_MAX = 4_096
+UNCOMMITTED_JOBS_MAX = 50_000
+UNCOMMITTED_PAYLOAD_BYTES_MAX = 67_108_864
+
+# A lost or handed back job goes before all others of its lane: further than any priority reaches.
+FRONT_US = 366 * DAY
+
+# One turn handles at most this many due entries, so that the loop stays responsive.
+TURN_ENTRIES_MAX = 512

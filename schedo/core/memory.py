@@ -1,0 +1,188 @@
+"""The job records the scheduler holds in memory, where each is held, and which of them have changed.
+
+A record is in memory while a window or a worker holds it, or while the store does not yet have its newest
+version. When neither is true any more it is recycled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from schedo.core.changes import Changes
+from schedo.core.ids import render_id
+from schedo.core.lanes import Lanes
+from schedo.core.lifecycle import TIMED, State, check_transition
+from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
+from schedo.core.model import Job, Lane, Place
+from schedo.core.pool import JobPool
+from schedo.core.wants import LaneWanted, TimersWanted, Want
+from schedo.core.window import Window
+
+
+class JobMemory:
+    """Job records by id, held by the timers, a lane or a worker."""
+
+    def __init__(self, capacity: int = WINDOW_ENTRIES, *, empty: bool = False) -> None:
+        self._jobs: dict[int, Job] = {}
+        self._keys: dict[str, int] = {}  # unique keys of the records in memory
+        self._committing: dict[int, Job] = {}
+        self._pool = JobPool()
+        self.timers = Window(capacity, empty=empty)
+        self.lanes = Lanes(capacity)
+        self.changes = Changes()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def blank(self) -> Job:
+        """Return a recycled or new record, not yet in memory."""
+        return self._pool.take()
+
+    def find(self, job_id: int) -> Job | None:
+        """Return the record if it is in memory."""
+        return self._jobs.get(job_id)
+
+    def find_key(self, key: str) -> Job | None:
+        """Return the record in memory that holds the unique key."""
+        job_id = self._keys.get(key)
+        return self._jobs[job_id] if job_id is not None else None
+
+    def holder(self, key: str, loaded: Job | None) -> Job | None:
+        """Return who holds the unique key, given what the store said; memory wins."""
+        known = self.find_key(key)
+        if known is None and loaded is not None and loaded.id not in self._jobs:
+            return loaded  # in memory without the key means that it was just released
+        return known
+
+    def adopt(self, job: Job) -> Job:
+        """Take a loaded record in, held nowhere yet; the one in memory wins."""
+        known = self._jobs.get(job.id)
+        if known is not None:
+            return known
+        self._jobs[job.id] = job
+        if job.unique_key is not None:
+            self._keys[job.unique_key] = job.id
+        return job
+
+    def touch(self, job: Job) -> None:
+        """Note that the record must be written."""
+        self.changes.jobs[job.id] = job
+
+    def move(self, job: Job, state: State) -> None:
+        """Change the state by the table and note it; the caller places the record."""
+        check_transition_of(job, state)
+        self.take_out(job)
+        job.state = state
+        self.changes.jobs[job.id] = job
+
+    def place(self, job: Job) -> None:
+        """Put a waiting record where its state says; behind a full window it stays in the store only."""
+        assert job.place is Place.NOWHERE, "a record is held in one place"
+        if job.state in TIMED:
+            if self.timers.add(job.due_at, job.id):
+                job.place = Place.TIMERS
+                self._let_go(self.timers.trim())
+        elif job.state is State.QUEUED and self.lanes.add(job):
+            job.place = Place.LANE
+            window = self.lanes.window(job.lane)
+            assert window is not None, "a job was just added to it"
+            self._let_go(window.trim())
+
+    def take_out(self, job: Job) -> None:
+        """Take the record out of the timers or its lane."""
+        if job.place is Place.TIMERS:
+            self.timers.remove(job.id)
+        elif job.place is Place.LANE:
+            self.lanes.remove(job)
+        job.place = Place.NOWHERE
+
+    def release_key(self, job: Job) -> None:
+        """Let another job take the record's unique key."""
+        if job.unique_key is not None:
+            self._keys.pop(job.unique_key, None)
+            job.unique_key = None
+            self.touch(job)
+
+    def take_changes(self) -> Changes:
+        """Return all changes since the last call; they count as uncommitted until `committed`."""
+        changes = self.changes
+        self.changes = Changes()
+        self._committing = changes.jobs
+        return changes
+
+    def committed(self) -> None:
+        """Note that the changes taken last are durable; records nobody holds are recycled."""
+        done, self._committing = self._committing, {}
+        again = self.changes.jobs
+        for job in done.values():
+            if job.is_new:
+                job.is_new = False
+                if job.payload is not None and len(job.payload) > PAYLOAD_INLINE_BYTES_MAX:
+                    job.payload = None  # the store has it
+            if job.place is Place.NOWHERE and job.id not in again:
+                self._forget(job)
+
+    # Pages.
+
+    def needs_pages(self) -> bool:
+        """Whether a window runs low."""
+        return self.timers.wants_page() or any(
+            window.wants_page() for _, window in self.lanes.windows()
+        )
+
+    def wants(self) -> list[Want]:
+        """Return the pages that are needed now; each is asked for once."""
+        wants: list[Want] = []
+        if self.timers.wants_page():
+            self.timers.is_loading = True
+            assert self.timers.horizon is not None
+            wants.append(TimersWanted(self.timers.horizon, self.timers.page_size))
+        for lane, window in self.lanes.windows():
+            if window.wants_page():
+                window.is_loading = True
+                assert window.horizon is not None
+                wants.append(LaneWanted(lane, window.horizon, window.page_size))
+        return wants
+
+    def extend_timers(self, want: TimersWanted, page: list[Job]) -> None:
+        """Take in a page of jobs that wait for an instant."""
+        last = (page[-1].due_at, page[-1].id) if len(page) == want.limit else None
+        if self.timers.extend(want.after, last):
+            self._take_in(page)
+
+    def extend_lane(self, want: LaneWanted, page: list[Job]) -> None:
+        """Take in a page of the lane."""
+        window = self.lanes.window(want.lane)
+        assert window is not None, "a lane stays while a page of it is on its way"
+        last = (page[-1].rank, page[-1].id) if len(page) == want.limit else None
+        if window.extend(want.after, last):
+            self._take_in(page)
+        self.lanes.settle(want.lane)
+
+    def _take_in(self, page: list[Job]) -> None:
+        for job in page:
+            if job.id not in self._jobs:
+                self.place(self.adopt(job))
+        # The page cannot show what is not yet durable: records that were changed or made since.
+        for job in self.changes.jobs.values():
+            if job.place is Place.NOWHERE and (job.state in TIMED or job.state is State.QUEUED):
+                self.place(job)
+
+    def _let_go(self, job_ids: Iterable[int]) -> None:
+        for job_id in job_ids:
+            job = self._jobs[job_id]
+            job.place = Place.NOWHERE
+            if job_id not in self.changes.jobs and job_id not in self._committing:
+                self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        del self._jobs[job.id]
+        if job.unique_key is not None and self._keys.get(job.unique_key) == job.id:
+            del self._keys[job.unique_key]
+        self._pool.give_back(job)
+
+
+def check_transition_of(job: Job, state: State) -> None:
+    """Raise IllegalTransition unless the job may go to the state; waiting again in the same state is fine."""
+    if job.state is not state:
+        check_transition(render_id(job.id), job.state, state)

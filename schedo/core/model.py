@@ -1,0 +1,289 @@
+"""The nouns: jobs, schedules, queues.
+
+Plain data, no behaviour beyond small derived values. Instants end in `_at` and are integer microseconds
+UTC; durations end in `_us`. Payloads, results and errors are JSON text as bytes, opaque to the core.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from schedo.core import limits
+from schedo.core.lifecycle import FINAL, State
+
+BackoffKind = Literal["exponential", "fixed", "ladder"]
+
+
+class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When and how often a failed attempt is tried again. The budget counts failures, not tries."""
+
+    max_attempts: int = 5
+    backoff: BackoffKind = "exponential"
+    initial_us: int = 2 * limits.SECOND
+    factor: float = 3.0
+    max_us: int = limits.HOUR
+    jitter: float = 0.2
+    ladder_us: tuple[int, ...] = ()
+    until_at: int | None = None  # no attempt starts after this instant
+
+
+ONCE = Retry(max_attempts=1)
+
+
+class Unique(msgspec.Struct, frozen=True, omit_defaults=True):
+    """At most one job holds a key: while in these states, or until created_at + for_us."""
+
+    key: str
+    states: tuple[str, ...] = ("scheduled", "blocked", "queued", "running", "retrying")
+    for_us: int | None = None
+    on_conflict: Literal["return", "reject", "replace"] = "return"
+
+
+class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job was asked to be, beyond the few fields that every job has. Shared between jobs."""
+
+    retry: Retry | None = None  # None: the task's default, settled when the job is accepted
+    timeout_us: int | None = None
+    at_most_once: bool = False
+    unique: Unique | None = None
+    tags: tuple[str, ...] = ()
+    meta: dict[str, Any] | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+PLAIN = Options()
+
+
+class Trigger(StrEnum):
+    """Why a job exists."""
+
+    SUBMIT = "submit"
+    SCHEDULE = "schedule"
+    CATCHUP = "catchup"
+    MANUAL = "manual"
+
+
+class Place(IntEnum):
+    """Where in memory a job's record is held."""
+
+    NOWHERE = 0
+    TIMERS = 1
+    LANE = 2
+    RUNNING = 3
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why an attempt did not succeed; stored and shown as JSON."""
+
+    type: str  # "exit-code", "signal", "timeout", "http-status", "lost", or a Python exception's name
+    message: str
+    exit_code: int | None = None
+    signal: str | None = None
+    http_status: int | None = None
+    traceback: str | None = None
+
+
+class Lane(NamedTuple):
+    """Jobs that the same workers can run: one queue, one requirement (today: the task)."""
+
+    queue: str
+    task: str
+
+
+class LeaseKey(NamedTuple):
+    """Names one attempt for ever; a result whose key is not the live one is refused."""
+
+    job_id: int
+    attempt: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Job:
+    """One unit of work. The record is recycled: never keep one across a turn, keep its id."""
+
+    id: int = 0
+    task: str = ""
+    queue: str = limits.DEFAULT_QUEUE
+    payload: bytes | None = b"null"  # None: larger than PAYLOAD_INLINE_BYTES_MAX, kept in the store only
+    priority: int = 0
+    options: Options = PLAIN
+    state: State = State.SCHEDULED
+    created_at: int = 0
+    due_at: int = 0  # scheduled_at on the wire; moves with retries and snoozes
+    rank: int = 0  # due_at minus priority times the queue's priority_step; smaller runs sooner
+    picked_at: int | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
+    attempt: int = 0  # tries so far, never reused
+    failures: int = 0
+    losses: int = 0
+    epoch: int = 0
+    worker: str | None = None
+    schedule_id: int | None = None
+    scheduled_for: int | None = None
+    trigger: Trigger = Trigger.SUBMIT
+    missed_count: int = 0
+    unique_key: str | None = None
+    expires_at: int | None = None
+    cancel_requested_at: int | None = None
+    result: bytes | None = None
+    failure: Failure | None = None
+
+    # Memory only.
+    is_new: bool = False  # the store has no row of it yet
+    place: Place = Place.NOWHERE
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in FINAL
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.queue, self.task)
+
+    @property
+    def key(self) -> LeaseKey:
+        """The name of the latest attempt."""
+        return LeaseKey(self.id, self.attempt, self.epoch)
+
+    def copy(self) -> Job:
+        """Return a record that later turns will not change."""
+        return copy.copy(self)
+
+
+class JobSpec(msgspec.Struct, frozen=True):
+    """A job as it is submitted, checked and with defaults applied."""
+
+    task: str
+    payload: bytes = b"null"
+    queue: str = limits.DEFAULT_QUEUE
+    priority: int = 0
+    run_at: int | None = None  # an instant, or
+    delay_us: int = 0  # this long after it is accepted
+    expires_at: int | None = None
+    expires_in_us: int | None = None
+    options: Options = PLAIN
+
+
+class Overlap(StrEnum):
+    """What a schedule does when it fires while a run of it is unfinished."""
+
+    SKIP = "skip"
+    ALLOW = "allow"
+    BUFFER_ONE = "buffer_one"
+    CANCEL_OTHER = "cancel_other"
+
+
+class Catchup(StrEnum):
+    """What a schedule does about instants that passed while nobody was there to fire them."""
+
+    LATEST = "latest"
+    ALL = "all"
+    SKIP = "skip"
+
+
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a schedule fires: exactly one of cron, every_us and at."""
+
+    cron: str | None = None  # normalized: 5 or 6 fields (seconds first), H expanded
+    tz: str = "UTC"
+    gap: Literal["after", "skip"] = "after"
+    fold: Literal["first", "last", "both"] = "first"
+    every_us: int | None = None
+    at: int | None = None
+    start_at: int | None = None
+    end_at: int | None = None
+    jitter_us: int = 0
+
+
+class ScheduleSpec(msgspec.Struct, frozen=True):
+    """A schedule as it is asked for, checked and with defaults applied."""
+
+    name: str
+    rule: Rule
+    job: JobSpec
+    cron_source: str | None = None  # the expression as the user wrote it
+    overlap: Overlap = Overlap.SKIP
+    catchup: Catchup = Catchup.LATEST
+    catchup_window_us: int = limits.CATCHUP_WINDOW_US
+    catchup_max: int = limits.CATCHUP_MAX
+    paused: bool = False
+
+
+@dataclass(slots=True)
+class Schedule:
+    """A named recurring rule that makes jobs, with its watermark and counters."""
+
+    id: int
+    spec: ScheduleSpec
+    created_at: int
+    updated_at: int
+    evaluated_through: int  # every instant up to here has its decision
+    next_fire_at: int | None
+    paused: bool = False
+    note: str | None = None  # why it is paused
+    fired: int = 0
+    missed: int = 0
+    overlap_skipped: int = 0
+    buffered: int = 0
+    last_fired_at: int | None = None
+    last_job_id: int | None = None
+
+    # Memory only, kept when overlap is not ALLOW: its unfinished jobs, oldest first.
+    active: list[int] = field(default_factory=list)
+    blocked: int | None = None  # the one of them that waits for the others
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def copy(self) -> Schedule:
+        """Return a record that later turns will not change."""
+        return dataclasses.replace(self, active=list(self.active))
+
+
+class Verdict(StrEnum):
+    """What was decided about one due instant of a schedule."""
+
+    FIRED = "fired"
+    CAUGHT_UP = "caught_up"
+    COALESCED = "coalesced"  # one later run stands for this one
+    MISSED = "missed"  # skipped by the catch-up policy
+    SKIPPED_OVERLAP = "skipped_overlap"
+    BUFFERED = "buffered"
+    MANUAL = "manual"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One durable answer to "what became of this instant?"; count instants end at scheduled_for."""
+
+    schedule_id: int
+    scheduled_for: int
+    decided_at: int
+    verdict: Verdict
+    job_id: int | None = None
+    count: int = 1
+
+
+@dataclass(slots=True)
+class Queue:
+    """A named line with limits. A queue that was never configured has the defaults and no row."""
+
+    name: str
+    concurrency: int | None = None  # running at once; None: as many as there are slots
+    paused: bool = False
+    weight: int = 1  # share of the workers when several queues wait
+    priority_step_us: int = limits.PRIORITY_STEP_US
+
+    def changed(self, **fields: Any) -> Queue:
+        """Return the queue with some fields changed."""
+        return dataclasses.replace(self, **fields)

@@ -1,0 +1,405 @@
+"""The scheduler decides: what is due, who runs it, what an outcome means.
+
+Rule 1: this is the only mutator of jobs and schedules. A method that raises has changed nothing.
+Rule 2: no clock, no I/O, no randomness of its own: `now` is an argument, and `random` is given.
+Rule 3: what must be remembered, told or fetched is drained afterwards as plain values: `take_changes`,
+`take_leases`, `take_stops`, `take_wants`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from schedo.core import wants
+from schedo.core.accepting import Accepted, Acceptor, Refused
+from schedo.core.attempts import Attempts
+from schedo.core.changes import Attempt, Changes, Output
+from schedo.core.ids import IdSource, render_id
+from schedo.core.leases import Lease, Lost, Report, StopReason
+from schedo.core.lifecycle import TIMED, State
+from schedo.core.limits import TURN_ENTRIES_MAX, WINDOW_ENTRIES
+from schedo.core.memory import JobMemory
+from schedo.core.model import Job, JobSpec, Lane, LeaseKey, Overlap, Place, Queue, Schedule
+from schedo.core.schedules import NewRun, Schedules
+from schedo.core.settling import Circumstances, Settlement, front_rank, settle
+from schedo.core.why import explain
+from schedo.core.workers import WorkerOffer, Workers
+from schedo.errors import IllegalTransition, SchedoError, StaleLease
+
+WAITING = frozenset({State.SCHEDULED, State.BLOCKED, State.QUEUED, State.RETRYING})
+
+
+class Scheduler:
+    """All jobs and schedules of one store, as far as they must be in memory."""
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        last_id: int,
+        random: Callable[[], float],
+        capacity: int = WINDOW_ENTRIES,
+    ) -> None:
+        self.epoch = epoch
+        self._random = random
+        self._ids = IdSource(last_id)
+        self.memory = JobMemory(capacity)
+        self.workers = Workers()
+        self.schedules = Schedules(self.memory, self._ids, self, capacity)
+        self._acceptor = Acceptor(self.memory, self._ids, self.workers)
+        self.attempts = Attempts(self.memory, self.workers, epoch)
+        self._wanted: list[wants.Want] = []
+
+    # Restoring: what the store knew when it was opened.
+
+    def restore(
+        self, queues: Sequence[Queue], lanes: Sequence[Lane], blocked: list[tuple[int, int]]
+    ) -> None:
+        """Learn the queues, which lanes have jobs, and which schedules have a blocked run."""
+        for queue in queues:
+            self.memory.lanes.line(queue.name).queue = queue
+        for lane in lanes:
+            self.memory.lanes.announce(lane)
+        self.schedules.restore_blocked(blocked)
+
+    def adopt_running(self, job: Job, lease: Lease | None, now: int) -> None:
+        """Take in a job that the store or a worker says is running; without a lease it is lost."""
+        job = self.memory.adopt(job)
+        if lease is not None:
+            self.attempts.resume(job, lease, now)
+        else:
+            lost = settle(job, Lost("the server was restarted"), Circumstances(now, 0.0, None, None))
+            self._apply(job, lost, now)
+
+    # Commands. Each takes a record that `find` or a want delivered.
+
+    def submit(
+        self,
+        specs: Sequence[JobSpec],
+        now: int,
+        then: Callable[[list[Accepted | SchedoError], int], None],
+    ) -> None:
+        """Accept the specs in one step and call `then` with an answer for each, in order.
+
+        That is at once, unless the store must first say who holds a unique key.
+        """
+        missing = self._acceptor.unknown_keys(specs)
+        holders: dict[str, Job] = {}
+        if not missing:
+            then(self._accept_all(specs, holders, now), now)
+            return
+        waiting = set(missing)
+
+        def know(key: str) -> Callable[[Job | None, int], None]:
+            def learn(holder: Job | None, now: int) -> None:
+                if holder is not None:
+                    holders[key] = holder
+                waiting.discard(key)
+                if not waiting:
+                    then(self._accept_all(specs, holders, now), now)
+
+            return learn
+
+        self._wanted.extend(wants.KeyWanted(key, know(key)) for key in missing)
+
+    def _accept_all(
+        self, specs: Sequence[JobSpec], holders: dict[str, Job], now: int
+    ) -> list[Accepted | SchedoError]:
+        answers: list[Accepted | SchedoError] = []
+        for spec in specs:
+            verdict = self._acceptor.accept(spec, holders, now)
+            if isinstance(verdict, Refused):
+                answers.append(verdict.error)
+                continue
+            if verdict.replaced is not None:
+                self.cancel(verdict.replaced, now)
+            answers.append(verdict.accepted)
+        return answers
+
+    def with_job(self, job_id: int, then: Callable[[Job | None, int], None], now: int) -> None:
+        """Call `then` with the record, from memory at once or from the store later."""
+        job = self.memory.find(job_id)
+        if job is not None:
+            then(job, now)
+        else:
+            self._wanted.append(wants.JobWanted(job_id, then))
+
+    def with_schedule(self, which: str | int, then: Callable[[Schedule | None, int], None], now: int) -> None:
+        """Call `then` with the schedule, from memory at once or from the store later."""
+        schedule = self.schedules.find(which)
+        if schedule is not None:
+            then(schedule, now)
+        else:
+            self._wanted.append(wants.ScheduleWanted(which, then))
+
+    def cancel(self, job: Job, now: int) -> Job:
+        """End a waiting job; ask a running one to stop. Cancelling twice is harmless."""
+        if job.state in WAITING:
+            job = self.memory.adopt(job)
+            self._finish(job, State.CANCELLED, now)
+        elif job.state is State.RUNNING:
+            if job.cancel_requested_at is None:
+                job.cancel_requested_at = now
+                self.memory.touch(job)
+                self.attempts.stop(job, StopReason.CANCEL)
+        elif job.state is not State.CANCELLED:
+            raise IllegalTransition(
+                f"job {render_id(job.id)} is {job.state}; it cannot be cancelled"
+            )
+        return job
+
+    def retry(self, job: Job, now: int) -> Job:
+        """Queue an ended job again, with a fresh budget of failures and losses."""
+        if not job.is_final or job.state is State.COMPLETED:
+            raise IllegalTransition(
+                f"job {render_id(job.id)} is {job.state}; only a failed, cancelled or expired job can be retried"
+            )
+        job = self.memory.adopt(job)
+        job.failures = job.losses = 0
+        job.ended_at = job.cancel_requested_at = job.expires_at = None
+        job.result = job.failure = None
+        self._queue_at(job, now, now)
+        return job
+
+    def run_now(self, job: Job, now: int) -> Job:
+        """Make a job that waits for its time due now."""
+        if job.state not in TIMED:
+            raise IllegalTransition(
+                f"job {render_id(job.id)} is {job.state}; only a scheduled or retrying job can be run early"
+            )
+        job = self.memory.adopt(job)
+        self._queue_at(job, now, now)
+        return job
+
+    def reschedule(self, job: Job, due_at: int | None, priority: int | None, now: int) -> Job:
+        """Change when a waiting job is due, or how urgent it is; its id stays."""
+        if job.state not in WAITING or job.state is State.BLOCKED:
+            raise IllegalTransition(
+                f"job {render_id(job.id)} is {job.state}; only a waiting job can be changed"
+            )
+        job = self.memory.adopt(job)
+        if priority is not None:
+            job.priority = priority
+        if due_at is None:
+            due_at = job.due_at
+        if due_at <= now:
+            self._queue_at(job, due_at, now)
+        else:
+            self._wait_until(job, State.RETRYING if job.state is State.RETRYING else State.SCHEDULED, due_at)
+        return job
+
+    def set_queue(self, queue: Queue) -> Queue:
+        """Set the limits of a queue; waiting jobs keep the rank they have."""
+        self.memory.lanes.line(queue.name).queue = queue
+        self.memory.changes.queues[queue.name] = queue
+        return queue
+
+    # Time.
+
+    def tick(self, now: int) -> None:
+        """Do what is due at now, a bounded amount; `next_wake_at` tells when to come again."""
+        self.schedules.fire_due(now, TURN_ENTRIES_MAX)
+        for _, job_id in self.memory.timers.pop_due(now, TURN_ENTRIES_MAX):
+            job = self.memory.find(job_id)
+            assert job is not None, "the timers hold records in memory"
+            job.place = Place.NOWHERE
+            self.memory.move(job, State.QUEUED)
+            self.memory.place(job)
+        self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
+        self._start_jobs(now)
+
+    def next_wake_at(self) -> int | None:
+        """Return the soonest instant at which there is something to do, or None."""
+        timer = self.memory.timers.first()
+        instants = (
+            timer[0] if timer is not None else None,
+            self.schedules.next_at(),
+            self.attempts.next_timeout_at(),
+        )
+        return min((at for at in instants if at is not None), default=None)
+
+    def sweep(self, now: int) -> None:
+        """Ask for waiting jobs whose expiry has come; called about once a second."""
+        self._wanted.append(wants.ExpiredWanted(now, TURN_ENTRIES_MAX))
+
+    # Workers.
+
+    def attach(self, offer: WorkerOffer) -> None:
+        """Let the worker have jobs from now on, or change what it offers."""
+        self.workers.attach(offer)
+        self._acceptor.forget_defaults()
+
+    def detach(self, worker_id: str, message: str, now: int) -> set[LeaseKey]:
+        """Forget the worker; whatever it still held is lost, and returned."""
+        lost = self.workers.detach(worker_id)
+        for key in lost:
+            self.report(Report(key, Lost(message)), now)
+        return lost
+
+    def report(self, report: Report, now: int) -> Job:
+        """Settle an ended attempt; raise StaleLease, and keep it as evidence, if the lease is not live."""
+        key = report.key
+        job = self.memory.find(key.job_id)
+        if job is None or job.place is not Place.RUNNING or job.key != key:
+            self.memory.changes.attempts.append(
+                Attempt(key.job_id, key.attempt, key.epoch, None, None, now, "stale", None)
+            )
+            raise StaleLease(
+                f"attempt {key.attempt} of job {render_id(key.job_id)} no longer holds it; its result was refused"
+            )
+        self.memory.changes.outputs.extend(
+            Output(key.job_id, key.attempt, capture) for capture in report.output
+        )
+        stop = self.attempts.end(job)
+        around = Circumstances(now, self._random(), stop, self._retry_before(job))
+        job.place = Place.NOWHERE
+        self._apply(job, settle(job, report.outcome, around), now)
+        return job
+
+    # Drains.
+
+    def take_changes(self) -> Changes:
+        """Return what must be made durable; see JobMemory."""
+        return self.memory.take_changes()
+
+    def committed(self) -> None:
+        """Note that the changes taken last are durable."""
+        self.memory.committed()
+        self.schedules.committed()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to commit or to load."""
+        return bool(
+            self.memory.changes
+            or self._wanted
+            or self.memory.needs_pages()
+            or self.schedules.needs_loads()
+        )
+
+    def take_wants(self) -> list[wants.Want]:
+        """Return what must be loaded."""
+        wanted, self._wanted = self._wanted, []
+        return wanted + self.memory.wants() + self.schedules.wants()
+
+    def deliver(self, want: wants.Want, loaded: Any, now: int) -> None:
+        """Take in what was loaded for the want; memory wins over what the store said."""
+        match want:
+            case wants.TimersWanted():
+                self.memory.extend_timers(want, loaded)
+            case wants.LaneWanted():
+                self.memory.extend_lane(want, loaded)
+            case wants.SchedulesWanted():
+                self.schedules.extend(want, loaded)
+            case wants.ExpiredWanted():
+                for job in loaded:
+                    self._expire(self.memory.find(job.id) or job, now)
+            case wants.JobWanted(job_id, then):
+                then(self.memory.find(job_id) or loaded, now)
+            case wants.KeyWanted(key, then):
+                then(self.memory.holder(key, loaded), now)
+            case wants.ScheduleWanted(which, found):
+                found(self.schedules.current(which, loaded), now)
+
+    def why(self, job: Job) -> str:
+        """Return one sentence about what the job waits for, or how it ended."""
+        return explain(job, self.memory, self.workers)
+
+    # What the schedules ask for (schedules.Runs).
+
+    def make_run(self, run: NewRun, now: int) -> Job:
+        """Make the job of a fire."""
+        return self._acceptor.make_run(run, now)
+
+    def cancel_run(self, job_id: int, now: int) -> None:
+        """Cancel an unfinished run, wherever it is."""
+
+        def cancel(job: Job | None, now: int) -> None:
+            if job is not None and not job.is_final:
+                self.cancel(job, now)
+
+        self.with_job(job_id, cancel, now)
+
+    def wake_run(self, job_id: int, now: int) -> None:
+        """Queue a run that was blocked."""
+
+        def wake(job: Job | None, now: int) -> None:
+            if job is not None and job.state is State.BLOCKED:
+                self._queue_at(self.memory.adopt(job), job.due_at, now)
+
+        self.with_job(job_id, wake, now)
+
+    # The inside.
+
+    def _start_jobs(self, now: int) -> None:
+        while self.workers.has_room():
+            taken = self.memory.lanes.take(self.workers)
+            if taken is None:
+                return
+            job = self.memory.find(taken[0])
+            assert job is not None, "the lanes hold records in memory"
+            job.place = Place.NOWHERE
+            if job.expires_at is not None and job.expires_at <= now:
+                self._finish(job, State.EXPIRED, now)
+            else:
+                self.attempts.start(job, taken[1], now)
+
+    def _retry_before(self, job: Job) -> int | None:
+        """A run of a schedule is not retried past the next fire, unless runs may overlap."""
+        if job.schedule_id is None:
+            return None
+        schedule = self.schedules.find(job.schedule_id)
+        if schedule is None or schedule.paused or schedule.spec.overlap is Overlap.ALLOW:
+            return None
+        return schedule.next_fire_at
+
+    def _apply(self, job: Job, settled: Settlement, now: int) -> None:
+        """End the running attempt and let the job go where the settlement says."""
+        if settled.evidence is not None:
+            self.memory.changes.attempts.append(
+                Attempt(
+                    job.id,
+                    job.attempt,
+                    job.epoch,
+                    job.worker,
+                    job.started_at,
+                    now,
+                    settled.evidence,
+                    settled.failure,
+                )
+            )
+        job.failures += settled.failures
+        job.losses += settled.losses
+        job.failure = settled.failure
+        job.result = settled.result
+        if settled.state is State.QUEUED:
+            self._queue_at(job, job.due_at, now, is_front=settled.is_front)
+        elif settled.due_at is not None:
+            self._wait_until(job, settled.state, settled.due_at)
+        else:
+            self._finish(job, settled.state, now)
+
+    def _finish(self, job: Job, state: State, now: int) -> None:
+        self.memory.move(job, state)
+        job.ended_at = now
+        if job.schedule_id is not None:
+            self.schedules.job_ended(job, now)
+
+    def _queue_at(self, job: Job, due_at: int, now: int, *, is_front: bool = False) -> None:
+        self.memory.move(job, State.QUEUED)
+        job.due_at = due_at
+        job.rank = front_rank(job) if is_front else self._acceptor.rank(job)
+        self.memory.place(job)
+        if job.schedule_id is not None:
+            self.schedules.job_waits(job)
+
+    def _wait_until(self, job: Job, state: State, due_at: int) -> None:
+        self.memory.move(job, state)
+        job.due_at = due_at
+        job.rank = self._acceptor.rank(job)
+        self.memory.place(job)
+
+    def _expire(self, job: Job, now: int) -> None:
+        if job.state in WAITING and job.expires_at is not None and job.expires_at <= now:
+            self._finish(self.memory.adopt(job), State.EXPIRED, now)

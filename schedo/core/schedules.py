@@ -1,0 +1,363 @@
+"""The schedules in memory: when each fires next, what a fire makes, and what happens when runs overlap.
+
+A fire moves the schedule's watermark and makes its job in the same commit, so an instant can neither be fired twice
+nor forgotten. "Busy" is derived from the schedule's unfinished jobs, never from a flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from schedo.core.firing import Fire, plan_fires
+from schedo.core.ids import IdSource
+from schedo.core.lifecycle import State
+from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX, WINDOW_ENTRIES
+from schedo.core.memory import JobMemory
+from schedo.core.model import (
+    Catchup,
+    Decision,
+    Job,
+    JobSpec,
+    Overlap,
+    Schedule,
+    ScheduleSpec,
+    Trigger,
+    Verdict,
+)
+from schedo.core.recurrence import jitter_for, next_after
+from schedo.core.wants import ScheduleWanted, SchedulesWanted, Want
+from schedo.core.window import Window
+
+
+class NewRun(NamedTuple):
+    """What a schedule asks the scheduler to make: one job, possibly blocked behind others."""
+
+    spec: JobSpec
+    schedule_id: int
+    scheduled_for: int
+    due_at: int
+    trigger: Trigger
+    missed_count: int
+    is_blocked: bool
+
+
+class Runs(Protocol):
+    """What the schedules ask of the scheduler; each takes the present instant."""
+
+    def make_run(self, run: NewRun, now: int) -> Job:
+        """Make the job of a fire."""
+
+    def cancel_run(self, job_id: int, now: int) -> None:
+        """Cancel an unfinished run, wherever it is."""
+
+    def wake_run(self, job_id: int, now: int) -> None:
+        """Queue a run that was blocked."""
+
+
+class Triggered(NamedTuple):
+    """The answer to a manual trigger: the job's id, or the id of the run that stood in the way."""
+
+    job_id: int | None
+    skipped_by: int | None
+
+
+class Schedules:
+    """Schedule records by id, the soonest in a window."""
+
+    def __init__(
+        self, memory: JobMemory, ids: IdSource, runs: Runs, capacity: int = WINDOW_ENTRIES
+    ) -> None:
+        self._memory = memory
+        self._ids = ids
+        self._runs = runs
+        self._schedules: dict[int, Schedule] = {}
+        self._names: dict[str, int] = {}
+        self._blocked: dict[int, int] = {}  # schedule id: its blocked job, for schedules not in memory too
+        self._window = Window(capacity)
+        self.wanted: list[Want] = []
+
+    def restore_blocked(self, blocked: list[tuple[int, int]]) -> None:
+        """Learn which schedules have a job that waits for others."""
+        self._blocked = dict(blocked)
+
+    def find(self, which: str | int) -> Schedule | None:
+        """Return the record if it is in memory."""
+        ident = self._names.get(which) if isinstance(which, str) else which
+        return self._schedules.get(ident) if ident is not None else None
+
+    def current(self, which: str | int, loaded: Schedule | None) -> Schedule | None:
+        """Return the schedule, given what the store said; memory wins."""
+        known = self.find(which)
+        if known is None and loaded is not None and not self._is_deleted(loaded):
+            return loaded
+        return known
+
+    def _is_deleted(self, schedule: Schedule) -> bool:
+        return schedule.id in self._memory.changes.schedules_deleted
+
+    def adopt(self, schedule: Schedule) -> Schedule:
+        """Take a loaded record in; the one in memory wins."""
+        known = self._schedules.get(schedule.id)
+        if known is not None:
+            return known
+        self._schedules[schedule.id] = schedule
+        self._names[schedule.name] = schedule.id
+        self._review((schedule,))
+        return schedule
+
+    # Commands.
+
+    def put(self, spec: ScheduleSpec, known: Schedule | None, now: int) -> tuple[Schedule, bool]:
+        """Create the schedule or change it to the spec; return it and whether it is new.
+
+        An edit of the rule starts the watermark afresh, so that a new rule never fires for the past.
+        """
+        if known is None:
+            first = next_after(spec.rule, now - 1)
+            known = Schedule(self._ids.next(now), spec, now, now, now - 1, first, paused=spec.paused)
+            self.adopt(known)
+            self._changed(known)
+            return known, True
+        known = self.adopt(known)
+        if known.spec != spec:
+            if known.spec.rule != spec.rule:
+                known.evaluated_through = now
+                known.next_fire_at = next_after(spec.rule, now)
+            if known.spec.paused != spec.paused:
+                self._set_paused(known, spec.paused, now)
+            known.spec = spec
+            known.updated_at = now
+            self._changed(known)
+        return known, False
+
+    def delete(self, schedule: Schedule, now: int) -> None:
+        """Forget the schedule; the jobs it made stay, and one that was blocked goes its way."""
+        schedule = self.adopt(schedule)
+        if schedule.blocked is not None:
+            self._runs.wake_run(schedule.blocked, now)
+        self._schedules.pop(schedule.id, None)
+        self._names.pop(schedule.name, None)
+        self._blocked.pop(schedule.id, None)
+        self._window.remove(schedule.id)
+        self._memory.changes.schedules.pop(schedule.id, None)
+        self._memory.changes.schedules_deleted.append(schedule.id)
+
+    def pause(self, schedule: Schedule, note: str | None, now: int) -> Schedule:
+        """Stop firing until resumed; a manual trigger still works."""
+        schedule = self.adopt(schedule)
+        schedule.note = note
+        schedule.updated_at = now
+        self._set_paused(schedule, True, now)
+        self._changed(schedule)
+        return schedule
+
+    def resume(self, schedule: Schedule, resume_from: int | None, now: int) -> Schedule:
+        """Fire again: from now, or from an earlier instant by the catch-up policy."""
+        schedule = self.adopt(schedule)
+        schedule.note = None
+        schedule.updated_at = now
+        self._set_paused(schedule, False, now if resume_from is None else min(resume_from, now))
+        self._changed(schedule)
+        return schedule
+
+    def trigger(self, schedule: Schedule, overlap: Overlap | None, now: int) -> Triggered:
+        """Make a run now, by the schedule's overlap policy or the given one."""
+        schedule = self.adopt(schedule)
+        fire = Fire(now, Trigger.MANUAL)
+        job_id, blocking = self._run(schedule, fire, overlap or schedule.spec.overlap, now)
+        self._changed(schedule)
+        return Triggered(job_id, blocking)
+
+    # Time.
+
+    def next_at(self) -> int | None:
+        """Return the soonest fire in memory."""
+        first = self._window.first()
+        return first[0] if first is not None else None
+
+    def fire_due(self, now: int, limit: int) -> None:
+        """Fire up to limit schedules that are due."""
+        for _, ident in self._window.pop_due(now, limit):
+            schedule = self._schedules[ident]
+            plan = plan_fires(schedule, now)
+            self._memory.changes.decisions.extend(plan.decisions)
+            schedule.missed += sum(d.count for d in plan.decisions if d.verdict is Verdict.MISSED)
+            for fire in plan.fires:
+                # Who asks for every missed run does not want them to stand in each other's way.
+                is_wanted = fire.trigger is Trigger.CATCHUP and schedule.spec.catchup is Catchup.ALL
+                overlap = Overlap.ALLOW if is_wanted else schedule.spec.overlap
+                self._run(schedule, fire, overlap, now)
+            schedule.evaluated_through = now
+            schedule.next_fire_at = plan.next_fire_at
+            self._changed(schedule)
+
+    def _run(
+        self, schedule: Schedule, fire: Fire, overlap: Overlap, now: int
+    ) -> tuple[int | None, int | None]:
+        """Make the job of one fire unless the overlap policy says no; return its id or the one in its way."""
+        busy = schedule.active[0] if schedule.active else None
+        is_blocked = False
+        if busy is not None and overlap is not Overlap.ALLOW:
+            if overlap is Overlap.CANCEL_OTHER:
+                for other in list(schedule.active):
+                    self._runs.cancel_run(other, now)
+                is_blocked = bool(schedule.active)  # those that run must stop first
+            elif overlap is Overlap.SKIP or schedule.blocked is not None:
+                schedule.overlap_skipped += 1
+                self._decide(schedule, fire, Verdict.SKIPPED_OVERLAP, None, now)
+                return None, busy
+            else:
+                is_blocked = True
+        job = self._runs.make_run(_new_run(schedule, fire, is_blocked), now)
+        if len(schedule.active) < ACTIVE_RUNS_KNOWN_MAX:
+            schedule.active.append(job.id)
+        schedule.last_job_id = job.id
+        if is_blocked:
+            schedule.blocked = self._blocked[schedule.id] = job.id
+            schedule.buffered += 1
+        schedule.fired += 1
+        schedule.last_fired_at = fire.scheduled_for
+        self._decide(schedule, fire, _VERDICTS[fire.trigger] if not is_blocked else Verdict.BUFFERED, job.id, now)
+        return job.id, None
+
+    # The end of a run.
+
+    def job_ended(self, job: Job, now: int) -> None:
+        """Note that a run is finished; the one blocked behind it may go."""
+        ident = job.schedule_id
+        assert ident is not None, "only runs of a schedule are told"
+        schedule = self._schedules.get(ident)
+        if schedule is None:
+            if ident in self._blocked:
+                self.wanted.append(ScheduleWanted(ident, self._unblock_loaded))
+            return
+        if job.id in schedule.active:
+            schedule.active.remove(job.id)
+        if schedule.blocked == job.id:
+            self._forget_blocked(schedule)
+        self._unblock(schedule, now)
+
+    def job_waits(self, job: Job) -> None:
+        """Note that an ended run was queued again by hand."""
+        schedule = self._schedules.get(job.schedule_id or 0)
+        if schedule is not None and job.id not in schedule.active:
+            schedule.active.append(job.id)
+
+    def _unblock_loaded(self, schedule: Schedule | None, now: int) -> None:
+        if schedule is not None:
+            schedule = self.adopt(schedule)
+            self._unblock(schedule, now)
+            self._hold(schedule)
+
+    def _unblock(self, schedule: Schedule, now: int) -> None:
+        blocked = schedule.blocked
+        if blocked is not None and schedule.active == [blocked]:
+            self._forget_blocked(schedule)
+            self._runs.wake_run(blocked, now)
+
+    def _forget_blocked(self, schedule: Schedule) -> None:
+        schedule.blocked = None
+        self._blocked.pop(schedule.id, None)
+
+    # Memory.
+
+    def needs_loads(self) -> bool:
+        """Whether something must be loaded."""
+        return bool(self.wanted) or self._window.wants_page()
+
+    def wants(self) -> list[Want]:
+        """Return what must be loaded, each once."""
+        wants, self.wanted = self.wanted, []
+        if self._window.wants_page():
+            self._window.is_loading = True
+            assert self._window.horizon is not None
+            wants.append(SchedulesWanted(self._window.horizon, self._window.page_size))
+        return wants
+
+    def extend(self, want: SchedulesWanted, page: list[Schedule]) -> None:
+        """Take in a page of schedules by their next fire."""
+        last = None
+        if len(page) == want.limit:
+            assert page[-1].next_fire_at is not None, "the page holds schedules that fire"
+            last = (page[-1].next_fire_at, page[-1].id)
+        if not self._window.extend(want.after, last):
+            return
+        new = [s for s in page if s.id not in self._schedules and not self._is_deleted(s)]
+        for schedule in new:
+            self._schedules[schedule.id] = schedule
+            self._names[schedule.name] = schedule.id
+            self._hold(schedule)
+        self._review(new)
+        for schedule in list(self._memory.changes.schedules.values()):
+            self._hold(schedule)
+
+    def committed(self) -> None:
+        """Let go of records that no window holds and the store has."""
+        if len(self._schedules) > len(self._window):
+            kept = self._memory.changes.schedules
+            idle = [i for i in self._schedules if i not in kept and i not in self._window]
+            for ident in idle:
+                del self._names[self._schedules.pop(ident).name]
+
+    def _review(self, loaded: Sequence[Schedule]) -> None:
+        """Correct what the store says is active by what is not yet durable: memory wins."""
+        by_id = {schedule.id: schedule for schedule in loaded}
+        for job in self._memory.changes.jobs.values():
+            schedule = by_id.get(job.schedule_id or 0)
+            if schedule is None:
+                continue
+            if schedule.blocked == job.id:
+                schedule.blocked = None
+            if job.id in schedule.active:
+                schedule.active.remove(job.id)
+            if not job.is_final:
+                schedule.active.append(job.id)
+                if job.state is State.BLOCKED:
+                    schedule.blocked = job.id
+
+    def _set_paused(self, schedule: Schedule, paused: bool, resume_from: int) -> None:
+        if schedule.paused and not paused:
+            schedule.evaluated_through = resume_from
+            schedule.next_fire_at = next_after(schedule.spec.rule, resume_from)
+        schedule.paused = paused
+
+    def _changed(self, schedule: Schedule) -> None:
+        self._memory.changes.schedules[schedule.id] = schedule
+        self._hold(schedule)
+
+    def _hold(self, schedule: Schedule) -> None:
+        """Arm the schedule's next fire if the window reaches that far."""
+        at = schedule.next_fire_at
+        if schedule.paused or at is None or not self._window.add(at, schedule.id):
+            self._window.remove(schedule.id)
+        self._window.trim()
+
+    def _decide(
+        self, schedule: Schedule, fire: Fire, verdict: Verdict, job_id: int | None, now: int
+    ) -> None:
+        self._memory.changes.decisions.append(
+            Decision(schedule.id, fire.scheduled_for, now, verdict, job_id)
+        )
+
+
+def _new_run(schedule: Schedule, fire: Fire, is_blocked: bool) -> NewRun:
+    due_at = fire.scheduled_for
+    if fire.trigger is not Trigger.MANUAL:
+        due_at += jitter_for(schedule.id, fire.scheduled_for, schedule.spec.rule)
+    return NewRun(
+        schedule.spec.job,
+        schedule.id,
+        fire.scheduled_for,
+        due_at,
+        fire.trigger,
+        fire.missed_count,
+        is_blocked,
+    )
+
+
+_VERDICTS = {
+    Trigger.SCHEDULE: Verdict.FIRED,
+    Trigger.CATCHUP: Verdict.CAUGHT_UP,
+    Trigger.MANUAL: Verdict.MANUAL,
+}

@@ -1,0 +1,82 @@
+"""What the scheduler needs from the store, as plain values for the engine to fetch.
+
+Everything wanted in one turn is loaded after the same commit and delivered in one step, so between the load and its
+use nothing can have become durable: what changed meanwhile is still in the scheduler's memory, and memory
+wins. That one rule makes windows and single look-ups safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from schedo.core.model import Job, Lane, Schedule
+from schedo.core.window import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class TimersWanted:
+    """The next page of jobs that wait for an instant."""
+
+    after: Pair
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWanted:
+    """The next page of one lane."""
+
+    lane: Lane
+    after: Pair
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulesWanted:
+    """The next page of schedules by their next fire."""
+
+    after: Pair
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobWanted:
+    """One job; `then` is called with it, or with None, and the present instant."""
+
+    job_id: int
+    then: Callable[[Job | None, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWanted:
+    """The job that holds a unique key; `then` as for JobWanted."""
+
+    key: str
+    then: Callable[[Job | None, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleWanted:
+    """One schedule by name or id; `then` as for JobWanted."""
+
+    which: str | int
+    then: Callable[[Schedule | None, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredWanted:
+    """Waiting jobs whose expiry has come."""
+
+    now: int
+    limit: int
+
+
+Want = (
+    TimersWanted
+    | LaneWanted
+    | SchedulesWanted
+    | JobWanted
+    | KeyWanted
+    | ScheduleWanted
+    | ExpiredWanted
+)

@@ -1,0 +1,94 @@
+"""The head of one order: memory holds its first entries, the store holds them all.
+
+An order is a set of (key, id) pairs: jobs by due time, a lane's jobs by rank, schedules by next fire. The
+horizon is the last pair that is surely in memory: every pair up to it is here, every pair behind it is in the store
+only. No horizon means that everything is here. So memory stays bounded however many jobs there are, and a
+start loads one page instead of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from schedo.core.timers import Timers
+
+Pair = tuple[int, int]
+START: Pair = (-(1 << 62), 0)
+
+
+class Window:
+    """The first entries of one order; holds between half of and twice its capacity when there are more."""
+
+    __slots__ = ("_capacity", "_timers", "horizon", "is_loading")
+
+    def __init__(self, capacity: int, *, empty: bool = False) -> None:
+        """Start with nothing known; empty says that the store has no entry of this order."""
+        self._capacity = capacity
+        self._timers = Timers()
+        self.horizon: Pair | None = None if empty else START
+        self.is_loading = False
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    def __contains__(self, ident: int) -> bool:
+        return ident in self._timers
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether neither memory nor store has an entry."""
+        return self.horizon is None and not len(self._timers)
+
+    def add(self, key: int, ident: int) -> bool:
+        """Take the entry in; return False if it sorts behind the horizon and so stays in the store only."""
+        if self.horizon is not None and (key, ident) > self.horizon:
+            return False
+        self._timers.arm(ident, key)
+        return True
+
+    def remove(self, ident: int) -> None:
+        """Forget the entry if it is here."""
+        self._timers.cancel(ident)
+
+    def first(self) -> Pair | None:
+        """Return the first pair in memory, or None."""
+        return self._timers.first()
+
+    def pop(self) -> Pair | None:
+        """Remove and return the first pair in memory, or None."""
+        return self._timers.pop()
+
+    def pop_due(self, now: int, limit: int) -> list[Pair]:
+        """Remove and return up to limit pairs whose key is not after now, first ones first."""
+        return self._timers.pop_due(now, limit)
+
+    def trim(self) -> Iterable[int]:
+        """Return the ids that no longer fit, now in the store only; none while below twice the capacity."""
+        if len(self._timers) <= 2 * self._capacity:
+            return ()
+        rest = self._timers.keep_first(self._capacity)
+        self.horizon = self._timers.last()
+        return [ident for _, ident in rest]
+
+    @property
+    def page_size(self) -> int:
+        return self._capacity
+
+    def wants_page(self) -> bool:
+        """Whether the store has more and too little of it is here; one page is asked for at a time."""
+        return (
+            self.horizon is not None
+            and not self.is_loading
+            and len(self._timers) <= self._capacity // 2
+        )
+
+    def extend(self, after: Pair, last: Pair | None) -> bool:
+        """Move the horizon to the last pair of the page loaded after `after`; None says it was the end.
+
+        Return False if the window was trimmed meanwhile: the page no longer joins up and is of no use.
+        """
+        self.is_loading = False
+        if self.horizon != after:
+            return False
+        self.horizon = last
+        return True

@@ -1,0 +1,232 @@
+"""Everything schedo raises on purpose.
+
+SchedoError
+    NotFound              no such job, schedule, queue or task       404
+    Conflict              the request contradicts the current state  409
+        StaleLease        another attempt holds the job
+        IllegalTransition that cannot follow the present state
+        DuplicateKey      a job with this unique key is not finished
+        KeyInProgress     the first request with this key still runs
+    Invalid               the request can never succeed              422
+        KeyReused         the Idempotency-Key belongs to another one 422
+        BadRequest        it cannot even be read                     400
+            BadJson       its body is not the JSON that is accepted
+    Unauthorized          the token is missing or wrong              401
+    Forbidden             this server does not allow it              403
+        ShellDisabled     it runs no commands
+        CrossSite         another web site sent it
+    MethodNotAllowed      the address exists, not with this method   405
+    TooLarge              the body is larger than the limit          413
+    UnsupportedMedia      the body is not in an accepted form        415
+    Misdirected           the Host header is not one of this server  421
+    Overloaded            a limit is reached, try later              429
+    StoreError            the store failed; the outcome is unknown   503
+        StoreFull         the disk is full                           507
+        StoreLocked       another server holds the store
+        StoreBroken       the disk failed; this process must end
+    Unavailable           the server is starting or draining         503
+
+Each class carries a stable `code` and the HTTP `status` it is answered with. A message is a sentence with
+the values in it. Programmer errors are asserts and crash; only operating errors live here.
+"""
+
+from __future__ import annotations
+
+
+class SchedoError(Exception):
+    """The root of all that schedo raises on purpose."""
+
+    code = "internal"
+    status = 500
+
+
+class NotFound(SchedoError):
+    """There is no such job, schedule, queue or task."""
+
+    code = "not-found"
+    status = 404
+
+
+class Conflict(SchedoError):
+    """The request contradicts the current state."""
+
+    code = "conflict"
+    status = 409
+
+
+class StaleLease(Conflict):
+    """The result names an attempt that no longer holds the job."""
+
+    code = "stale-lease"
+
+
+class IllegalTransition(Conflict):
+    """The job's present state does not allow that."""
+
+    code = "illegal-transition"
+
+
+class DuplicateKey(Conflict):
+    """A job with this unique key exists already."""
+
+    code = "duplicate-key"
+
+
+class KeyInProgress(Conflict):
+    """The first request with this Idempotency-Key has not been answered yet."""
+
+    code = "idempotency-in-progress"
+
+
+class Problem:
+    """What is wrong with one field: `pointer` is a JSON Pointer into the request."""
+
+    __slots__ = ("detail", "pointer")
+
+    def __init__(self, pointer: str, detail: str) -> None:
+        self.pointer = pointer
+        self.detail = detail
+
+    def __repr__(self) -> str:
+        return f"Problem({self.pointer!r}, {self.detail!r})"
+
+
+class Invalid(SchedoError):
+    """The request can never succeed; `problems` names the fields."""
+
+    code = "invalid"
+    status = 422
+
+    def __init__(self, message: str, *problems: Problem) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+    @classmethod
+    def field(cls, pointer: str, detail: str) -> Invalid:
+        """Return an error about the single field at the JSON Pointer."""
+        return cls(f"{pointer or 'the request'}: {detail}", Problem(pointer, detail))
+
+
+class KeyReused(Invalid):
+    """The Idempotency-Key was used before, with another request."""
+
+    code = "idempotency-mismatch"
+
+
+class BadRequest(Invalid):
+    """The request cannot be read."""
+
+    code = "bad-request"
+    status = 400
+
+
+class BadJson(BadRequest):
+    """The body is not JSON, or JSON that is not accepted, such as duplicate keys."""
+
+    code = "bad-json"
+
+
+class Unauthorized(SchedoError):
+    """The token is missing or wrong."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class Forbidden(SchedoError):
+    """This server does not allow that."""
+
+    code = "forbidden"
+    status = 403
+
+
+class ShellDisabled(Forbidden):
+    """This server runs no commands; it must be started with --allow-shell."""
+
+    code = "shell-disabled"
+
+
+class CrossSite(Forbidden):
+    """Another web site sent this request through a browser."""
+
+    code = "cross-site"
+
+
+class MethodNotAllowed(SchedoError):
+    """The address exists, but not with this method; `allow` lists those it has."""
+
+    code = "method-not-allowed"
+    status = 405
+
+    def __init__(self, message: str, allow: str) -> None:
+        super().__init__(message)
+        self.allow = allow
+
+
+class TooLarge(SchedoError):
+    """The body is larger than the limit."""
+
+    code = "too-large"
+    status = 413
+
+
+class UnsupportedMedia(SchedoError):
+    """The body is not in a form that is accepted here."""
+
+    code = "unsupported-media-type"
+    status = 415
+
+
+class Misdirected(SchedoError):
+    """The Host header does not name this server."""
+
+    code = "misdirected"
+    status = 421
+
+
+class Overloaded(SchedoError):
+    """A limit is reached; try again after `retry_after_s` seconds."""
+
+    code = "overloaded"
+    status = 429
+
+    def __init__(self, message: str, retry_after_s: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class StoreError(SchedoError):
+    """The store failed; what was asked may or may not have happened."""
+
+    code = "outcome-unknown"
+    status = 503
+
+
+class StoreFull(StoreError):
+    """The disk has no room for another commit."""
+
+    code = "storage-full"
+    status = 507
+
+
+class StoreLocked(StoreError):
+    """Another server holds this store."""
+
+    code = "store-locked"
+
+
+class StoreBroken(StoreError):
+    """The disk failed under the store: end the process and start again, trust nothing in memory.
+
+    After a failed fsync the same connection answers the next commit "OK" and the failed one may still
+    come back, so going on would make promises that nobody can keep.
+    """
+
+    code = "store-broken"
+
+
+class Unavailable(SchedoError):
+    """The server is starting or draining; try again soon."""
+
+    code = "unavailable"
+    status = 503
