@@ -1,0 +1,413 @@
+"""What programs ask of a running schedo; every change returns only after it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from schedo.clock import Clock
+from schedo.core.accepting import Accepted as CoreAccepted
+from schedo.core.changes import IdempotentAnswer
+from schedo.core.ids import render_id
+from schedo.core.leases import Report
+from schedo.core.lifecycle import State
+from schedo.core.limits import UNCOMMITTED_JOBS_MAX, UNCOMMITTED_PAYLOAD_BYTES_MAX, WINDOW_ENTRIES
+from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
+from schedo.core.scheduler import Scheduler
+from schedo.core.workers import WorkerOffer
+from schedo.engine.housekeeping import Housekeeping
+from schedo.engine.turns import Command, Transport, TurnLoop
+from schedo.errors import NotFound, Overloaded, SchedoError
+from schedo.store.base import Opening, Retention, Store
+
+T = TypeVar("T")
+READY_LAG_MAX_US = 1_000_000
+
+
+class Accepted(NamedTuple, Generic[T]):
+    """The answer to one submitted spec; conflict: the job is the one that already holds the unique key."""
+
+    job: T
+    conflict: bool
+
+
+class Triggered(NamedTuple):
+    """The answer to a manual trigger: the new job, or the id of the run that stood in its way."""
+
+    job: Job | None
+    skipped_by: int | None
+
+
+class QueueStatus(NamedTuple):
+    """A queue's limits and how much it holds: unfinished jobs by state."""
+
+    queue: Queue
+    running: int
+    waiting: dict[str, int]
+
+
+class Health(NamedTuple):
+    """Whether jobs would start in time, and why not."""
+
+    ready: bool
+    reasons: list[str]
+    epoch: int
+    lag_us: int
+
+
+Answer = Callable[[list[Any]], IdempotentAnswer | None]
+
+
+class Engine:
+    """One store, its scheduler, its clock and its workers, in the running event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        retention: Retention | None = None,
+        draw: Callable[[], float] = random.random,
+        window: int = WINDOW_ENTRIES,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self._draw = draw
+        self._window = window
+        self._loop = TurnLoop(store, clock, self._make_scheduler)
+        self._housekeeping = Housekeeping(self._loop, store, retention or Retention())
+        self._payload_bytes = 0
+
+    def _make_scheduler(self, opening: Opening) -> Scheduler:
+        return Scheduler(
+            epoch=opening.epoch,
+            last_id=opening.last_id,
+            random=self._draw,
+            capacity=self._window,
+        )
+
+    # Life.
+
+    async def start(self) -> None:
+        """Take the store and begin; raise StoreLocked, naming the holder, if another server has it."""
+        await self._loop.start()
+        self._housekeeping.start()
+
+    async def stop(self) -> None:
+        """Make everything durable and let go of the store; workers must have been stopped before."""
+        await self._housekeeping.stop()
+        await self._loop.stop()
+
+    def on_fatal(self, call: Callable[[BaseException], None]) -> None:
+        """Set what happens when the store is broken and the process should end."""
+        self._loop.on_fatal = call
+
+    def health(self) -> Health:
+        """Return whether the server does its work in time."""
+        reasons = []
+        if self._loop.failure is not None:
+            reasons.append(str(self._loop.failure))
+        lag_us = self._housekeeping.lag_us
+        if lag_us > READY_LAG_MAX_US:
+            reasons.append(f"the timer loop is {lag_us / 1_000_000:.1f} s late")
+        epoch = self._loop.scheduler.epoch if self._loop.failure is None else 0
+        return Health(not reasons, reasons, epoch, lag_us)
+
+    # Jobs.
+
+    async def submit(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        view: Callable[[Job], T] = Job.copy,  # type: ignore[assignment]
+        answer: Answer | None = None,
+    ) -> list[Accepted[T] | SchedoError]:
+        """Accept all specs in one commit; a spec that is refused has its error in its place.
+
+        `answer` makes the stored answer of an Idempotency-Key, for the same commit.
+        """
+        size = sum(len(spec.payload) for spec in specs)
+        self._check_room(size)
+        reply = self._reply()
+
+        def accepted(answers: list[CoreAccepted | SchedoError], now: int) -> None:
+            items = [
+                item if isinstance(item, SchedoError) else Accepted(view(item.job), item.is_conflict)
+                for item in answers
+            ]
+            stored = answer(items) if answer is not None else None
+            if stored is not None:
+                self._loop.scheduler.memory.changes.answers.append(stored)
+            self._loop.reply(reply, items)
+
+        self._payload_bytes += size
+        try:
+            self._send(reply, lambda scheduler, now: scheduler.submit(specs, now, accepted))
+            return await reply  # type: ignore[no-any-return]
+        finally:
+            self._payload_bytes -= size
+
+    def _check_room(self, size: int) -> None:
+        waiting = self._loop.uncommitted
+        if waiting > UNCOMMITTED_JOBS_MAX or (
+            self._payload_bytes and self._payload_bytes + size > UNCOMMITTED_PAYLOAD_BYTES_MAX
+        ):
+            raise Overloaded(f"{waiting} jobs wait to be made durable; try again soon")
+
+    async def get(self, job_id: int) -> Job:
+        """Return a copy of the job as it stands."""
+        known = self._find(job_id)
+        if known is not None and known.payload is not None:
+            return known.copy()
+        job = await self.store.get_job(job_id)
+        known = self._find(job_id)
+        if known is not None:
+            fresh = known.copy()
+            if fresh.payload is None and job is not None:
+                fresh.payload = job.payload
+            return fresh
+        if job is None:
+            raise no_job(job_id)
+        return job
+
+    def _find(self, job_id: int) -> Job | None:
+        return self._loop.scheduler.memory.find(job_id) if self._loop.failure is None else None
+
+    async def cancel(self, job_id: int) -> Job:
+        """End a waiting job, or ask a running one to stop; cancelling twice is harmless."""
+        return await self._change(job_id, lambda scheduler, job, now: scheduler.cancel(job, now))
+
+    async def retry(self, job_id: int) -> Job:
+        """Queue a failed, cancelled or expired job again."""
+        return await self._change(job_id, lambda scheduler, job, now: scheduler.retry(job, now))
+
+    async def run_now(self, job_id: int) -> Job:
+        """Make a scheduled or retrying job due now."""
+        return await self._change(job_id, lambda scheduler, job, now: scheduler.run_now(job, now))
+
+    async def reschedule(
+        self, job_id: int, *, due_at: int | None = None, priority: int | None = None
+    ) -> Job:
+        """Change a waiting job's due time or priority; its id stays."""
+        return await self._change(
+            job_id,
+            lambda scheduler, job, now: scheduler.reschedule(job, due_at, priority, now),
+        )
+
+    async def _change(self, job_id: int, act: Callable[[Scheduler, Job, int], Job]) -> Job:
+        reply = self._reply()
+
+        def found(job: Job | None, now: int) -> None:
+            if job is None:
+                raise no_job(job_id)
+            self._loop.reply(reply, act(self._loop.scheduler, job, now).copy())
+
+        self._send(
+            reply, lambda scheduler, now: scheduler.with_job(job_id, _guard(reply, found), now)
+        )
+        changed: Job = await reply
+        return changed
+
+    async def wait(self, job_id: int, timeout_s: float) -> Job:
+        """Return the job when it has ended, or as it stands when the time is up."""
+        waiter: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
+        waiters = self._loop.waiters.setdefault(job_id, [])
+        waiters.append(waiter)
+        try:
+            job = await self.get(job_id)
+            if not job.is_final:
+                async with asyncio.timeout(timeout_s):
+                    return await waiter
+            await self._loop.settled()
+            return job
+        except TimeoutError:
+            return await self.get(job_id)
+        finally:
+            waiters.remove(waiter)
+            if not waiters:
+                self._loop.waiters.pop(job_id, None)
+
+    # Schedules.
+
+    async def put_schedule(self, spec: ScheduleSpec) -> tuple[Schedule, bool]:
+        """Create the schedule or change it to the spec; return it and whether it is new."""
+        reply = self._reply()
+
+        def found(known: Schedule | None, now: int) -> None:
+            schedule, is_new = self._loop.scheduler.schedules.put(spec, known, now)
+            self._loop.reply(reply, (schedule.copy(), is_new))
+
+        self._send(
+            reply, lambda scheduler, now: scheduler.with_schedule(spec.name, _guard(reply, found), now)
+        )
+        answer: tuple[Schedule, bool] = await reply
+        return answer
+
+    async def delete_schedule(self, name: str) -> None:
+        """Forget the schedule; jobs it has made stay."""
+        await self._change_schedule(
+            name, lambda scheduler, schedule, now: scheduler.schedules.delete(schedule, now)
+        )
+
+    async def pause_schedule(self, name: str, note: str | None = None) -> Schedule:
+        """Stop the schedule's fires until it is resumed."""
+        return await self._change_schedule(
+            name,
+            lambda scheduler, schedule, now: scheduler.schedules.pause(schedule, note, now).copy(),
+        )
+
+    async def resume_schedule(self, name: str, resume_from: int | None = None) -> Schedule:
+        """Let the schedule fire again, from now or from an earlier instant."""
+        return await self._change_schedule(
+            name,
+            lambda scheduler, schedule, now: scheduler.schedules.resume(
+                schedule, resume_from, now
+            ).copy(),
+        )
+
+    async def trigger_schedule(self, name: str, overlap: Overlap | None = None) -> Triggered:
+        """Make a run of the schedule now, paused or not."""
+
+        def trigger(scheduler: Scheduler, schedule: Schedule, now: int) -> Triggered:
+            job_id, skipped_by = scheduler.schedules.trigger(schedule, overlap, now)
+            job = scheduler.memory.find(job_id) if job_id is not None else None
+            return Triggered(job.copy() if job is not None else None, skipped_by)
+
+        return await self._change_schedule(name, trigger)
+
+    async def _change_schedule(self, name: str, act: Callable[[Scheduler, Schedule, int], T]) -> T:
+        reply = self._reply()
+
+        def found(schedule: Schedule | None, now: int) -> None:
+            if schedule is None:
+                raise NotFound(f"there is no schedule {name!r}")
+            self._loop.reply(reply, act(self._loop.scheduler, schedule, now))
+
+        self._send(
+            reply, lambda scheduler, now: scheduler.with_schedule(name, _guard(reply, found), now)
+        )
+        answer: T = await reply
+        return answer
+
+    async def get_schedule(self, name: str) -> Schedule:
+        """Return the schedule as it stands."""
+        schedule = await self.store.get_schedule(name)
+        if schedule is None:
+            raise NotFound(f"there is no schedule {name!r}")
+        return self._freshest(schedule)
+
+    async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
+        """Return schedules by name, those after the given one."""
+        return [self._freshest(s) for s in await self.store.list_schedules(after, limit)]
+
+    def _freshest(self, schedule: Schedule) -> Schedule:
+        known = self._loop.scheduler.schedules.find(schedule.id)
+        return known.copy() if known is not None else schedule
+
+    # Queues.
+
+    async def set_queue(self, queue: Queue) -> Queue:
+        """Set all limits of a queue."""
+        return await self._change_queue(queue.name, lambda old: queue)
+
+    async def pause_queue(self, name: str) -> Queue:
+        """Start no more jobs of the queue until it is resumed."""
+        return await self._change_queue(name, lambda old: old.changed(paused=True))
+
+    async def resume_queue(self, name: str) -> Queue:
+        """Start jobs of the queue again."""
+        return await self._change_queue(name, lambda old: old.changed(paused=False))
+
+    async def _change_queue(self, name: str, change: Callable[[Queue], Queue]) -> Queue:
+        reply = self._reply()
+
+        def act(scheduler: Scheduler, now: int) -> None:
+            queue = change(scheduler.memory.lanes.line(name).queue)
+            self._loop.reply(reply, scheduler.set_queue(queue))
+
+        self._send(reply, act)
+        answer: Queue = await reply
+        return answer
+
+    def get_queue(self, name: str) -> Queue:
+        """Return the queue's limits: the defaults if it was never configured."""
+        line = self._loop.scheduler.memory.lanes.find_line(name)
+        return line.queue if line is not None else Queue(name)
+
+    async def list_queues(self) -> list[QueueStatus]:
+        """Return every queue that has limits or unfinished jobs, by name."""
+        counts = (await self.store.count_jobs()).by_queue
+        lines = {line.queue.name: line for line in self._loop.scheduler.memory.lanes.lines()}
+        statuses = []
+        for name in sorted(lines.keys() | counts.keys()):
+            by_state = dict(counts.get(name, {}))
+            by_state.pop(State.RUNNING, None)
+            running = lines[name].running if name in lines else 0
+            statuses.append(QueueStatus(self.get_queue(name), running, by_state))
+        return statuses
+
+    def why(self, job: Job) -> str:
+        """Return one sentence about what the job waits for."""
+        return self._loop.scheduler.why(job)
+
+    # Workers.
+
+    def attach(self, offer: WorkerOffer, transport: Transport) -> None:
+        """Let a worker have jobs."""
+        self._loop.attach(offer, transport)
+
+    def close_worker(self, worker_id: str) -> None:
+        """Give the worker no more jobs; it finishes what it has."""
+        self._loop.close_worker(worker_id)
+
+    def detach(self, worker_id: str, message: str) -> None:
+        """Forget the worker; what it still holds is lost."""
+        self._loop.detach(worker_id, message)
+
+    def report(self, report: Report) -> None:
+        """Take in how an attempt ended."""
+        self._loop.report(report)
+
+    # The inside.
+
+    def _reply(self) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().create_future()
+
+    def _send(self, reply: asyncio.Future[Any], command: Command) -> None:
+        def run(scheduler: Scheduler, now: int) -> None:
+            try:
+                command(scheduler, now)
+            except SchedoError as error:
+                refuse(reply, error)
+            except BaseException:
+                refuse(reply, SchedoError("an internal error; the server recovers"))
+                raise
+
+        self._loop.send(run)
+
+
+def refuse(reply: asyncio.Future[Any], error: SchedoError) -> None:
+    """Answer with an error unless the asker has gone."""
+    if not reply.done():
+        reply.set_exception(error)
+
+
+def _guard(
+    reply: asyncio.Future[Any], then: Callable[[Any, int], None]
+) -> Callable[[Any, int], None]:
+    """Turn what a continuation raises on purpose into the reply."""
+
+    def call(found: Any, now: int) -> None:
+        try:
+            then(found, now)
+        except SchedoError as error:
+            refuse(reply, error)
+
+    return call
+
+
+def no_job(job_id: int) -> NotFound:
+    """Return the error for an id that no job has."""
+    return NotFound(f"there is no job {render_id(job_id)}; ended jobs are pruned after their retention")

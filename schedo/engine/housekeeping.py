@@ -1,0 +1,69 @@
+"""What runs beside the turns: expiring, pruning, and watching whether the loop is late."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from schedo.engine.turns import TurnLoop
+from schedo.errors import SchedoError
+from schedo.store.base import Retention, Store
+
+log = logging.getLogger("schedo.engine")
+
+SWEEP_S = 1.0
+PRUNE_S = 30.0
+PRUNE_BATCH = 500
+
+
+class Housekeeping:
+    """Two small tasks; each goes on after an error, which is logged."""
+
+    def __init__(self, turns: TurnLoop, store: Store, retention: Retention) -> None:
+        self._turns = turns
+        self._store = store
+        self._retention = retention
+        self._tasks: list[asyncio.Task[None]] = []
+        self.lag_us = 0  # how late the last sweep woke: the loop's own lateness
+
+    def start(self) -> None:
+        """Begin in the running loop."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._sweep_always(), name="schedo sweeper"),
+            loop.create_task(self._prune_always(), name="schedo pruner"),
+        ]
+
+    async def stop(self) -> None:
+        """End both tasks."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _sweep_always(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + SWEEP_S
+            await asyncio.sleep(SWEEP_S)
+            self.lag_us = max(0, int((loop.time() - due) * 1_000_000))
+            try:
+                self._turns.send(lambda scheduler, now: scheduler.sweep(now))
+            except SchedoError as error:
+                log.debug("no sweep: %s", error)
+
+    async def _prune_always(self) -> None:
+        while True:
+            await asyncio.sleep(PRUNE_S)
+            try:
+                await self.prune()
+            except SchedoError as error:
+                log.warning("pruning was put off: %s", error)
+
+    async def prune(self) -> int:
+        """Delete what is past its retention, in small batches that let commits through."""
+        total = 0
+        while True:
+            count = await self._store.prune(self._turns.clock.now(), self._retention, PRUNE_BATCH)
+            total += count
+            if count < PRUNE_BATCH:
+                return total

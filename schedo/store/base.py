@@ -1,0 +1,147 @@
+"""What the engine asks of a store. Every promise here is checked by tests/store/contract.py on each store.
+
+Two kinds of calls:
+- `commit` and the `load_` calls run one after the other, in the order they were made, on the one connection that writes.
+  A load sees every commit made before it. The scheduler relies on that: what it changed since is still in its
+  memory, and memory wins.
+- the other reads run beside them on a read-only connection; they see some recent commit and never block a writer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from schedo.core.changes import Attempt, Changes, IdempotentAnswer
+from schedo.core.leases import Capture
+from schedo.core.model import Decision, Job, Lane, Queue, Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a server must know of a store before its first turn."""
+
+    epoch: int  # one more than the last server's, already durable
+    last_id: int  # the largest id in use
+    queues: list[Queue]
+    lanes: list[Lane]  # those with queued jobs
+    blocked: list[tuple[int, int]]  # (schedule id, job id) of every blocked job
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs to list; None means any. Each field is a column with an index."""
+
+    state: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    schedule_id: int | None = None
+    tag: str | None = None
+    unique_key: str | None = None
+    created_after: int | None = None  # inclusive
+    created_before: int | None = None  # exclusive
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long ended jobs are kept, in microseconds (River's defaults: a day, a week for failures)."""
+
+    completed_us: int = 86_400_000_000
+    cancelled_us: int = 86_400_000_000  # also expired
+    failed_us: int = 7 * 86_400_000_000
+    answers_us: int = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOutput:
+    """One captured stream as it lies in the store."""
+
+    attempt: int
+    capture: Capture
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Waiting and running jobs by queue and state, for pages and metrics."""
+
+    by_queue: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+class Store(Protocol):
+    """A durable home for jobs, schedules and queues."""
+
+    async def open(self) -> Opening:
+        """Take the store for this process and raise the epoch; StoreLocked names the holder if there is one."""
+
+    async def close(self) -> None:
+        """Let go of the store; harmless if it is not open."""
+
+    async def commit(self, changes: Changes) -> None:
+        """Make all the changes durable, or none; raise StoreError. Reads the records before its first await."""
+
+    # Ordered with commits.
+
+    async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
+        """Return scheduled and retrying jobs in order of (due_at, id), those after the given pair."""
+
+    async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
+        """Return the lane's queued jobs in order of (rank, id), those after the given pair."""
+
+    async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
+        """Return unpaused schedules that will fire, in order of (next_fire_at, id), with their active jobs."""
+
+    async def load_running(self, after: int, limit: int) -> list[Job]:
+        """Return running jobs with an id above after, in order of id."""
+
+    async def load_expired(self, now: int, limit: int) -> list[Job]:
+        """Return unfinished, not running jobs whose expires_at is not after now."""
+
+    async def load_job(self, job_id: int) -> Job | None:
+        """Return the job, or None."""
+
+    async def load_unique(self, key: str) -> Job | None:
+        """Return the job that holds the unique key, or None."""
+
+    async def load_schedule(self, name: str | int) -> Schedule | None:
+        """Return the schedule with this name (or this id) with its active jobs, or None."""
+
+    async def load_payload(self, job_id: int) -> bytes:
+        """Return the payload, however large."""
+
+    async def prune(self, now: int, retention: Retention, limit: int) -> int:
+        """Delete up to limit ended jobs and stale answers past their retention; return how many."""
+
+    # Beside commits.
+
+    async def get_job(self, job_id: int) -> Job | None:
+        """Return the job with its whole payload, or None."""
+
+    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
+        """Return jobs newest first, those with an id below before; payloads may be None when large."""
+
+    async def list_attempts(self, job_id: int) -> list[Attempt]:
+        """Return the ended attempts that did not complete the job, oldest first."""
+
+    async def list_outputs(self, job_id: int) -> list[StoredOutput]:
+        """Return all captured streams of a job, by attempt and stream."""
+
+    async def get_schedule(self, name: str) -> Schedule | None:
+        """Return the schedule with its active jobs, or None."""
+
+    async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
+        """Return schedules by name, those after the given name."""
+
+    async def list_decisions(self, schedule_id: int, limit: int) -> list[Decision]:
+        """Return the schedule's latest decisions, newest first."""
+
+    async def list_queues(self) -> list[Queue]:
+        """Return the configured queues by name."""
+
+    async def count_jobs(self) -> Counts:
+        """Return how many unfinished jobs each queue has in each state."""
+
+    async def find_answer(self, scope: str) -> IdempotentAnswer | None:
+        """Return the stored answer for an Idempotency-Key, or None."""
+
+    async def size_bytes(self) -> int:
+        """Return how much room the store takes, log included."""

@@ -1,0 +1,116 @@
+"""The worker in the server's own loop: a pool of coroutines fed through a channel.
+
+As many coroutines as ever ran at once, at most one a slot, are kept and reused; an idle one costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Mapping
+
+from schedo.core.ids import render_id
+from schedo.core.leases import Failed, HandedBack, Lease, Report, Stop, StopReason
+from schedo.core.model import Failure, LeaseKey, Options
+from schedo.core.workers import WorkerOffer
+from schedo.engine.engine import Engine
+from schedo.workers.contract import Call, Runner, StopSignal
+
+log = logging.getLogger("schedo.worker")
+
+STOP_GRACE_S = 10.0  # what a runner that was asked to stop may still take
+
+
+class LocalWorker:
+    """Runs the tasks it was given runners for; a transport of the engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        worker_id: str,
+        slots: int,
+        runners: Mapping[str, Runner],
+        *,
+        task_defaults: Mapping[str, Options] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._runners = dict(runners)
+        self._offer = WorkerOffer(
+            worker_id, slots, frozenset(runners), None, dict(task_defaults or {})
+        )
+        self._waiting: deque[Lease] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        self._pool: set[asyncio.Task[None]] = set()
+        self._signals: dict[LeaseKey, StopSignal] = {}
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def attach(self) -> None:
+        """Let the engine give work."""
+        self._engine.attach(self._offer, self)
+
+    async def drain(self, grace_s: float) -> None:
+        """Take no more, let what runs end within the grace time, hand the rest back."""
+        self._engine.close_worker(self._offer.id)
+        await self._quiet_within(grace_s)
+        for signal in self._signals.values():
+            signal.set(StopReason.CANCEL)
+        await self._quiet_within(STOP_GRACE_S)
+        for key in list(self._signals):
+            self._engine.report(Report(key, HandedBack()))
+        for task in list(self._pool):
+            task.cancel()
+        await asyncio.gather(*self._pool, return_exceptions=True)
+
+    # Transport.
+
+    def start(self, lease: Lease) -> None:
+        """Run the attempt in an idle coroutine of the pool, or in a new one."""
+        self._signals[lease.key] = StopSignal()
+        self._quiet.clear()
+        self._waiting.append(lease)
+        while self._idle:
+            idle = self._idle.pop()
+            if not idle.done():
+                idle.set_result(None)
+                return
+        task = asyncio.get_running_loop().create_task(self._run_always())
+        self._pool.add(task)
+        task.add_done_callback(self._pool.discard)
+
+    def stop(self, stop: Stop) -> None:
+        """Ask the attempt to end."""
+        signal = self._signals.get(stop.key)
+        if signal is not None:
+            signal.set(stop.reason)
+
+    # The pool.
+
+    async def _run_always(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            while self._waiting:
+                await self._run(self._waiting.popleft())
+            idle = loop.create_future()
+            self._idle.append(idle)
+            await idle
+
+    async def _run(self, lease: Lease) -> None:
+        signal = self._signals[lease.key]
+        try:
+            report = await self._runners[lease.task](Call(lease, signal))
+        except Exception as error:
+            log.exception("the runner of task %s failed on job %s", lease.task, render_id(lease.key.job_id))
+            failure = Failure("runner-error", f"{type(error).__name__}: {error}")
+            report = Report(lease.key, Failed(failure))
+        del self._signals[lease.key]
+        if not self._signals:
+            self._quiet.set()
+        self._engine.report(report)
+
+    async def _quiet_within(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._quiet.wait()
