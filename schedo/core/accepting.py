@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +12,7 @@ from schedo.core.lifecycle import State
 from schedo.core.memory import JobMemory
 from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Trigger, Unique
 from schedo.core.schedules import NewRun
+from schedo.core.wants import KeyWanted, Want
 from schedo.core.workers import Workers
 from schedo.errors import DuplicateKey, SchedoError
 
@@ -31,62 +32,91 @@ class Accepted(NamedTuple):
     is_conflict: bool
 
 
-class Verdict(NamedTuple):
-    """An accepted spec, and the waiting job it replaces, if any."""
-
-    accepted: Accepted
-    replaced: Job | None = None
-
-
-class Refused(NamedTuple):
-    """A spec that was not accepted, and why."""
-
-    error: SchedoError
+Answered = Callable[[list[Accepted | SchedoError], int], None]
 
 
 class Acceptor:
     """Makes jobs from specs and puts them where they wait."""
 
-    def __init__(self, memory: JobMemory, ids: IdSource, workers: Workers) -> None:
+    def __init__(
+        self,
+        memory: JobMemory,
+        ids: IdSource,
+        workers: Workers,
+        cancel: Callable[[Job, int], Job],
+    ) -> None:
         self._memory = memory
         self._ids = ids
         self._workers = workers
+        self._cancel = cancel
         self._plain: dict[str, Options] = {}  # settled options of jobs that asked for nothing, by task
+        self.wanted: list[Want] = []
 
     def forget_defaults(self) -> None:
         """Ask the workers anew what their tasks' defaults are."""
         self._plain.clear()
 
-    def unknown_keys(self, specs: Sequence[JobSpec]) -> list[str]:
-        """Return the unique keys, once each, whose holder only the store can name."""
-        keys = {spec.options.unique.key: None for spec in specs if spec.options.unique is not None}
-        return [key for key in keys if self._memory.find_key(key) is None]
+    def submit(self, specs: Sequence[JobSpec], now: int, then: Answered) -> None:
+        """Accept the specs in one step and call `then` with an answer for each, in order.
 
-    def accept(self, spec: JobSpec, holders: Mapping[str, Job], now: int) -> Verdict | Refused:
+        That is at once, unless the store must first say who holds a unique key.
+        """
+        missing = self._unknown_keys(specs)
+        if not missing:
+            then([self._accept(spec, {}, now) for spec in specs], now)
+            return
+        holders: dict[str, Job | None] = {}
+
+        def know(key: str) -> Callable[[Job | None, int], None]:
+            def learn(holder: Job | None, now: int) -> None:
+                holders[key] = holder
+                if len(holders) < len(missing):
+                    return
+                if self._unknown_keys(specs) <= missing:
+                    then([self._accept(spec, holders, now) for spec in specs], now)
+                else:  # a holder that was in memory has left it meanwhile: only the store can name it
+                    self.submit(specs, now, then)
+
+            return learn
+
+        self.wanted.extend(KeyWanted(key, know(key)) for key in sorted(missing))
+
+    def _unknown_keys(self, specs: Sequence[JobSpec]) -> set[str]:
+        """Return the unique keys whose holder only the store can name."""
+        keys = {spec.options.unique.key for spec in specs if spec.options.unique is not None}
+        return {key for key in keys if self._memory.find_key(key) is None}
+
+    def _accept(
+        self, spec: JobSpec, holders: Mapping[str, Job | None], now: int
+    ) -> Accepted | SchedoError:
         """Make the job unless another one holds its unique key."""
         unique = spec.options.unique
         if unique is None:
-            return Verdict(Accepted(self._make(spec, now), False))
+            return Accepted(self._make(spec, now), False)
         holder = self._memory.find_key(unique.key) or holders.get(unique.key)
         if holder is None:
-            return Verdict(Accepted(self._make(spec, now), False))
-        replaced: Job | None = None
-        if _holds(holder, unique, now):
-            if unique.on_conflict == "reject":
-                message = f"job {render_id(holder.id)} is {holder.state} and holds the key {unique.key!r}"
-                return Refused(DuplicateKey(message))
-            if unique.on_conflict == "return" or holder.state is State.RUNNING:
-                return Verdict(Accepted(holder, True))
-            replaced = holder
-        self._memory.release_key(self._memory.adopt(holder))
-        return Verdict(Accepted(self._make(spec, now), False), replaced)
+            return Accepted(self._make(spec, now), False)
+        is_held = _holds(holder, unique, now)
+        if is_held and unique.on_conflict == "reject":
+            return DuplicateKey(
+                f"job {render_id(holder.id)} is {holder.state} and holds the key {unique.key!r}"
+            )
+        if is_held and (unique.on_conflict == "return" or holder.state is State.RUNNING):
+            return Accepted(holder, True)
+        holder = self._memory.adopt(holder)
+        self._memory.release_key(holder)
+        if is_held and not holder.is_final:
+            self._cancel(holder, now)
+        return Accepted(self._make(spec, now), False)
 
     def make_run(self, run: NewRun, now: int) -> Job:
         """Make the job of a schedule's fire."""
         spec = run.spec
         options = spec.options
         if options.retry is None:
-            options = msgspec.structs.replace(options, retry=RUN_RETRY)
+            retry = ONCE if options.at_most_once else RUN_RETRY
+            options = msgspec.structs.replace(options, retry=retry)
+        options = self._settle_options(spec.task, options)
         job = self._fill(spec, options, run.due_at, now)
         job.schedule_id = run.schedule_id
         job.scheduled_for = run.scheduled_for
@@ -152,5 +182,6 @@ class Acceptor:
 
 
 def _holds(holder: Job, unique: Unique, now: int) -> bool:
-    in_period = unique.for_us is None or now - holder.created_at < unique.for_us
-    return in_period and holder.state in unique.states
+    """Whether the holder keeps others from the key: while in these states, or for the period."""
+    in_period = unique.for_us is not None and now - holder.created_at < unique.for_us
+    return in_period or holder.state in unique.states

@@ -47,11 +47,15 @@ class Attempts:
     def resume(self, job: Job, lease: Lease, now: int) -> None:
         """Take in an attempt that a worker still runs; a start is write-behind, so the row can be older."""
         if job.state is not State.RUNNING:
+            if job.state is not State.QUEUED:
+                self._memory.move(job, State.QUEUED)
             self._memory.move(job, State.RUNNING)
             job.picked_at = job.started_at = now
         job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker
         self._memory.touch(job)
         self._hold(job, now)
+        if job.cancel_requested_at is not None:
+            self.stop(job, StopReason.CANCEL)
 
     def stop(self, job: Job, reason: StopReason) -> None:
         """Ask the job's worker to end the attempt; the first reason stays."""

@@ -44,7 +44,8 @@ def plan_fires(schedule: Schedule, now: int) -> Plan:
     fires = [Fire(instant, Trigger.SCHEDULE) for instant in reversed(late)]
     decisions = []
     if late_count > len(late):
-        decisions.append(_folded(schedule, late[-1], now, Verdict.COALESCED, late_count - len(late)))
+        latest = _instant_before(schedule, late[-1])
+        decisions.append(_folded(schedule, latest, now, Verdict.COALESCED, late_count - len(late)))
     if through < late_from:
         caught_up, verdicts = _plan_missed(schedule, late_from, now, has_late=bool(fires))
         decisions += verdicts
@@ -77,16 +78,26 @@ def _plan_missed(
         return [], decisions
     if spec.catchup is Catchup.ALL:
         if count > len(within):
-            decisions.append(_folded(schedule, within[-1], now, Verdict.MISSED, count - len(within)))
+            latest = _instant_before(schedule, within[-1])
+            decisions.append(_folded(schedule, latest, now, Verdict.MISSED, count - len(within)))
         return [Fire(instant, Trigger.CATCHUP) for instant in reversed(within)], decisions
     if has_late:  # a run that is only late stands for all the missed ones
         decisions.append(_folded(schedule, within[0], now, Verdict.COALESCED, count))
         return [], decisions
     if count > 1:
-        decisions.append(_folded(schedule, within[0] - 1, now, Verdict.COALESCED, count - 1))
+        latest = _instant_before(schedule, within[0])
+        decisions.append(_folded(schedule, latest, now, Verdict.COALESCED, count - 1))
     return [Fire(within[0], Trigger.CATCHUP, count - 1)], decisions
 
 
-def _folded(schedule: Schedule, latest: int, now: int, verdict: Verdict, count: int) -> Decision:
-    """Return one decision for count instants, the latest of which is at or before `latest`."""
+def _instant_before(schedule: Schedule, instant: int) -> int:
+    """Return the latest instant before the given one; there is one after the watermark."""
+    rule = schedule.spec.rule
+    return latest_through(rule, schedule.evaluated_through, instant - 1, 1)[0][0]
+
+
+def _folded(
+    schedule: Schedule, latest: int, now: int, verdict: Verdict, count: int
+) -> Decision:
+    """Return one decision for count instants that end at `latest`."""
     return Decision(schedule.id, latest, now, verdict, None, count)

@@ -64,9 +64,14 @@ TIMED = frozenset({S.SCHEDULED, S.RETRYING})  # these wait for an instant
 _ALLOWED = frozenset((old, new) for old, follow in TRANSITIONS.items() for new in follow)
 
 
+def can_follow(old: State, new: State) -> bool:
+    """Return whether the table lets new follow old."""
+    return (old, new) in _ALLOWED
+
+
 def check_transition(job_id: str, old: State, new: State) -> None:
     """Raise IllegalTransition unless new may follow old."""
-    if (old, new) not in _ALLOWED:
+    if not can_follow(old, new):
         raise IllegalTransition(f"job {job_id} is {old}; it cannot become {new}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from schedo.core.changes import Changes
 from schedo.core.ids import render_id
 from schedo.core.lanes import Lanes
-from schedo.core.lifecycle import TIMED, State, check_transition
+from schedo.core.lifecycle import TIMED, State, can_follow, check_transition
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Lane, Place
 from schedo.core.pool import JobPool
@@ -26,6 +26,7 @@ class JobMemory:
         self._jobs: dict[int, Job] = {}
         self._keys: dict[str, int] = {}  # unique keys of the records in memory
         self._committing: dict[int, Job] = {}
+        self._loose: set[int] = set()  # records no window wants, to be recycled at the next commit
         self._pool = JobPool()
         self.timers = Window(capacity, empty=empty)
         self.lanes = Lanes(capacity)
@@ -121,6 +122,11 @@ class JobMemory:
                     job.payload = None  # the store has it
             if job.place is Place.NOWHERE and job.id not in again:
                 self._forget(job)
+        loose, self._loose = self._loose, set()
+        for job_id in loose:
+            known = self._jobs.get(job_id)
+            if known is not None and known.place is Place.NOWHERE and job_id not in again:
+                self._forget(known)
 
     # Pages.
 
@@ -161,19 +167,20 @@ class JobMemory:
 
     def _take_in(self, page: list[Job]) -> None:
         for job in page:
-            if job.id not in self._jobs:
-                self.place(self.adopt(job))
+            job = self.adopt(job)
+            if job.place is Place.NOWHERE:
+                self.place(job)
+                self._loose.add(job.id)  # a page can overfill the window, and then it is not placed
         # The page cannot show what is not yet durable: records that were changed or made since.
         for job in self.changes.jobs.values():
             if job.place is Place.NOWHERE and (job.state in TIMED or job.state is State.QUEUED):
                 self.place(job)
 
     def _let_go(self, job_ids: Iterable[int]) -> None:
+        """Note that the window is too full for these; a record is recycled between turns, never within one."""
         for job_id in job_ids:
-            job = self._jobs[job_id]
-            job.place = Place.NOWHERE
-            if job_id not in self.changes.jobs and job_id not in self._committing:
-                self._forget(job)
+            self._jobs[job_id].place = Place.NOWHERE
+            self._loose.add(job_id)
 
     def _forget(self, job: Job) -> None:
         del self._jobs[job.id]
@@ -184,5 +191,5 @@ class JobMemory:
 
 def check_transition_of(job: Job, state: State) -> None:
     """Raise IllegalTransition unless the job may go to the state; waiting again in the same state is fine."""
-    if job.state is not state:
+    if job.state is not state and not can_follow(job.state, state):
         check_transition(render_id(job.id), job.state, state)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from schedo.core import wants
-from schedo.core.accepting import Accepted, Acceptor, Refused
+from schedo.core.accepting import Acceptor, Answered
 from schedo.core.attempts import Attempts
 from schedo.core.changes import Attempt, Changes, Output
 from schedo.core.ids import IdSource, render_id
@@ -25,7 +25,7 @@ from schedo.core.schedules import NewRun, Schedules
 from schedo.core.settling import Circumstances, Settlement, front_rank, settle
 from schedo.core.why import explain
 from schedo.core.workers import WorkerOffer, Workers
-from schedo.errors import IllegalTransition, SchedoError, StaleLease
+from schedo.errors import IllegalTransition, StaleLease
 
 WAITING = frozenset({State.SCHEDULED, State.BLOCKED, State.QUEUED, State.RETRYING})
 
@@ -47,7 +47,7 @@ class Scheduler:
         self.memory = JobMemory(capacity)
         self.workers = Workers()
         self.schedules = Schedules(self.memory, self._ids, self, capacity)
-        self._acceptor = Acceptor(self.memory, self._ids, self.workers)
+        self._acceptor = Acceptor(self.memory, self._ids, self.workers, self.cancel)
         self.attempts = Attempts(self.memory, self.workers, epoch)
         self._wanted: list[wants.Want] = []
 
@@ -74,48 +74,12 @@ class Scheduler:
 
     # Commands. Each takes a record that `find` or a want delivered.
 
-    def submit(
-        self,
-        specs: Sequence[JobSpec],
-        now: int,
-        then: Callable[[list[Accepted | SchedoError], int], None],
-    ) -> None:
+    def submit(self, specs: Sequence[JobSpec], now: int, then: Answered) -> None:
         """Accept the specs in one step and call `then` with an answer for each, in order.
 
         That is at once, unless the store must first say who holds a unique key.
         """
-        missing = self._acceptor.unknown_keys(specs)
-        holders: dict[str, Job] = {}
-        if not missing:
-            then(self._accept_all(specs, holders, now), now)
-            return
-        waiting = set(missing)
-
-        def know(key: str) -> Callable[[Job | None, int], None]:
-            def learn(holder: Job | None, now: int) -> None:
-                if holder is not None:
-                    holders[key] = holder
-                waiting.discard(key)
-                if not waiting:
-                    then(self._accept_all(specs, holders, now), now)
-
-            return learn
-
-        self._wanted.extend(wants.KeyWanted(key, know(key)) for key in missing)
-
-    def _accept_all(
-        self, specs: Sequence[JobSpec], holders: dict[str, Job], now: int
-    ) -> list[Accepted | SchedoError]:
-        answers: list[Accepted | SchedoError] = []
-        for spec in specs:
-            verdict = self._acceptor.accept(spec, holders, now)
-            if isinstance(verdict, Refused):
-                answers.append(verdict.error)
-                continue
-            if verdict.replaced is not None:
-                self.cancel(verdict.replaced, now)
-            answers.append(verdict.accepted)
-        return answers
+        self._acceptor.submit(specs, now, then)
 
     def with_job(self, job_id: int, then: Callable[[Job | None, int], None], now: int) -> None:
         """Call `then` with the record, from memory at once or from the store later."""
@@ -274,13 +238,15 @@ class Scheduler:
         return bool(
             self.memory.changes
             or self._wanted
+            or self._acceptor.wanted
             or self.memory.needs_pages()
             or self.schedules.needs_loads()
         )
 
     def take_wants(self) -> list[wants.Want]:
         """Return what must be loaded."""
-        wanted, self._wanted = self._wanted, []
+        wanted = self._wanted + self._acceptor.wanted
+        self._wanted, self._acceptor.wanted = [], []
         return wanted + self.memory.wants() + self.schedules.wants()
 
     def deliver(self, want: wants.Want, loaded: Any, now: int) -> None:

@@ -7,11 +7,11 @@ nor forgotten. "Busy" is derived from the schedule's unfinished jobs, never from
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from schedo.core.firing import Fire, plan_fires
 from schedo.core.ids import IdSource
-from schedo.core.lifecycle import State
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
 from schedo.core.model import (
@@ -78,8 +78,24 @@ class Schedules:
         self.wanted: list[Want] = []
 
     def restore_blocked(self, blocked: list[tuple[int, int]]) -> None:
-        """Learn which schedules have a job that waits for others."""
+        """Learn which schedules have a job that waits for others, and see whether it still must.
+
+        What it waited for may have ended in the last commit before a crash, or the schedule was deleted.
+        """
         self._blocked = dict(blocked)
+        for ident, job_id in blocked:
+            see = partial(self._see_blocked, job_id, self._blocked[ident] == job_id)
+            self.wanted.append(ScheduleWanted(ident, see))
+
+    def _see_blocked(
+        self, job_id: int, is_latest: bool, schedule: Schedule | None, now: int
+    ) -> None:
+        if not is_latest:
+            self._runs.cancel_run(job_id, now)  # the later one was made to take its place
+        elif schedule is None:
+            self._runs.wake_run(job_id, now)
+        else:
+            self._unblock_loaded(schedule, now)
 
     def find(self, which: str | int) -> Schedule | None:
         """Return the record if it is in memory."""
@@ -121,12 +137,11 @@ class Schedules:
             return known, True
         known = self.adopt(known)
         if known.spec != spec:
-            if known.spec.rule != spec.rule:
-                known.evaluated_through = now
-                known.next_fire_at = next_after(spec.rule, now)
-            if known.spec.paused != spec.paused:
+            old, known.spec = known.spec, spec
+            if old.rule != spec.rule:
+                _restart(known, now)
+            if old.paused != spec.paused:
                 self._set_paused(known, spec.paused, now)
-            known.spec = spec
             known.updated_at = now
             self._changed(known)
         return known, False
@@ -227,6 +242,8 @@ class Schedules:
         """Note that a run is finished; the one blocked behind it may go."""
         ident = job.schedule_id
         assert ident is not None, "only runs of a schedule are told"
+        if self._blocked.get(ident) == job.id:
+            del self._blocked[ident]
         schedule = self._schedules.get(ident)
         if schedule is None:
             if ident in self._blocked:
@@ -234,8 +251,7 @@ class Schedules:
             return
         if job.id in schedule.active:
             schedule.active.remove(job.id)
-        if schedule.blocked == job.id:
-            self._forget_blocked(schedule)
+        schedule.blocked = self._blocked.get(ident)
         self._unblock(schedule, now)
 
     def job_waits(self, job: Job) -> None:
@@ -252,13 +268,10 @@ class Schedules:
 
     def _unblock(self, schedule: Schedule, now: int) -> None:
         blocked = schedule.blocked
-        if blocked is not None and schedule.active == [blocked]:
-            self._forget_blocked(schedule)
+        if blocked is not None and all(run == blocked for run in schedule.active):
+            schedule.blocked = None
+            del self._blocked[schedule.id]
             self._runs.wake_run(blocked, now)
-
-    def _forget_blocked(self, schedule: Schedule) -> None:
-        schedule.blocked = None
-        self._blocked.pop(schedule.id, None)
 
     # Memory.
 
@@ -287,10 +300,10 @@ class Schedules:
         for schedule in new:
             self._schedules[schedule.id] = schedule
             self._names[schedule.name] = schedule.id
-            self._hold(schedule)
         self._review(new)
-        for schedule in list(self._memory.changes.schedules.values()):
-            self._hold(schedule)
+        ids = [s.id for s in page if s.id in self._schedules]
+        for ident in dict.fromkeys([*ids, *self._memory.changes.schedules]):
+            self._hold(self._schedules[ident])
 
     def committed(self) -> None:
         """Let go of records that no window holds and the store has."""
@@ -303,23 +316,20 @@ class Schedules:
     def _review(self, loaded: Sequence[Schedule]) -> None:
         """Correct what the store says is active by what is not yet durable: memory wins."""
         by_id = {schedule.id: schedule for schedule in loaded}
+        for schedule in loaded:
+            schedule.blocked = self._blocked.get(schedule.id)
         for job in self._memory.changes.jobs.values():
-            schedule = by_id.get(job.schedule_id or 0)
-            if schedule is None:
+            known = by_id.get(job.schedule_id or 0)
+            if known is None:
                 continue
-            if schedule.blocked == job.id:
-                schedule.blocked = None
-            if job.id in schedule.active:
-                schedule.active.remove(job.id)
+            if job.id in known.active:
+                known.active.remove(job.id)
             if not job.is_final:
-                schedule.active.append(job.id)
-                if job.state is State.BLOCKED:
-                    schedule.blocked = job.id
+                known.active.append(job.id)
 
     def _set_paused(self, schedule: Schedule, paused: bool, resume_from: int) -> None:
         if schedule.paused and not paused:
-            schedule.evaluated_through = resume_from
-            schedule.next_fire_at = next_after(schedule.spec.rule, resume_from)
+            _restart(schedule, resume_from)
         schedule.paused = paused
 
     def _changed(self, schedule: Schedule) -> None:
@@ -339,6 +349,12 @@ class Schedules:
         self._memory.changes.decisions.append(
             Decision(schedule.id, fire.scheduled_for, now, verdict, job_id)
         )
+
+
+def _restart(schedule: Schedule, through: int) -> None:
+    """Let the watermark begin anew; never behind what was decided, or an instant would fire twice."""
+    schedule.evaluated_through = max(through, schedule.evaluated_through)
+    schedule.next_fire_at = next_after(schedule.spec.rule, schedule.evaluated_through)
 
 
 def _new_run(schedule: Schedule, fire: Fire, is_blocked: bool) -> NewRun:

@@ -57,6 +57,9 @@ def settle(job: Job, outcome: Outcome, around: Circumstances) -> Settlement:
             seconds = (job.options.timeout_us or 0) / 1_000_000
             failure = Failure("timeout", f"timed out after {seconds:g} s")
             return _failed(job, Failed(failure), around, evidence="timeout")
+        case Stopped() if job.options.at_most_once:  # it had started, so it may not start again
+            failure = Failure("interrupted", "it was stopped, and it runs at most once")
+            return Settlement(State.FAILED, "handed_back", failure)
         case Stopped() | HandedBack():
             return Settlement(State.QUEUED, "handed_back", is_front=True)
         case Lost(message):

@@ -43,6 +43,7 @@ class Timers:
             if old == at:
                 return
             if old is not None:
+                del self._at[key]  # first: a sweep must not take the old entry for a live one
                 self._drop_one()
             self._at[key] = at
             number = at >> _BUCKET_BITS

@@ -1,0 +1,187 @@
+"""When a cron expression fires in a time zone, across changes of the zone's clock.
+
+cronsim walks plain local times, and this module gives each its instant. Both steps keep the order
+of time, so instants only grow. A local time in a gap means the first instant after the gap, or
+nothing; one in a fold means its first instant, its last, or both. An expression whose minute or
+hour starts with `*` follows elapsed time: it skips the gap and runs in both passes of the fold.
+Expressions are normalized ones (see cron_text).
+
+A CronSim object is kilobytes large: it lives for one call and is never kept.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+
+from schedo.core import limits
+from schedo.core.cron_text import ParsedCron, is_fixed_time, parse_cron
+from schedo.core.zones import (
+    Change,
+    check_zone,
+    instant_of,
+    list_changes,
+    load_zone,
+    local_time,
+    locate,
+)
+
+__all__ = [
+    "ParsedCron",
+    "check_zone",
+    "count_fires",
+    "explain",
+    "next_fire",
+    "parse_cron",
+    "previous_fire",
+]
+
+Gap = Literal["after", "skip"]
+Fold = Literal["first", "last", "both"]
+
+_ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - local times are naive on purpose
+_SECOND = timedelta(seconds=1)
+_DAY_SECONDS = 86_400
+_YEARS_SEARCHED = 50  # 29 February on a given weekday comes at the latest after 40 years
+
+
+def next_fire(
+    cron: str, tz: str, after_us: int, gap: Gap = "after", fold: Fold = "first"
+) -> int | None:
+    """Return the first instant strictly after after_us, or None if 50 years have none."""
+    second = after_us // limits.SECOND
+    instant = _search(cron, load_zone(tz), second, gap, fold, is_reverse=False)
+    return instant if instant is not None and instant <= limits.INSTANT_MAX else None
+
+
+def previous_fire(
+    cron: str, tz: str, before_us: int, gap: Gap = "after", fold: Fold = "first"
+) -> int | None:
+    """Return the last instant strictly before before_us, or None if 50 years have none."""
+    second = (before_us - 1) // limits.SECOND
+    instant = _search(cron, load_zone(tz), second, gap, fold, is_reverse=True)
+    return instant if instant is not None and instant >= limits.INSTANT_MIN else None
+
+
+def count_fires(
+    cron: str, tz: str, after_us: int, through_us: int, gap: Gap = "after", fold: Fold = "first"
+) -> int:
+    """Return how many instants lie in (after_us, through_us]; costs a microsecond a day."""
+    zone = load_zone(tz)
+    gap, fold = _effective(cron, gap, fold)
+    after, through = after_us // limits.SECOND, through_us // limits.SECOND
+    if through <= after:
+        return 0
+    sim = CronSim(cron, _ANY_DAY)
+    which = 1 if fold == "last" else 0
+    start, end = (_edges(zone, second)[which] + _SECOND for second in (after, through))
+    count = _count_local(sim, start, end)
+    # From a day earlier: the second pass of a fold may have begun before the range does.
+    for change in list_changes(zone, after - _DAY_SECONDS, through):
+        low, high = change.window
+        if change.is_gap and change.at > after:
+            lost = _count_local(sim, low, high)
+            is_moved = lost and gap == "after" and not _count_local(sim, high, high + _SECOND)
+            count += bool(is_moved) - lost
+        elif not change.is_gap and fold == "both":
+            if after >= change.at:
+                low = max(low, local_time(zone, after) + _SECOND)
+            count += _count_local(sim, low, min(high, local_time(zone, through) + _SECOND))
+    return count
+
+
+def explain(cron: str) -> str:
+    """Return the expression in English."""
+    return CronSim(cron, _ANY_DAY).explain()
+
+
+def _effective(cron: str, gap: Gap, fold: Fold) -> tuple[Gap, Fold]:
+    return (gap, fold) if is_fixed_time(cron) else ("skip", "both")
+
+
+def _search(
+    cron: str, zone: ZoneInfo, second: int, gap: Gap, fold: Fold, *, is_reverse: bool
+) -> int | None:
+    """Return the first instant after the second or, in reverse, the last one up to it."""
+    gap, fold = _effective(cron, gap, fold)
+    try:
+        first, last = _edges(zone, second)
+        if fold != "both":
+            passes = [fold]
+        elif first != last:
+            passes = ["first", "last"]
+        else:  # outside of folds the nearer pass is known
+            passes = ["last" if is_reverse else "first"]
+        found = [
+            _nearest(cron, zone, first if each == "first" else last, gap, each, is_reverse)
+            for each in passes
+        ]
+    except OverflowError:  # beyond the year 9999, or before the year 1
+        return None
+    seconds = [each for each in found if each is not None]
+    if not seconds:
+        return None
+    return (max(seconds) if is_reverse else min(seconds)) * limits.SECOND
+
+
+def _edges(zone: ZoneInfo, second: int) -> tuple[datetime, datetime]:
+    """Return the last local times up to the second, by the first and the last pass of folds."""
+    here = local_time(zone, second)
+    place = locate(zone, here)
+    if not isinstance(place, Change):
+        return here, here
+    low, high = place.window
+    return (here, low - _SECOND) if second < place.at else (high - _SECOND, here)
+
+
+def _nearest(
+    cron: str, zone: ZoneInfo, edge: datetime, gap: Gap, fold: Fold, is_reverse: bool
+) -> int | None:
+    """Return the first match after the edge or, in reverse, the last one up to it."""
+    start = edge + _SECOND if is_reverse else edge
+    while abs(start.year - edge.year) <= _YEARS_SEARCHED:
+        local = next(CronSim(cron, start, is_reverse), None)
+        if local is None:
+            return None
+        place = locate(zone, local)
+        if not isinstance(place, Change):
+            return place
+        if not place.is_gap:
+            return instant_of(local, place.before if fold == "first" else place.after)
+        if gap == "after":
+            return place.at
+        low, high = place.window
+        start = low if is_reverse else high - _SECOND
+    return None
+
+
+def _count_local(sim: CronSim, start: datetime, end: datetime) -> int:
+    """Return how many local times from start to before end match."""
+    if start >= end:
+        return 0
+    per_day = len(sim.hours) * len(sim.minutes) * len(sim.seconds)
+    first, last = start.date(), end.date()
+    days = sum(_is_match(sim, first + timedelta(days=n)) for n in range((last - first).days))
+    count = days * per_day
+    if _is_match(sim, first):
+        count -= _count_before(sim, start)
+    if _is_match(sim, last):
+        count += _count_before(sim, end)
+    return count
+
+
+def _is_match(sim: CronSim, day: date) -> bool:
+    return day.month in sim.months and sim.match_day(day)
+
+
+def _count_before(sim: CronSim, local: datetime) -> int:
+    """Return how many matches a matching day has before the time of day."""
+    count = sum(hour < local.hour for hour in sim.hours) * len(sim.minutes) * len(sim.seconds)
+    if local.hour in sim.hours:
+        count += sum(minute < local.minute for minute in sim.minutes) * len(sim.seconds)
+        if local.minute in sim.minutes:
+            count += sum(second < local.second for second in sim.seconds)
+    return count
