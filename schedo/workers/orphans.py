@@ -1,0 +1,198 @@
+"""Commands that outlive their server, found again and killed when the next one starts.
+
+A small file beside the store has lines for each command that starts and one for each that ended.
+It is never synced: it has to survive the server's death, not the machine's. A pid alone proves
+nothing, so a process is killed only if its start time is the recorded one, or if it carries the
+attempt's random mark in its environment; the mark also finds descendants that left the group
+(setsid). Both need Linux's /proc; elsewhere nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+MARK = "SCHEDO_MARK"
+_FILE_BYTES_MAX = 65_536  # larger, and it is rewritten with what still runs
+_START_TIME_FIELD = 19  # after the ")" of /proc/<pid>/stat, see proc_pid_stat(5)
+_KILL_ROUNDS_MAX = 5
+
+logger = logging.getLogger(__name__)
+
+
+class _Leader(NamedTuple):
+    """The process that was started; the pid alone may be another process's by now."""
+
+    pid: int
+    start_time: int
+
+
+class Orphans:
+    """The file of running commands; one server writes it, the holder of the store's lock."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._bytes = 0
+        self._bytes_max = _FILE_BYTES_MAX
+        self._running: dict[str, _Leader | None] = {}
+        self._has_failed = False
+
+    def announce(self, mark: str) -> None:
+        """Remember that a command with this mark is about to start."""
+        self._running[mark] = None
+        self._append(_render(mark, None))
+
+    def record(self, mark: str, pid: int) -> None:
+        """Remember the process that was started for the mark and is not yet reaped."""
+        start_time = find_start_time(pid)
+        if start_time is not None:
+            leader = self._running[mark] = _Leader(pid, start_time)
+            self._append(_render(mark, leader))
+
+    def forget(self, mark: str) -> None:
+        """Note that the command has ended; what it left in the background may live."""
+        if mark in self._running:
+            del self._running[mark]
+            self._append(f"- {mark}\n")
+
+    def reap(self) -> int:
+        """Kill what an earlier server left running, empty the file, return how many were killed."""
+        try:
+            text = self._path.read_text(encoding="ascii", errors="replace")
+        except FileNotFoundError:
+            return 0
+        boot, left = _parse(text)
+        killed: set[int] = set()
+        if left and boot == _boot_id():
+            killed = {leader.pid for leader in left.values() if leader and _kill_group(leader)}
+            killed |= kill_marked(left)
+        self._rewrite()
+        return len(killed)
+
+    def close(self) -> None:
+        """Close the file; it stays, for the next server to read."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _append(self, line: str) -> None:
+        try:
+            if self._descriptor is None or self._bytes > self._bytes_max:
+                self._rewrite()
+            else:
+                self._bytes += os.write(self._descriptor, line.encode())
+        except OSError as error:
+            # A full disk must not stop commands; it only means that a crash may leave some behind.
+            if not self._has_failed:
+                logger.warning("cannot keep the list of running commands: %s", error)
+            self._has_failed = True
+
+    def _rewrite(self) -> None:
+        lines = [f"boot {_boot_id()}\n"]
+        lines += [_render(mark, leader) for mark, leader in self._running.items()]
+        data = "".join(lines).encode()
+        fresh = self._path.with_name(self._path.name + ".new")
+        fresh.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(fresh, flags, 0o600)
+        try:
+            self._bytes = os.write(descriptor, data)
+            self._bytes_max = max(_FILE_BYTES_MAX, 2 * self._bytes)
+            os.replace(fresh, self._path)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self.close()
+        self._descriptor = descriptor
+
+
+def find_start_time(pid: int) -> int | None:
+    """Return when the process started, in ticks since boot, or None if /proc does not know."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            stat = file.read()
+    except OSError:
+        return None
+    return int(stat.rpartition(b")")[2].split()[_START_TIME_FIELD])
+
+
+def kill_marked(marks: Collection[str]) -> set[int]:
+    """Kill every process whose environment carries one of the marks; return their pids."""
+    wanted = {f"{MARK}={mark}".encode() for mark in marks}
+    killed: set[int] = set()
+    for _ in range(_KILL_ROUNDS_MAX):  # what forks while we look is found in the next round
+        found = {pid for pid in _list_pids() if _kill_if_marked(pid, wanted)}
+        if found <= killed:
+            break
+        killed |= found
+    return killed
+
+
+def _kill_group(leader: _Leader) -> bool:
+    if find_start_time(leader.pid) != leader.start_time:
+        return False
+    with contextlib.suppress(OSError):
+        os.killpg(leader.pid, signal.SIGKILL)
+        return True
+    return False
+
+
+def _kill_if_marked(pid: int, wanted: set[bytes]) -> bool:
+    # The pidfd is opened before the environment is read, so the process that is killed is the one
+    # that was read.
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return False
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            if wanted.isdisjoint(file.readall().split(b"\0")):
+                return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except OSError:  # ended meanwhile, or another user's
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _list_pids() -> list[int]:
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    me = os.getpid()
+    return [int(name) for name in names if name.isdigit() and int(name) != me]
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "unknown"
+
+
+def _render(mark: str, leader: _Leader | None) -> str:
+    return f"+ {mark} {leader.pid} {leader.start_time}\n" if leader else f"+ {mark}\n"
+
+
+def _parse(text: str) -> tuple[str | None, dict[str, _Leader | None]]:
+    boot: str | None = None
+    left: dict[str, _Leader | None] = {}
+    for line in text.splitlines():
+        match line.split():
+            case ["boot", value]:
+                boot = value
+            case ["+", mark]:
+                left[mark] = None
+            case ["+", mark, pid, start_time] if pid.isdecimal() and start_time.isdecimal():
+                left[mark] = _Leader(int(pid), int(start_time))
+            case ["-", mark]:
+                left.pop(mark, None)
+    return boot, left

@@ -1,0 +1,340 @@
+"""The shell task: a command line for /bin/sh, or an argv list without a shell.
+
+The command gets an environment made from an allow-list, never the server's own. It is over when the
+process that was started has exited: what it left in the background lives on, as under cron, and
+cannot hold the job open. A stop is SIGTERM to the group, the grace time, SIGKILL to the group, and
+to every descendant that still carries the attempt's mark in its environment. A descendant that left
+the group and also wiped its environment escapes; only a cgroup would hold it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import re
+import secrets
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from schedo.core import limits
+from schedo.core.ids import render_id
+from schedo.core.leases import Capture, Completed, Failed, Lease, Outcome, Report, Stopped
+from schedo.core.model import Failure
+from schedo.errors import Invalid, Problem
+from schedo.wire.times import parse_duration, render_instant
+from schedo.workers.capture import OutputFile, Stream, Tap
+from schedo.workers.contract import Call
+from schedo.workers.orphans import MARK, Orphans, kill_marked
+from schedo.workers.payloads import (
+    Seconds,
+    decode_payload,
+    find_duration_problem,
+    point_all,
+    refuse_payload,
+)
+from schedo.workers.spawn import Command, Process, spawn
+
+_GRACE_US_MAX = limits.HOUR
+_WORD_BYTES_MAX = 131_071  # Linux takes no longer argument or variable (MAX_ARG_STRLEN)
+_KILL_WAIT_S = 5.0  # after SIGKILL; longer only in an uninterruptible system call
+_SAID_CHARACTERS_MAX = 200
+
+# What a command inherits. The rest of the server's environment may hold secrets.
+_INHERITED = re.compile(r"(PATH|HOME|LANG|LC_[A-Z]+|TZ|USER|LOGNAME|SHELL|TMPDIR)\Z")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Names that change what a program loads before it has begun, and names that schedo sets. PATH is
+# not among them: crontabs set it, and a command can.
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_RESERVED = re.compile(
+    r"(SCHEDO_.*|TRACEPARENT|TRACESTATE|LD_.*|DYLD_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH"
+    r"|BASH_ENV|BASH_FUNC_.*|ENV|IFS|SHELLOPTS|BASHOPTS|PS4"
+    r"|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PERL5LIB|PERL5OPT|RUBYLIB|RUBYOPT|NODE_OPTIONS)\Z"
+)
+
+log = logging.getLogger("schedo.workers")
+
+
+class ShellPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a shell job is asked to run."""
+
+    command: str | list[str]
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    stdin: str | None = None
+    grace: Seconds = "5s"
+    shell: str = "/bin/sh"
+    success_codes: tuple[int, ...] = (0,)
+
+
+def check_shell_payload(payload: bytes) -> ShellPayload:
+    """Return the payload of a shell job; raise Invalid, which points at every bad field."""
+    found = decode_payload(payload, ShellPayload)
+    problems = [*_check_command(found), *_check_env(found.env), *_check_rest(found)]
+    if problems:
+        raise point_all(problems)
+    return found
+
+
+def _check_command(payload: ShellPayload) -> Iterator[Problem]:
+    words = [payload.command] if isinstance(payload.command, str) else payload.command
+    is_list = not isinstance(payload.command, str)
+    if not words or not words[0].strip():
+        yield Problem("/command", "there is nothing to run")
+    for number, word in enumerate(words):
+        wrong = _find_word_problem(word)
+        if wrong:
+            yield Problem(f"/command/{number}" if is_list else "/command", wrong)
+
+
+def _check_env(env: dict[str, str]) -> Iterator[Problem]:
+    for name, value in env.items():
+        pointer = "/env/" + name.replace("~", "~0").replace("/", "~1")
+        if not _VARIABLE.match(name):
+            yield Problem(pointer, "a variable's name is letters, digits and _")
+        elif _RESERVED.match(name):
+            yield Problem(pointer, "this variable cannot be set here")
+        elif wrong := _find_word_problem(value):
+            yield Problem(pointer, wrong)
+
+
+def _check_rest(payload: ShellPayload) -> Iterator[Problem]:
+    for field, path in (("/cwd", payload.cwd), ("/shell", payload.shell)):
+        if path is not None and (not path.startswith("/") or _find_word_problem(path)):
+            yield Problem(field, "it must be an absolute path")
+    if wrong := find_duration_problem(payload.grace, 0, _GRACE_US_MAX):
+        yield Problem("/grace", wrong)
+    if not payload.success_codes:
+        yield Problem("/success_codes", "name at least one exit code")
+    for number, code in enumerate(payload.success_codes):
+        if not 0 <= code <= 255:
+            yield Problem(f"/success_codes/{number}", "an exit code is 0 to 255")
+
+
+def _find_word_problem(word: str) -> str | None:
+    if "\0" in word:
+        return "it holds a NUL character"
+    if len(word.encode("utf-8", "surrogatepass")) > _WORD_BYTES_MAX:
+        return f"it is longer than {_WORD_BYTES_MAX} bytes; long data can go to stdin"
+    return None
+
+
+class ShellRunner:
+    """Runs shell jobs; output_dir gets all they write, orphans hears of all that run."""
+
+    def __init__(self, output_dir: Path | None = None, orphans: Orphans | None = None) -> None:
+        self._output_dir = output_dir
+        self._orphans = orphans
+        self._env = {k: v for k, v in os.environ.items() if _INHERITED.match(k)}
+        self._env.setdefault("PATH", _PATH)
+        if output_dir is not None:
+            output_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    async def __call__(self, call: Call) -> Report:
+        """Return how the command ended, with what it wrote."""
+        try:
+            payload = check_shell_payload(call.lease.payload or b"null")
+        except Invalid as error:
+            return Report(call.lease.key, refuse_payload(error))
+        try:
+            attempt = _Attempt(call, payload, self._env, self._orphans, self._output_dir)
+        except OSError as error:  # no descriptors left for the pipes
+            return Report(call.lease.key, Failed(Failure("spawn-failed", f"no pipe: {error}")))
+        try:
+            outcome = await attempt.run()
+            return Report(call.lease.key, outcome, attempt.output())
+        finally:
+            attempt.close()
+
+
+class _Attempt:
+    """One command, from its start to its end."""
+
+    def __init__(
+        self,
+        call: Call,
+        payload: ShellPayload,
+        env: Mapping[str, str],
+        orphans: Orphans | None,
+        output_dir: Path | None,
+    ) -> None:
+        self._call = call
+        self._payload = payload
+        self._orphans = orphans
+        self._mark = secrets.token_hex(8)
+        self._env = {**env, **payload.env, **_describe(call.lease), MARK: self._mark}
+        self._process: Process | None = None
+        self._taps: list[Tap] = []
+        try:
+            for stream in ("stdout", "stderr"):
+                self._taps.append(Tap(stream, _find_file(output_dir, call.lease, stream)))
+        except OSError:
+            self.close()
+            raise
+
+    async def run(self) -> Outcome:
+        """Start the command and return how it ended."""
+        try:
+            process = self._start()
+        except (OSError, ValueError) as error:
+            return Failed(_explain_start(error, self._payload))
+        stopping = asyncio.create_task(self._call.stop.wait())
+        try:
+            await asyncio.wait((process.ended, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        if not process.ended.done():
+            await self._stop(process)
+            self._reap(process)
+            await self._close_files()
+            return Stopped()
+        status = self._reap(process)
+        return self._settle(status, await self._close_files())
+
+    def output(self) -> tuple[Capture, ...]:
+        """Return what each stream that was written to has kept."""
+        return tuple(tap.capture() for tap in self._taps if tap.kept.total_bytes)
+
+    def close(self) -> None:
+        """Leave nothing behind, however run() ended."""
+        self._forget()
+        if self._process is not None:
+            self._process.abandon()
+            with contextlib.suppress(RuntimeError):  # the loop's threads are already shut down
+                self._process.ended.get_loop().run_in_executor(None, kill_marked, {self._mark})
+        for tap in self._taps:
+            tap.close()
+            if tap.file is not None:
+                tap.file.give_up()
+
+    def _start(self) -> Process:
+        asked = self._payload
+        argv = asked.command
+        if isinstance(argv, str):
+            # The space keeps a line that begins with - or + from being read as the shell's options.
+            argv = [asked.shell, "-c", f" {argv}" if argv[0] in "-+" else argv]
+        stdin = None if asked.stdin is None else asked.stdin.encode()
+        command = Command(argv, self._env, asked.cwd, stdin)
+        stdout, stderr = (tap.write_end for tap in self._taps)
+        if self._orphans is not None:  # before the start, so that no crash can come between
+            self._orphans.announce(self._mark)
+        process = self._process = spawn(command, stdout, stderr)
+        if self._orphans is not None:
+            self._orphans.record(self._mark, process.pid)
+        for tap in self._taps:
+            tap.start()
+        return process
+
+    async def _stop(self, process: Process) -> None:
+        """End the command and its descendants; each that holds a pipe has the grace time."""
+        process.signal_group(signal.SIGTERM)
+        process.signal_group(signal.SIGCONT)  # a stopped process would not see the first
+        grace_s = parse_duration(self._payload.grace) / limits.SECOND
+        await asyncio.wait((process.ended, *(tap.ended for tap in self._taps)), timeout=grace_s)
+        process.signal_group(signal.SIGKILL)
+        await asyncio.wait((process.ended,), timeout=_KILL_WAIT_S)
+        await process.ended.get_loop().run_in_executor(None, kill_marked, {self._mark})
+
+    def _reap(self, process: Process) -> int | None:
+        """Take what is left in the pipes, then the status; None if SIGKILL has not ended it."""
+        for tap in self._taps:
+            tap.drain()
+        if not process.ended.done():
+            log.warning("process %d of job %s outlives SIGKILL", process.pid, self._job_text)
+            return None
+        self._forget()
+        self._process = None
+        return process.reap()
+
+    def _forget(self) -> None:
+        if self._orphans is not None:
+            self._orphans.forget(self._mark)
+
+    async def _close_files(self) -> list[str]:
+        files = [tap.file for tap in self._taps if tap.file is not None]
+        for file in files:
+            await file.close()
+        notes = [file.note for file in files if file.note is not None]
+        for note in notes:
+            log.warning("job %s: output file %s", self._job_text, note)
+        return notes
+
+    def _settle(self, status: int | None, notes: list[str]) -> Outcome:
+        assert status is not None, "a command that has ended has a status"
+        if status in self._payload.success_codes:
+            result: dict[str, Any] = {"exit_code": status}
+            if notes:
+                result["notes"] = notes
+            return Completed(msgspec.json.encode(result))
+        if status < 0:
+            name = _name_signal(-status)
+            return Failed(Failure("signal", f"the command was killed by {name}", signal=name))
+        said = _find_last_line(self._taps[1])
+        message = f"the command ended with exit code {status}" + (f": {said}" if said else "")
+        return Failed(Failure("exit-code", message, exit_code=status))
+
+    @property
+    def _job_text(self) -> str:
+        return render_id(self._call.lease.key.job_id)
+
+
+def _describe(lease: Lease) -> dict[str, str]:
+    """Return what a command may know of its own attempt."""
+    told = {
+        "SCHEDO_JOB_ID": render_id(lease.key.job_id),
+        "SCHEDO_ATTEMPT": str(lease.key.attempt),
+        "SCHEDO_EPOCH": str(lease.key.epoch),
+        "SCHEDO_QUEUE": lease.queue,
+        "SCHEDO_SCHEDULED_FOR": render_instant(lease.scheduled_for),
+    }
+    if lease.options.traceparent is not None:
+        told["TRACEPARENT"] = lease.options.traceparent
+        if lease.options.tracestate is not None:
+            told["TRACESTATE"] = lease.options.tracestate
+    return told
+
+
+def _find_file(output_dir: Path | None, lease: Lease, stream: Stream) -> OutputFile | None:
+    if output_dir is None:
+        return None
+    job_id, attempt, epoch = lease.key
+    name = f"{render_id(job_id)}.{attempt}"
+    # After a crash the same attempt number can be handed out again, in a later epoch.
+    taken = output_dir / f"{name}.{epoch}.{stream}"
+    return OutputFile(output_dir / f"{name}.{stream}", taken)
+
+
+def _explain_start(error: OSError | ValueError, payload: ShellPayload) -> Failure:
+    if not isinstance(error, OSError):
+        return Failure("spawn-failed", f"the command could not be started: {error}")
+    reason = error.strerror or str(error)
+    if payload.cwd is not None and error.filename == payload.cwd:
+        return Failure("bad-cwd", f"the directory {payload.cwd!r} cannot be entered: {reason}")
+    program = payload.shell if isinstance(payload.command, str) else payload.command[0]
+    if error.errno == errno.ENOENT:
+        message = f"{program!r} was not found, or the interpreter in its first line was not"
+        return Failure("not-found", message)
+    if error.errno in (errno.EACCES, errno.ENOEXEC, errno.ENOTDIR):
+        return Failure("not-executable", f"{program!r} cannot be executed: {reason}")
+    return Failure("spawn-failed", f"{program!r} could not be started: {reason}")
+
+
+def _name_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _find_last_line(tap: Tap) -> str:
+    """Return the last line of a stream without control characters, cut to fit a sentence."""
+    text = (tap.kept.tail or tap.kept.head)[-1_024:].decode("utf-8", "replace").rstrip()
+    line = text.rpartition("\n")[2]
+    return "".join(c for c in line if c.isprintable())[:_SAID_CHARACTERS_MAX]

@@ -1,0 +1,143 @@
+"""Frames: how they lie on the wire, how they are cut, and what is none."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from schedo.core.leases import Completed, Failed, Lease, Report, StopReason
+from schedo.core.model import (
+    Failure,
+    JobSpec,
+    LeaseKey,
+    Options,
+    Retry,
+    Rule,
+    ScheduleSpec,
+    Trigger,
+)
+from schedo.workers import frames
+from schedo.workers.desk import Ticket
+from schedo.workers.frames import (
+    BadFrame,
+    FrameConnection,
+    child_frames,
+    encode_frame,
+    server_frames,
+)
+
+KEY = LeaseKey(job_id=2**62, attempt=1, epoch=3)
+LEASE = Lease(
+    KEY, "w", "task", "default", b'{"a":"\xc3\xa9"}', Options(tags=("x",)), 17, Trigger.SCHEDULE, 2
+)
+SPEC = JobSpec("task", b"[1]", options=Options(retry=Retry(max_attempts=2)))
+
+FROM_CHILD: list[frames.FromChild] = [
+    frames.Attach(7, {"task": Options()}, [ScheduleSpec("s", Rule(cron="* * * * *"), SPEC)]),
+    frames.CannotImport("why"),
+    frames.Started(KEY),
+    frames.Result(Report(KEY, Completed(b'{"x":1}'))),
+    frames.Result(Report(KEY, Failed(Failure("ValueError", "no"), retryable=False))),
+    frames.Abandoned(KEY),
+    frames.Pong(),
+    frames.Ask(1, "submit", specs=[SPEC]),
+]
+FROM_SERVER: list[frames.FromServer] = [
+    frames.Leases([LEASE, LEASE], 12.5),
+    frames.Stops([(KEY, StopReason.TIMEOUT)]),
+    frames.Ping(),
+    frames.Drain(),
+    frames.Answer(1, [Ticket("00"), frames.Refusal("conflict", "no")], {"state": "x"}),
+]
+
+
+def test_a_frame_is_its_length_and_json() -> None:
+    assert encode_frame(frames.Ping()) == b'\x00\x00\x00\x0f{"type":"ping"}'
+
+
+def test_every_frame_of_a_child_comes_back_as_it_was() -> None:
+    sent = b"".join(map(encode_frame, FROM_CHILD))
+
+    assert list(child_frames().feed(sent)) == FROM_CHILD
+
+
+def test_every_frame_of_the_server_comes_back_as_it_was() -> None:
+    sent = b"".join(map(encode_frame, FROM_SERVER))
+
+    assert list(server_frames().feed(sent)) == FROM_SERVER
+
+
+def test_frames_may_arrive_byte_by_byte() -> None:
+    reader = server_frames()
+    sent = b"".join(map(encode_frame, FROM_SERVER))
+
+    got = [frame for byte in sent for frame in reader.feed(bytes([byte]))]
+
+    assert got == FROM_SERVER
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00\x00\x00\x02{}",
+        b"\x00\x00\x00\x03\xff\xfe\xfd",
+        b'\x00\x00\x00\x10{"type":"bogus"}',
+        b'\x00\x00\x00\x11{"type":"leases"}',
+        b"\x00\x00\x00\x00",
+        b"\x00\x00\x9c\x40" + b"[" * 40_000,
+    ],
+    ids=["http", "no type", "not UTF-8", "unknown", "a server's", "empty", "deep"],
+)
+def test_what_is_no_frame_is_refused(data: bytes) -> None:
+    with pytest.raises(BadFrame):
+        list(child_frames().feed(data))
+
+
+def test_a_frame_that_is_too_long_is_refused_at_its_header() -> None:
+    with pytest.raises(BadFrame, match="a frame of 4194305 bytes is announced"):
+        list(child_frames().feed(b"\x00\x40\x00\x01"))
+    with pytest.raises(BadFrame, match="at most 4194304 are possible"):
+        encode_frame(frames.CannotImport("x" * 4_194_304))
+
+
+class End:
+    """One end of a real socket pair, which remembers what it hears."""
+
+    def __init__(self) -> None:
+        self.frames: list[frames.FromChild] = []
+        self.closed: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self.connection = FrameConnection(
+            child_frames(), self.frames.append, self.closed.set_result
+        )
+
+    async def hear(self, sent: bytes) -> str | None:
+        """Return what was wrong once the other end has sent this and closed."""
+        ours, theirs = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: self.connection, sock=ours)
+        theirs.sendall(sent)
+        theirs.shutdown(socket.SHUT_WR)
+        async with asyncio.timeout(30):
+            fault = await self.closed
+        theirs.close()
+        return fault
+
+
+async def test_a_connection_that_ends_has_no_fault() -> None:
+    end = End()
+
+    assert await end.hear(encode_frame(frames.Pong())) is None
+    assert end.frames == [frames.Pong()]
+    end.connection.send(frames.Ping())  # harmless by now
+
+
+async def test_garbage_closes_the_connection_and_what_came_before_it_counts() -> None:
+    end = End()
+
+    fault = await end.hear(encode_frame(frames.Pong()) + b"garbage, garbage")
+
+    assert fault == "a frame of 1734439522 bytes is announced"
+    assert end.frames == [frames.Pong()]

@@ -1,0 +1,130 @@
+"""How commands are ended: with grace, then by force, with all their descendants."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from schedo.core.leases import Completed, Report, Stopped, StopReason
+from schedo.workers.contract import Call
+from schedo.workers.shell import ShellRunner
+from tests.workers.calls import (
+    both_loops,
+    capture_of,
+    make_call,
+    text_of,
+    wait_gone,
+)
+
+MakeLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Path:
+    """A named pipe; a command says through it that it has got so far."""
+    os.mkfifo(tmp_path / "ready")
+    return tmp_path / "ready"
+
+
+async def stop_when_ready(call: Call, ready: Path, runner: ShellRunner) -> tuple[Report, str]:
+    """Run the call, stop it once it has written to the pipe; return what it wrote there too."""
+    running = asyncio.create_task(runner(call))
+    async with asyncio.timeout(30):
+        said = await asyncio.to_thread(ready.read_text)
+        call.stop.set(StopReason.CANCEL)
+        return await running, said
+
+
+@both_loops
+def test_a_stop_lets_the_command_clean_up(make_loop: MakeLoop, ready: Path) -> None:
+    line = f"trap 'echo bye; exit 0' TERM; echo up > {ready}; while :; do sleep 0.01; done"
+    call = make_call({"command": line})
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        report, _ = runner.run(stop_when_ready(call, ready, ShellRunner()))
+
+    assert report.outcome == Stopped()
+    assert text_of(report) == "bye\n"
+
+
+async def test_a_grandchild_has_the_grace_time_after_its_parent_has_gone(ready: Path) -> None:
+    cleanup = (
+        f"trap 'sleep 0.2; echo clean; exit' TERM; echo up > {ready}; while :; do sleep 0.01; done"
+    )
+    call = make_call({"command": f"({cleanup}) & wait"})
+
+    report, _ = await stop_when_ready(call, ready, ShellRunner())
+
+    assert text_of(report) == "clean\n"
+
+
+@both_loops
+def test_what_ignores_the_stop_is_killed_with_all_its_descendants(
+    make_loop: MakeLoop, ready: Path
+) -> None:
+    line = (
+        "trap '' TERM; sleep 60 & first=$!; setsid sleep 60 & second=$!;"
+        "(setsid sh -c 'sleep 60 & echo $!' &) > escaped; while [ ! -s escaped ]; do :; done;"
+        f"echo $$ $first $second $(cat escaped) > {ready}; while :; do sleep 1; done"
+    )
+    call = make_call({"command": line, "grace": 0.1, "cwd": str(ready.parent)})
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        report, said = runner.run(stop_when_ready(call, ready, ShellRunner()))
+
+    pids = [int(word) for word in said.split()]
+    assert report.outcome == Stopped()
+    assert len(pids) == 4
+    assert [wait_gone(pid) for pid in pids] == [True] * 4
+
+
+async def test_a_stopped_flood_ends_too(ready: Path) -> None:
+    call = make_call({"command": f"trap '' TERM; echo up > {ready}; yes", "grace": 0.05})
+
+    report, _ = await stop_when_ready(call, ready, ShellRunner())
+
+    assert report.outcome == Stopped()
+    assert capture_of(report, "stdout").head.startswith(b"y\ny\n")
+
+
+async def test_a_process_that_stopped_itself_is_still_ended(ready: Path) -> None:
+    call = make_call({"command": f"echo up > {ready}; kill -STOP $$", "grace": "10s"})
+
+    report, _ = await stop_when_ready(call, ready, ShellRunner())
+
+    assert report.outcome == Stopped()
+
+
+async def test_a_stop_before_the_start_still_ends_it() -> None:
+    call = make_call({"command": "sleep 60"})
+    call.stop.set(StopReason.TIMEOUT)
+
+    async with asyncio.timeout(10):
+        report = await ShellRunner()(call)
+
+    assert report.outcome == Stopped()
+
+
+async def test_a_stop_after_the_end_changes_nothing() -> None:
+    call = make_call({"command": "true"})
+
+    report = await ShellRunner()(call)
+    call.stop.set(StopReason.CANCEL)
+
+    assert isinstance(report.outcome, Completed)
+
+
+async def test_a_runner_that_is_cancelled_leaves_no_process(ready: Path) -> None:
+    call = make_call({"command": f"setsid sleep 60 & echo $$ $! > {ready}; sleep 60"})
+    running = asyncio.create_task(ShellRunner()(call))
+    pids = map(int, (await asyncio.to_thread(ready.read_text)).split())
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert [await asyncio.to_thread(wait_gone, pid) for pid in pids] == [True, True]
