@@ -1,0 +1,243 @@
+"""`schedo crontab import`: entries of a crontab become schedules; the rest is said by line.
+
+Importing a file again changes nothing, for an entry's name follows from its command. As under
+cron, a command is tried once, and a run does not wait for the one before it (--overlap changes
+that). Unlike cron, a run that was missed while the server was down is made up for (--catchup skip
+changes that).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from schedo.cli.connection import as_json, connected
+from schedo.cli.crontab import CrontabEntry, CrontabFile, CrontabProblem, parse_crontab
+from schedo.cli.escapes import escape
+from schedo.cli.failures import explain
+from schedo.cli.moments import read_now, render_full
+from schedo.cli.tables import print_json
+from schedo.client.messages import Record
+from schedo.client.sync import Client
+from schedo.core.model import Rule
+from schedo.core.recurrence import next_after
+from schedo.core.zones import check_zone
+from schedo.errors import Invalid, SchedoError
+from schedo.wire.times import render_instant
+
+_BYTES_MAX = 1_048_576
+_NEWS = {True: "created", False: "up to date", None: "would be made"}
+
+
+class _Taken(NamedTuple):
+    """An entry that became a schedule."""
+
+    entry: CrontabEntry
+    name: str
+    next_fire: str | None
+    is_new: bool | None  # None: a dry run
+
+
+@click.group()
+def crontab() -> None:
+    """Turn a crontab into schedules."""
+
+
+@crontab.command("import")
+@click.argument("path", metavar="FILE")
+@click.option(
+    "--system/--user-format",
+    "is_system",
+    default=None,
+    help="Whether each line names a user, as in /etc/crontab.  [default: found out]",
+)
+@click.option("--dry-run", "is_dry", is_flag=True, help="Only say what would be made.")
+@click.option("--tz", help="The time zone, if no CRON_TZ says it.  [default: this machine's]")
+@click.option("--prefix", default="", help="Put this before the name of each schedule.")
+@click.option("--overlap", default="allow", show_default=True, help="As for a schedule.")
+@click.option("--catchup", default="latest", show_default=True, help="As for a schedule.")
+@as_json
+@connected
+def import_(
+    client: Client,
+    path: str,
+    is_system: bool | None,
+    is_dry: bool,
+    tz: str | None,
+    prefix: str,
+    is_json: bool,
+    **policy: str,
+) -> None:
+    """Make or update a schedule for each entry of the crontab FILE (- is stdin).
+
+    The exit code is 1 if a line could not be taken over.
+    """
+    zone = _check(tz) if tz else find_local_zone()
+    file = _parse(_read(path), path, is_system)
+    taken, problems = [], list(file.problems)
+    for entry in file.entries:
+        name, spec = prefix + entry.name, {**build_spec(entry, zone), **policy}
+        try:
+            taken.append(_plan(entry, name, spec) if is_dry else _put(client, entry, name, spec))
+        except SchedoError as error:
+            if error.code in ("unreachable", "unauthorized"):
+                raise
+            problems.append(CrontabProblem(entry.line_number, entry.command, explain(error)))
+    _report(taken, problems, zone, is_json)
+    if any(not problem.is_notice for problem in problems):
+        click.get_current_context().exit(1)
+
+
+def _check(tz: str) -> str:
+    try:
+        check_zone(tz)
+    except Invalid as error:
+        raise click.BadParameter(explain(error), param_hint="--tz") from error
+    return tz
+
+
+def _read(path: str) -> str:
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_BYTES_MAX + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(_BYTES_MAX + 1)
+    except OSError as error:
+        raise click.BadParameter(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > _BYTES_MAX:
+        raise click.BadParameter(f"{path} is larger than {_BYTES_MAX} bytes; this is no crontab")
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _parse(text: str, path: str, is_system: bool | None) -> CrontabFile:
+    source = "crontab" if path == "-" else path
+    me = pwd.getpwuid(os.getuid()).pw_name
+    as_system = parse_crontab(text, system=True, source=source, current_user=me)
+    as_user = parse_crontab(text, system=False, source=source)
+    if is_system is None:
+        is_system = guess_format(path, as_system, as_user)
+    return as_system if is_system else as_user
+
+
+def guess_format(path: str, as_system: CrontabFile, as_user: CrontabFile) -> bool:
+    """Say whether each line names a user before its command; wrong usage if both can be meant."""
+    absolute = Path(path).absolute()
+    if absolute.parent.name == "cron.d" or str(absolute) == "/etc/crontab":
+        return True
+    users = {entry.user for entry in as_system.entries if entry.user}
+    are_users = all(_is_user(user) and shutil.which(user) is None for user in users)
+    if not users or not are_users or len(as_system.entries) < len(as_user.entries):
+        return False
+    if "root" in users:
+        return True
+    # Debian has users named "backup" and "list", which are good names for a script, too.
+    raise click.UsageError(
+        f"every line could begin with a user ({', '.join(sorted(users))}) or with a command;"
+        " say which with --system or --user-format"
+    )
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def find_local_zone(root: str = "/") -> str:
+    """Return the name of the machine's time zone, which cron goes by; UTC if none can be found."""
+    return next(filter(None, map(_zone_or_none, _zone_candidates(root))), "UTC")
+
+
+def _zone_candidates(root: str) -> Iterator[str]:
+    yield os.environ.get("TZ", "").removeprefix(":")
+    link = os.path.realpath(os.path.join(root, "etc/localtime"))
+    yield link.partition("/zoneinfo/")[2]
+    try:
+        yield Path(root, "etc/timezone").read_text("utf-8").strip()
+    except (OSError, ValueError):
+        return
+
+
+def _zone_or_none(name: str) -> str | None:
+    try:
+        check_zone(name)
+    except Invalid:
+        return None
+    return name
+
+
+def build_spec(entry: CrontabEntry, zone: str) -> dict[str, Any]:
+    """Return the schedule that runs the entry as cron would."""
+    environment = {name: value for name, value in entry.environment.items() if name != "SHELL"}
+    payload: dict[str, Any] = {"command": entry.command, "shell": entry.shell, "env": environment}
+    if entry.stdin is not None:
+        payload["stdin"] = entry.stdin
+    if environment.get("HOME"):  # where cron starts its commands
+        payload["cwd"] = environment["HOME"]
+    spec = {"cron": entry.cron, "tz": entry.tz or zone, "task": "shell", "payload": payload}
+    return {**spec, "retry": "none"}
+
+
+def _plan(entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Taken:
+    fire = next_after(Rule(cron=spec["cron"], tz=spec["tz"]), read_now())
+    return _Taken(entry, name, None if fire is None else render_instant(fire), None)
+
+
+def _put(client: Client, entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Taken:
+    schedule, is_new = client.put_schedule(name, **spec)
+    fires = schedule.get("next_fires") or [None]
+    return _Taken(entry, name, fires[0], is_new)
+
+
+def _report(taken: list[_Taken], problems: list[CrontabProblem], zone: str, is_json: bool) -> None:
+    refused = [problem for problem in problems if not problem.is_notice]
+    if is_json:
+        notices = [_problem_record(problem) for problem in problems if problem.is_notice]
+        print_json(
+            {
+                "schedules": [_taken_record(item, zone) for item in taken],
+                "refused": [_problem_record(problem) for problem in refused],
+                "notices": notices,
+            }
+        )
+        return
+    lines = [(item.entry.line_number, 0, _taken_line(item)) for item in taken]
+    lines += [
+        (problem.line_number, 1, f"{'note' if problem.is_notice else 'refused'}: {problem.reason}")
+        for problem in problems
+    ]
+    for number, _, text in sorted(lines):
+        click.echo(f"line {number}: {escape(text)}")
+    click.echo(f"{len(taken)} taken over, {len(refused)} refused; times are in {zone}")
+
+
+def _taken_line(item: _Taken) -> str:
+    fire = "never" if item.next_fire is None else render_full(item.next_fire, read_now())
+    return f"{item.name} {_NEWS[item.is_new]}; next fire {fire}"
+
+
+def _taken_record(item: _Taken, zone: str) -> Record:
+    return {
+        "line": item.entry.line_number,
+        "name": item.name,
+        "cron": item.entry.cron,
+        "tz": item.entry.tz or zone,
+        "user": item.entry.user,
+        "command": item.entry.command,
+        "next_fire": item.next_fire,
+        "is_new": item.is_new,
+    }
+
+
+def _problem_record(problem: CrontabProblem) -> Record:
+    return {"line": problem.line_number, "text": problem.text, "reason": problem.reason}

@@ -1,0 +1,73 @@
+"""The `schedo` command: finds the sub command and words its errors.
+
+A sub command's module is imported when it is called, so that `schedo jobs ls` loads no server.
+Exit codes: 0 done; 1 the server said no, cannot be reached, or the job failed; 2 wrong usage or
+configuration.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from schedo.cli.failures import Failure, explain
+from schedo.errors import SchedoError
+
+
+class _Entry(NamedTuple):
+    place: str
+    help: str
+
+
+COMMANDS = {
+    "serve": _Entry("schedo.cli.serve:serve", "Start the server."),
+    "run": _Entry("schedo.cli.run:run", "Submit a command, now or later, once or by cron."),
+    "jobs": _Entry("schedo.cli.jobs:jobs", "List, show, cancel and retry jobs; read their output."),
+    "schedules": _Entry("schedo.cli.schedules:schedules", "List and change schedules."),
+    "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),
+    "crontab": _Entry("schedo.cli.crontab_import:crontab", "Turn a crontab into schedules."),
+    "config": _Entry("schedo.cli.settings:config", "Show the configuration of the server."),
+    "completion": _Entry("schedo.cli.completion:completion", "Print a shell completion script."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows the names and help of its commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].place.partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error of schedo becomes one line and exit code 1."""
+        try:
+            return super().invoke(ctx)
+        except SchedoError as error:
+            raise Failure(explain(error)) from error
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="schedo", prog_name="schedo")
+def cli() -> None:
+    """A durable scheduler of cron, delayed and immediate jobs in one process."""
+
+
+def main() -> None:
+    """Run the command line."""
+    cli(prog_name="schedo")

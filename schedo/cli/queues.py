@@ -1,0 +1,102 @@
+"""`schedo queues`: look at queues, limit and pause them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from schedo.cli.connection import as_json, connected
+from schedo.cli.tables import print_json, print_table
+from schedo.client.messages import Record
+from schedo.client.sync import Client
+
+_UNLIMITED = "unlimited"
+
+
+@click.group()
+def queues() -> None:
+    """List, limit, pause and resume queues."""
+
+
+def _print(queues: Iterable[Record]) -> None:
+    rows = [
+        (
+            queue["name"],
+            "paused" if queue.get("paused") else "open",
+            str(queue.get("running", 0)),
+            _UNLIMITED if queue.get("concurrency") is None else str(queue["concurrency"]),
+            render_waiting(queue.get("waiting") or {}),
+            str(queue.get("weight", 1)),
+            str(queue.get("priority_step", "")),
+        )
+        for queue in queues
+    ]
+    headers = ("NAME", "STATE", "RUNNING", "LIMIT", "WAITING", "WEIGHT", "PRIORITY STEP")
+    print_table(headers, rows)
+
+
+def render_waiting(waiting: dict[str, int]) -> str:
+    """Return how many jobs wait in which state."""
+    return ", ".join(f"{count} {state}" for state, count in waiting.items() if count) or "0"
+
+
+@queues.command("ls")
+@as_json
+@connected
+def list_(client: Client, is_json: bool) -> None:
+    """List queues with their limits and what waits in them."""
+    records = client.list_queues()
+    print_json(records) if is_json else _print(records)
+
+
+def _read_concurrency(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> int | str | None:
+    if value is None or value == _UNLIMITED:
+        return value
+    if not value.isdecimal():
+        raise click.BadParameter(f"{value!r} is neither a number nor {_UNLIMITED!r}")
+    return int(value)
+
+
+@queues.command("set")
+@click.argument("name")
+@click.option(
+    "--concurrency", callback=_read_concurrency, metavar="N", help="At once, or unlimited."
+)
+@click.option("--weight", type=int, metavar="N", help="Its share when several queues wait.")
+@click.option("--priority-step", metavar="DURATION", help="How much sooner one priority is worth.")
+@as_json
+@connected
+def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
+    """Change the limits of a queue."""
+    changes = {key: value for key, value in options.items() if value is not None}
+    if not changes:
+        raise click.UsageError("there is nothing to set: give --concurrency, --weight or such")
+    if changes.get("concurrency") == _UNLIMITED:
+        changes["concurrency"] = None
+    _answer(client.set_queue(name, **changes), is_json)
+
+
+@queues.command()
+@click.argument("name")
+@as_json
+@connected
+def pause(client: Client, name: str, is_json: bool) -> None:
+    """Start no more jobs of the queue; those that run go on."""
+    _answer(client.pause_queue(name), is_json)
+
+
+@queues.command()
+@click.argument("name")
+@as_json
+@connected
+def resume(client: Client, name: str, is_json: bool) -> None:
+    """Start jobs of the queue again."""
+    _answer(client.resume_queue(name), is_json)
+
+
+def _answer(queue: Record, is_json: bool) -> None:
+    print_json(queue) if is_json else _print([queue])

@@ -1,0 +1,119 @@
+"""`schedo run`: submit a command, and with --wait behave as if it had been run right here."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import click
+
+from schedo.cli.connection import as_json, connected
+from schedo.cli.escapes import escape
+from schedo.cli.moments import read_moment, read_now, render_moment
+from schedo.cli.outputs import latest_attempt, write_outputs
+from schedo.cli.schedules import announce
+from schedo.cli.tables import print_json
+from schedo.cli.words import WordsCommand, read_command
+from schedo.client.problems import JobFailed
+from schedo.client.records import JobView
+from schedo.client.sync import Client
+from schedo.core.lifecycle import State
+
+_INTERRUPTED = 130
+
+
+@click.command(cls=WordsCommand)
+@click.argument("command", nargs=-1)
+@click.option("--in", "delay", metavar="DURATION", help="Run it this much later: 5s, 1h30m.")
+@click.option("--at", metavar="TIME", help='Run it then: "18:30", "2026-11-20 18:30", RFC 3339.')
+@click.option("--cron", metavar="EXPR", help="Run it again and again; needs --name.")
+@click.option("--tz", help="The time zone of --cron.")
+@click.option("--name", help="The name of the schedule that --cron makes.")
+@click.option("--queue", help="The queue to wait in.")
+@click.option("--timeout", metavar="DURATION", help="Stop it after this long.")
+@click.option("--cwd", metavar="DIR", help="The directory to run it in.")
+@click.option("--wait", "is_waiting", is_flag=True, help="Wait for its end, output and exit code.")
+@as_json
+@connected
+def run(client: Client, command: tuple[str, ...], is_json: bool, **options: Any) -> None:
+    """Run a command on the server: 'a line for the shell', or -- program argument ...
+
+    With --wait its output is written here and its exit code is the exit code.
+    """
+    words = read_command(command)
+    if words is None:
+        raise click.UsageError("there is no command to run")
+    payload = {"command": words, **_given(options, "cwd")}
+    _check(options)
+    if options["cron"] is not None:
+        spec = {"task": "shell", "payload": payload, **_given(options, "cron", "tz")}
+        spec |= _given(options, "queue", "timeout")
+        schedule, is_new = client.put_schedule(options["name"], **spec)
+        announce(schedule, "created" if is_new else "up to date", is_json=is_json)
+        return
+    fields = _given(options, "queue", "timeout", "delay")
+    if options["at"] is not None:
+        fields["run_at"] = read_moment(options["at"], "--at")
+    job = client.submit("shell", payload, **fields)
+    if options["is_waiting"]:
+        click.get_current_context().exit(_wait(client, job.id, is_json))
+    if is_json:
+        print_json(job.record)
+    else:
+        click.echo(_describe(job))
+
+
+def _given(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: options[name] for name in names if options[name] is not None}
+
+
+def _check(options: dict[str, Any]) -> None:
+    times = [name for name in ("delay", "at", "cron") if options[name] is not None]
+    if len(times) > 1:
+        raise click.UsageError("give one of --in, --at and --cron")
+    if options["cron"] is None:
+        extra = next((name for name in ("name", "tz") if options[name] is not None), None)
+        if extra:
+            raise click.UsageError(f"--{extra} goes with --cron")
+    elif options["name"] is None:
+        raise click.UsageError("--cron makes a schedule, which needs a --name")
+    elif options["is_waiting"]:
+        raise click.UsageError("a schedule has no end to --wait for")
+
+
+def _describe(job: JobView) -> str:
+    line = f"{escape(job.id)}  {escape(job.record['state'])}"
+    if job.state is State.SCHEDULED:
+        line += f" for {render_moment(job.record.get('scheduled_at'), read_now())}"
+    return line
+
+
+def _wait(client: Client, job_id: str, is_json: bool) -> int:
+    """Return the exit code of the command, once it has ended and its output is written."""
+    try:
+        job = client.wait(job_id)
+    except KeyboardInterrupt:
+        click.echo(f"schedo: no longer waiting; job {escape(job_id)} goes on", err=True)
+        return _INTERRUPTED
+    if is_json:
+        print_json(job.record)
+    else:
+        write_outputs(latest_attempt(client.output(job_id)))
+    code = find_exit_code(job)
+    if code is None:
+        click.echo(f"schedo: {escape(str(JobFailed(job.record)))}", err=True)
+        return 1
+    return code
+
+
+def find_exit_code(job: JobView) -> int | None:
+    """Return what a shell would have in $?, or None if the command did not end by itself."""
+    if job.state is State.COMPLETED:
+        result = job.record.get("result")
+        return int(result.get("exit_code", 0)) if isinstance(result, dict) else 0
+    error = job.record.get("error") or {}
+    if job.state is State.FAILED and isinstance(error.get("exit_code"), int):
+        return int(error["exit_code"])
+    if job.state is State.FAILED and error.get("signal") in signal.Signals.__members__:
+        return 128 + signal.Signals[error["signal"]]
+    return None

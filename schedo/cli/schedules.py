@@ -1,0 +1,248 @@
+"""`schedo schedules`: look at schedules, make and change them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from schedo.cli.connection import as_json, connected
+from schedo.cli.escapes import escape
+from schedo.cli.jobs import describe_work, render_fact
+from schedo.cli.moments import read_moment, read_now, render_full, render_moment
+from schedo.cli.tables import print_facts, print_json, print_table
+from schedo.cli.words import WordsCommand, read_command
+from schedo.client import operations
+from schedo.client.messages import Record
+from schedo.client.sync import Client
+
+_DECISIONS_SHOWN = 10
+
+
+@click.group()
+def schedules() -> None:
+    """List and change schedules."""
+
+
+@schedules.command("ls")
+@as_json
+@connected
+def list_(client: Client, is_json: bool) -> None:
+    """List schedules by name."""
+    records = list(client.list_schedules())
+    if is_json:
+        print_json(records)
+        return
+    now = read_now()
+    headers = ("NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WHAT")
+    print_table(headers, [_row(record, now) for record in records])
+
+
+def _row(schedule: Record, now: int) -> tuple[str, ...]:
+    state = "paused" if schedule.get("paused") else "active"
+    next_fire = next(iter(schedule.get("next_fires") or []), None)
+    return (
+        schedule["name"],
+        render_rule(schedule),
+        schedule.get("tz", "UTC"),
+        state,
+        "-" if state == "paused" else render_moment(next_fire, now),
+        render_moment(schedule.get("last_fired_at"), now),
+        describe_work(schedule),
+    )
+
+
+def render_rule(schedule: Mapping[str, Any]) -> str:
+    """Return the rule of a schedule in one word or line."""
+    if "cron" in schedule:
+        return str(schedule["cron"])
+    if "every" in schedule:
+        return f"every {schedule['every']}"
+    return f"at {schedule.get('at', '?')}"
+
+
+@schedules.command()
+@click.argument("name")
+@as_json
+@connected
+def show(client: Client, name: str, is_json: bool) -> None:
+    """Show all about one schedule, with its latest decisions."""
+    record = client.get_schedule(name)
+    decisions = client.send(operations.list_decisions(name))[:_DECISIONS_SHOWN]
+    if is_json:
+        print_json({**record, "decisions": decisions})
+        return
+    now = read_now()
+    facts = [
+        (field, _render_field(field, value, now)) for field, value in record.items() if value != []
+    ]
+    print_facts(facts)
+    if decisions:
+        click.echo()
+        rows = [
+            (
+                render_moment(decision["scheduled_for"], now),
+                decision["verdict"],
+                str(decision.get("count", 1)),
+                decision.get("job", "-"),
+            )
+            for decision in decisions
+        ]
+        print_table(("INSTANT", "VERDICT", "COUNT", "JOB"), rows)
+
+
+def _render_field(field: str, value: Any, now: int) -> str:
+    if field == "next_fires":
+        return "\n".join(render_full(fire, now) for fire in value)
+    if field == "at":
+        return render_full(value, now)
+    if field == "warnings":
+        return "\n".join(map(str, value))
+    return render_fact(field, value, now)
+
+
+@schedules.command(cls=WordsCommand)
+@click.argument("name")
+@click.argument("command", nargs=-1)
+@click.option("--cron", metavar="EXPR", help="Five fields, six with seconds, or @daily and such.")
+@click.option("--every", metavar="DURATION", help="At a fixed distance: 90s, 1h30m.")
+@click.option("--at", metavar="TIME", help="Once.")
+@click.option("--tz", help="The time zone of --cron.  [default: UTC]")
+@click.option("--task", help="What to run, if it is not a command.")
+@click.option("--payload", metavar="JSON", help="The data of the task.")
+@click.option("--queue", help="The queue of its jobs.")
+@click.option("--priority", type=int, help="Of its jobs, -9 to 9; larger runs sooner.")
+@click.option("--timeout", metavar="DURATION", help="Stop a run after this long.")
+@click.option("--retry", metavar="N", help="Attempts, or a preset: none, sidekiq, webhook.")
+@click.option("--overlap", metavar="POLICY", help="skip, allow, buffer_one or cancel_other.")
+@click.option("--catchup", metavar="POLICY", help="latest, all or skip.")
+@click.option("--jitter", metavar="DURATION", help="Delay each run by up to this much.")
+@click.option("--paused/--not-paused", default=None, help="Whether it waits to be resumed.")
+@click.option(
+    "--file", "path", metavar="FILE", help="Take the fields from a JSON file; - is stdin."
+)
+@as_json
+@connected
+def put(
+    client: Client,
+    name: str,
+    command: tuple[str, ...],
+    path: str | None,
+    is_json: bool,
+    **options: Any,
+) -> None:
+    """Make or replace the schedule NAME, which runs a command: NAME --cron EXPR -- program ..."""
+    spec = _read_file(path) if path else {}
+    spec |= _read_options(options)
+    words = read_command(command)
+    if words is not None:
+        if "task" in spec or "payload" in spec:
+            raise click.UsageError("give a command, or --task and --payload, not both")
+        spec |= {"task": "shell", "payload": {"command": words}}
+    if "task" not in spec:
+        raise click.UsageError("there is nothing to run: give a command after --, or --task")
+    if sum(rule in spec for rule in ("cron", "every", "at")) != 1:
+        raise click.UsageError("give one of --cron, --every and --at")
+    schedule, is_new = client.put_schedule(name, **spec)
+    announce(schedule, "created" if is_new else "up to date", is_json=is_json)
+
+
+def _read_options(options: dict[str, Any]) -> dict[str, Any]:
+    spec = {name: value for name, value in options.items() if value is not None}
+    if "payload" in spec:
+        spec["payload"] = _parse_json(spec["payload"], "--payload")
+    if spec.get("retry", "").isdecimal():
+        spec["retry"] = int(spec["retry"])
+    if "at" in spec:
+        spec["at"] = read_moment(spec["at"], "--at")
+    return spec
+
+
+def _read_file(path: str) -> dict[str, Any]:
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"cannot read {path}: {error}", param_hint="--file") from error
+    value = _parse_json(text, "--file")
+    if not isinstance(value, dict):
+        raise click.BadParameter("it must hold one JSON object", param_hint="--file")
+    return value
+
+
+def _parse_json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"it is not JSON: {error}", param_hint=place) from error
+
+
+def announce(schedule: Record, what: str, *, is_json: bool) -> None:
+    """Say what has become of the schedule and when it fires next."""
+    if is_json:
+        print_json(schedule)
+        return
+    fires = schedule.get("next_fires") or []
+    when = f"next fire {render_full(fires[0], read_now())}" if fires else "it will not fire"
+    if schedule.get("paused"):
+        when = "it does not fire until resumed"
+    click.echo(f"schedule {escape(schedule['name'])} {what}; {when}")
+    for warning in schedule.get("warnings") or []:
+        click.echo(f"schedo: warning: {escape(str(warning))}", err=True)
+
+
+@schedules.command()
+@click.argument("name")
+@as_json
+@connected
+def rm(client: Client, name: str, is_json: bool) -> None:
+    """Delete the schedule; the jobs it made stay."""
+    client.delete_schedule(name)
+    if is_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        click.echo(f"schedule {escape(name)} deleted")
+
+
+@schedules.command()
+@click.argument("name")
+@click.option("--note", help="Why; shown with the schedule.")
+@as_json
+@connected
+def pause(client: Client, name: str, note: str | None, is_json: bool) -> None:
+    """Stop firing until resumed."""
+    announce(client.pause_schedule(name, note), "paused", is_json=is_json)
+
+
+@schedules.command()
+@click.argument("name")
+@click.option("--from", "start", metavar="TIME", help="Catch up what was due since then.")
+@as_json
+@connected
+def resume(client: Client, name: str, start: str | None, is_json: bool) -> None:
+    """Fire again."""
+    resume_from = None if start is None else read_moment(start, "--from")
+    announce(client.resume_schedule(name, resume_from), "resumed", is_json=is_json)
+
+
+@schedules.command()
+@click.argument("name")
+@click.option("--overlap", metavar="POLICY", help="Instead of the schedule's own.")
+@as_json
+@connected
+def trigger(client: Client, name: str, overlap: str | None, is_json: bool) -> None:
+    """Fire once now; exit code 1 if an unfinished run kept it from that."""
+    answer = client.send(operations.trigger_schedule(name, overlap))
+    job = answer.get("job")
+    if is_json:
+        print_json(answer)
+    elif job:
+        click.echo(f"{escape(job['id'])}  {escape(job['state'])}")
+    else:
+        blocking = escape(str(answer.get("blocking_job", "")))
+        click.echo(f"schedo: skipped, because job {blocking} is not finished", err=True)
+    if not job:
+        click.get_current_context().exit(1)

@@ -1,0 +1,81 @@
+"""`schedo serve`: one option for each setting; see schedo/config.py for what they mean."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from schedo.cli.failures import BadConfiguration
+from schedo.config import SETTINGS, Config, check_config, load_config, option, variable
+from schedo.errors import Invalid
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MANY = ("allowed_hosts", "webhook_allow")
+
+
+def setting_options(function: F) -> F:
+    """Add an option for every setting but the app, which is an argument."""
+    for key, setting in reversed(SETTINGS.items()):
+        if key == "app":
+            continue
+        name, parameter = option(key), key.replace(".", "__")
+        help_text = f"{setting.help} [{variable(key)}]"
+        if setting.metavar == "BOOL":
+            declaration = f"{name}/--no-{name.removeprefix('--')}"
+            add = click.option(declaration, parameter, default=None, help=help_text)
+        else:
+            add = click.option(
+                name,
+                parameter,
+                metavar=setting.metavar,
+                multiple=key in _MANY,
+                default=None,
+                help=help_text,
+            )
+        function = add(function)
+    return function
+
+
+config_file = click.option(
+    "--config",
+    "path",
+    envvar="SCHEDO_CONFIG",
+    metavar="FILE",
+    help="Read this file instead of looking for schedo.toml.",
+)
+
+
+def load(path: str | None, flags: dict[str, Any]) -> Config:
+    """Return the configuration; exit with 2 and a sentence if it is wrong."""
+    given = {key.replace("__", "."): value for key, value in flags.items()}
+    try:
+        return load_config(
+            {key: value for key, value in given.items() if value != ()},
+            paths=None if path is None else [Path(path)],
+            must_exist=path is not None,
+        )
+    except Invalid as error:
+        raise BadConfiguration(str(error)) from error
+
+
+@click.command()
+@click.argument("app", required=False, metavar="[MODULE:NAME]")
+@config_file
+@setting_options
+def serve(path: str | None, **flags: Any) -> None:
+    """Start the server, with the tasks of MODULE:NAME in child processes if given.
+
+    Every option can also stand in schedo.toml or in the variable named in brackets.
+    """
+    config = load(path, flags)
+    try:
+        check_config(config)
+    except Invalid as error:
+        raise BadConfiguration(str(error)) from error
+    from schedo.serve import run_server
+
+    sys.exit(run_server(config))

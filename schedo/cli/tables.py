@@ -1,0 +1,95 @@
+"""Plain tables and JSON on stdout.
+
+A table is cut to the terminal's width only when there is a terminal; its first column is the name
+by which a thing is found again and is never cut.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+
+from schedo.cli.escapes import escape, measure, truncate
+
+_GAP = 2
+_COLUMN_MIN = 6
+_COLORS = {
+    "running": "cyan",
+    "completed": "green",
+    "failed": "red",
+    "retrying": "yellow",
+    "cancelled": "bright_black",
+    "expired": "bright_black",
+    "paused": "yellow",
+}
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON. ASCII only, so that nothing in it can touch a terminal."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table that fits the terminal; states are coloured unless NO_COLOR is set."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in render_table(headers, [list(row) for row in rows], width, has_colors()):
+        click.echo(line, color=True)
+
+
+def print_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Print names and values below each other."""
+    pairs = list(facts)
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        shown = escape(value, keep="\n").replace("\n", "\n" + " " * (width + _GAP))
+        click.echo(f"{name:<{width}}  {shown}")
+
+
+def has_colors() -> bool:
+    """Say whether output is coloured: on a terminal, unless the user says otherwise."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+
+
+def render_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None = None,
+    is_coloured: bool = False,
+) -> list[str]:
+    """Return the lines of a table, none wider than width."""
+    cells = [[escape(cell) for cell in row] for row in (headers, *rows)]
+    widths = [max(map(measure, column)) for column in zip(*cells, strict=True)]
+    if width is not None:
+        widths = _shrink(widths, width)
+    return [_render_row(row, widths, is_coloured) for row in cells]
+
+
+def _shrink(widths: list[int], total: int) -> list[int]:
+    """Return widths that fit into the total, taken from the widest columns but the first."""
+    widths = list(widths)
+    excess = sum(widths) + _GAP * (len(widths) - 1) - total
+    while excess > 0 and len(widths) > 1:
+        widest = max(range(1, len(widths)), key=lambda column: widths[column])
+        if widths[widest] <= _COLUMN_MIN:
+            break
+        widths[widest] -= 1
+        excess -= 1
+    return widths
+
+
+def _render_row(row: Sequence[str], widths: Sequence[int], is_coloured: bool) -> str:
+    parts = []
+    for cell, width in zip(row, widths, strict=True):
+        shown = truncate(cell, width)
+        padding = " " * (width - measure(shown))
+        if is_coloured and cell in _COLORS:
+            shown = click.style(shown, fg=_COLORS[cell])
+        parts.append(shown + padding)
+    return (" " * _GAP).join(parts).rstrip()

@@ -1,0 +1,94 @@
+"""What the clients speak about: where the server is, what is asked, what was answered.
+
+No I/O here. An Operation says how to ask for one thing and how to read the answer; transport.py
+sends it with blocking sockets and streams.py with asyncio.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from schedo.client.problems import parse_problem
+from schedo.errors import Invalid, SchedoError
+
+T = TypeVar("T")
+Record = dict[str, Any]
+
+# A job's two streams are 2 MiB at most, and a page 500 jobs of 1 MiB payloads at worst.
+ANSWER_BYTES_MAX = 1 << 30
+# More idle connections than this are closed rather than kept.
+IDLE_CONNECTIONS_MAX = 32
+TIMEOUT_S = 30.0
+
+
+class Answer(NamedTuple):
+    """An HTTP response; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """Return the body as data; raise SchedoError if this cannot come from schedo."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            kind = self.headers.get("content-type", "no content type")
+            raise SchedoError(f"this is not a schedo server: it answered with {kind}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T]):
+    """One request and how its answer is read."""
+
+    method: str
+    target: str  # path and query
+    parse: Callable[[Answer], T]
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_repeatable: bool = False  # sending it twice does the same as sending it once
+    held_s: float = 0.0  # the server may take this much longer because it was asked to wait
+
+    def read(self, answer: Answer) -> T:
+        """Return what was asked for, or raise the error that the server answered with."""
+        if answer.status >= 400:
+            raise parse_problem(answer.status, answer.headers, answer.body)
+        return self.parse(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is reached and what every request to it carries."""
+
+    url: str  # as the user wrote it, for messages
+    is_tls: bool
+    host: str
+    port: int
+    prefix: str
+    headers: Mapping[str, str] = field(repr=False)  # the token is in here
+
+
+def parse_address(url: str, token: str | None) -> Address:
+    """Return the address; raise Invalid unless the URL is http(s)://host[:port][/prefix]."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise Invalid(f"url {url!r}: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Invalid(f"url {url!r}: write it as http://127.0.0.1:8080")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise Invalid(f"url {url!r}: it has a user, query or fragment; a token is given separately")
+    is_tls = parts.scheme == "https"
+    headers = {"Host": parts.netloc, "Accept": "application/json", "User-Agent": "schedo"}
+    if token is not None:
+        if not token or not all("!" <= character <= "~" for character in token):
+            raise Invalid("the token must be one line of visible ASCII characters")
+        headers["Authorization"] = f"Bearer {token}"
+    default_port = 443 if is_tls else 80
+    prefix = parts.path.rstrip("/")
+    return Address(url, is_tls, parts.hostname, port or default_port, prefix, headers)

@@ -1,0 +1,326 @@
+"""Every call of the HTTP API that a client makes, as an Operation: written once for both clients.
+
+Values are made plain here: a timedelta becomes seconds, an aware datetime RFC 3339, None is left
+out. A submit carries an Idempotency-Key, so that sending it twice makes one job.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+from urllib.parse import quote, urlencode
+
+from schedo.client.messages import Answer, Operation, Record
+from schedo.client.problems import build_error
+from schedo.core import limits
+from schedo.errors import Invalid, SchedoError
+
+Duration = str | int | float | timedelta
+Instant = str | datetime
+
+PAGE_JOBS = 100
+# How long one request for the end of a job is held; well below what proxies allow a silent one.
+POLL_S = 20.0
+_JSON = {"Content-Type": "application/json"}
+
+
+class JobOptions(TypedDict, total=False):
+    """What a submit may say beyond task and payload; the names are the API's."""
+
+    delay: Duration | None
+    run_at: Instant | None
+    queue: str | None
+    priority: int | None
+    retry: Mapping[str, Any] | str | int | None
+    timeout: Duration | None
+    expires_in: Duration | None
+    expires_at: Instant | None
+    unique: Mapping[str, Any] | str | None
+    delivery: str | None
+    tags: Sequence[str] | None
+    meta: Mapping[str, Any] | None
+    traceparent: str | None
+
+
+class JobFilters(TypedDict, total=False):
+    """Which jobs to list."""
+
+    state: str | None
+    queue: str | None
+    task: str | None
+    schedule: str | None
+    tag: str | None
+    created_after: Instant | None
+    created_before: Instant | None
+
+
+class Page(TypedDict):
+    """Some records, and where the next page begins if there is one."""
+
+    items: list[Record]
+    next_cursor: str | None
+
+
+def render_value(value: object) -> object:
+    """Return an option as plain JSON data; raise Invalid for a datetime without a zone."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise Invalid(f"{value.isoformat()} has no time zone; use datetime.now(UTC) or similar")
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: render_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [render_value(item) for item in value]
+    return value
+
+
+def render_options(options: Mapping[str, object]) -> Record:
+    """Return the options that were given as plain JSON data."""
+    return {key: render_value(value) for key, value in options.items() if value is not None}
+
+
+def render_job(task: str, payload: object, options: Mapping[str, Any]) -> Record:
+    """Return the request for one job."""
+    return {"task": task, "payload": payload, **render_options(options)}
+
+
+def render_request(job: Mapping[str, Any]) -> Record:
+    """Return the request for one job of a batch: task, payload and options in one mapping."""
+    if "task" not in job:
+        raise Invalid("every job of a batch needs a task")
+    options = {key: value for key, value in job.items() if key not in ("task", "payload")}
+    return render_job(job["task"], job.get("payload"), options)
+
+
+def _body(value: object) -> bytes:
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"the request cannot be written as JSON: {error}") from error
+
+
+def _record(answer: Answer) -> Record:
+    value = answer.json()
+    if not isinstance(value, dict):
+        raise SchedoError("this is not a schedo server: it did not answer with a JSON object")
+    return value
+
+
+def _page(answer: Answer) -> Page:
+    record = _record(answer)
+    return {"items": record.get("items", []), "next_cursor": record.get("next_cursor")}
+
+
+def _items(answer: Answer) -> list[Record]:
+    return _page(answer)["items"]
+
+
+def _nothing(answer: Answer) -> None:
+    return None
+
+
+def _query(values: Mapping[str, object]) -> str:
+    plain = render_options(values)
+    return f"?{urlencode(plain)}" if plain else ""
+
+
+def _get(target: str, parse: Callable[[Answer], Any], held_s: float = 0.0) -> Operation[Any]:
+    return Operation("GET", target, parse, is_repeatable=True, held_s=held_s)
+
+
+def _act(
+    target: str, options: Mapping[str, object] | None = None, *, is_repeatable: bool = False
+) -> Operation[Record]:
+    body = _body(render_options(options or {}))
+    return Operation("POST", target, _record, body, _JSON, is_repeatable)
+
+
+def _key_header(key: str | None) -> dict[str, str]:
+    key = uuid.uuid4().hex if key is None else key
+    if not key or not all(" " <= character <= "~" for character in key):
+        raise Invalid("an idempotency key is visible ASCII")
+    quoted = key.replace("\\", "\\\\").replace('"', '\\"')
+    return {**_JSON, "Idempotency-Key": f'"{quoted}"'}
+
+
+def _job(job_id: str) -> str:
+    return f"/v1/jobs/{quote(job_id, safe='')}"
+
+
+def _schedule(name: str) -> str:
+    return f"/v1/schedules/{quote(name, safe='')}"
+
+
+def _queue(name: str) -> str:
+    return f"/v1/queues/{quote(name, safe='')}"
+
+
+# Jobs.
+
+
+def submit(request: Record, idempotency_key: str | None = None) -> Operation[Record]:
+    """Make one job."""
+    headers = _key_header(idempotency_key)
+    return Operation("POST", "/v1/jobs", _record, _body(request), headers, is_repeatable=True)
+
+
+def submit_many(
+    requests: Sequence[Record], idempotency_key: str | None = None
+) -> Iterator[Operation[list[Record | SchedoError]]]:
+    """Make many jobs: one operation for each thousand, answered in the order of the requests."""
+    for start in range(0, len(requests), limits.BATCH_JOBS_MAX):
+        part = list(requests[start : start + limits.BATCH_JOBS_MAX])
+        headers = _key_header(idempotency_key and f"{idempotency_key}/{start}")
+        yield Operation("POST", "/v1/jobs:batch", _batch, _body(part), headers, is_repeatable=True)
+
+
+def _batch(answer: Answer) -> list[Record | SchedoError]:
+    return [
+        build_error({"status": item.get("status"), **item["problem"]})
+        if item.get("problem")
+        else item["job"]
+        for item in _items(answer)
+    ]
+
+
+def get_job(job_id: str) -> Operation[Record]:
+    """Return the job as it stands."""
+    return _get(_job(job_id), _record)
+
+
+def list_jobs(
+    filters: Mapping[str, Any], limit: int = PAGE_JOBS, cursor: str | None = None
+) -> Operation[Page]:
+    """Return one page of jobs, newest first."""
+    return _get(f"/v1/jobs{_query({**filters, 'limit': limit, 'cursor': cursor})}", _page)
+
+
+def wait_job(
+    job_id: str, timeout_s: float | None, clock: Callable[[], float]
+) -> Iterator[Operation[Record]]:
+    """Ask for the end of a job until the time is up; the caller stops at a final state."""
+    end = None if timeout_s is None else clock() + timeout_s
+    while True:
+        left = POLL_S if end is None else end - clock()
+        held = max(0.0, min(left, POLL_S))
+        # Rounded up to a microsecond; a float like 1e-07 would not be a duration on the wire.
+        yield _get(f"{_job(job_id)}/wait{_query({'timeout': f'{held:.6f}'})}", _record, held)
+        if end is not None and clock() >= end:
+            return
+
+
+def why_job(job_id: str) -> Operation[Record]:
+    """Return what the job waits for."""
+    return _get(f"{_job(job_id)}/why", _record)
+
+
+def list_attempts(job_id: str) -> Operation[list[Record]]:
+    """Return the attempts that did not complete the job."""
+    return _get(f"{_job(job_id)}/attempts", _items)
+
+
+def list_outputs(job_id: str) -> Operation[list[Record]]:
+    """Return every captured stream as text."""
+    return _get(f"{_job(job_id)}/output", _items)
+
+
+def cancel_job(job_id: str) -> Operation[Record]:
+    """Cancel a waiting job, or ask a running one to stop."""
+    return _act(f"{_job(job_id)}:cancel", is_repeatable=True)
+
+
+def retry_job(job_id: str) -> Operation[Record]:
+    """Queue a failed, cancelled or expired job again."""
+    return _act(f"{_job(job_id)}:retry")
+
+
+def run_job_now(job_id: str) -> Operation[Record]:
+    """Queue a job that waits for its time."""
+    return _act(f"{_job(job_id)}:run")
+
+
+def reschedule_job(job_id: str, changes: Mapping[str, Any]) -> Operation[Record]:
+    """Move a waiting job: run_at or delay, priority."""
+    body = _body(render_options(changes))
+    return Operation("PATCH", _job(job_id), _record, body, _JSON)
+
+
+# Schedules.
+
+
+def put_schedule(name: str, spec: Mapping[str, Any]) -> Operation[tuple[Record, bool]]:
+    """Make or replace a schedule; say whether it is new. The payload is sent as it is."""
+    payload = {"payload": spec["payload"]} if "payload" in spec else {}
+    body = _body({**render_options(spec), **payload})
+    return Operation(
+        "PUT",
+        _schedule(name),
+        lambda answer: (_record(answer), answer.status == 201),
+        body,
+        _JSON,
+        is_repeatable=True,
+    )
+
+
+def get_schedule(name: str) -> Operation[Record]:
+    """Return the schedule with its next fires and counters."""
+    return _get(_schedule(name), _record)
+
+
+def list_schedules(limit: int = PAGE_JOBS, cursor: str | None = None) -> Operation[Page]:
+    """Return one page of schedules by name."""
+    return _get(f"/v1/schedules{_query({'limit': limit, 'cursor': cursor})}", _page)
+
+
+def list_decisions(name: str) -> Operation[list[Record]]:
+    """Return what became of the latest due instants."""
+    return _get(f"{_schedule(name)}/decisions", _items)
+
+
+def delete_schedule(name: str) -> Operation[None]:
+    """Delete the schedule; the jobs it made stay. Not repeated: the second time it is not there."""
+    return Operation("DELETE", _schedule(name), _nothing)
+
+
+def pause_schedule(name: str, note: str | None = None) -> Operation[Record]:
+    """Stop firing until resumed."""
+    return _act(f"{_schedule(name)}:pause", {"note": note}, is_repeatable=True)
+
+
+def resume_schedule(name: str, resume_from: Instant | None = None) -> Operation[Record]:
+    """Fire again; with resume_from, what was due since then is caught up."""
+    return _act(f"{_schedule(name)}:resume", {"resume_from": resume_from}, is_repeatable=True)
+
+
+def trigger_schedule(name: str, overlap: str | None = None) -> Operation[Record]:
+    """Fire once now: {"job"} or {"skipped_overlap", "blocking_job"}."""
+    return _act(f"{_schedule(name)}:trigger", {"overlap": overlap})
+
+
+# Queues.
+
+
+def list_queues() -> Operation[list[Record]]:
+    """Return the queues with their limits and what waits in them."""
+    return _get("/v1/queues", _items)
+
+
+def set_queue(name: str, changes: Mapping[str, Any]) -> Operation[Record]:
+    """Change limits of a queue; None is sent, because it lifts the limit."""
+    plain = {key: render_value(value) for key, value in changes.items()}
+    return Operation("PATCH", _queue(name), _record, _body(plain), _JSON, is_repeatable=True)
+
+
+def pause_queue(name: str) -> Operation[Record]:
+    """Start no more jobs of the queue."""
+    return _act(f"{_queue(name)}:pause", is_repeatable=True)
+
+
+def resume_queue(name: str) -> Operation[Record]:
+    """Start jobs of the queue again."""
+    return _act(f"{_queue(name)}:resume", is_repeatable=True)

@@ -1,0 +1,131 @@
+"""Failures as a client sees them: problem+json becomes the SchedoError that the server raised.
+
+The message is the server's `detail`. The request id, by which the server's log knows the request,
+is added as a note, so that a traceback shows it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from schedo.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    Overloaded,
+    Problem,
+    SchedoError,
+    StoreFull,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
+
+
+class Unreachable(SchedoError):
+    """No answer came: nobody listens there, or the connection broke."""
+
+    code = "unreachable"
+    status = 503
+
+
+class JobFailed(SchedoError):
+    """The job ended without a result; `job` is its record and `error` what it failed with."""
+
+    code = "job-failed"
+    status = 409
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self.job = job
+        self.error: Mapping[str, Any] = job.get("error") or {}
+        reason = f": {self.error['message']}" if self.error.get("message") else ""
+        super().__init__(
+            f"job {job.get('id')} {_ENDINGS.get(job.get('state', ''), 'ended')}{reason}"
+        )
+
+
+_ENDINGS = {"failed": "failed", "cancelled": "was cancelled", "expired": "expired"}
+
+_BY_STATUS: dict[int, type[SchedoError]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    413: TooLarge,
+    429: Overloaded,
+    503: Unavailable,
+    507: StoreFull,
+}
+
+
+def _tree(kind: type[SchedoError]) -> Iterator[type[SchedoError]]:
+    if kind.__module__ == SchedoError.__module__:  # what a server can raise, not what a client adds
+        yield kind
+    for child in kind.__subclasses__():
+        yield from _tree(child)
+
+
+_BY_CODE = {kind.code: kind for kind in _tree(SchedoError)}
+
+
+def parse_problem(status: int, headers: Mapping[str, str], body: bytes) -> SchedoError:
+    """Return the error that an answer with a status of 400 or more stands for."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        phrase = HTTPStatus(status).phrase if status in list(HTTPStatus) else ""
+        document = {"detail": f"the server answered {status} {phrase}".strip()}
+    return build_error(
+        {
+            "status": status,
+            "retry_after": headers.get("retry-after"),
+            "allow": headers.get("allow"),
+            **document,
+        }
+    )
+
+
+def build_error(document: Mapping[str, Any]) -> SchedoError:
+    """Return the error that a problem document describes."""
+    status, code = document.get("status"), document.get("code")
+    kind = _BY_CODE.get(str(code)) or _by_status(status)
+    detail = str(document.get("detail") or document.get("title") or f"the server answered {status}")
+    error = _make(kind, detail, document)
+    if isinstance(code, str):
+        error.code = code
+    if isinstance(status, int):
+        error.status = status
+    if document.get("request_id"):
+        error.add_note(f"request {document['request_id']}")
+    return error
+
+
+def _by_status(status: object) -> type[SchedoError]:
+    if not isinstance(status, int):
+        return SchedoError
+    return _BY_STATUS.get(status, Invalid if 400 <= status < 500 else SchedoError)
+
+
+def _make(kind: type[SchedoError], detail: str, document: Mapping[str, Any]) -> SchedoError:
+    if issubclass(kind, Invalid):
+        return kind(detail, *_fields(document.get("errors")))
+    if issubclass(kind, Overloaded):
+        seconds = str(document.get("retry_after") or "")
+        return kind(detail, int(seconds) if seconds.isdecimal() else 1)
+    if issubclass(kind, MethodNotAllowed):
+        return kind(detail, str(document.get("allow") or ""))
+    return kind(detail)
+
+
+def _fields(errors: object) -> Iterator[Problem]:
+    for item in errors if isinstance(errors, list) else ():
+        if isinstance(item, dict):
+            place = item.get("pointer") or f"?{item.get('parameter', '')}"
+            yield Problem(str(place), str(item.get("detail", "")))

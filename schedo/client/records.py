@@ -1,0 +1,55 @@
+"""A job as the server last described it: the part of a handle that needs no connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedo.client.messages import Record
+from schedo.client.problems import JobFailed
+from schedo.core.lifecycle import FINAL, State
+
+
+def is_final(record: Record) -> bool:
+    """Say whether the job has ended."""
+    return record.get("state") in FINAL
+
+
+class JobView:
+    """What is known of one job. `record` is the server's answer as it came."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+    @property
+    def id(self) -> str:
+        return str(self.record["id"])
+
+    @property
+    def state(self) -> State:
+        return State(self.record["state"])
+
+    @property
+    def task(self) -> str:
+        return str(self.record["task"])
+
+    @property
+    def is_final(self) -> bool:
+        return is_final(self.record)
+
+    @property
+    def is_conflict(self) -> bool:
+        """Say whether a submit found this job under its unique key instead of making a new one."""
+        return bool(self.record.get("conflict"))
+
+    def read_result(self) -> Any:
+        """Return the job's result; raise JobFailed, or TimeoutError if it has not ended."""
+        if not self.is_final:
+            raise TimeoutError(f"job {self.id} is still {self.state}")
+        if self.state is not State.COMPLETED:
+            raise JobFailed(self.record)
+        return self.record.get("result")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.task} {self.state}>"

@@ -1,0 +1,242 @@
+"""The blocking client, on the standard library: for programs that submit jobs and look at them.
+
+with Client("http://127.0.0.1:8080") as client:
+    job = client.submit("email.send", {"to": "ada@example.org"}, delay="5m")
+    print(job.result(timeout=600))
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Unpack
+
+from schedo.client import operations
+from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
+from schedo.client.operations import Duration, Instant, JobFilters, JobOptions
+from schedo.client.records import JobView, is_final
+from schedo.client.transport import Transport
+from schedo.errors import SchedoError
+
+
+class JobHandle(JobView):
+    """One job on the server; calls that change it also bring `record` up to date."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Client, record: Record) -> None:
+        super().__init__(record)
+        self._client = client
+
+    def refresh(self) -> JobHandle:
+        """Ask how the job stands."""
+        return self._update(operations.get_job(self.id))
+
+    def wait(self, timeout: float | None = None) -> JobHandle:
+        """Return when the job has ended, or after timeout seconds as it then stands."""
+        if not self.is_final:
+            self.record = self._client.wait(self.id, timeout).record
+        return self
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return the job's result; raise JobFailed, or TimeoutError after timeout seconds."""
+        return self.wait(timeout).read_result()
+
+    def cancel(self) -> JobHandle:
+        """Cancel it if it waits; ask it to stop if it runs."""
+        return self._update(operations.cancel_job(self.id))
+
+    def retry(self) -> JobHandle:
+        """Queue it again after it failed, was cancelled or expired."""
+        return self._update(operations.retry_job(self.id))
+
+    def run_now(self) -> JobHandle:
+        """Do not wait for its time any longer."""
+        return self._update(operations.run_job_now(self.id))
+
+    def reschedule(
+        self,
+        *,
+        run_at: Instant | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+    ) -> JobHandle:
+        """Move it to another time or priority."""
+        changes = {"run_at": run_at, "delay": delay, "priority": priority}
+        return self._update(operations.reschedule_job(self.id, changes))
+
+    def output(self) -> list[Record]:
+        """Return what its attempts wrote: {attempt, stream, text, total_bytes, truncated}."""
+        return self._client.output(self.id)
+
+    def _update(self, operation: Operation[Record]) -> JobHandle:
+        self.record = self._client.send(operation)
+        return self
+
+
+class Triggered(NamedTuple):
+    """What a trigger did: it made a job, or was skipped because of another."""
+
+    job: JobHandle | None
+    skipped_by: str | None
+
+
+class Client:
+    """Speaks to one server. Threads may share it; `timeout` is seconds for each answer."""
+
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
+        self._transport = Transport(parse_address(url, token), timeout)
+
+    def close(self) -> None:
+        """Close the connections; the next call opens a new one."""
+        self._transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def send(self, operation: Operation[T]) -> T:
+        """Carry out any operation of schedo.client.operations."""
+        return self._transport.send(operation)
+
+    def submit(
+        self,
+        task: str,
+        payload: object = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle:
+        """Make a job; it is durable when this returns."""
+        request = operations.render_job(task, payload, options)
+        return self._handle(operations.submit(request, idempotency_key))
+
+    def submit_many(
+        self, jobs: Iterable[Mapping[str, Any]], *, idempotency_key: str | None = None
+    ) -> list[JobHandle | SchedoError]:
+        """Make many jobs, each {task, payload, …}; a refused one has its error in its place."""
+        requests = [operations.render_request(job) for job in jobs]
+        return [
+            item if isinstance(item, SchedoError) else JobHandle(self, item)
+            for operation in operations.submit_many(requests, idempotency_key)
+            for item in self.send(operation)
+        ]
+
+    def get(self, job_id: str) -> JobHandle:
+        """Return the job as it stands."""
+        return self._handle(operations.get_job(job_id))
+
+    def list_jobs(
+        self, *, limit: int | None = None, **filters: Unpack[JobFilters]
+    ) -> Iterator[JobHandle]:
+        """Yield jobs, newest first, at most limit of them; pages are fetched as needed."""
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            size = operations.PAGE_JOBS if left is None else min(left, operations.PAGE_JOBS)
+            page = self.send(operations.list_jobs(filters, size, cursor))
+            yield from (JobHandle(self, record) for record in page["items"])
+            cursor = page["next_cursor"]
+            left = None if left is None else left - len(page["items"])
+            if cursor is None:
+                return
+
+    def wait(self, job_id: str, timeout: float | None = None) -> JobHandle:
+        """Return the job when it has ended, or after timeout seconds as it then stands."""
+        record: Record = {}
+        for operation in operations.wait_job(job_id, timeout, time.monotonic):
+            record = self.send(operation)
+            if is_final(record):
+                break
+        return JobHandle(self, record)
+
+    def cancel(self, job_id: str) -> JobHandle:
+        """Cancel a waiting job; ask a running one to stop."""
+        return self._handle(operations.cancel_job(job_id))
+
+    def retry(self, job_id: str) -> JobHandle:
+        """Queue a failed, cancelled or expired job again."""
+        return self._handle(operations.retry_job(job_id))
+
+    def run_now(self, job_id: str) -> JobHandle:
+        """Queue a job that waits for its time."""
+        return self._handle(operations.run_job_now(job_id))
+
+    def reschedule(
+        self,
+        job_id: str,
+        *,
+        run_at: Instant | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+    ) -> JobHandle:
+        """Move a waiting job to another time or priority."""
+        changes = {"run_at": run_at, "delay": delay, "priority": priority}
+        return self._handle(operations.reschedule_job(job_id, changes))
+
+    def output(self, job_id: str) -> list[Record]:
+        """Return what its attempts wrote: {attempt, stream, text, total_bytes, truncated}."""
+        return self.send(operations.list_outputs(job_id))
+
+    def put_schedule(self, name: str, **spec: Any) -> tuple[Record, bool]:
+        """Make or replace a schedule; return it and whether it is new."""
+        return self.send(operations.put_schedule(name, spec))
+
+    def get_schedule(self, name: str) -> Record:
+        """Return the schedule with its next fires and counters."""
+        return self.send(operations.get_schedule(name))
+
+    def list_schedules(self) -> Iterator[Record]:
+        """Yield all schedules by name."""
+        cursor: str | None = None
+        while True:
+            page = self.send(operations.list_schedules(cursor=cursor))
+            yield from page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def delete_schedule(self, name: str) -> None:
+        """Delete the schedule; the jobs it made stay."""
+        self.send(operations.delete_schedule(name))
+
+    def pause_schedule(self, name: str, note: str | None = None) -> Record:
+        """Stop firing until resumed."""
+        return self.send(operations.pause_schedule(name, note))
+
+    def resume_schedule(self, name: str, resume_from: Instant | None = None) -> Record:
+        """Fire again; with resume_from, what was due since then is caught up."""
+        return self.send(operations.resume_schedule(name, resume_from))
+
+    def trigger_schedule(self, name: str, overlap: str | None = None) -> Triggered:
+        """Fire once now, unless the overlap policy skips it."""
+        answer = self.send(operations.trigger_schedule(name, overlap))
+        job = answer.get("job")
+        return Triggered(JobHandle(self, job) if job else None, answer.get("blocking_job"))
+
+    def list_queues(self) -> list[Record]:
+        """Return the queues with their limits and what waits in them."""
+        return self.send(operations.list_queues())
+
+    def set_queue(self, name: str, **limits: Any) -> Record:
+        """Change concurrency, weight or priority_step of a queue; None lifts a limit."""
+        return self.send(operations.set_queue(name, limits))
+
+    def pause_queue(self, name: str) -> Record:
+        """Start no more jobs of the queue."""
+        return self.send(operations.pause_queue(name))
+
+    def resume_queue(self, name: str) -> Record:
+        """Start jobs of the queue again."""
+        return self.send(operations.resume_queue(name))
+
+    def _handle(self, operation: Operation[Record]) -> JobHandle:
+        return JobHandle(self, self.send(operation))

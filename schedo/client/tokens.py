@@ -1,0 +1,51 @@
+"""The token that a server asks for and its clients send: one line in a file that few can read.
+
+What could be guessed is refused on both sides, before it protects nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+from schedo.errors import Invalid
+
+TOKEN_CHARACTERS_MIN = 16
+TOKEN_CHARACTERS_MAX = 4_096
+_KINDS_MIN = 5  # different characters
+_PLACEHOLDERS = ("changeme", "defaulttoken", "yourtoken", "replaceme", "password", "secrettoken")
+
+
+def read_token(path: str) -> str:
+    """Return the token in the file; raise Invalid if it is weak or if anybody may read it."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(TOKEN_CHARACTERS_MAX + 2)
+    except (OSError, ValueError) as error:
+        raise Invalid(f"token_file = {path!r}: cannot be read: {error}") from error
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        raise Invalid(
+            f"token_file = {path!r}: every user of this machine can read it; fix: chmod o= {path}"
+        )
+    return check_token(text.removesuffix("\n").removesuffix("\r"), f"file {path}")
+
+
+def check_token(token: str, source: str) -> str:
+    """Return the token, or raise Invalid if it could be guessed or cannot stand in a header."""
+    fix = "make one with: openssl rand -hex 32"
+    if len(token) < TOKEN_CHARACTERS_MIN:
+        raise Invalid(
+            f"the token ({source}) has {len(token)} characters; at least {TOKEN_CHARACTERS_MIN} are"
+            f" needed; {fix}"
+        )
+    if len(token) > TOKEN_CHARACTERS_MAX or not all("!" <= character <= "~" for character in token):
+        raise Invalid(
+            f"the token ({source}) must be one line of at most {TOKEN_CHARACTERS_MAX} visible ASCII"
+            f" characters; {fix}"
+        )
+    plain = re.sub(r"[^a-z0-9]", "", token.lower())
+    if any(word in plain for word in _PLACEHOLDERS) or len(set(token)) < _KINDS_MIN:
+        raise Invalid(f"the token ({source}) is a placeholder that anybody could guess; {fix}")
+    return token

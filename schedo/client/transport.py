@@ -1,0 +1,141 @@
+"""Blocking HTTP with connections that are kept open; safe to share between threads.
+
+A server closes idle connections, and the client may notice only when it writes. So an idle
+connection is looked at before it is used again, and when it breaks all the same, a request that
+may be repeated is sent once more. Anything else that breaks is reported, never repeated.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import select
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
+from types import TracebackType
+from typing import Any
+
+from schedo.client.messages import (
+    ANSWER_BYTES_MAX,
+    IDLE_CONNECTIONS_MAX,
+    TIMEOUT_S,
+    Address,
+    Answer,
+    Operation,
+    T,
+)
+from schedo.client.problems import Unreachable
+
+_DROPPED = (RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+
+
+class Transport:
+    """Sends operations to one server, one connection for each at a time."""
+
+    def __init__(self, address: Address, timeout_s: float = TIMEOUT_S) -> None:
+        self.address = address
+        self._timeout_s = timeout_s
+        self._idle: list[HTTPConnection] = []  # append and pop are atomic
+
+    def send(self, operation: Operation[T]) -> T:
+        """Return what the operation asks for; raise the server's error, or Unreachable."""
+        connection = self._take_idle()
+        if connection is not None:
+            try:
+                return operation.read(self._exchange(connection, operation))
+            except _DROPPED as error:
+                if not operation.is_repeatable:
+                    raise self._broken(error) from error
+        try:
+            return operation.read(self._exchange(self._connect(), operation))
+        except (OSError, HTTPException) as error:
+            raise self._broken(error) from error
+
+    def close(self) -> None:
+        """Close the connections; the next request opens a new one."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def __enter__(self) -> Transport:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _take_idle(self) -> HTTPConnection | None:
+        with suppress(IndexError):
+            while True:
+                connection = self._idle.pop()
+                # Nobody has asked anything, so what can be read is the end of the connection.
+                if connection.sock is not None and not _is_readable(connection.sock):
+                    return connection
+                connection.close()
+        return None
+
+    def _connect(self) -> HTTPConnection:
+        kind = HTTPSConnection if self.address.is_tls else HTTPConnection
+        connection = kind(self.address.host, self.address.port, timeout=self._timeout_s)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise Unreachable(
+                f"cannot reach schedo at {self.address.url}: {explain(error)}"
+            ) from error
+        return connection
+
+    def _exchange(self, connection: HTTPConnection, operation: Operation[Any]) -> Answer:
+        try:
+            connection.sock.settimeout(self._timeout_s + operation.held_s)
+            connection.request(
+                operation.method,
+                self.address.prefix + operation.target,
+                operation.body or None,
+                {**self.address.headers, **operation.headers},
+            )
+            answer = _read(connection.getresponse())
+        except BaseException:
+            connection.close()
+            raise
+        if connection.sock is not None and len(self._idle) < IDLE_CONNECTIONS_MAX:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return answer
+
+    def _broken(self, error: Exception) -> Unreachable:
+        return Unreachable(
+            f"the connection to schedo at {self.address.url} broke before the answer came"
+            f" ({explain(error)}); what was asked may or may not have happened"
+        )
+
+
+def explain(error: BaseException) -> str:
+    """Return the operating system's words for what went wrong."""
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    # asyncio words a refused connection in its own way; the plain text for its number is clearer.
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno).lower()
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return words[:1].lower() + words[1:]
+
+
+def _is_readable(sock: Any) -> bool:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _read(response: http.client.HTTPResponse) -> Answer:
+    body = response.read(ANSWER_BYTES_MAX + 1)
+    if len(body) > ANSWER_BYTES_MAX:
+        raise HTTPException(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+    response.close()
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    return Answer(response.status, headers, body)

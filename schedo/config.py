@@ -1,0 +1,367 @@
+"""The server's configuration: one frozen object, read once; each value knows where it came from.
+
+Defaults < /etc/schedo/schedo.toml < $XDG_CONFIG_HOME/schedo/schedo.toml < ./schedo.toml <
+SCHEDO_… < flags. SETTINGS lists every key once; the files, the environment (`retention.failed` is
+SCHEDO_RETENTION__FAILED) and the options of `schedo serve` are all read from it. An unknown key
+or a bad value is refused by name, with its source. The token is no key: it comes from a file, or
+from SCHEDO_TOKEN, which is removed once read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from schedo.client.tokens import check_token, read_token
+from schedo.core import limits
+from schedo.errors import Invalid
+from schedo.store.base import Retention
+from schedo.wire.times import parse_duration, render_duration
+
+PREFIX = "SCHEDO_"
+CONCURRENCY_MAX = 10_000
+PROCESSES_MAX = 1_024
+
+# Kubernetes kills 30 s after SIGTERM; Sidekiq leaves 5 s of it for the rest, and so does this.
+DRAIN_GRACE_US = 25 * limits.SECOND
+
+# These belong to the client, to the commands that schedo runs, and to the choice of the file.
+_OTHERS = "URL TOKEN CONFIG JOB_ID ATTEMPT EPOCH QUEUE SCHEDULED_FOR MARK"
+_OTHER_VARIABLES = frozenset(PREFIX + name for name in _OTHERS.split())
+
+
+class Secret:
+    """A text that no repr, log or traceback shows."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """Return the text itself."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(********)"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """How one server runs."""
+
+    app: str | None = None  # "myapp:app"
+    store: str = "./data/schedo.db"
+    host: str = "127.0.0.1"
+    port: int = 8080  # 0: any free port
+    concurrency: int = 16
+    processes: int = msgspec.field(default_factory=lambda: _count_processors())
+    allow_shell: bool = False
+    output_dir: str | None = None
+    token_file: str | None = None
+    token: Secret | None = None
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    drain_grace_us: int = DRAIN_GRACE_US
+    allowed_hosts: tuple[str, ...] = ()
+    webhook_allow: tuple[str, ...] = ()
+    retention: Retention = Retention()
+    sources: dict[str, str] = {}  # setting: where its value comes from; not there: the default
+
+
+def _count_processors() -> int:
+    if hasattr(os, "sched_getaffinity"):  # what this process may use; Linux only
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("expected a text that is not empty")
+    if any(ord(character) < 32 for character in value):
+        raise ValueError("expected a text without control characters")
+    return value.strip()
+
+
+def _number(low: int, high: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise ValueError(f"expected a whole number from {low} to {high}")
+        return value
+
+    return parse
+
+
+_SWITCH = {"1": True, "true": True, "yes": True, "on": True}
+_SWITCH |= {"0": False, "false": False, "no": False, "off": False}
+
+
+def _switch(value: object) -> bool:
+    answer = value if isinstance(value, bool) else _SWITCH.get(str(value).strip().lower())
+    if answer is None:
+        raise ValueError("expected true or false")
+    return answer
+
+
+def _choice(*words: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or value.strip().lower() not in words:
+            raise ValueError(f"expected one of {', '.join(words)}")
+        return value.strip().lower()
+
+    return parse
+
+
+def _duration(value: object) -> int:
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise ValueError('expected a duration like "90s", "1h30m" or a number of seconds')
+    return parse_duration(value)
+
+
+def _app(value: object) -> str:
+    text = _text(value)
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
+        raise ValueError("expected module:name, as in myapp:app")
+    return text
+
+
+def _list_of(parse: Callable[[str], str]) -> Callable[[object], tuple[str, ...]]:
+    def parse_list(value: object) -> tuple[str, ...]:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, Sequence) or not all(isinstance(item, str) for item in items):
+            raise ValueError("expected a list of texts")
+        return tuple(parse(item.strip()) for item in items)
+
+    return parse_list
+
+
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+
+
+def _host_name(text: str) -> str:
+    if not re.fullmatch(rf"(\*\.)?{_NAME}|\[?[0-9A-Fa-f:.]+\]?", text):
+        raise ValueError(f"{text!r} is not a host name (no scheme, no port, no path)")
+    return text.lower()
+
+
+def _target(text: str) -> str:
+    """Accept host, host:port, [v6]:port, an address or a CIDR block."""
+    try:
+        return str(ipaddress.ip_network(text)) if "/" in text else str(ipaddress.ip_address(text))
+    except ValueError:
+        if re.fullmatch(rf"({_NAME}|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?", text):
+            return text.lower()
+    raise ValueError(f"{text!r} is not a host, host:port or CIDR block")
+
+
+class Setting(NamedTuple):
+    """One key: how its value is read (ValueError says what is wrong) and what it is for."""
+
+    parse: Callable[[object], Any]
+    help: str
+    metavar: str = "TEXT"
+    field: str = ""  # of Config, where the name differs
+
+
+SETTINGS: dict[str, Setting] = {
+    "app": Setting(_app, "Run the tasks of this Schedo object in child processes.", "MODULE:NAME"),
+    "store": Setting(_text, "The SQLite file that holds everything.", "FILE"),
+    "host": Setting(_text, "The address to listen on; other than loopback needs a token.", "HOST"),
+    "port": Setting(_number(0, 65_535), "The port to listen on; 0 takes any free one.", "PORT"),
+    "concurrency": Setting(_number(1, CONCURRENCY_MAX), "Shell and http jobs at once.", "N"),
+    "processes": Setting(_number(1, PROCESSES_MAX), "Child processes for the app's tasks.", "N"),
+    "allow_shell": Setting(_switch, "Let jobs run commands on this machine.", "BOOL"),
+    "output_dir": Setting(_text, "Also write the whole output of commands here.", "DIR"),
+    "token_file": Setting(_text, "The file with the token that clients must send.", "FILE"),
+    "log_format": Setting(_choice("text", "json"), "How a log line looks: text or json.", "FORMAT"),
+    "log_level": Setting(
+        _choice("debug", "info", "warning", "error"), "The least important lines to log.", "LEVEL"
+    ),
+    "drain_grace": Setting(
+        _duration, "How long a stop waits for running jobs.", "DURATION", "drain_grace_us"
+    ),
+    "allowed_hosts": Setting(
+        _list_of(_host_name), "More names that a request's Host header may have.", "NAME"
+    ),
+    "webhook_allow": Setting(
+        _list_of(_target),
+        "Private host[:port] or CIDR that http jobs may reach.",
+        "TARGET",
+    ),
+    "retention.completed": Setting(
+        _duration, "How long completed jobs are kept.", "DURATION", "completed_us"
+    ),
+    "retention.failed": Setting(
+        _duration, "How long failed jobs are kept.", "DURATION", "failed_us"
+    ),
+    "retention.cancelled": Setting(
+        _duration, "How long cancelled and expired jobs are kept.", "DURATION", "cancelled_us"
+    ),
+}
+
+
+class _Found(NamedTuple):
+    value: object
+    source: str
+
+
+def variable(key: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + key.upper().replace(".", "__")
+
+
+def option(key: str) -> str:
+    """Return the option of `schedo serve` for a setting."""
+    return "--" + key.replace("_", "-").replace(".", "-")
+
+
+def default_paths(environ: Mapping[str, str]) -> list[Path]:
+    """Return where schedo.toml is looked for, the weakest first."""
+    home = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return [Path("/etc/schedo/schedo.toml"), Path(home, "schedo/schedo.toml"), Path("schedo.toml")]
+
+
+def load_config(
+    flags: Mapping[str, object] | None = None,
+    environ: MutableMapping[str, str] | None = None,
+    paths: Sequence[Path] | None = None,
+    must_exist: bool = False,
+) -> Config:
+    """Read the whole configuration once; raise Invalid that names key, value and source.
+
+    SCHEDO_TOKEN is taken out of environ. Files that do not exist are passed over unless must_exist.
+    """
+    environ = os.environ if environ is None else environ
+    found: dict[str, _Found] = {}
+    for path in default_paths(environ) if paths is None else paths:
+        found.update(_read_file(path, must_exist))
+    found.update(_read_environment(environ))
+    for key, value in (flags or {}).items():
+        if value is not None:
+            found[key] = _Found(value, f"flag {option(key)}")
+    token, token_source = _choose_token(found, environ.pop("SCHEDO_TOKEN", None))
+    config = _build(found)
+    sources = {key: source for key, (_, source) in found.items()}
+    if token is not None:
+        sources["token"] = token_source
+    return msgspec.structs.replace(config, token=token, sources=sources)
+
+
+def _read_file(path: Path, must_exist: bool) -> Iterator[tuple[str, _Found]]:
+    try:
+        tree = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if must_exist:
+            raise Invalid(f"the configuration file {path} does not exist") from None
+        return
+    except (OSError, ValueError) as error:
+        raise Invalid(f"cannot read {path}: {error}") from error
+    for key, value in _flatten(tree, ""):
+        yield _check_key(key, str(path)), _Found(value, str(path))
+
+
+def _flatten(tree: dict[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, _Found]]:
+    for name, value in environ.items():
+        if not name.startswith(PREFIX) or name in _OTHER_VARIABLES or _is_service_link(name, value):
+            continue
+        key = name.removeprefix(PREFIX).lower().replace("__", ".")
+        yield _check_key(key, f"environment {name}"), _Found(value, f"environment {name}")
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    # Beside a service "schedo" Kubernetes sets SCHEDO_PORT=tcp://… and SCHEDO_SERVICE_HOST in pods.
+    if name.startswith(("SCHEDO_SERVICE_", "SCHEDO_PORT_")):
+        return True
+    return name == "SCHEDO_PORT" and value.startswith(("tcp://", "udp://"))
+
+
+def _check_key(key: str, source: str) -> str:
+    if key in SETTINGS:
+        return key
+    if key == "token":
+        raise Invalid(
+            f"token must not stand in {source}: put it in a file of its own and set token_file"
+        )
+    close = difflib.get_close_matches(key, SETTINGS, n=1)
+    hint = f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(SETTINGS)}"
+    raise Invalid(f"unknown key {key} ({source}){hint}")
+
+
+def _build(found: Mapping[str, _Found]) -> Config:
+    values: dict[str, Any] = {}
+    retention: dict[str, int] = {}
+    for key, (value, source) in found.items():
+        setting = SETTINGS[key]
+        try:
+            parsed = setting.parse(value)
+        except ValueError as error:
+            raise Invalid(f"{key} = {value!r} ({source}): {error}") from error
+        group = retention if key.startswith("retention.") else values
+        group[setting.field or key] = parsed
+    return Config(**values, retention=Retention(**retention))
+
+
+def _choose_token(
+    found: dict[str, _Found], from_environment: str | None
+) -> tuple[Secret | None, str]:
+    """Return the token and its source: a flag beats the variable, which beats the files."""
+    file = found.get("token_file")
+    if from_environment is not None and (file is None or not file.source.startswith("flag")):
+        found.pop("token_file", None)
+        return Secret(
+            check_token(from_environment, "environment SCHEDO_TOKEN")
+        ), "environment SCHEDO_TOKEN"
+    if file is None:
+        return None, ""
+    return Secret(read_token(str(file.value))), f"file {file.value}"
+
+
+def check_config(config: Config) -> None:
+    """Raise Invalid if a server must not start like this."""
+    if config.token is None and not is_loopback(config.host):
+        source = config.sources.get("host", "default")
+        raise Invalid(
+            f"host = {config.host!r} ({source}): other machines could"
+            " run jobs here, and no token is set; fix: put a token in a file"
+            " (umask 077; openssl rand -hex 32 > schedo.token) and add --token-file schedo.token,"
+            " or listen on 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine can reach the host; an unknown name counts as reachable."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def describe_config(config: Config) -> Iterator[tuple[str, object, str]]:
+    """Yield key, value as plain data and source of each setting; the token is masked."""
+    for key, setting in SETTINGS.items():
+        owner = config.retention if key.startswith("retention.") else config
+        value = getattr(owner, setting.field or key)
+        shown = render_duration(value) if setting.parse is _duration else value
+        yield (
+            key,
+            list(shown) if isinstance(shown, tuple) else shown,
+            config.sources.get(key, "default"),
+        )
+    yield "token", "********" if config.token else None, config.sources.get("token", "default")

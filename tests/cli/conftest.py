@@ -1,0 +1,33 @@
+"""The command line in this process, against a real HTTP server that answers as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from schedo.cli.main import cli
+from tests.client.server import FakeServer, fake_server
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    with fake_server() as running:
+        yield running
+
+
+@pytest.fixture
+def schedo(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run schedo with these arguments; SCHEDO_URL is the server's."""
+    for name in ("SCHEDO_TOKEN", "SCHEDO_TOKEN_FILE", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SCHEDO_URL", server.url)
+    monkeypatch.setenv("TZ", "UTC")
+
+    def call(*args: str, **options: str) -> Result:
+        return CliRunner().invoke(cli, args, prog_name="schedo", **options)  # type: ignore[arg-type]
+
+    return call

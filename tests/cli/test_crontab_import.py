@@ -1,0 +1,265 @@
+"""`schedo crontab import`: what a crontab becomes, and what is said about the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schedo.cli.crontab import CrontabEntry, parse_crontab
+from schedo.cli.crontab_import import build_spec, find_local_zone, guess_format
+from tests.cli.conftest import Call
+from tests.client.server import FakeServer, problem, schedule_record
+
+USER_FILE = """\
+SHELL=/bin/bash
+MAILTO=root
+0 3 * * * backup --full
+* * * * 61 broken
+30 4 * * 1 report
+"""
+
+
+def write(folder: Path, text: str, name: str = "mycron") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def names(text: str) -> list[str]:
+    return [entry.name for entry in parse_crontab(text, system=False, source="mycron").entries]
+
+
+def accept_all(server: FakeServer, text: str, status: int = 201, prefix: str = "") -> None:
+    for name in names(text):
+        path = f"/v1/schedules/{prefix}{name}"
+        server.on("PUT", path, status, schedule_record(name=prefix + name))
+
+
+def test_each_entry_becomes_a_schedule_and_the_rest_is_said_line_by_line(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    accept_all(server, USER_FILE)
+
+    result = schedo("crontab", "import", write(tmp_path, USER_FILE), "--tz", "Europe/Paris")
+
+    lines = result.stdout.splitlines()
+    backup, report = names(USER_FILE)
+    assert result.exit_code == 1
+    assert lines[0].startswith("line 2: note: MAILTO")
+    assert lines[1].startswith(f"line 3: {backup} created; next fire 2026-11-21 03:00:00.000")
+    assert lines[2].startswith("line 4: refused: ")
+    assert lines[3].startswith(f"line 5: {report} created")
+    assert lines[4] == "2 taken over, 1 refused; times are in Europe/Paris"
+    assert server.requests[0].json == {
+        "cron": "0 3 * * *",
+        "tz": "Europe/Paris",
+        "task": "shell",
+        "payload": {"command": "backup --full", "shell": "/bin/bash", "env": {}},
+        "retry": "none",
+        "overlap": "allow",
+        "catchup": "latest",
+    }
+
+
+def test_importing_again_changes_nothing(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
+    text = "0 3 * * * backup\n"
+    accept_all(server, text, status=200)
+    path = write(tmp_path, text)
+
+    first, second = schedo("crontab", "import", path), schedo("crontab", "import", path)
+
+    assert first.exit_code == second.exit_code == 0
+    assert "up to date" in second.stdout
+    assert server.requests[0].target == server.requests[1].target
+    assert server.requests[0].body == server.requests[1].body
+
+
+def test_a_dry_run_asks_the_server_nothing(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    path = write(tmp_path, "0 3 * * * backup\n")
+
+    result = schedo("crontab", "import", path, "--dry-run", "--prefix", "old.", "--json")
+
+    (made,) = json.loads(result.stdout)["schedules"]
+    assert result.exit_code == 0
+    assert server.requests == []
+    assert made["name"].startswith("old.mycron.backup-")
+    assert made["next_fire"].endswith("T03:00:00.000000Z")
+    assert made["is_new"] is None
+
+
+def test_json_has_what_was_taken_and_what_was_not(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    accept_all(server, USER_FILE, prefix="x.")
+    path = write(tmp_path, USER_FILE)
+
+    result = schedo("crontab", "import", path, "--json", "--tz", "UTC", "--prefix", "x.")
+
+    answer = json.loads(result.stdout)
+    assert [item["line"] for item in answer["schedules"]] == [3, 5]
+    assert [item["line"] for item in answer["refused"]] == [4]
+    assert [item["line"] for item in answer["notices"]] == [2]
+    assert answer["schedules"][0]["command"] == "backup --full"
+
+
+def test_what_the_server_refuses_is_refused_by_line(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    text = "0 3 * * * backup\n"
+    disabled = problem(403, "shell-disabled", "this server runs no commands")
+    server.on("PUT", f"/v1/schedules/{names(text)[0]}", 403, disabled)
+
+    result = schedo("crontab", "import", write(tmp_path, text))
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith("line 1: refused: this server runs no commands\n")
+
+
+def test_a_system_crontab_is_recognized_and_its_users_are_said(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    text = "17 * * * * root cd / && run-parts /etc/cron.hourly\n25 6 * * * nobody true\n"
+
+    result = schedo("crontab", "import", write(tmp_path, text), "--dry-run", "--json")
+
+    answer = json.loads(result.stdout)
+    assert [item["user"] for item in answer["schedules"]] == ["root", "nobody"]
+    assert answer["schedules"][0]["command"] == "cd / && run-parts /etc/cron.hourly"
+    assert "nobody" in answer["notices"][-1]["reason"]
+
+
+def test_the_format_can_be_said(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
+    path = write(tmp_path, "17 * * * * root true\n")
+
+    result = schedo("crontab", "import", path, "--dry-run", "--json", "--user-format")
+
+    (made,) = json.loads(result.stdout)["schedules"]
+    assert (made["user"], made["command"]) == (None, "root true")
+
+
+def guess(text: str, path: str = "mycron") -> bool:
+    files = [parse_crontab(text, system=system, source=path) for system in (True, False)]
+    return guess_format(path, *files)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_system"),
+    [
+        ("0 3 * * * root backup", True),
+        ("0 3 * * * root backup\n@daily nobody x", True),
+        ("0 3 * * * backup now\n0 4 * * * report", False),
+        ("0 3 * * * root backup\n0 4 * * * nosuchuser x", False),
+        ("0 3 * * * root", False),
+        ("0 3 * * * /usr/bin/true", False),
+        ("# nothing", False),
+    ],
+)
+def test_a_file_whose_every_line_names_a_user_is_a_system_one(text: str, is_system: bool) -> None:
+    assert guess(text) is is_system
+
+
+@pytest.mark.parametrize("path", ["/etc/crontab", "/etc/cron.d/php", "copies/cron.d/php"])
+def test_where_a_file_lies_says_its_format(path: str) -> None:
+    assert guess("0 3 * * * nosuchuser x", path) is True
+
+
+def test_a_file_that_can_be_read_both_ways_is_not_guessed(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    result = schedo("crontab", "import", write(tmp_path, "0 3 * * * nobody now\n"))
+
+    assert result.exit_code == 2
+    assert "(nobody)" in result.stderr
+    assert "--user-format" in result.stderr
+    assert server.requests == []
+
+
+def make_entry(**fields: object) -> CrontabEntry:
+    values: dict[str, object] = {
+        "line_number": 1,
+        "cron": "0 3 * * *",
+        "tz": None,
+        "command": "backup",
+        "user": None,
+        "environment": {},
+        "stdin": None,
+        "name": "mycron.backup",
+    }
+    return CrontabEntry(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def test_an_entry_keeps_its_shell_variables_input_zone_and_home() -> None:
+    environment = {"SHELL": "/bin/bash", "PATH": "/opt/bin", "HOME": "/srv"}
+
+    spec = build_spec(make_entry(environment=environment, stdin="a\n", tz="Asia/Tokyo"), "UTC")
+
+    assert spec["tz"] == "Asia/Tokyo"
+    assert spec["payload"] == {
+        "command": "backup",
+        "shell": "/bin/bash",
+        "env": {"PATH": "/opt/bin", "HOME": "/srv"},
+        "stdin": "a\n",
+        "cwd": "/srv",
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "zone"),
+    [
+        (lambda root: (root / "localtime").symlink_to("/usr/share/zoneinfo/Europe/Oslo"), None),
+        (lambda root: (root / "timezone").write_text("Asia/Tokyo\n"), "Asia/Tokyo"),
+        (lambda root: (root / "timezone").write_text("Nowhere/Land\n"), "UTC"),
+        (lambda root: None, "UTC"),
+    ],
+    ids=["link", "name", "wrong name", "nothing"],
+)
+def test_the_zone_is_the_machines(
+    make: object, zone: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TZ", raising=False)
+    (tmp_path / "etc").mkdir()
+    assert callable(make)
+    make(tmp_path / "etc")
+
+    assert find_local_zone(str(tmp_path)) == (zone or "Europe/Oslo")
+
+
+def test_the_variable_tz_is_stronger_than_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", ":America/Lima")
+
+    assert find_local_zone() == "America/Lima"
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["/nowhere"], "cannot read /nowhere"),
+        (["-", "--tz", "Mars/Base"], "Mars/Base"),
+        ([], "Missing argument"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_exit_code_2(schedo: Call, args: list[str], reason: str) -> None:
+    result = schedo("crontab", "import", *args)
+
+    assert result.exit_code == 2
+    assert reason in result.stderr
+
+
+def test_bytes_that_are_not_text_refuse_their_line_only(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    path = tmp_path / "mycron"
+    path.write_bytes(b"0 3 * * * true\n0 4 * * * echo \xff\x1b[2J\n")
+    server.on("PUT", f"/v1/schedules/{names('0 3 * * * true')[0]}", 201, schedule_record())
+
+    result = schedo("crontab", "import", str(path), "--user-format")
+
+    assert result.exit_code == 1
+    assert "line 1: " in result.stdout
+    assert "line 2: refused" in result.stdout
+    assert "\x1b" not in result.stdout

@@ -1,0 +1,170 @@
+"""What all commands have in common: errors, exit codes, help, completion, what they load."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from schedo.cli.main import COMMANDS, cli
+from tests.cli.conftest import Call
+from tests.client.server import FakeServer, Reply, problem
+
+
+def test_a_server_that_is_not_there_is_one_clear_sentence(schedo: Call) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        result = schedo("jobs", "ls", "--url", url)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"schedo: cannot reach schedo at {url}: connection refused; is `schedo serve` running?\n"
+    )
+
+
+def test_a_missing_token_says_how_to_give_it(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/jobs", 401, problem(401, "unauthorized", "the token is missing"))
+
+    result = schedo("jobs", "ls")
+
+    assert result.stderr == (
+        "schedo: the token is missing; give the token with --token-file or SCHEDO_TOKEN\n"
+    )
+
+
+def test_a_bug_of_the_server_is_named_by_its_request(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/jobs", 500, problem(500, "internal", "something went wrong"))
+
+    result = schedo("jobs", "ls")
+
+    assert result.stderr == "schedo: something went wrong; request r-1\n"
+
+
+def test_an_error_cannot_touch_the_terminal(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/jobs", 422, problem(422, "invalid", "\x1b[2J\nsecond line"))
+
+    assert schedo("jobs", "ls").stderr == r"schedo: \x1b[2J\nsecond line" + "\n"
+
+
+def test_another_server_on_that_port_is_recognized(server: FakeServer, schedo: Call) -> None:
+    server.reply("GET", "/v1/jobs", Reply(200, b"<html>", {"Content-Type": "text/html"}))
+
+    result = schedo("jobs", "ls")
+
+    assert result.exit_code == 1
+    assert "this is not a schedo server" in result.stderr
+
+
+def test_the_token_comes_from_a_file(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("0123456789abcdef0123\n")
+    path.chmod(0o600)
+    server.on("GET", "/v1/queues", 200, {"items": []})
+
+    schedo("queues", "ls", "--token-file", str(path))
+
+    assert server.requests[0].headers["authorization"] == "Bearer 0123456789abcdef0123"
+
+
+def test_the_token_comes_from_the_environment(
+    server: FakeServer, schedo: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDO_TOKEN", "0123456789abcdef0123")
+    server.on("GET", "/v1/queues", 200, {"items": []})
+
+    schedo("queues", "ls")
+
+    assert server.requests[0].headers["authorization"] == "Bearer 0123456789abcdef0123"
+
+
+def test_the_help_names_every_command(schedo: Call) -> None:
+    result = schedo("--help")
+
+    assert result.exit_code == 0
+    assert all(f"\n  {name} " in result.stdout for name in COMMANDS)
+
+
+def test_an_unknown_command_is_exit_code_2(schedo: Call) -> None:
+    assert schedo("jbos").exit_code == 2
+
+
+def commands(group: click.Group, path: str = "") -> list[tuple[str, click.Command]]:
+    context = click.Context(group)
+    found: list[tuple[str, click.Command]] = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None, name
+        found.append((f"{path} {name}".strip(), command))
+        if isinstance(command, click.Group):
+            found += commands(command, f"{path} {name}".strip())
+    return found
+
+
+def test_every_command_has_help_and_every_option_too() -> None:
+    silent = [path for path, command in commands(cli) if not command.get_short_help_str()]
+    silent += [
+        f"{path} {parameter.name}"
+        for path, command in commands(cli)
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.help and parameter.name != "state"
+    ]
+
+    assert silent == []
+
+
+def test_every_command_that_prints_has_json() -> None:
+    without = {
+        path
+        for path, command in commands(cli)
+        if not isinstance(command, click.Group)
+        and not any("--json" in parameter.opts for parameter in command.params)
+    }
+
+    assert without == {"serve", "completion"}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish", "bash"])
+def test_completion_prints_a_script_for_the_shell(schedo: Call, shell: str) -> None:
+    result = schedo("completion", shell)
+
+    assert result.exit_code == 0
+    assert "_SCHEDO_COMPLETE" in result.stdout
+
+
+LOADED = """
+import json, sys
+from schedo.cli.main import cli
+try:
+    cli({args}, standalone_mode=False)
+except SystemExit:
+    pass
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("args", [["--help"], ["jobs", "ls", "--help"]], ids=str)
+def test_a_client_command_loads_no_server(args: list[str]) -> None:
+    program = LOADED.replace("{args}", repr(args))
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, timeout=30
+    )
+
+    loaded = set(json.loads(ended.stderr))
+    assert not loaded & {
+        *("uvicorn", "starlette", "uvloop", "aiosqlite", "asyncio", "sqlite3", "httptools"),
+        *("schedo.config", "schedo.serve", "schedo.app", "schedo.engine.engine"),
+    }
+
+
+def test_the_module_can_be_run() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "schedo", "--version"], capture_output=True, timeout=30
+    )
+
+    assert (ended.returncode, ended.stdout[:7]) == (0, b"schedo,")

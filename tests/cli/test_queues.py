@@ -1,0 +1,70 @@
+"""`schedo queues`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Call
+from tests.client.server import FakeServer
+
+
+def queue_record(**fields: Any) -> dict[str, Any]:
+    record = {
+        "name": "mail",
+        "concurrency": None,
+        "paused": False,
+        "weight": 1,
+        "priority_step": "1m",
+        "running": 2,
+        "waiting": {"queued": 3, "scheduled": 0, "retrying": 1},
+    }
+    return {**record, **fields}
+
+
+def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/queues", 200, {"items": [queue_record(), queue_record(paused=True)]})
+
+    result = schedo("queues", "ls")
+
+    _, first, second = result.stdout.splitlines()
+    assert first.split() == [
+        *("mail", "open", "2", "unlimited", "3", "queued,", "1", "retrying", "1", "1m")
+    ]
+    assert second.split()[1] == "paused"
+
+
+@pytest.mark.parametrize(
+    ("args", "body"),
+    [
+        (["--concurrency", "2"], {"concurrency": 2}),
+        (["--concurrency", "unlimited"], {"concurrency": None}),
+        (["--weight", "3", "--priority-step", "5m"], {"weight": 3, "priority_step": "5m"}),
+    ],
+    ids=str,
+)
+def test_limits_are_set(
+    server: FakeServer, schedo: Call, args: list[str], body: dict[str, Any]
+) -> None:
+    server.on("PATCH", "/v1/queues/mail", 200, queue_record())
+
+    assert schedo("queues", "set", "mail", *args).exit_code == 0
+    assert server.requests[0].json == body
+
+
+@pytest.mark.parametrize(
+    "args", [[], ["--concurrency", "many"], ["--weight", "x"], ["--concurrency", "-1"]], ids=str
+)
+def test_wrong_limits_are_exit_code_2(server: FakeServer, schedo: Call, args: list[str]) -> None:
+    assert schedo("queues", "set", "mail", *args).exit_code == 2
+    assert server.requests == []
+
+
+def test_queues_are_paused_and_resumed(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", "/v1/queues/mail:pause", 200, queue_record(paused=True))
+    server.on("POST", "/v1/queues/mail:resume", 200, queue_record())
+
+    assert json.loads(schedo("queues", "pause", "mail", "--json").stdout)["paused"] is True
+    assert "open" in schedo("queues", "resume", "mail").stdout

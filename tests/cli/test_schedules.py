@@ -1,0 +1,182 @@
+"""`schedo schedules`: what is put, and what is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Call
+from tests.client.server import FakeServer, Reply, job_record, problem, schedule_record
+
+PATH = "/v1/schedules/nightly"
+
+
+def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
+    interval = schedule_record(name="poll", every="90s", paused=True)
+    del interval["cron"]
+    server.on("GET", "/v1/schedules", 200, {"items": [schedule_record(), interval]})
+
+    result = schedo("schedules", "ls")
+
+    headers, nightly, poll = result.stdout.splitlines()
+    assert headers.split() == ["NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WHAT"]
+    assert nightly.startswith("nightly  0 3 * * *  UTC  active  2026-11-21 03:00 (")
+    assert poll.startswith("poll     every 90s  UTC  paused  -")
+
+
+def test_one_schedule_is_shown_with_its_decisions(server: FakeServer, schedo: Call) -> None:
+    decision = {
+        "scheduled_for": "2020-01-01T03:00:00.000000Z",
+        "decided_at": "2020-01-01T03:00:00.000000Z",
+        "verdict": "skipped_overlap",
+        "count": 1,
+    }
+    server.on("GET", PATH, 200, schedule_record(next_fires=["2026-11-21T03:00:00.000000Z"] * 2))
+    server.on("GET", f"{PATH}/decisions", 200, {"items": [decision]})
+
+    result = schedo("schedules", "show", "nightly")
+
+    assert result.stdout.count("2026-11-21 03:00:00.000+00:00") == 2
+    assert "skipped_overlap" in result.stdout.splitlines()[-1]
+    assert "warnings" not in result.stdout
+
+
+def test_a_schedule_of_a_command(server: FakeServer, schedo: Call) -> None:
+    server.on("PUT", PATH, 200, schedule_record())
+
+    result = schedo(
+        *("schedules", "put", "nightly", "--cron", "0 3 * * *", "--tz", "Europe/Paris"),
+        *("--retry", "3", "--overlap", "allow", "--", "backup", "--full"),
+    )
+
+    assert result.stdout.startswith("schedule nightly up to date; next fire 2026-11-21 03:00")
+    assert server.requests[0].json == {
+        "cron": "0 3 * * *",
+        "tz": "Europe/Paris",
+        "retry": 3,
+        "overlap": "allow",
+        "task": "shell",
+        "payload": {"command": ["backup", "--full"]},
+    }
+
+
+def test_a_schedule_of_a_task(server: FakeServer, schedo: Call) -> None:
+    server.on("PUT", PATH, 201, schedule_record(next_fires=[]))
+
+    result = schedo(
+        *("schedules", "put", "nightly", "--every", "90s", "--task", "report"),
+        *("--payload", '{"day": 1}', "--retry", "sidekiq", "--paused"),
+    )
+
+    assert result.stdout == "schedule nightly created; it will not fire\n"
+    assert server.requests[0].json == {
+        "every": "90s",
+        "task": "report",
+        "payload": {"day": 1},
+        "retry": "sidekiq",
+        "paused": True,
+    }
+
+
+def test_a_schedule_from_a_file_with_one_field_replaced(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text('{"cron": "@daily", "task": "report", "payload": null, "priority": 1}')
+    server.on("PUT", PATH, 201, schedule_record())
+
+    schedo("schedules", "put", "nightly", "--file", str(path), "--priority", "5")
+
+    assert server.requests[0].json == {
+        "cron": "@daily",
+        "task": "report",
+        "payload": None,
+        "priority": 5,
+    }
+
+
+def test_a_schedule_from_stdin(server: FakeServer, schedo: Call) -> None:
+    server.on("PUT", PATH, 201, schedule_record())
+
+    schedo("schedules", "put", "nightly", "--file", "-", input='{"every": 5, "task": "t"}')
+
+    assert server.requests[0].json == {"every": 5, "task": "t"}
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["--cron", "@daily"], "there is nothing to run"),
+        (["--task", "t"], "give one of --cron, --every and --at"),
+        (["--task", "t", "--cron", "@daily", "--every", "5s"], "give one of --cron"),
+        (["--task", "t", "--cron", "@daily", "--payload", "{"], "it is not JSON"),
+        (["--task", "t", "--cron", "@daily", "--payload", "@f"], "it is not JSON"),
+        (["--task", "t", "--cron", "@daily", "--", "ls"], "not both"),
+        (["--cron", "@daily", "ls", "--", "ls"], "not both"),
+        (["--file", "/nowhere"], "cannot read /nowhere"),
+        (["--task", "t", "--at", "noon"], "is not an RFC 3339 time"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_exit_code_2_and_asks_the_server_nothing(
+    server: FakeServer, schedo: Call, args: list[str], reason: str
+) -> None:
+    result = schedo("schedules", "put", "nightly", *args)
+
+    assert result.exit_code == 2
+    assert reason in " ".join(result.stderr.split())
+    assert server.requests == []
+
+
+def test_a_file_that_holds_no_object_is_refused(schedo: Call) -> None:
+    result = schedo("schedules", "put", "nightly", "--file", "-", input="[1]")
+
+    assert result.exit_code == 2
+    assert "one JSON object" in result.stderr
+
+
+def test_pause_resume_and_delete(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", f"{PATH}:pause", 200, schedule_record(paused=True))
+    server.on("POST", f"{PATH}:resume", 200, schedule_record())
+    server.reply("DELETE", PATH, Reply(204))
+
+    paused = schedo("schedules", "pause", "nightly", "--note", "moving")
+    resumed = schedo("schedules", "resume", "nightly", "--from", "2026-11-20T00:00:00Z")
+    deleted = schedo("schedules", "rm", "nightly")
+
+    assert paused.stdout == "schedule nightly paused; it does not fire until resumed\n"
+    assert resumed.stdout.startswith("schedule nightly resumed; next fire 2026-11-21 03:00")
+    assert deleted.stdout == "schedule nightly deleted\n"
+    assert server.requests[0].json == {"note": "moving"}
+    assert server.requests[1].json == {"resume_from": "2026-11-20T00:00:00.000000Z"}
+
+
+def test_a_trigger_names_its_job(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", f"{PATH}:trigger", 201, {"job": job_record(id="A")})
+
+    result = schedo("schedules", "trigger", "nightly")
+
+    assert (result.exit_code, result.stdout) == (0, "A  queued\n")
+
+
+def test_a_trigger_that_was_skipped_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
+    skipped = {"skipped_overlap": True, "blocking_job": "B"}
+    server.on("POST", f"{PATH}:trigger", 200, skipped)
+
+    plain = schedo("schedules", "trigger", "nightly")
+    as_json = schedo("schedules", "trigger", "nightly", "--json")
+
+    assert (plain.exit_code, plain.stdout) == (1, "")
+    assert plain.stderr == "schedo: skipped, because job B is not finished\n"
+    assert (as_json.exit_code, json.loads(as_json.stdout)) == (1, skipped)
+
+
+def test_a_schedule_that_does_not_exist_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
+    missing = problem(404, "not-found", "there is no schedule nightly")
+    server.on("DELETE", PATH, 404, missing)
+
+    result = schedo("schedules", "rm", "nightly")
+
+    assert (result.exit_code, result.stderr) == (1, "schedo: there is no schedule nightly\n")

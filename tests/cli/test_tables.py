@@ -1,0 +1,58 @@
+"""Tables: aligned, within the terminal, and harmless."""
+
+from __future__ import annotations
+
+from schedo.cli.escapes import measure
+from schedo.cli.tables import render_table
+
+
+def test_columns_are_aligned() -> None:
+    lines = render_table(("ID", "STATE"), [("1", "queued"), ("1000", "failed")])
+
+    assert lines == ["ID    STATE", "1     queued", "1000  failed"]
+
+
+def test_wide_characters_keep_the_columns_aligned() -> None:
+    lines = render_table(("NAME", "X"), [("漢字", "1"), ("abcd", "2")])
+
+    assert lines == ["NAME  X", "漢字  1", "abcd  2"]
+
+
+def test_a_table_is_cut_to_the_width_but_not_its_first_column() -> None:
+    lines = render_table(("ID", "WHAT"), [("01K0000000001", "x" * 100)], width=30)
+
+    assert lines == [
+        "ID             WHAT",
+        "01K0000000001  xxxxxxxxxxxxxx…",
+    ]
+    assert max(map(measure, lines)) == 30
+
+
+def test_the_widest_column_gives_way_first() -> None:
+    (_, line) = render_table(("A", "B", "C"), [("1", "y" * 20, "z" * 10)], width=24)
+
+    assert line == "1  yyyyyyyy…  zzzzzzzzzz"
+
+
+def test_columns_stay_readable_in_a_very_narrow_terminal() -> None:
+    (_, line) = render_table(("A", "B"), [("1" * 10, "y" * 20)], width=5)
+
+    assert line == "1111111111  yyyyy…"
+
+
+def test_a_name_cannot_draw_on_the_terminal() -> None:
+    (_, line) = render_table(("NAME",), [("\x1b[2Jgone\n",)])
+
+    assert line == r"\x1b[2Jgone\n"
+
+
+def test_states_are_coloured_only_when_asked_and_without_moving_columns() -> None:
+    plain = render_table(("STATE", "X"), [("failed", "1")])
+    coloured = render_table(("STATE", "X"), [("failed", "1")], is_coloured=True)
+
+    assert plain == ["STATE   X", "failed  1"]
+    assert coloured == ["STATE   X", "\x1b[31mfailed\x1b[0m  1"]
+
+
+def test_a_table_without_rows_is_its_headers() -> None:
+    assert render_table(("ID", "STATE"), []) == ["ID  STATE"]

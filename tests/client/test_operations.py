@@ -1,0 +1,207 @@
+"""What each call asks for, without a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from schedo.client import operations
+from schedo.client.messages import Answer, Operation
+from schedo.errors import Invalid, NotFound, SchedoError
+
+ID = "01K0000000001"
+
+CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
+    ("get", operations.get_job(ID), "GET", f"/v1/jobs/{ID}", None, True),
+    ("why", operations.why_job(ID), "GET", f"/v1/jobs/{ID}/why", None, True),
+    ("attempts", operations.list_attempts(ID), "GET", f"/v1/jobs/{ID}/attempts", None, True),
+    ("outputs", operations.list_outputs(ID), "GET", f"/v1/jobs/{ID}/output", None, True),
+    ("cancel", operations.cancel_job(ID), "POST", f"/v1/jobs/{ID}:cancel", {}, True),
+    ("retry", operations.retry_job(ID), "POST", f"/v1/jobs/{ID}:retry", {}, False),
+    ("run now", operations.run_job_now(ID), "POST", f"/v1/jobs/{ID}:run", {}, False),
+    (
+        "reschedule",
+        operations.reschedule_job(ID, {"delay": "5m", "priority": 3, "run_at": None}),
+        "PATCH",
+        f"/v1/jobs/{ID}",
+        {"delay": "5m", "priority": 3},
+        False,
+    ),
+    (
+        "list",
+        operations.list_jobs({"state": "failed", "queue": None, "tag": "a b"}, 5, "c="),
+        "GET",
+        "/v1/jobs?state=failed&tag=a+b&limit=5&cursor=c%3D",
+        None,
+        True,
+    ),
+    (
+        "put schedule",
+        operations.put_schedule("n", {"cron": "@daily", "task": "t", "payload": None, "tz": None}),
+        "PUT",
+        "/v1/schedules/n",
+        {"cron": "@daily", "task": "t", "payload": None},
+        True,
+    ),
+    ("get schedule", operations.get_schedule("n"), "GET", "/v1/schedules/n", None, True),
+    ("schedules", operations.list_schedules(9), "GET", "/v1/schedules?limit=9", None, True),
+    ("decisions", operations.list_decisions("n"), "GET", "/v1/schedules/n/decisions", None, True),
+    ("delete", operations.delete_schedule("n"), "DELETE", "/v1/schedules/n", None, False),
+    (
+        "pause",
+        operations.pause_schedule("n", "moving"),
+        "POST",
+        "/v1/schedules/n:pause",
+        {"note": "moving"},
+        True,
+    ),
+    (
+        "resume",
+        operations.resume_schedule("n", datetime(2026, 11, 20, 11, tzinfo=UTC)),
+        "POST",
+        "/v1/schedules/n:resume",
+        {"resume_from": "2026-11-20T11:00:00+00:00"},
+        True,
+    ),
+    ("trigger", operations.trigger_schedule("n"), "POST", "/v1/schedules/n:trigger", {}, False),
+    ("queues", operations.list_queues(), "GET", "/v1/queues", None, True),
+    (
+        "lift a limit",
+        operations.set_queue("mail", {"concurrency": None, "weight": 2}),
+        "PATCH",
+        "/v1/queues/mail",
+        {"concurrency": None, "weight": 2},
+        True,
+    ),
+    ("pause queue", operations.pause_queue("q"), "POST", "/v1/queues/q:pause", {}, True),
+    ("resume queue", operations.resume_queue("q"), "POST", "/v1/queues/q:resume", {}, True),
+    ("a hostile name", operations.get_job("../x?y"), "GET", "/v1/jobs/..%2Fx%3Fy", None, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("operation", "method", "target", "body", "is_repeatable"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_a_call_asks_for_what_the_api_documents(
+    operation: Operation[Any], method: str, target: str, body: Any, is_repeatable: bool
+) -> None:
+    assert (operation.method, operation.target) == (method, target)
+    assert (json.loads(operation.body) if operation.body else None) == body
+    assert operation.is_repeatable == is_repeatable
+
+
+def test_a_submit_carries_a_key_so_that_it_can_be_repeated() -> None:
+    first, second = (operations.submit({"task": "t"}) for _ in range(2))
+
+    assert first.is_repeatable
+    assert first.headers["Idempotency-Key"] != second.headers["Idempotency-Key"]
+
+
+def test_a_given_key_is_quoted_as_a_structured_field() -> None:
+    operation = operations.submit({"task": "t"}, 'my "key" \\')
+
+    assert operation.headers["Idempotency-Key"] == r'"my \"key\" \\"'
+
+
+def test_a_key_that_would_break_the_header_is_refused() -> None:
+    with pytest.raises(Invalid, match="idempotency key"):
+        operations.submit({"task": "t"}, "a\r\nX: 1")
+
+
+def test_options_become_plain_values_and_none_is_left_out() -> None:
+    request = operations.render_job(
+        "t",
+        [None],
+        {
+            "delay": timedelta(minutes=1, milliseconds=500),
+            "queue": None,
+            "retry": {"max_attempts": 2, "initial": timedelta(seconds=3)},
+            "tags": ("a", "b"),
+            "meta": {"owner": None},
+        },
+    )
+
+    assert request == {
+        "task": "t",
+        "payload": [None],
+        "delay": 60.5,
+        "retry": {"max_attempts": 2, "initial": 3.0},
+        "tags": ["a", "b"],
+        "meta": {"owner": None},
+    }
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(Invalid, match="2026-11-20T11:00:00 has no time zone"):
+        operations.render_job("t", None, {"run_at": datetime(2026, 11, 20, 11)})  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("payload", [float("nan"), float("inf"), object(), {1, 2}, b"x"], ids=repr)
+def test_a_payload_that_is_not_json_is_refused(payload: object) -> None:
+    with pytest.raises(Invalid, match="cannot be written as JSON"):
+        operations.submit(operations.render_job("t", payload, {}))
+
+
+def test_a_batch_is_split_where_the_api_has_its_limit() -> None:
+    requests = [{"task": "t", "payload": number} for number in range(2_001)]
+
+    parts = [json.loads(operation.body) for operation in operations.submit_many(requests, "k")]
+
+    assert [len(part) for part in parts] == [1_000, 1_000, 1]
+    assert parts[2] == [{"task": "t", "payload": 2_000}]
+
+
+def test_each_part_of_a_batch_has_its_own_key() -> None:
+    keys = [
+        operation.headers["Idempotency-Key"]
+        for operation in operations.submit_many([{"task": "t"}] * 1_001, "k")
+    ]
+
+    assert keys == ['"k/0"', '"k/1000"']
+
+
+def test_a_batch_answers_a_job_or_an_error_in_each_place() -> None:
+    (operation,) = operations.submit_many([{"task": "t"}, {"task": "u"}])
+    refused = {"code": "not-found", "detail": "there is no task u"}
+    body = {"items": [{"status": 201, "job": {"id": ID}}, {"status": 404, "problem": refused}]}
+
+    made, error = operation.read(Answer(200, {}, json.dumps(body).encode()))
+
+    assert made == {"id": ID}
+    assert isinstance(error, NotFound)
+    assert str(error) == "there is no task u"
+
+
+def clock(*instants: float) -> Iterator[float]:
+    yield from instants
+
+
+def test_a_wait_is_asked_for_in_parts_until_the_time_is_up() -> None:
+    instants = clock(0.0, 0.0, 20.0, 20.0, 40.0, 40.0, 45.0)
+
+    waits = list(operations.wait_job(ID, 45.0, lambda: next(instants)))
+
+    assert [wait.target.partition("?")[2] for wait in waits] == [
+        "timeout=20.000000",
+        "timeout=20.000000",
+        "timeout=5.000000",
+    ]
+    assert [wait.held_s for wait in waits] == [20.0, 20.0, 5.0]
+
+
+def test_a_wait_of_no_time_asks_once() -> None:
+    waits = list(operations.wait_job(ID, 0.0, lambda: 7.0))
+
+    assert [wait.target for wait in waits] == [f"/v1/jobs/{ID}/wait?timeout=0.000000"]
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'"x"', b""], ids=repr)
+def test_an_answer_that_is_not_schedos_is_said_to_be(body: bytes) -> None:
+    with pytest.raises(SchedoError, match="not a schedo server"):
+        operations.get_job(ID).read(Answer(200, {"content-type": "text/html"}, body))
