@@ -218,8 +218,8 @@ class StoreLocked(StoreError):
 class StoreBroken(StoreError):
     """The disk failed under the store: end the process and start again, trust nothing in memory.
 
-    After a failed fsync the same connection answers the next commit "OK" and the failed one may still
-    come back, so going on would make promises that nobody can keep.
+    After a failed fsync the same connection answers the next commit "OK", and the failed one may
+    still come back, so going on would make promises that nobody can keep.
     """
 
     code = "store-broken"

@@ -115,6 +115,10 @@ class Engine:
         epoch = self._loop.scheduler.epoch if self._loop.failure is None else 0
         return Health(not reasons, reasons, epoch, lag_us)
 
+    async def settled(self) -> None:
+        """Return once everything that has been asked is done and durable."""
+        await self._loop.settled()
+
     # Jobs.
 
     async def submit(

@@ -52,17 +52,11 @@ class Journal:
         self._release = release
         self._deliver = deliver
         self._wake = asyncio.Event()
-        self._current: Batch | None = None
         self.rounds = 0
 
     def wake(self) -> None:
         """Say that there is something to commit, to release or to fetch."""
         self._wake.set()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is on its way to the store and nothing asks to be."""
-        return self._current is None and not self._wake.is_set()
 
     async def run(self) -> None:
         """Do rounds until cancelled; raise StoreError when a commit or a load fails."""
@@ -73,7 +67,7 @@ class Journal:
 
     async def round(self) -> None:
         """Commit what there is, release what waited for it, deliver what was wanted."""
-        batch = self._current = self._take()
+        batch = self._take()
         try:
             if batch.changes:
                 await self._store.commit(batch.changes)
@@ -84,8 +78,6 @@ class Journal:
         except SchedoError as error:
             batch.fail(error)
             raise
-        finally:
-            self._current = None
 
     def _fetch(self, want: wants.Want) -> Awaitable[Any]:
         store = self._store

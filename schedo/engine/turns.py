@@ -76,15 +76,13 @@ class TurnLoop:
         self._inbox: Channel[Command] = Channel(self._loop, self.wake, COMMANDS_WAITING_MAX)
         self._journal = Journal(self._store, self._take_batch, self._release, self._deliver)
         self.clock.start(self._turn, self._clock_stepped)
-        await self._recover()
+        await self._recover(await self._store.open())
         self._runner = self._loop.create_task(self._run_journal(), name="schedo journal")
 
     async def stop(self) -> None:
         """Make everything durable, then stop turning and let go of the store."""
-        with contextlib.suppress(SchedoError, asyncio.CancelledError):
-            while self._is_open and not (self._journal.is_idle and not len(self._inbox)):
-                self._turn()
-                await self.settled()
+        with contextlib.suppress(SchedoError):  # a store that failed keeps what it has
+            await self.settled()
         self._is_open = False
         self.failure = Unavailable("the server has stopped")
         self._runner.cancel()
@@ -117,10 +115,9 @@ class TurnLoop:
         self._replies.append((reply, value))
 
     async def settled(self) -> None:
-        """Return once all changes made so far are durable."""
+        """Return once all commands sent so far have acted and all changes are durable."""
         reply: asyncio.Future[None] = self._loop.create_future()
-        self.reply(reply, None)
-        self._journal.wake()
+        self.send(lambda scheduler, now: self.reply(reply, None))
         await reply
 
     def attach(self, offer: WorkerOffer, transport: Transport) -> None:
@@ -270,7 +267,7 @@ class TurnLoop:
                 self._fail(error)
             while not self._is_open:
                 try:
-                    await self._recover()
+                    await self._recover(await self._store.take_stock())
                 except StoreError as error:
                     self._fail(error)
                     await asyncio.sleep(RECOVERY_PAUSE_S)
@@ -296,9 +293,8 @@ class TurnLoop:
         Batch(self.scheduler.memory.changes, replies=self._replies).fail(error)
         self._replies = []
 
-    async def _recover(self) -> None:
+    async def _recover(self, opening: Opening) -> None:
         """Make a new scheduler from the store, the workers' attempts and the reports not yet durable."""
-        opening = await self._store.open()
         scheduler = self.scheduler = self._make_scheduler(opening)
         scheduler.restore(opening.queues, opening.lanes, opening.blocked)
         for offer, _ in self._offers.values():

@@ -1,0 +1,433 @@
+"""The engine's promises: durable before runnable, answered after the commit, one recovery path."""
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from schedo.core.leases import Failed, Snoozed, StopReason, Stopped
+from schedo.core.lifecycle import State
+from schedo.core.limits import MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
+from schedo.core.model import Failure, JobSpec, Overlap, Queue, Rule, ScheduleSpec, Unique
+from schedo.engine.engine import Accepted
+from schedo.errors import DuplicateKey, IllegalTransition, NotFound, StoreError, StoreFull
+from tests.engine.world import T0, THRICE, World, running, spec
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "schedo.db"
+
+
+async def test_a_submit_is_answered_only_after_its_commit(path: Path) -> None:
+    async with running(path) as world:
+        world.store.hold()
+        submit = asyncio.create_task(world.submit())
+        done, _ = await asyncio.wait([submit], timeout=0.05)
+
+        assert not done
+        world.store.release()
+        assert (await submit).state is State.QUEUED
+
+
+async def test_a_started_job_does_not_wait_for_its_start_to_be_durable(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE)
+        world.store.hold()
+
+        world.clock.step(MINUTE)
+        await asyncio.wait([asyncio.create_task(_leased(world))], timeout=5)
+
+        assert world.worker.leases[0].key.job_id == job.id
+
+
+async def _leased(world: World) -> None:
+    """Return once the worker has a lease; every pass lets the loop turn."""
+    while not world.worker.leases:
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+
+
+async def test_a_job_that_runs_at_most_once_starts_only_when_its_start_is_durable(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=MINUTE, at_most_once=True)
+        world.store.hold()
+        world.clock.step(MINUTE)
+        await asyncio.wait([asyncio.create_task(_leased(world))], timeout=0.05)
+        assert not world.worker.leases
+
+        world.store.release()
+        await world.engine.settled()
+
+        assert len(world.worker.leases) == 1
+
+
+async def test_a_job_runs_when_it_is_due_and_not_before(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=MINUTE)
+
+        await world.run_until(T0 + MINUTE - 1)
+        assert not world.worker.leases
+
+        await world.run_until(T0 + MINUTE)
+        assert len(world.worker.leases) == 1
+
+
+async def test_a_completed_job_keeps_its_result_and_its_times(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE)
+        await world.run_until(T0 + MINUTE)
+
+        world.worker.end()
+        ended = await world.engine.wait(job.id, 5)
+
+        assert ended.state is State.COMPLETED
+        assert ended.result == b'"done"'
+        assert (ended.due_at, ended.started_at, ended.ended_at) == (T0 + MINUTE,) * 3
+
+
+async def test_a_failed_attempt_is_tried_again_after_its_backoff(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(retry=THRICE)
+        world.worker.end(Failed(Failure("boom", "it broke")))
+        await world.engine.settled()
+        assert (await world.engine.get(job.id)).state is State.RETRYING
+
+        await world.run_until(T0 + MINUTE)
+
+        assert world.worker.leases[0].key.attempt == 2
+
+
+async def test_the_last_failure_ends_the_job(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(retry=THRICE)
+        for minute in range(3):
+            await world.run_until(T0 + minute * MINUTE)
+            world.worker.end(Failed(Failure("boom", "it broke")))
+        ended = await world.engine.wait(job.id, 5)
+
+        assert ended.state is State.FAILED
+        assert (ended.attempt, ended.failures) == (3, 3)
+        assert [a.outcome for a in await world.store.list_attempts(job.id)] == ["failed"] * 3
+
+
+async def test_a_snooze_uses_no_attempt_up(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        world.worker.end(Snoozed(MINUTE))
+        await world.run_until(T0 + MINUTE)
+
+        world.worker.end()
+        ended = await world.engine.wait(job.id, 5)
+
+        assert (ended.state, ended.attempt, ended.failures) == (State.COMPLETED, 2, 0)
+
+
+async def test_a_timeout_asks_the_worker_to_stop_and_counts_as_a_failure(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(timeout_us=SECOND)
+        await world.run_until(T0 + SECOND)
+        assert [stop.reason for stop in world.worker.stops] == [StopReason.TIMEOUT]
+
+        world.worker.end(Stopped())
+        await world.engine.settled()
+
+        retrying = await world.engine.get(job.id)
+        assert (retrying.state, retrying.failures) == (State.RETRYING, 1)
+        assert retrying.failure is not None
+        assert retrying.failure.message == "timed out after 1 s"
+
+
+async def test_cancelling_a_running_job_asks_its_worker_and_ends_it(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        asked = await world.engine.cancel(job.id)
+        assert (asked.state, asked.cancel_requested_at) == (State.RUNNING, T0)
+        assert [stop.reason for stop in world.worker.stops] == [StopReason.CANCEL]
+
+        world.worker.end(Stopped())
+
+        assert (await world.engine.wait(job.id, 5)).state is State.CANCELLED
+
+
+async def test_a_job_that_only_the_store_holds_can_be_cancelled(path: Path) -> None:
+    async with running(path, window=2) as world:
+        jobs = [await world.submit(delay_us=MINUTE + i) for i in range(20)]
+
+        cancelled = await world.engine.cancel(jobs[19].id)
+        again = await world.engine.cancel(jobs[19].id)
+
+        assert cancelled.state is again.state is State.CANCELLED
+        await world.run_until(T0 + 2 * MINUTE)
+        while world.worker.leases:
+            world.worker.end()
+            await world.engine.settled()
+        assert (await world.engine.get(jobs[18].id)).state is State.COMPLETED
+        assert (await world.engine.get(jobs[19].id)).attempt == 0
+
+
+async def test_a_small_window_loses_nothing(path: Path) -> None:
+    async with running(path, window=4) as world:
+        specs = [spec(delay_us=(i * 7919) % 1000 * SECOND) for i in range(300)]
+        await world.engine.submit(specs)
+
+        ran: list[int] = []
+        for second in range(0, 1001, 50):
+            await world.run_until(T0 + second * SECOND)
+            while world.worker.leases:
+                ran.append(world.worker.end().key.job_id)
+                await world.engine.settled()
+
+        assert len(ran) == len(set(ran)) == 300
+
+
+async def test_a_large_payload_waits_in_the_store_and_still_arrives_whole(path: Path) -> None:
+    payload = b'"' + b"x" * (PAYLOAD_INLINE_BYTES_MAX + 1) + b'"'
+    async with running(path) as world:
+        job = await world.submit(payload=payload, delay_us=MINUTE)
+        assert (await world.engine.get(job.id)).payload == payload
+
+        await world.run_until(T0 + MINUTE)
+        await asyncio.wait([asyncio.create_task(_leased(world))], timeout=5)
+
+        assert world.worker.leases[0].payload == payload
+
+
+async def test_a_second_job_with_a_unique_key_is_the_first_one(path: Path) -> None:
+    async with running(path, window=2) as world:
+        first = await world.submit(delay_us=MINUTE, unique=Unique("k"))
+        for i in range(10):  # push it out of memory
+            await world.submit(delay_us=i)
+
+        (answer,) = await world.engine.submit([spec(unique=Unique("k"))])
+
+        assert isinstance(answer, Accepted)
+        assert (answer.job.id, answer.conflict) == (first.id, True)
+
+
+async def test_a_rejected_duplicate_fails_alone_in_its_batch(path: Path) -> None:
+    async with running(path) as world:
+        reject = Unique("k", on_conflict="reject")
+
+        answers = await world.engine.submit([spec(unique=reject), spec(unique=reject), spec()])
+
+        assert [type(answer) for answer in answers] == [Accepted, DuplicateKey, Accepted]
+
+
+async def test_an_unknown_job_is_not_found(path: Path) -> None:
+    async with running(path) as world:
+        for ask in (world.engine.get, world.engine.cancel, world.engine.retry, world.engine.run_now):
+            with pytest.raises(NotFound):
+                await ask(12345)
+
+
+async def test_a_refused_command_changes_nothing(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE)
+        with pytest.raises(IllegalTransition):
+            await world.engine.retry(job.id)
+
+        assert dataclasses.replace(await world.engine.get(job.id), is_new=True) == job
+
+
+async def test_waiting_for_a_job_ends_when_the_time_is_up(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE)
+
+        assert (await world.engine.wait(job.id, 0.01)).state is State.SCHEDULED
+
+
+async def test_waiting_for_an_ended_job_returns_at_once(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        world.worker.end()
+        await world.engine.settled()
+
+        assert (await world.engine.wait(job.id, 60)).state is State.COMPLETED
+
+
+# Failure and recovery.
+
+
+async def test_a_failed_commit_is_told_and_nothing_of_it_remains(path: Path) -> None:
+    async with running(path) as world:
+        world.store.fail_next(StoreFull("no room"))
+        with pytest.raises(StoreFull):
+            await world.submit()
+
+        await _recovered(world)
+
+        assert await world.store.list_jobs(_any(), None, 10) == []
+
+
+async def test_a_running_attempt_outlives_a_failed_commit(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE)
+        world.store.fail_next(StoreError("it flickered"))
+        world.clock.step(MINUTE)  # the start is the commit that fails
+        await asyncio.wait([asyncio.create_task(_leased(world))], timeout=5)
+        await _recovered(world)
+
+        world.worker.end()
+        ended = await world.engine.wait(job.id, 5)
+
+        assert (ended.state, ended.attempt, ended.losses) == (State.COMPLETED, 1, 0)
+
+
+async def test_a_result_whose_commit_failed_is_not_lost(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        world.store.fail_next(StoreError("it flickered"))
+        world.worker.end()
+        await _recovered(world)
+
+        ended = await world.engine.wait(job.id, 5)
+
+        assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
+
+
+async def test_after_a_restart_an_attempt_of_the_old_server_is_lost_and_tried_again(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        await world.engine.settled()
+    async with running(path) as world:
+        again = await world.engine.get(job.id)
+
+        assert (again.attempt, again.losses, again.failures) == (2, 1, 0)
+        assert world.worker.leases[0].key.attempt == 2
+
+
+async def test_after_a_restart_a_job_that_runs_at_most_once_is_not_repeated(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(at_most_once=True)
+        await world.engine.settled()
+    async with running(path) as world:
+        ended = await world.engine.get(job.id)
+
+        assert (ended.state, ended.attempt) == (State.FAILED, 1)
+        assert not world.worker.leases
+
+
+async def test_after_a_restart_delayed_jobs_run_on_time(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=MINUTE)
+    async with running(path, now=T0 + SECOND) as world:
+        await world.run_until(T0 + MINUTE)
+
+        assert len(world.worker.leases) == 1
+
+
+async def test_a_worker_that_leaves_loses_its_attempts(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        world.engine.detach("w", "it hung up")
+        await world.engine.settled()
+
+        again = await world.engine.get(job.id)
+
+        assert (again.state, again.losses) == (State.QUEUED, 1)
+
+
+async def test_a_stale_result_changes_nothing(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        stale = world.worker.leases[0]
+        world.engine.detach("w", "it hung up")
+        world.worker.attach()
+        await world.engine.settled()
+
+        world.worker.leases = [stale, *world.worker.leases]
+        world.worker.end()
+        await world.engine.settled()
+
+        assert (await world.engine.get(job.id)).state is State.RUNNING
+        assert [a.outcome for a in await world.store.list_attempts(job.id)] == ["lost", "stale"]
+
+
+# Schedules and queues.
+
+
+def every_minute(name: str = "s", **fields: object) -> ScheduleSpec:
+    rule = Rule(every_us=MINUTE)
+    return ScheduleSpec(name=name, rule=rule, job=JobSpec("work"), **fields)  # type: ignore[arg-type]
+
+
+async def test_a_schedule_fires_once_an_instant_over_a_restart(path: Path) -> None:
+    async with running(path) as world:
+        await world.engine.put_schedule(every_minute(overlap=Overlap.ALLOW))
+        await world.run_until(T0 + MINUTE)
+    async with running(path, now=T0 + MINUTE) as world:
+        await world.run_until(T0 + MINUTE + SECOND)
+
+        jobs = await world.store.list_jobs(_any(), None, 10)
+        assert [job.scheduled_for for job in jobs] == [T0 + MINUTE, T0]
+
+
+async def test_putting_the_same_schedule_again_changes_nothing(path: Path) -> None:
+    async with running(path) as world:
+        first, is_new = await world.engine.put_schedule(every_minute())
+        commits = world.store.commits
+        again, is_new_again = await world.engine.put_schedule(every_minute())
+
+        assert (is_new, is_new_again) == (True, False)
+        assert again.updated_at == first.updated_at
+        assert world.store.commits == commits
+
+
+async def test_a_paused_schedule_does_not_fire_but_can_be_triggered(path: Path) -> None:
+    async with running(path, now=T0 + 1) as world:
+        await world.engine.put_schedule(every_minute())
+        await world.engine.pause_schedule("s", "holidays")
+        await world.run_until(T0 + 5 * MINUTE)
+        assert not world.worker.leases
+
+        triggered = await world.engine.trigger_schedule("s")
+
+        assert triggered.job is not None
+        assert [lease.key.job_id for lease in world.worker.leases] == [triggered.job.id]
+        assert (await world.engine.get_schedule("s")).note == "holidays"
+
+
+async def test_a_deleted_schedule_is_gone(path: Path) -> None:
+    async with running(path) as world:
+        await world.engine.put_schedule(every_minute())
+        await world.engine.delete_schedule("s")
+        await world.run_until(T0 + 5 * MINUTE)
+
+        with pytest.raises(NotFound):
+            await world.engine.get_schedule("s")
+
+
+async def test_a_paused_queue_holds_its_jobs_until_it_is_resumed(path: Path) -> None:
+    async with running(path) as world:
+        await world.engine.pause_queue("default")
+        job = await world.submit()
+        assert (await world.engine.get(job.id)).state is State.QUEUED
+        assert world.engine.why(await world.engine.get(job.id)) == "queue default is paused"
+
+        await world.engine.resume_queue("default")
+
+        assert len(world.worker.leases) == 1
+
+
+async def test_a_queue_runs_no_more_than_its_concurrency(path: Path) -> None:
+    async with running(path) as world:
+        await world.engine.set_queue(Queue("default", concurrency=2))
+        for _ in range(5):
+            await world.submit()
+
+        assert len(world.worker.leases) == 2
+        (status,) = await world.engine.list_queues()
+        assert (status.running, status.waiting) == (2, {"queued": 3})
+
+
+def _any() -> object:
+    from schedo.store.base import JobFilter
+
+    return JobFilter()
+
+
+async def _recovered(world: World) -> None:
+    """Return once the engine has failed and works again."""
+    while not (world.store.failures and world.engine.health().ready):
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)

@@ -1,0 +1,93 @@
+"""An engine on a real SQLite file in virtual time, with a worker that the test moves by hand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+from schedo.core.leases import Completed, Lease, Outcome, Report, Stop
+from schedo.core.limits import MINUTE
+from schedo.core.model import Job, JobSpec, Options, Retry
+from schedo.core.workers import WorkerOffer
+from schedo.engine.engine import Accepted, Engine
+from schedo.store.base import Store
+from schedo.store.sqlite import SqliteStore
+from schedo.testing.clock import VirtualClock
+from schedo.testing.faults import FaultyStore
+
+T0 = 1_800_000_000_000_000  # 2027-01-15T08:00:00Z
+
+
+class HandWorker:
+    """A transport that only notes what it is given; the test says how each attempt ends."""
+
+    def __init__(self, engine: Engine, worker_id: str = "w", slots: int = 10) -> None:
+        self.engine = engine
+        self.offer = WorkerOffer(worker_id, slots, frozenset({"work"}))
+        self.leases: list[Lease] = []
+        self.stops: list[Stop] = []
+
+    def attach(self) -> None:
+        self.engine.attach(self.offer, self)
+
+    def start(self, lease: Lease) -> None:
+        self.leases.append(lease)
+
+    def stop(self, stop: Stop) -> None:
+        self.stops.append(stop)
+
+    def end(self, outcome: Outcome | None = None) -> Lease:
+        """End the oldest attempt it holds."""
+        lease = self.leases.pop(0)
+        self.engine.report(Report(lease.key, outcome or Completed(b'"done"')))
+        return lease
+
+
+class World:
+    """What a test of the engine holds in its hands."""
+
+    def __init__(self, path: Path, *, window: int = 100, now: int = T0) -> None:
+        self.path = path
+        self.clock = VirtualClock(now)
+        self.store = FaultyStore(SqliteStore(path))
+        self.engine = Engine(
+            cast(Store, self.store), self.clock, draw=lambda: 0.5, window=window
+        )
+        self.worker = HandWorker(self.engine)
+
+    async def submit(self, **fields: object) -> Job:
+        """Submit one job of the task `work` and return it as accepted."""
+        (answer,) = await self.engine.submit([spec(**fields)])
+        assert isinstance(answer, Accepted), answer
+        return cast(Job, answer.job)
+
+    async def run_until(self, at: int) -> None:
+        await self.clock.run_until(self.engine, at)
+
+
+@asynccontextmanager
+async def running(path: Path, *, window: int = 100, now: int = T0) -> AsyncIterator[World]:
+    """A started world; stopped in order at the end, unless the test has killed it."""
+    world = World(path, window=window, now=now)
+    await world.engine.start()
+    world.worker.attach()
+    await world.engine.settled()
+    try:
+        yield world
+    finally:
+        world.store.release()
+        await world.engine.stop()
+
+
+def spec(**fields: object) -> JobSpec:
+    """Return a spec of the task `work`; `options` fields may be given directly."""
+    options = {name: fields.pop(name) for name in list(fields) if name in Options.__struct_fields__}
+    fields.setdefault("task", "work")
+    if options:
+        fields["options"] = Options(**options)  # type: ignore[arg-type]
+    return JobSpec(**fields)  # type: ignore[arg-type]
+
+
+THRICE = Retry(max_attempts=3, backoff="fixed", initial_us=MINUTE, jitter=0.0)
