@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedo.core.model import Job
 
-_KEPT_MAX = 8_192
+_KEPT_MAX = 1_024
 
 
 class JobPool:

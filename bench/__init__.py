@@ -1,0 +1,1 @@
+"""Benchmarks: `make bench` prints the tables, `make bench-quick` the short ones."""

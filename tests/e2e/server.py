@@ -1,0 +1,131 @@
+"""A real `schedo serve` in a process of its own, on a free port, killed by its own pid."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+DEADLINE_S = 20.0
+
+
+class Server:
+    """One server on one data directory; may be killed and started again."""
+
+    def __init__(self, directory: Path, *arguments: str, environment: dict[str, str] | None = None):
+        self.directory = directory
+        self._arguments = arguments
+        self._environment = environment or {}
+        self._process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def start(self) -> None:
+        """Start and return once it says where it listens."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("SCHEDO_")}
+        with (self.directory / "server.log").open("a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "schedo", "serve", "--port", "0", *self._arguments],
+                cwd=self.directory,
+                env=environment | self._environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        found = re.search(r"http://[\d.:]+", line)
+        assert found, f"the server said {line!r}; its log: {self.log()}"
+        self.url = found.group()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Kill it the hard way."""
+        self.signal(signal.SIGKILL)
+
+    def terminate(self) -> int:
+        """Ask it to stop and return its exit code."""
+        return self.signal(signal.SIGTERM)
+
+    def signal(self, number: int) -> int:
+        """Send the signal, wait for the end and return the exit code."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        code = self._process.wait(DEADLINE_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return code
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        return (self.directory / "server.log").read_text()
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Send one request; return status and decoded body."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"content-type": "application/json"}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+                text = answer.read()
+                return answer.status, json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    def submit(self, **job: object) -> dict[str, Any]:
+        """Submit a job and return it as accepted."""
+        status, accepted = self.ask("POST", "/v1/jobs", job)
+        assert status == 201, accepted
+        return dict(accepted)
+
+    def ended(self, job_id: str) -> dict[str, Any]:
+        """Return the job once it has ended."""
+        status, job = self.ask("GET", f"/v1/jobs/{job_id}/wait?timeout={DEADLINE_S:g}s")
+        assert status == 200, job
+        return dict(job)
+
+    def output(self, job_id: str) -> str:
+        """Return the standard output of the job's last attempt."""
+        _, output = self.ask("GET", f"/v1/jobs/{job_id}/output")
+        return "".join(item["text"] for item in output["items"] if item["stream"] == "stdout")
+
+
+@contextlib.contextmanager
+def serving(directory: Path, *arguments: str, **environment: str) -> Iterator[Server]:
+    """A running server, ended at the end if the test has not done so."""
+    server = Server(directory, *arguments, environment=environment)
+    server.start()
+    try:
+        yield server
+    finally:
+        if server.is_running:
+            server.kill()
+
+
+def eventually(find: Callable[[], T | None | bool], what: str) -> T:
+    """Return what `find` finds, asking again until the deadline."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        found = find()
+        if found:
+            return found  # type: ignore[return-value]
+        time.sleep(0.02)
+    raise AssertionError(f"within {DEADLINE_S:g} s there was no {what}")

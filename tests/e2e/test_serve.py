@@ -1,0 +1,262 @@
+"""The real server as a process: a newcomer's first ten minutes, and the worst that can happen."""
+
+import http.server
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import Server, eventually, serving
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_delayed_command_runs_and_its_output_is_kept(tmp_path: Path) -> None:
+    with serving(tmp_path, "--allow-shell") as server:
+        job = server.submit(task="shell", payload={"command": "echo hello"}, delay="0.2s")
+        assert job["state"] == "scheduled"
+
+        ended = server.ended(job["id"])
+
+        assert (ended["state"], ended["result"]["exit_code"]) == ("completed", 0)
+        assert ended["started_at"] >= ended["scheduled_at"]
+        assert server.output(job["id"]) == "hello\n"
+
+
+def test_the_short_forms_work(tmp_path: Path) -> None:
+    with serving(tmp_path, "--allow-shell") as server:
+        _, accepted = server.ask("POST", "/schedule", {"command": "exit 3", "delay_seconds": 0.1})
+        task_id = accepted["task_id"]
+
+        def failed() -> dict[str, object] | None:
+            status = dict(server.ask("GET", f"/status?task_id={task_id}")[1])
+            return status if "failed_at" in status else None
+
+        status = eventually(failed, "failed command")
+        assert status["exit_code"] == 3
+        assert status["scheduled_at"] <= status["picked_at"] <= status["failed_at"]  # type: ignore[operator]
+
+
+def test_a_schedule_fires_every_second(tmp_path: Path) -> None:
+    with serving(tmp_path, "--allow-shell") as server:
+        body = {"cron": "* * * * * *", "task": "shell", "payload": {"command": "true"}}
+        assert server.ask("PUT", "/v1/schedules/beat", body)[0] == 201
+
+        def thrice() -> list[str] | None:
+            _, jobs = server.ask("GET", "/v1/jobs?schedule=beat&state=completed")
+            instants = [job["scheduled_for"] for job in jobs["items"]]
+            return instants if len(instants) >= 3 else None
+
+        instants = eventually(thrice, "three runs")
+        assert len(set(instants)) == len(instants)
+        assert all(instant.endswith(".000000Z") for instant in instants)
+
+
+def test_a_webhook_arrives_signed_at_a_real_server(tmp_path: Path) -> None:
+    with receiver() as (port, received), serving(
+        tmp_path, "--webhook-allow", f"127.0.0.1:{port}"
+    ) as server:
+        payload = {
+            "url": f"http://127.0.0.1:{port}/hook",
+            "body": {"order": 7},
+            "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        }
+        job = server.submit(task="http", payload=payload)
+
+        assert server.ended(job["id"])["state"] == "completed"
+        headers, body = received[0]
+        assert json.loads(body) == {"order": 7}
+        assert headers["webhook-id"] == job["id"]
+        assert headers["webhook-signature"].startswith("v1,")
+
+
+def test_a_private_target_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+    with receiver() as (port, received), serving(tmp_path) as server:
+        job = server.submit(task="http", payload={"url": f"http://127.0.0.1:{port}/hook"})
+
+        ended = server.ended(job["id"])
+
+        assert (ended["state"], ended["error"]["type"]) == ("failed", "target-refused")
+        assert received == []
+
+
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+    """Clients submit while the server is killed again and again; every 2xx must be found and run."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    acknowledged: list[str] = []
+    server = Server(tmp_path, "--allow-shell")
+    server.start()
+    for _ in range(4):
+        stop = threading.Event()
+        threads = [
+            threading.Thread(target=_submit_until, args=(server, stop, marks, acknowledged))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.4)
+        server.kill()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        server.start()
+
+    assert len(acknowledged) > 100
+    for job_id in acknowledged:
+        assert server.ended(job_id)["state"] == "completed", job_id
+    server.kill()
+
+
+def _submit_until(
+    server: Server, stop: threading.Event, marks: Path, acknowledged: list[str]
+) -> None:
+    while not stop.is_set():
+        try:
+            job = server.submit(
+                task="shell", payload={"command": ["/bin/true"]}, delay=0.3, retry=5
+            )
+        except (OSError, ValueError):
+            return  # killed meanwhile: this one was not acknowledged
+        acknowledged.append(job["id"])
+
+
+def test_a_command_that_was_running_is_ended_and_run_again_after_a_kill(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    with serving(tmp_path, "--allow-shell") as server:
+        command = f"echo $$ >> {pids}; if [ $SCHEDO_ATTEMPT = 1 ]; then sleep 100; fi"
+        job = server.submit(task="shell", payload={"command": command})
+        eventually(lambda: pids.exists() and pids.read_text().strip(), "first attempt")
+        server.kill()
+        server.start()
+
+        ended = server.ended(job["id"])
+
+        assert (ended["state"], ended["attempt"], ended["losses"]) == ("completed", 2, 1)
+        first = int(pids.read_text().split()[0])
+        assert not _is_alive(first)
+
+
+def _is_alive(pid: int) -> bool:
+    """Say whether the process runs; one that nobody has reaped yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_sigterm_lets_running_jobs_finish(tmp_path: Path) -> None:
+    with serving(tmp_path, "--allow-shell") as server:
+        started = tmp_path / "started"
+        command = f"touch {started}; sleep 0.5; echo done"
+        job = server.submit(task="shell", payload={"command": command})
+        eventually(started.exists, "start")
+
+        assert server.terminate() == 0
+
+        server.start()
+        ended = server.ended(job["id"])
+        assert (ended["state"], ended["attempt"]) == ("completed", 1)
+
+
+def test_sigterm_hands_back_what_does_not_finish_in_time(tmp_path: Path) -> None:
+    with serving(tmp_path, "--allow-shell", "--drain-grace", "0.2s") as server:
+        started = tmp_path / "started"
+        command = f"touch {started}; if [ $SCHEDO_ATTEMPT = 1 ]; then sleep 100; fi"
+        job = server.submit(task="shell", payload={"command": command})
+        eventually(started.exists, "start")
+
+        assert server.terminate() == 0
+
+        server.start()
+        ended = server.ended(job["id"])
+        assert (ended["state"], ended["attempt"]) == ("completed", 2)
+        assert "losses" not in ended or ended["losses"] == 0
+
+
+def test_a_second_server_on_the_same_file_names_the_first(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        second = subprocess.run(
+            [sys.executable, "-m", "schedo", "serve", "--port", "0"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+
+        assert second.returncode == 1
+        assert str(server.pid) in second.stderr
+        assert server.ask("GET", "/readyz")[0] == 200
+
+
+def test_without_allow_shell_no_command_is_taken(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        status, problem = server.ask(
+            "POST", "/v1/jobs", {"task": "shell", "payload": {"command": "true"}}
+        )
+
+        assert (status, problem["code"]) == (403, "shell-disabled")
+
+
+def test_off_loopback_needs_a_token(tmp_path: Path) -> None:
+    refused = subprocess.run(
+        [sys.executable, "-m", "schedo", "serve", "--host", "0.0.0.0", "--port", "0"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+    assert refused.returncode == 2
+    assert "--token-file" in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_command_inherits_neither_secrets_nor_descriptors(tmp_path: Path) -> None:
+    with serving(tmp_path, "--allow-shell", SCHEDO_STORE="./other/s.db", PASSWORD="hush") as server:
+        job = server.submit(
+            task="shell", payload={"command": "env; ls /proc/self/fd | tr '\\n' ' '"}
+        )
+        assert server.ended(job["id"])["state"] == "completed"
+
+        text = server.output(job["id"])
+
+        assert "hush" not in text
+        assert "SCHEDO_STORE" not in text
+        assert f"SCHEDO_JOB_ID={job['id']}" in text
+        assert text.splitlines()[-1].split()[:3] == ["0", "1", "2"]
+        assert len(text.splitlines()[-1].split()) == 4  # the fourth is ls reading the directory
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[int, list[tuple[dict[str, str], bytes]]]]:
+    """A real HTTP server that notes what it receives."""
+    received: list[tuple[dict[str, str], bytes]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"] or 0))
+            received.append(({k.lower(): v for k, v in self.headers.items()}, body))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_address[1], received
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
