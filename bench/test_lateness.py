@@ -1,9 +1,10 @@
-"""How late a local async task starts after its due time, beside a bare timerfd loop in the same run.
+"""How late a local async task starts after its due time, beside a bare timerfd loop in the same
+run.
 
     make bench K=lateness
 
-Each firing is a durable job in a real SQLite file: the commits of starts and ends go on beside it. The floor is the same
-number of alarms on the same clock with nothing behind them.
+Each firing is a durable job in a real SQLite file: the commits of starts and ends go on beside it.
+The floor is the same number of alarms on the same clock with nothing behind them.
 """
 
 from __future__ import annotations

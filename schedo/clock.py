@@ -1,9 +1,10 @@
 """The wall clock and one alarm on it, good to tens of microseconds.
 
-Linux: a timerfd on CLOCK_REALTIME, absolute, cancelled by the kernel when the clock is set, because the timers
-of asyncio and uvloop have millisecond granularity (and uvloop's can fire early). Python has
-os.timerfd_create from 3.13; before that a few lines of ctypes. Elsewhere: loop.call_at.
-The alarm is armed at most SLEEP_MAX_US ahead, so that a slowly slewed clock cannot carry it away.
+Linux: a timerfd on CLOCK_REALTIME, absolute, cancelled by the kernel when the clock is set,
+because the timers of asyncio and uvloop have millisecond granularity (and uvloop's can fire
+early). Python has os.timerfd_create from 3.13; before that a few lines of ctypes. Elsewhere:
+loop.call_at. The alarm is armed at most SLEEP_MAX_US ahead, so that a slowly slewed clock cannot
+carry it away.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Clock(Protocol):
         """Return the wall clock."""
 
     def start(self, wake: Callable[[], None], stepped: Callable[[int], None]) -> None:
-        """Bind to the running loop: call `wake` at the armed instant, `stepped` when the clock was set."""
+        """Bind to the loop: `wake` at the armed instant, `stepped` when the clock is set."""
 
     def arm(self, at: int | None) -> None:
         """Ask to be woken at the instant, or (None) some time; only the last call counts."""

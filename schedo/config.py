@@ -72,6 +72,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     drain_grace_us: int = DRAIN_GRACE_US
     allowed_hosts: tuple[str, ...] = ()
     webhook_allow: tuple[str, ...] = ()
+    webhook_secrets_file: str | None = None
     retention: Retention = Retention()
     sources: dict[str, str] = {}  # setting: where its value comes from; not there: the default
 
@@ -196,6 +197,9 @@ SETTINGS: dict[str, Setting] = {
         _list_of(_target),
         "Private host[:port] or CIDR that http jobs may reach.",
         "TARGET",
+    ),
+    "webhook_secrets_file": Setting(
+        _text, 'A TOML file of lines like orders = "whsec_..." that http jobs may name.', "FILE"
     ),
     "retention.completed": Setting(
         _duration, "How long completed jobs are kept.", "DURATION", "completed_us"

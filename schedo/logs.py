@@ -1,4 +1,5 @@
-"""Log lines: one each, as text or JSON, with control characters escaped; written by a thread of their own.
+"""Log lines: one each, as text or JSON, with control characters escaped; written by a thread of
+their own.
 
 A slow stderr must not stall the timers, so the loop only puts records into a queue.
 """

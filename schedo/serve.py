@@ -1,9 +1,9 @@
 """The composition root of the server: what there is, the order of start and stop, and the signals.
 
-Start: store and engine, workers, then the socket, so that nobody is let in before work can be done.
-Stop on SIGTERM or SIGINT: workers first (no new work, running attempts finish within the grace time, the rest is
-handed back uncounted), then the socket, then the engine, which makes everything durable. A second signal
-cuts the grace short.
+Start: store and engine, workers, then the socket, so that nobody is let in before work can be
+done. Stop on SIGTERM or SIGINT: workers first (no new work, running attempts finish within the
+grace time, the rest is handed back uncounted), then the socket, then the engine, which makes
+everything durable. A second signal cuts the grace short.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ import gc
 import hashlib
 import logging
 import os
+import resource
 import signal
 import sys
+import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import schedo
+from schedo.client.tokens import read_private
 from schedo.clock import SystemClock
 from schedo.config import Config, check_config
 from schedo.engine.engine import Engine
-from schedo.errors import Invalid, SchedoError, StoreBroken
+from schedo.errors import Invalid, SchedoError
 from schedo.logs import start_logging
 from schedo.store import open_store
 from schedo.web.app import build_app
@@ -37,9 +40,11 @@ from schedo.workers.http_payload import check_http_payload
 from schedo.workers.local import LocalWorker
 from schedo.workers.orphans import Orphans
 from schedo.workers.shell import ShellRunner, check_shell_payload
+from schedo.workers.signing import parse_secrets
 
 log = logging.getLogger("schedo")
 
+SECRETS_CHARACTERS_MAX = 65_536
 DONE, REFUSED, MISUSED, BROKEN = 0, 1, 2, 70  # exit codes; 70 is EX_SOFTWARE: start it again
 
 
@@ -47,6 +52,7 @@ def run_server(config: Config) -> int:
     """Serve until a signal or a broken store ends it; return the process's exit code."""
     listener = start_logging(config.log_format, config.log_level)
     os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold tokens and payloads
     try:
         check_config(config)
         with asyncio.Runner(loop_factory=_new_loop) as runner:
@@ -120,10 +126,14 @@ class _End:
 
 @contextlib.asynccontextmanager
 async def _working(config: Config, engine: Engine, end: _End) -> AsyncIterator[None]:
-    """Run the workers: one in this loop for shell and http jobs, child processes for an application."""
+    """Run the workers: one in this loop for shell and http jobs, children for an application."""
     orphans = _find_orphans(config)
     runners: dict[str, Runner] = {
-        "http": HttpRunner(config.webhook_allow, f"schedo/{schedo.__version__}")
+        "http": HttpRunner(
+            config.webhook_allow,
+            f"schedo/{schedo.__version__}",
+            secrets=_read_secrets(config.webhook_secrets_file),
+        )
     }
     if config.allow_shell:
         output_dir = Path(config.output_dir) if config.output_dir else None
@@ -134,9 +144,7 @@ async def _working(config: Config, engine: Engine, end: _End) -> AsyncIterator[N
     try:
         if config.app is not None:
             slots = -(-config.concurrency // config.processes)
-            children = ChildProcesses(
-                engine, config.app, processes=config.processes, slots=slots
-            )
+            children = ChildProcesses(engine, config.app, processes=config.processes, slots=slots)
             await children.start()
         yield
     finally:
@@ -146,6 +154,22 @@ async def _working(config: Config, engine: Engine, end: _End) -> AsyncIterator[N
         await asyncio.gather(*stops)
         if orphans is not None:
             orphans.close()
+
+
+def _read_secrets(path: str | None) -> dict[str, str]:
+    """Return the webhook secrets by name, as the runner takes them."""
+    if path is None:
+        return {}
+    try:
+        secrets = tomllib.loads(read_private(path, "webhook_secrets_file", SECRETS_CHARACTERS_MAX))
+    except tomllib.TOMLDecodeError as error:
+        raise Invalid(f"webhook_secrets_file = {path!r}: {error}") from error
+    for name, secret in secrets.items():
+        try:
+            parse_secrets(secret if isinstance(secret, str) else "")
+        except ValueError as error:
+            raise Invalid(f"webhook_secrets_file = {path!r}: {name}: {error}") from error
+    return secrets
 
 
 def _find_orphans(config: Config) -> Orphans | None:
@@ -192,7 +216,9 @@ def _announce(config: Config, address: str) -> None:
     lines = [f"schedo {schedo.__version__} listens on {address}; jobs are kept in {config.store}"]
     if not config.allow_shell:
         lines.append("it runs no shell commands: start it with --allow-shell if it should")
-    lines.append(f"try: curl {address}/v1/jobs{token} -H 'content-type: application/json' -d '{job}'")
+    lines.append(
+        f"try: curl {address}/v1/jobs{token} -H 'content-type: application/json' -d '{job}'"
+    )
     print("\n".join(lines), flush=True)
 
 

@@ -14,7 +14,7 @@ from schedo.cli.outputs import latest_attempt, write_outputs
 from schedo.cli.schedules import announce
 from schedo.cli.tables import print_json
 from schedo.cli.words import WordsCommand, read_command
-from schedo.client.problems import JobFailed
+from schedo.client.problems import job_failed
 from schedo.client.records import JobView
 from schedo.client.sync import Client
 from schedo.core.lifecycle import State
@@ -101,7 +101,7 @@ def _wait(client: Client, job_id: str, is_json: bool) -> int:
         write_outputs(latest_attempt(client.output(job_id)))
     code = find_exit_code(job)
     if code is None:
-        click.echo(f"schedo: {escape(str(JobFailed(job.record)))}", err=True)
+        click.echo(f"schedo: {escape(str(job_failed(job.record)))}", err=True)
         return 1
     return code
 

@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from schedo.client.asynchronous import AsyncClient, AsyncJobHandle
-    from schedo.client.problems import JobFailed, Unreachable
+    from schedo.client.problems import JobCancelled, JobFailed, Unreachable
     from schedo.client.sync import Client, JobHandle
 
-__all__ = ["AsyncClient", "AsyncJobHandle", "Client", "JobFailed", "JobHandle", "Unreachable"]
+__all__ = [
+    "AsyncClient",
+    "AsyncJobHandle",
+    "Client",
+    "JobCancelled",
+    "JobFailed",
+    "JobHandle",
+    "Unreachable",
+]
 
 _HOMES = {
     "AsyncClient": "asynchronous",
     "AsyncJobHandle": "asynchronous",
     "Client": "sync",
+    "JobCancelled": "problems",
     "JobFailed": "problems",
     "JobHandle": "sync",
     "Unreachable": "problems",

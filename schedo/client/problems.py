@@ -49,6 +49,17 @@ class JobFailed(SchedoError):
         )
 
 
+class JobCancelled(JobFailed):
+    """The job was cancelled."""
+
+    code = "job-cancelled"
+
+
+def job_failed(job: Mapping[str, Any]) -> JobFailed:
+    """Return the error for a job that ended without a result."""
+    return JobCancelled(job) if job.get("state") == "cancelled" else JobFailed(job)
+
+
 _ENDINGS = {"failed": "failed", "cancelled": "was cancelled", "expired": "expired"}
 
 _BY_STATUS: dict[int, type[SchedoError]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from schedo.client.messages import Record
-from schedo.client.problems import JobFailed
+from schedo.client.problems import job_failed
 from schedo.core.lifecycle import FINAL, State
 
 
@@ -48,7 +48,7 @@ class JobView:
         if not self.is_final:
             raise TimeoutError(f"job {self.id} is still {self.state}")
         if self.state is not State.COMPLETED:
-            raise JobFailed(self.record)
+            raise job_failed(self.record)
         return self.record.get("result")
 
     def __repr__(self) -> str:

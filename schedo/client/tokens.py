@@ -19,17 +19,23 @@ _PLACEHOLDERS = ("changeme", "defaulttoken", "yourtoken", "replaceme", "password
 
 def read_token(path: str) -> str:
     """Return the token in the file; raise Invalid if it is weak or if anybody may read it."""
+    text = read_private(path, "token_file", TOKEN_CHARACTERS_MAX + 2)
+    return check_token(text.removesuffix("\n").removesuffix("\r"), f"file {path}")
+
+
+def read_private(path: str, setting: str, characters_max: int) -> str:
+    """Return the file's first characters; raise Invalid if anybody may read it."""
     try:
         with open(path, encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
-            text = file.read(TOKEN_CHARACTERS_MAX + 2)
+            text = file.read(characters_max)
     except (OSError, ValueError) as error:
-        raise Invalid(f"token_file = {path!r}: cannot be read: {error}") from error
+        raise Invalid(f"{setting} = {path!r}: cannot be read: {error}") from error
     if mode & (stat.S_IROTH | stat.S_IWOTH):
         raise Invalid(
-            f"token_file = {path!r}: every user of this machine can read it; fix: chmod o= {path}"
+            f"{setting} = {path!r}: every user of this machine can read it; fix: chmod o= {path}"
         )
-    return check_token(text.removesuffix("\n").removesuffix("\r"), f"file {path}")
+    return text
 
 
 def check_token(token: str, source: str) -> str:

@@ -133,9 +133,7 @@ class Acceptor:
 
     def _make(self, spec: JobSpec, now: int) -> Job:
         due_at = now + spec.delay_us if spec.run_at is None else spec.run_at
-        options = spec.options
-        if options.retry is None or options.timeout_us is None:
-            options = self._settle_options(spec.task, options)
+        options = self._settle_options(spec.task, spec.options)
         job = self._fill(spec, options, due_at, now)
         if options.unique is not None:
             job.unique_key = options.unique.key
@@ -173,9 +171,14 @@ class Acceptor:
         defaults = (
             BUILT_IN_DEFAULTS.get(task) or self._workers.task_defaults(task) or TASK_DEFAULTS
         )
+        at_most_once = options.at_most_once or defaults.at_most_once
         retry = options.retry or (ONCE if options.at_most_once else defaults.retry or Retry())
-        timeout_us = options.timeout_us or defaults.timeout_us
-        settled = msgspec.structs.replace(options, retry=retry, timeout_us=timeout_us)
+        settled = msgspec.structs.replace(
+            options,
+            retry=retry,
+            timeout_us=options.timeout_us or defaults.timeout_us,
+            at_most_once=at_most_once,
+        )
         if options is PLAIN:
             self._plain[task] = settled
         return settled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from schedo.clock import Clock
 from schedo.core.accepting import Accepted as CoreAccepted
@@ -17,6 +17,7 @@ from schedo.core.limits import UNCOMMITTED_JOBS_MAX, UNCOMMITTED_PAYLOAD_BYTES_M
 from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
 from schedo.core.scheduler import Scheduler
 from schedo.core.workers import WorkerOffer
+from schedo.engine.answers import Accepted, Health, QueueStatus, Triggered
 from schedo.engine.housekeeping import Housekeeping
 from schedo.engine.turns import Command, Transport, TurnLoop
 from schedo.errors import NotFound, Overloaded, SchedoError
@@ -24,37 +25,6 @@ from schedo.store.base import Opening, Retention, Store
 
 T = TypeVar("T")
 READY_LAG_MAX_US = 1_000_000
-
-
-class Accepted(NamedTuple, Generic[T]):
-    """The answer to one submitted spec; conflict: the job is the one that already holds the unique key."""
-
-    job: T
-    conflict: bool
-
-
-class Triggered(NamedTuple):
-    """The answer to a manual trigger: the new job, or the id of the run that stood in its way."""
-
-    job: Job | None
-    skipped_by: int | None
-
-
-class QueueStatus(NamedTuple):
-    """A queue's limits and how much it holds: unfinished jobs by state."""
-
-    queue: Queue
-    running: int
-    waiting: dict[str, int]
-
-
-class Health(NamedTuple):
-    """Whether jobs would start in time, and why not."""
-
-    ready: bool
-    reasons: list[str]
-    epoch: int
-    lag_us: int
 
 
 Answer = Callable[[list[Any]], IdempotentAnswer | None]
@@ -91,12 +61,12 @@ class Engine:
     # Life.
 
     async def start(self) -> None:
-        """Take the store and begin; raise StoreLocked, naming the holder, if another server has it."""
+        """Take the store and begin; StoreLocked names the holder if another server has it."""
         await self._loop.start()
         self._housekeeping.start()
 
     async def stop(self) -> None:
-        """Make everything durable and let go of the store; workers must have been stopped before."""
+        """Make everything durable and let go of the store; stop the workers before."""
         await self._housekeeping.stop()
         await self._loop.stop()
 
@@ -138,7 +108,9 @@ class Engine:
 
         def accepted(answers: list[CoreAccepted | SchedoError], now: int) -> None:
             items = [
-                item if isinstance(item, SchedoError) else Accepted(view(item.job), item.is_conflict)
+                item
+                if isinstance(item, SchedoError)
+                else Accepted(view(item.job), item.is_conflict)
                 for item in answers
             ]
             stored = answer(items) if answer is not None else None
@@ -166,6 +138,8 @@ class Engine:
         if known is not None and known.payload is not None:
             return known.copy()
         job = await self.store.get_job(job_id)
+        if known is not None and self._find(job_id) is None:
+            job = await self.store.get_job(job_id)  # it became durable and left memory meanwhile
         known = self._find(job_id)
         if known is not None:
             fresh = known.copy()
@@ -244,7 +218,8 @@ class Engine:
             self._loop.reply(reply, (schedule.copy(), is_new))
 
         self._send(
-            reply, lambda scheduler, now: scheduler.with_schedule(spec.name, _guard(reply, found), now)
+            reply,
+            lambda scheduler, now: scheduler.with_schedule(spec.name, _guard(reply, found), now),
         )
         answer: tuple[Schedule, bool] = await reply
         return answer
@@ -414,4 +389,6 @@ def _guard(
 
 def no_job(job_id: int) -> NotFound:
     """Return the error for an id that no job has."""
-    return NotFound(f"there is no job {render_id(job_id)}; ended jobs are pruned after their retention")
+    return NotFound(
+        f"there is no job {render_id(job_id)}; ended jobs are pruned after their retention"
+    )

@@ -1,7 +1,8 @@
 """Group commit: what changes while one commit is on its way goes together into the next.
 
-A round is: commit a batch, release what waited for it, fetch what the scheduler wants, deliver that in one step.
-Nothing else commits, so a load sees exactly the commits before it (see core/wants.py).
+A round is: commit a batch, release what waited for it, fetch what the scheduler wants, deliver
+that in one step. Nothing else commits, so a load sees exactly the commits before it (see
+core/wants.py).
 """
 
 from __future__ import annotations

@@ -2,11 +2,13 @@
 
     commands -> tick(now) -> leases, stops -> journal -> arm the clock
 
-A turn never waits. It runs when a command arrives or the clock rings, takes all commands there are, lets
-the scheduler decide, and hands out what was decided. The journal then makes it durable beside it.
+A turn never waits. It runs when a command arrives or the clock rings, takes all commands there
+are, lets the scheduler decide, and hands out what was decided. The journal then makes it durable
+beside it.
 
-There is one way to recover, for the start as for a failed commit: drop the scheduler, take stock of the store, take back the
-attempts that workers still run and the reports that are not yet durable, go on.
+There is one way to recover, for the start as for a failed commit: drop the scheduler, take stock
+of the store, take back the attempts that workers still run and the reports that are not yet
+durable, go on.
 """
 
 from __future__ import annotations
@@ -294,7 +296,7 @@ class TurnLoop:
         self._replies = []
 
     async def _recover(self, opening: Opening) -> None:
-        """Make a new scheduler from the store, the workers' attempts and the reports not yet durable."""
+        """Make a new scheduler of the store, the workers' attempts and what they reported."""
         scheduler = self.scheduler = self._make_scheduler(opening)
         scheduler.restore(opening.queues, opening.lanes, opening.blocked)
         for offer, _ in self._offers.values():

@@ -1,9 +1,11 @@
-"""A clock that stands still until it is moved."""
+"""Clocks for tests: one that stands still until it is moved, one that runs with a virtual loop."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
+from schedo.clock import SLEEP_MAX_US
 from schedo.engine.engine import Engine
 
 
@@ -35,7 +37,8 @@ class VirtualClock:
     def step(self, delta_us: int) -> None:
         """Set the clock forward or back at once, as an administrator does."""
         self._now += delta_us
-        assert self._wake is not None and self._stepped is not None, "the engine was started"
+        assert self._wake is not None, "the engine was started"
+        assert self._stepped is not None, "both are set together"
         self._stepped(delta_us)
         self._wake()
 
@@ -48,3 +51,68 @@ class VirtualClock:
             self._wake()
             await engine.settled()
         self._now = max(self._now, at)
+
+
+class Wall:
+    """A wall clock that goes with the loop's time and can be set, shared by all servers of a world."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, now: int) -> None:
+        self._loop = loop
+        self.offset_us = now
+
+    def now(self) -> int:
+        """Return what the clock shows, in microseconds UTC."""
+        return round(self._loop.time() * 1_000_000) + self.offset_us
+
+
+class LoopClock:
+    """A schedo.clock.Clock on a wall; like the real one it notices at a ring that the wall was set."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        wall: Wall,
+        late_us: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._loop = loop
+        self._wall = wall
+        self._late_us = late_us  # how much after its instant an alarm rings; negative: before
+        self._offset_us = wall.offset_us
+        self._wake: Callable[[], None] | None = None
+        self._stepped: Callable[[int], None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def now(self) -> int:
+        """Return the wall clock."""
+        return self._wall.now()
+
+    def start(self, wake: Callable[[], None], stepped: Callable[[int], None]) -> None:
+        """Bind to an engine."""
+        self._wake, self._stepped = wake, stepped
+        self._offset_us = self._wall.offset_us
+
+    def arm(self, at: int | None) -> None:
+        """Ask to be woken at the instant, or within SLEEP_MAX_US."""
+        self._disarm()
+        sleep_us = SLEEP_MAX_US if at is None else min(at - self.now() + self._late_us(), SLEEP_MAX_US)
+        self._alarm = self._loop.call_later(max(sleep_us, 1) / 1_000_000, self.ring)
+
+    def close(self) -> None:
+        """Give up the alarm; the engine is not called any more."""
+        self._disarm()
+        self._wake = None
+
+    def ring(self) -> None:
+        """Wake the engine; tell it before if the wall was set."""
+        if self._wake is None or self._stepped is None:
+            return
+        delta_us = self._wall.offset_us - self._offset_us
+        self._offset_us = self._wall.offset_us
+        if delta_us:
+            self._stepped(delta_us)
+        self._wake()
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None

@@ -1,7 +1,7 @@
 """How a task is run in this process: what a runner gets and what it must give back.
 
-A runner never raises for what a job does wrong: it returns a Report. The core keeps the timeout and asks the
-runner to stop; a runner that was stopped reports Stopped, and the core knows why.
+A runner never raises for what a job does wrong: it returns a Report. The core keeps the timeout
+and asks the runner to stop; a runner that was stopped reports Stopped, and the core knows why.
 """
 
 from __future__ import annotations

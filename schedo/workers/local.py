@@ -1,6 +1,7 @@
 """The worker in the server's own loop: a pool of coroutines fed through a channel.
 
-As many coroutines as ever ran at once, at most one a slot, are kept and reused; an idle one costs nothing.
+As many coroutines as ever ran at once, at most one a slot, are kept and reused; an idle one costs
+nothing.
 """
 
 from __future__ import annotations
@@ -102,7 +103,9 @@ class LocalWorker:
         try:
             report = await self._runners[lease.task](Call(lease, signal))
         except Exception as error:
-            log.exception("the runner of task %s failed on job %s", lease.task, render_id(lease.key.job_id))
+            log.exception(
+                "the runner of task %s failed on job %s", lease.task, render_id(lease.key.job_id)
+            )
             failure = Failure("runner-error", f"{type(error).__name__}: {error}")
             report = Report(lease.key, Failed(failure))
         del self._signals[lease.key]

@@ -120,7 +120,7 @@ def serving(directory: Path, *arguments: str, **environment: str) -> Iterator[Se
             server.kill()
 
 
-def eventually(find: Callable[[], T | None | bool], what: str) -> T:
+def eventually(find: Callable[[], T | bool | None], what: str) -> T:
     """Return what `find` finds, asking again until the deadline."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:

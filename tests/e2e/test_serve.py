@@ -59,9 +59,10 @@ def test_a_schedule_fires_every_second(tmp_path: Path) -> None:
 
 
 def test_a_webhook_arrives_signed_at_a_real_server(tmp_path: Path) -> None:
-    with receiver() as (port, received), serving(
-        tmp_path, "--webhook-allow", f"127.0.0.1:{port}"
-    ) as server:
+    with (
+        receiver() as (port, received),
+        serving(tmp_path, "--webhook-allow", f"127.0.0.1:{port}") as server,
+    ):
         payload = {
             "url": f"http://127.0.0.1:{port}/hook",
             "body": {"order": 7},

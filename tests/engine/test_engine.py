@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from schedo.core.leases import Failed, Snoozed, StopReason, Stopped
+from schedo.core.leases import Failed, Snoozed, Stopped, StopReason
 from schedo.core.lifecycle import State
 from schedo.core.limits import MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Failure, JobSpec, Overlap, Queue, Rule, ScheduleSpec, Unique
-from schedo.engine.engine import Accepted
+from schedo.engine.answers import Accepted
 from schedo.errors import DuplicateKey, IllegalTransition, NotFound, StoreError, StoreFull
 from tests.engine.world import T0, THRICE, World, running, spec
 
@@ -48,7 +48,9 @@ async def _leased(world: World) -> None:
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
 
 
-async def test_a_job_that_runs_at_most_once_starts_only_when_its_start_is_durable(path: Path) -> None:
+async def test_a_job_that_runs_at_most_once_starts_only_when_its_start_is_durable(
+    path: Path,
+) -> None:
     async with running(path) as world:
         await world.submit(delay_us=MINUTE, at_most_once=True)
         world.store.hold()
@@ -216,7 +218,12 @@ async def test_a_rejected_duplicate_fails_alone_in_its_batch(path: Path) -> None
 
 async def test_an_unknown_job_is_not_found(path: Path) -> None:
     async with running(path) as world:
-        for ask in (world.engine.get, world.engine.cancel, world.engine.retry, world.engine.run_now):
+        for ask in (
+            world.engine.get,
+            world.engine.cancel,
+            world.engine.retry,
+            world.engine.run_now,
+        ):
             with pytest.raises(NotFound):
                 await ask(12345)
 
@@ -286,7 +293,9 @@ async def test_a_result_whose_commit_failed_is_not_lost(path: Path) -> None:
         assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
 
 
-async def test_after_a_restart_an_attempt_of_the_old_server_is_lost_and_tried_again(path: Path) -> None:
+async def test_after_a_restart_an_attempt_of_the_old_server_is_lost_and_tried_again(
+    path: Path,
+) -> None:
     async with running(path) as world:
         job = await world.submit()
         await world.engine.settled()

@@ -11,7 +11,8 @@ from schedo.core.leases import Completed, Lease, Outcome, Report, Stop
 from schedo.core.limits import MINUTE
 from schedo.core.model import Job, JobSpec, Options, Retry
 from schedo.core.workers import WorkerOffer
-from schedo.engine.engine import Accepted, Engine
+from schedo.engine.answers import Accepted
+from schedo.engine.engine import Engine
 from schedo.store.base import Store
 from schedo.store.sqlite import SqliteStore
 from schedo.testing.clock import VirtualClock
@@ -52,9 +53,7 @@ class World:
         self.path = path
         self.clock = VirtualClock(now)
         self.store = FaultyStore(SqliteStore(path))
-        self.engine = Engine(
-            cast(Store, self.store), self.clock, draw=lambda: 0.5, window=window
-        )
+        self.engine = Engine(cast(Store, self.store), self.clock, draw=lambda: 0.5, window=window)
         self.worker = HandWorker(self.engine)
 
     async def submit(self, **fields: object) -> Job:

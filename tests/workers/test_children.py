@@ -7,96 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from schedo.clock import SystemClock
 from schedo.core.ids import parse_id
-from schedo.core.model import JobSpec, Options, Retry
-from schedo.engine.engine import Engine
-from schedo.store.sqlite import SqliteStore
-from schedo.workers.attendant import CannotServe, Patience, describe_exit
-from schedo.workers.children import ChildProcesses
-from schedo.workers.desk import Record, Ticket
-from schedo.workers.engine_desk import EngineDesk
+from schedo.core.model import Options, Retry
+from schedo.workers.attendant import describe_exit
 from tests.workers.calls import both_loops, wait_gone
-
-TARGET = "tests.workers.example_app:app"
-HASTY = Patience(pulse_s=0.05, stalled_s=0.5, grace_s=0.2)
-LONG_S = 30.0
-
-
-class Site:
-    """An engine on a real file with an application's child processes."""
-
-    def __init__(self, path: Path, target: str, processes: int, slots: int) -> None:
-        self.engine = Engine(SqliteStore(path / "jobs.db"), SystemClock())
-        self.children = ChildProcesses(
-            self.engine, target, processes=processes, slots=slots, patience=HASTY
-        )
-        self.desk = EngineDesk(self.engine)
-
-    async def submit(self, task: str, *, options: Options | None = None, **payload: Any) -> str:
-        spec = JobSpec(task, msgspec.json.encode(payload), options=options or Options())
-        (ticket,) = await self.desk.submit([spec])
-        assert isinstance(ticket, Ticket), ticket
-        return ticket.id
-
-    async def end(self, job_id: str) -> Record:
-        record = await self.desk.wait(job_id, LONG_S)
-        assert "result" in record or "error" in record or record["state"] == "cancelled", record
-        return record
-
-    async def run(self, task: str, *, options: Options | None = None, **payload: Any) -> Record:
-        return await self.end(await self.submit(task, options=options, **payload))
-
-
-@asynccontextmanager
-async def serving(
-    path: Path, target: str = TARGET, *, processes: int = 1, slots: int = 4
-) -> AsyncIterator[Site]:
-    site = Site(path, target, processes, slots)
-    await site.engine.start()
-    try:
-        await site.children.start()
-        try:
-            yield site
-        finally:
-            await site.children.stop(0)
-    finally:
-        await site.engine.stop()
-
-
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    async with serving(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def pipe(tmp_path: Path) -> Path:
-    os.mkfifo(tmp_path / "pipe")
-    return tmp_path / "pipe"
-
-
-async def say(pipe: Path, text: str) -> None:
-    """Write once a handler reads."""
-    async with asyncio.timeout(LONG_S):
-        await asyncio.to_thread(pipe.write_text, text)
-
-
-async def hear(pipe: Path) -> str:
-    """Return what a handler writes."""
-    async with asyncio.timeout(LONG_S):
-        return await asyncio.to_thread(pipe.read_text)
-
+from tests.workers.site import LONG_S, Site, hear, say, serving
 
 ONCE = Options(retry=Retry(max_attempts=1))
 
@@ -214,43 +136,61 @@ async def test_a_dying_process_hurts_only_its_own_attempts(tmp_path: Path, pipe:
     assert (waited["result"], waited["attempt"]) == ("fine", 1)
 
 
+async def test_what_a_dead_process_had_not_started_is_not_counted_as_lost(
+    site: Site, pipe: Path
+) -> None:
+    pid = (await site.run("where"))["result"]
+    blocked = await site.submit("block", pipe=str(pipe), options=Options(at_most_once=True))
+    async with asyncio.timeout(LONG_S):
+        writer = await asyncio.to_thread(pipe.open, "w")  # the handler has opened its end, too
+    other = await site.submit("add", a=1, b=1)
+
+    os.kill(pid, signal.SIGKILL)
+
+    assert (await site.end(other))["losses"] == 0
+    assert (await site.end(blocked))["losses"] == 1
+    writer.close()
+
+
 # Blocking.
 
 
-async def test_a_blocked_process_gives_back_what_it_has_not_started(site: Site, pipe: Path) -> None:
-    blocked = await site.submit("block", pipe=str(pipe))
-    others = [await site.submit("add", a=n, b=1) for n in range(3)]
+async def test_a_blocked_process_gives_back_what_it_has_not_started(
+    hasty: Site, pipe: Path
+) -> None:
+    blocked = await hasty.submit("block", pipe=str(pipe))
+    others = [await hasty.submit("add", a=n, b=1) for n in range(3)]
 
-    results = [(await site.end(job))["result"] for job in others]
+    results = [(await hasty.end(job))["result"] for job in others]
     await say(pipe, "unblocked")
-    record = await site.end(blocked)
+    record = await hasty.end(blocked)
 
     assert results == [1, 2, 3]
     assert (record["result"], record["attempt"], record["losses"]) == ("unblocked", 1, 0)
 
 
 async def test_jobs_handed_back_by_a_blocked_process_run_once(
-    site: Site, pipe: Path, tmp_path: Path
+    hasty: Site, pipe: Path, tmp_path: Path
 ) -> None:
-    blocked = await site.submit("block", pipe=str(pipe))
-    other = await site.submit("add", a=1, b=1)
-    await site.end(other)
+    blocked = await hasty.submit("block", pipe=str(pipe))
+    other = await hasty.submit("add", a=1, b=1)
+    await hasty.end(other)
     await say(pipe, "")
-    await site.end(blocked)
-    await site.children.stop(LONG_S)  # the blocked process has had its say, too
+    await hasty.end(blocked)
+    await hasty.children.stop(LONG_S)  # the blocked process has had its say, too
 
-    attempts = await site.engine.store.list_attempts(parse_id(other))
+    attempts = await hasty.engine.store.list_attempts(parse_id(other))
 
     assert [attempt.outcome for attempt in attempts] == ["handed_back"]
 
 
-async def test_a_blocked_handler_that_times_out_is_killed(site: Site, pipe: Path) -> None:
+async def test_a_blocked_handler_that_times_out_is_killed(hasty: Site, pipe: Path) -> None:
     options = Options(retry=Retry(max_attempts=1), timeout_us=100_000)
 
-    record = await site.run("block", pipe=str(pipe), options=options)
+    record = await hasty.run("block", pipe=str(pipe), options=options)
 
     assert (record["state"], record["error"]["type"]) == ("failed", "timeout")
-    assert (await site.run("add", a=1, b=2))["result"] == 3
+    assert (await hasty.run("add", a=1, b=2))["result"] == 3
 
 
 async def test_a_handler_that_ignores_its_stop_costs_its_process(site: Site, pipe: Path) -> None:
@@ -291,34 +231,7 @@ async def test_a_plain_function_learns_that_it_was_cancelled(site: Site, pipe: P
     assert (await site.end(job))["state"] == "cancelled"
 
 
-# Starting and stopping.
-
-
-@pytest.mark.parametrize(
-    ("code", "target", "reason"),
-    [
-        ("", "nowhere:app", "ModuleNotFoundError: No module named 'nowhere'"),
-        ("1 / 0", "broken:app", 'broken.py", line 1, in <module>\n    1 / 0\n'),
-        ("raise SystemExit(4)", "broken:app", "SystemExit: 4"),
-        ("x = 1", "broken:app", "broken has no 'app'"),
-        ("app = 1", "broken", "broken is a int, not a Schedo application"),
-        ("x = 1", ":app", "write module:attribute"),
-        ("import os; os._exit(9)", "broken:app", "the process exited with code 9"),
-    ],
-    ids=["no module", "raises", "exits", "no name", "no app", "no target", "dies"],
-)
-async def test_an_application_that_cannot_be_imported_is_said_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, target: str, reason: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "broken.py").write_text(code)
-
-    with pytest.raises(CannotServe) as caught:
-        async with serving(tmp_path, target):
-            pass
-
-    assert reason in str(caught.value)
-    assert "importlib" not in str(caught.value)
+# Stopping.
 
 
 async def test_stopping_lets_running_attempts_end(tmp_path: Path, pipe: Path) -> None:
@@ -336,39 +249,12 @@ async def test_stopping_lets_running_attempts_end(tmp_path: Path, pipe: Path) ->
 async def test_stopping_hands_back_what_does_not_end_in_time(tmp_path: Path, pipe: Path) -> None:
     async with serving(tmp_path) as site:
         job = await site.submit("stubborn", pipe=str(pipe))
-        once = await site.submit("where", options=Options(at_most_once=True))
-        await site.end(once)
         await hear(pipe)
 
         await site.children.stop(0)
         record = await site.desk.get(job)
 
-    assert (record["state"], record["attempt"]) == ("queued", 1)
-    assert "losses" not in record or record["losses"] == 0
-
-
-def test_a_child_does_not_outlive_a_killed_server(tmp_path: Path, pipe: Path) -> None:
-    code = f"""
-import asyncio, pathlib
-from tests.workers.test_children import serving
-async def main():
-    async with serving(pathlib.Path({str(tmp_path)!r})) as site:
-        print((await site.run("where"))["result"], flush=True)
-        await site.run("block", pipe={str(pipe)!r})
-asyncio.run(main())
-"""
-    server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        child = int(server.stdout.readline())
-        with pipe.open("w"):  # the handler blocks its loop, for it has opened the other end
-            server.kill()
-            server.wait(LONG_S)
-
-            assert wait_gone(child, LONG_S)
-    finally:
-        server.kill()
-        server.communicate()
+    assert (record["state"], record["attempt"], record["losses"]) == ("queued", 1, 0)
 
 
 @pytest.mark.parametrize(

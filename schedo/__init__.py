@@ -1,0 +1,57 @@
+"""schedo: a durable job scheduler in one process; cron, delayed and immediate jobs.
+
+The names below are loaded when first used, so that importing schedo costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from schedo.app.application import Schedo
+    from schedo.app.handles import JobHandle
+    from schedo.app.options import Retry
+    from schedo.client.asynchronous import AsyncClient
+    from schedo.client.problems import JobCancelled, JobFailed
+    from schedo.client.sync import Client
+    from schedo.workers.handling import CurrentJob, Discard, Snooze, current_job
+
+__version__ = "0.1.0"
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "CurrentJob",
+    "Discard",
+    "JobCancelled",
+    "JobFailed",
+    "JobHandle",
+    "Retry",
+    "Schedo",
+    "Snooze",
+    "current_job",
+]
+
+_HOMES = {
+    "AsyncClient": "schedo.client.asynchronous",
+    "Client": "schedo.client.sync",
+    "CurrentJob": "schedo.workers.handling",
+    "Discard": "schedo.workers.handling",
+    "JobCancelled": "schedo.client.problems",
+    "JobFailed": "schedo.client.problems",
+    "JobHandle": "schedo.app.handles",
+    "Retry": "schedo.app.options",
+    "Schedo": "schedo.app.application",
+    "Snooze": "schedo.workers.handling",
+    "current_job": "schedo.workers.handling",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,70 @@
+"""A whole schedo inside the program: store, engine and a worker for the application's tasks.
+
+Only the application's own tasks run here; the built-in ones belong to `schedo serve`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
+from schedo.clock import SystemClock
+from schedo.engine.engine import Engine
+from schedo.errors import Invalid
+from schedo.store.base import Store
+from schedo.store.memory import MemoryStore
+from schedo.store.sqlite import SqliteStore
+from schedo.workers.calling import TaskRunner
+from schedo.workers.desk import Desk
+from schedo.workers.engine_desk import EngineDesk
+from schedo.workers.local import LocalWorker
+from schedo.workers.registry import Registry
+
+WORKER_ID = "embedded"
+
+
+class Embedding:
+    """Runs from start to stop, in the running event loop."""
+
+    def __init__(self, store: str, registry: Registry, concurrency: int) -> None:
+        self._registry = registry
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="schedo")
+        self.engine = Engine(open_store(store), SystemClock())
+        runners = {n: TaskRunner(task, self._threads) for n, task in registry.tasks.items()}
+        self._worker = LocalWorker(
+            self.engine,
+            WORKER_ID,
+            concurrency,
+            runners,
+            task_defaults=registry.task_defaults(),
+        )
+        self.desk: Desk = EngineDesk(self.engine)
+
+    async def start(self) -> None:
+        """Take the store, put the schedules, and begin; raise StoreLocked if another has it."""
+        async with contextlib.AsyncExitStack() as undo:
+            undo.callback(self._threads.shutdown, wait=False)
+            await self.engine.start()
+            undo.push_async_callback(self.engine.stop)
+            self._worker.attach()
+            for schedule in self._registry.schedules.values():
+                await self.engine.put_schedule(schedule)
+            undo.pop_all()
+
+    async def stop(self, grace_s: float) -> None:
+        """Let running attempts finish within the grace time; hand back the rest, uncounted."""
+        try:
+            await self._worker.drain(grace_s)
+        finally:
+            await self.engine.stop()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def open_store(store: str) -> Store:
+    """Return the store that the text names: a file, or ":memory:"."""
+    if store == ":memory:":
+        return MemoryStore()
+    scheme, found, path = store.partition("://")
+    if found and scheme != "sqlite":
+        raise Invalid(f"{store!r}: a store is a file for SQLite, or :memory:")
+    return SqliteStore(path if found else store)

@@ -1,0 +1,109 @@
+"""What Python code may say about a job or a schedule, and how that becomes a spec.
+
+Everything goes through the requests of the HTTP API, so there is one set of rules: a value that is
+refused there is refused here, with the same words, when the program says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypedDict
+
+import msgspec
+
+from schedo.client.operations import render_options
+from schedo.core.model import JobSpec, ScheduleSpec
+from schedo.errors import Invalid
+from schedo.wire.decode import decode_checked
+from schedo.wire.jobs import JobRequest
+from schedo.wire.schedules import ScheduleRequest
+
+Duration = str | int | float | timedelta  # "90s", seconds, or a timedelta
+Instant = str | datetime  # RFC 3339 with an offset, or aware
+
+
+class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a failed attempt is tried again; `max_attempts` counts the first one, too."""
+
+    max_attempts: int = 5
+    backoff: Literal["exponential", "fixed"] = "exponential"
+    initial: Duration = "2s"
+    factor: float = 3.0
+    max: Duration = "1h"
+    jitter: float = 0.2
+    until: Instant | None = None
+
+
+class TaskOptions(TypedDict, total=False):
+    """What the jobs of a task are like. `retries` is how often a failed one is tried again."""
+
+    retries: int | str | Retry | None
+    timeout: Duration | None
+    queue: str | None
+    priority: int | None
+    delivery: Literal["at_least_once", "at_most_once"] | None
+    expires_in: Duration | None
+    tags: Sequence[str] | None
+    meta: Mapping[str, Any] | None
+
+
+class JobOptions(TaskOptions, total=False):
+    """What one job is like, beside what its task says."""
+
+    delay: Duration | None
+    run_at: Instant | None
+    expires_at: Instant | None
+    unique: str | Mapping[str, Any] | None
+    traceparent: str | None
+
+
+class ScheduleOptions(TaskOptions, total=False):
+    """How a schedule behaves, and what its jobs are like beside what its task says."""
+
+    name: str | None
+    payload: Mapping[str, Any] | None
+    overlap: Literal["skip", "allow", "buffer_one", "cancel_other"] | None
+    catchup: Literal["latest", "all", "skip"] | None
+    catchup_window: Duration | None
+    catchup_max: int | None
+    jitter: Duration | None
+    start_at: Instant | None
+    end_at: Instant | None
+    dst: Mapping[str, str] | None
+    paused: bool | None
+    unique: str | Mapping[str, Any] | None
+
+
+def make_job(task: str, *layers: Mapping[str, Any]) -> JobSpec:
+    """Return the spec of a job without its payload; later layers win. Raise Invalid."""
+    return decode_checked(_render(task, layers), JobRequest).to_spec()
+
+
+def make_schedule(name: str, task: str, payload: bytes, *layers: Mapping[str, Any]) -> ScheduleSpec:
+    """Return the spec of a schedule; later layers win. Raise Invalid."""
+    request = decode_checked(_render(task, layers), ScheduleRequest)
+    return msgspec.structs.replace(request, payload=msgspec.Raw(payload)).to_spec(name)
+
+
+def _render(task: str, layers: Sequence[Mapping[str, Any]]) -> bytes:
+    request: dict[str, Any] = {"task": task}
+    for layer in layers:
+        fields = {key: value for key, value in layer.items() if value is not None}
+        if "retries" in fields:
+            fields["retry"] = _read_retries(fields.pop("retries"))
+        request |= fields
+    try:
+        return msgspec.json.encode(render_options(request))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Invalid(f"the options of {task!r} cannot be written as JSON: {error}") from None
+
+
+def _read_retries(retries: object) -> object:
+    if isinstance(retries, Retry):
+        fields = msgspec.structs.asdict(retries)
+        return {name: value for name, value in fields.items() if value is not None}
+    if isinstance(retries, bool) or not isinstance(retries, int | str):
+        raise Invalid.field("/retries", "give a number, a Retry or the name of a preset")
+    # The API counts attempts, because a person who asks for retries has the first try anyway.
+    return retries + 1 if isinstance(retries, int) else retries

@@ -1,0 +1,40 @@
+"""What the engine answers, beside jobs, schedules and queues themselves."""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+
+from schedo.core.model import Job, Queue
+
+T = TypeVar("T")
+
+
+class Accepted(NamedTuple, Generic[T]):
+    """The answer to one spec; conflict: the job is the one that holds the unique key already."""
+
+    job: T
+    conflict: bool
+
+
+class Triggered(NamedTuple):
+    """The answer to a manual trigger: the new job, or the id of the run that stood in its way."""
+
+    job: Job | None
+    skipped_by: int | None
+
+
+class QueueStatus(NamedTuple):
+    """A queue's limits and how much it holds: unfinished jobs by state."""
+
+    queue: Queue
+    running: int
+    waiting: dict[str, int]
+
+
+class Health(NamedTuple):
+    """Whether jobs would start in time, and why not."""
+
+    ready: bool
+    reasons: list[str]
+    epoch: int
+    lag_us: int

@@ -1,0 +1,72 @@
+"""Answers what the application's code in a child process asks: hand in jobs, how do they stand."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from schedo.engine.engine import Engine
+from schedo.errors import Overloaded, SchedoError
+from schedo.workers.desk import Ticket
+from schedo.workers.engine_desk import EngineDesk
+from schedo.workers.frames import Answer, Ask, BadFrame, Refusal
+
+ASKS_MAX = 1_000  # open at once, by one child
+
+log = logging.getLogger("schedo.workers")
+
+
+class Answering:
+    """Has many questions open at once; `send` writes a frame."""
+
+    def __init__(self, engine: Engine, send: Callable[[Answer], None]) -> None:
+        self._desk = EngineDesk(engine)
+        self._send = send
+        self._open: set[asyncio.Task[None]] = set()
+
+    def answer(self, ask: Ask) -> None:
+        """Answer when the engine has, or why not."""
+        if len(self._open) >= ASKS_MAX:
+            too_many = Overloaded(f"{ASKS_MAX} questions are open already; wait for some answers")
+            self._send(Answer(ask.number, refusal=_refuse(too_many)))
+            return
+        task = asyncio.create_task(self._answer(ask))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    def cancel(self) -> None:
+        """Answer no more."""
+        for task in self._open:
+            task.cancel()
+
+    async def _answer(self, ask: Ask) -> None:
+        try:
+            answer = await self._ask(ask)
+        except SchedoError as error:
+            answer = Answer(ask.number, refusal=_refuse(error))
+        except Exception:
+            log.exception("a child's question could not be answered")
+            answer = Answer(ask.number, refusal=Refusal("internal", "an internal error"))
+        try:
+            self._send(answer)
+        except BadFrame as error:
+            self._send(Answer(ask.number, refusal=Refusal("too-large", str(error))))
+
+    async def _ask(self, ask: Ask) -> Answer:
+        match ask.verb:
+            case "submit":
+                answers = await self._desk.submit(ask.specs)
+                tickets = [item if isinstance(item, Ticket) else _refuse(item) for item in answers]
+                return Answer(ask.number, tickets)
+            case "get":
+                return Answer(ask.number, record=await self._desk.get(ask.job_id))
+            case "wait":
+                record = await self._desk.wait(ask.job_id, ask.timeout_s)
+                return Answer(ask.number, record=record)
+            case "cancel":
+                return Answer(ask.number, record=await self._desk.cancel(ask.job_id))
+
+
+def _refuse(error: SchedoError) -> Refusal:
+    return Refusal(error.code, str(error))

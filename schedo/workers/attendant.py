@@ -1,0 +1,327 @@
+"""Looks after one child process: leases out, results in, and what happens when it goes wrong.
+
+A child is asked for a sign of life while it holds leases. One that stays silent (a handler blocks
+its loop) first gets no new leases; after a while those it has not started go back to the engine,
+it is retired and another child takes its place. A retired child finishes what it runs and leaves.
+Only a child that ignores a stop is killed. Whatever a dead child still held is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from schedo.core.leases import HandedBack, Lease, Report, Stop, Stopped
+from schedo.core.model import LeaseKey
+from schedo.core.workers import WorkerOffer
+from schedo.engine.engine import Engine
+from schedo.errors import SchedoError
+from schedo.workers import frames
+from schedo.workers.answering import Answering
+from schedo.workers.calling import GRACE_S
+from schedo.workers.spawn import Process
+
+_CLOSE_AFTER_S = 1.0  # for the socket of a dead child, which a process of its own may hold open
+
+log = logging.getLogger("schedo.workers")
+
+
+class CannotServe(SchedoError):
+    """The application cannot be imported, or its process does not work."""
+
+    code = "cannot-serve"
+
+
+class Patience(NamedTuple):
+    """How long a child may take, in seconds."""
+
+    import_s: float = 60.0
+    pulse_s: float = 0.25  # between two looks for a sign of life
+    stalled_s: float = 2.0  # of silence
+    grace_s: float = GRACE_S  # for a handler that was told to stop
+
+    @property
+    def start_s(self) -> float:
+        """How old a lease may be when the child starts it.
+
+        Less than stalled_s, so that what is handed back for a stalled child runs once.
+        """
+        return self.stalled_s / 2
+
+    @property
+    def kill_s(self) -> float:
+        """When a stop is taken to be ignored; the child's own grace comes first."""
+        return self.grace_s + 1.0
+
+
+@dataclass(slots=True)
+class _Held:
+    """One lease that the child has."""
+
+    lease: Lease
+    is_started: bool = False
+    killer: asyncio.TimerHandle | None = None
+
+
+class Attendant:
+    """One child process as the server sees it, and a worker as the engine sees it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        process: Process,
+        slots: int,
+        patience: Patience,
+        on_gone: Callable[[Attendant, str], None],
+    ) -> None:
+        self._engine = engine
+        self._process = process
+        self._patience = patience
+        self._on_gone = on_gone
+        self._loop = asyncio.get_running_loop()
+        self._offer = WorkerOffer(f"process-{process.pid}", slots, frozenset())
+        self._held: dict[LeaseKey, _Held] = {}
+        self._outbox: list[Lease] = []
+        self._killer: asyncio.TimerHandle | None = None
+        self._pulse: asyncio.TimerHandle | None = None
+        self._pinged_at: float | None = None  # while the ping has no answer
+        self._is_known = False  # to the engine
+        self._is_open = False  # gets new leases
+        self._has_abandoned = False  # a handler that only the end of the process ends
+        self._is_dismissed = False  # the server leaves: what is unfinished goes back uncounted
+        self._is_garbled = False  # what it said is not all known
+        self._fault: str | None = None
+        self._connection = frames.FrameConnection(
+            frames.child_frames(), self._on_frame, self._on_closed
+        )
+        self._answering = Answering(engine, self._connection.send)
+        self._closed = asyncio.Event()
+        self.attached: asyncio.Future[frames.Attach] = self._loop.create_future()
+        self.retired = asyncio.Event()  # it takes no more work, so another must take its place
+        self.gone = asyncio.Event()  # its process is no more
+        self._ending = asyncio.create_task(self._await_end())
+
+    @property
+    def worker_id(self) -> str:
+        return self._offer.id
+
+    @property
+    def connection(self) -> asyncio.Protocol:
+        """What speaks at the server's end of the socket."""
+        return self._connection
+
+    # The engine's side.
+
+    def start(self, lease: Lease) -> None:
+        """Send the lease with the others of this turn."""
+        if self.retired.is_set():  # given out before the engine heard of it
+            self._engine.report(Report(lease.key, HandedBack()))
+            return
+        self._held[lease.key] = _Held(lease)
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(lease)
+        if self._pulse is None:
+            self._pulse = self._loop.call_later(self._patience.pulse_s, self._feel_pulse)
+
+    def stop(self, stop: Stop) -> None:
+        """Pass the stop on, and kill the process if that does not help."""
+        held = self._held.get(stop.key)
+        if held is not None and held.killer is None:
+            self._flush()  # the lease goes before its stop
+            self._connection.send(frames.Stops([(stop.key, stop.reason)]))
+            held.killer = self._loop.call_later(self._patience.kill_s, self._kill_for, stop.key)
+
+    def _flush(self) -> None:
+        leases, self._outbox = self._outbox, []
+        part: list[Lease] = []
+        size = 0
+        for lease in leases:
+            size += len(lease.payload or b"")
+            if part and size > frames.LEASES_BYTES_MAX:
+                self._send_leases(part)
+                part, size = [], len(lease.payload or b"")
+            part.append(lease)
+        self._send_leases(part)
+
+    def _send_leases(self, leases: list[Lease]) -> None:
+        if leases:
+            self._connection.send(frames.Leases(leases, time.monotonic() + self._patience.start_s))
+
+    # The child's side.
+
+    def _on_frame(self, frame: frames.FromChild) -> None:
+        match frame:
+            case frames.Attach():
+                self._attach(frame)
+            case frames.CannotImport(text):
+                self._fault = "it cannot import the application"
+                self._fail_to_attach(text)
+            case frames.Started(key):
+                if key in self._held:
+                    self._held[key].is_started = True
+            case frames.Result(report):
+                self._end(report)
+            case frames.Abandoned():
+                self._has_abandoned = True
+                self.retire()
+            case frames.Pong():
+                self._pinged_at = None
+                self._set_open(not self.retired.is_set())
+            case frames.Ask():
+                self._answering.answer(frame)
+
+    def _attach(self, attach: frames.Attach) -> None:
+        if self.attached.done() or attach.protocol != frames.PROTOCOL:
+            self._fault = f"it attached with protocol {attach.protocol}, or twice"
+            self.kill()
+            return
+        self._offer = replace(
+            self._offer, tasks=frozenset(attach.tasks), task_defaults=attach.tasks
+        )
+        self._set_open(True)
+        self.attached.set_result(attach)
+
+    def _fail_to_attach(self, reason: str) -> None:
+        if not self.attached.done():
+            self.attached.set_exception(CannotServe(reason))
+            self.attached.exception()  # it is no mistake if nobody waits for it any more
+
+    def _end(self, report: Report) -> None:
+        held = self._held.pop(report.key, None)
+        if held is None:
+            log.debug("%s ended an attempt that it no longer held", self.worker_id)
+            return
+        if held.killer is not None:
+            held.killer.cancel()
+        self._engine.report(report)
+        self._leave_if_retired()
+
+    # Signs of life.
+
+    def _feel_pulse(self) -> None:
+        self._pulse = None
+        now = time.monotonic()
+        if self._pinged_at is None:
+            if not self._held:
+                return
+            self._pinged_at = now
+            self._connection.send(frames.Ping())
+        else:
+            self._set_open(False)
+            if now - self._pinged_at >= self._patience.stalled_s:
+                self._on_stalled()
+        self._pulse = self._loop.call_later(self._patience.pulse_s, self._feel_pulse)
+
+    def _set_open(self, is_open: bool) -> None:
+        """Let the engine give it leases or not; an offer of no slots keeps what it runs."""
+        if is_open != self._is_open:
+            self._is_open = is_open
+            self._is_known = True
+            offer = self._offer if is_open else replace(self._offer, slots=0)
+            self._engine.attach(offer, self)
+
+    def _on_stalled(self) -> None:
+        for key in [key for key, held in self._held.items() if not held.is_started]:
+            self._end(Report(key, HandedBack()))
+        if not self.retired.is_set():
+            log.warning(
+                "%s has not answered for %g s: a handler blocks its event loop "
+                "(its stacks follow); another process takes its place",
+                self.worker_id,
+                self._patience.stalled_s,
+            )
+            with contextlib.suppress(OSError):
+                os.kill(self._process.pid, signal.SIGUSR2)
+            self.retire()
+
+    # Leaving.
+
+    def retire(self) -> None:
+        """Give it no more work; it leaves once it has finished what it runs."""
+        if not self.retired.is_set():
+            self.retired.set()
+            self._set_open(False)
+            self._connection.send(frames.Drain())
+            self._leave_if_retired()
+
+    def dismiss(self) -> None:
+        """Kill it now; its attempts go back uncounted, those of at most once are lost."""
+        self._is_dismissed = True
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process and all it started."""
+        self._process.signal_group(signal.SIGKILL)
+
+    def _kill_for(self, key: LeaseKey) -> None:
+        log.warning("%s ignored a stop and is killed", self.worker_id)
+        self._end(Report(key, Stopped()))
+        self._fault = "it was killed because another attempt in it ignored a stop"
+        self.kill()
+
+    def _leave_if_retired(self) -> None:
+        if not self.retired.is_set() or self._held:
+            return
+        if self._has_abandoned:
+            self.kill()
+        elif self._killer is None:  # it has been told to leave; a thread of its own may keep it
+            self._killer = self._loop.call_later(self._patience.kill_s, self.kill)
+
+    def _on_closed(self, fault: str | None) -> None:
+        if fault is not None:
+            log.error("%s does not speak the protocol and is killed: %s", self.worker_id, fault)
+            self._is_garbled = True
+            self._fault = f"it was killed because it does not speak the protocol: {fault}"
+        if not self.retired.is_set():
+            self.kill()
+        self._closed.set()
+
+    async def _await_end(self) -> None:
+        """Wait for the end of the process and of what it said, then let go of it."""
+        await self._process.ended
+        try:
+            async with asyncio.timeout(_CLOSE_AFTER_S):
+                await self._closed.wait()
+        except TimeoutError:
+            self._connection.abort()
+        self.kill()  # whatever it started; before it is reaped, its group cannot be another's
+        status = self._process.reap()
+        message = self._fault or describe_exit(status)
+        killers = (held.killer for held in self._held.values())
+        for timer in (self._pulse, self._killer, *killers):
+            if timer is not None:
+                timer.cancel()
+        self._answering.cancel()
+        self._fail_to_attach(f"the child process ended before it could be used: {message}")
+        for key in [key for key, held in self._held.items() if self._can_hand_back(held)]:
+            self._end(Report(key, HandedBack()))
+        if self._is_known:
+            self._engine.detach(self.worker_id, f"{self.worker_id}: {message}")
+        self._held.clear()
+        self.retired.set()
+        self.gone.set()
+        self._on_gone(self, message)
+
+    def _can_hand_back(self, held: _Held) -> bool:
+        """Whether an attempt of a dead child may run again as if it had never been leased."""
+        if self._is_dismissed:
+            return not held.lease.options.at_most_once
+        return not held.is_started and not self._is_garbled
+
+
+def describe_exit(status: int) -> str:
+    """Return how a process ended, from its exit code or minus its signal."""
+    if status >= 0:
+        return f"the process exited with code {status}"
+    try:
+        return f"the process was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"the process was killed by signal {-status}"

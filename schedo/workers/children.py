@@ -1,0 +1,168 @@
+"""Keeps a number of child processes running an application's tasks.
+
+A child that dies is replaced, sooner after a long life than after a short one. A child that is
+retired is replaced at once, while it still finishes what it runs; so that handlers which block for
+ever cannot fill the machine, no more children than this are retired at a time as there are places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+
+from schedo.engine.engine import Engine
+from schedo.workers.attendant import Attendant, CannotServe, Patience
+from schedo.workers.frames import Attach
+from schedo.workers.spawn import Process
+
+PATIENCE = Patience()
+RESPAWN_AFTER_S = 0.1
+RESPAWN_AFTER_S_MAX = 5.0
+
+log = logging.getLogger("schedo.workers")
+
+
+class ChildProcesses:
+    """The child processes of one application; `slots` is how many attempts each runs at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        target: str,
+        *,
+        processes: int,
+        slots: int,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        assert processes > 0, "somebody must do the work"
+        assert slots > 0, "a child runs at least one attempt at a time"
+        self._engine = engine
+        self._target = target
+        self._processes = processes
+        self._slots = slots
+        self._patience = patience
+        self._all: set[Attendant] = set()
+        self._keepers: list[asyncio.Task[None]] = []
+        self._one_left = asyncio.Event()
+
+    async def start(self) -> None:
+        """Start the children and put the application's schedules; raise CannotServe."""
+        first = await self._hire()
+        attach = first.attached.result()
+        for schedule in attach.schedules:
+            await self._engine.put_schedule(schedule)
+        log.info("%s has %s", self._target, _describe(attach))
+        places = [first, *[None] * (self._processes - 1)]
+        self._keepers = [asyncio.create_task(self._keep(place)) for place in places]
+
+    async def stop(self, grace_s: float) -> None:
+        """Let running attempts finish within the grace time; hand back the rest, uncounted."""
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        everybody = list(self._all)
+        for attendant in everybody:
+            attendant.retire()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                for attendant in everybody:
+                    await attendant.gone.wait()
+        for attendant in everybody:
+            if not attendant.gone.is_set():
+                attendant.dismiss()
+        for attendant in everybody:
+            await attendant.gone.wait()
+
+    async def _keep(self, attendant: Attendant | None) -> None:
+        """Keep one place filled."""
+        pause_s = RESPAWN_AFTER_S
+        while True:
+            began = time.monotonic()
+            try:
+                attendant = attendant or await self._hire()
+                await attendant.retired.wait()
+            except (CannotServe, OSError) as error:
+                log.error("cannot start a child process: %s", error)
+            if time.monotonic() - began > RESPAWN_AFTER_S_MAX:
+                pause_s = RESPAWN_AFTER_S
+            if attendant is None or attendant.gone.is_set():
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RESPAWN_AFTER_S_MAX)
+            while len(self._all) >= 2 * self._processes:
+                self._one_left.clear()
+                await self._one_left.wait()
+            attendant = None
+
+    async def _hire(self) -> Attendant:
+        """Return a new child that has attached; raise CannotServe or OSError."""
+        attendant = await self._spawn()
+        try:
+            async with asyncio.timeout(self._patience.import_s):
+                await asyncio.shield(attendant.attached)
+        except TimeoutError:
+            seconds = f"{self._patience.import_s:g} s"
+            error = CannotServe(f"{self._target} was not imported within {seconds}")
+        except CannotServe as reason:
+            error = reason
+        except asyncio.CancelledError:
+            attendant.kill()
+            raise
+        else:
+            return attendant
+        attendant.kill()
+        await attendant.gone.wait()
+        raise error
+
+    async def _spawn(self) -> Attendant:
+        ours, theirs = socket.socketpair()
+        try:
+            process = Process(self._start_process(theirs))
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        attendant = Attendant(self._engine, process, self._slots, self._patience, self._forget)
+        self._all.add(attendant)
+        ours.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: attendant.connection, sock=ours)
+        return attendant
+
+    def _start_process(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        # On the loop's own thread, for a millisecond: the child dies with the thread that starts it
+        # (PR_SET_PDEATHSIG). It gets no setting of the server, for that may be a secret.
+        return subprocess.Popen(
+            self._command(theirs.fileno()),
+            env={name: v for name, v in os.environ.items() if not name.startswith("SCHEDO_")},
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+
+    def _command(self, descriptor: int) -> list[str]:
+        options = {
+            "fd": descriptor,
+            "slots": self._slots,
+            "grace": self._patience.grace_s,
+            "parent": os.getpid(),
+        }
+        named = [f"--{name}={value}" for name, value in options.items()]
+        return [sys.executable, "-m", "schedo.workers.child", *named, self._target]
+
+    def _forget(self, attendant: Attendant, message: str) -> None:
+        self._all.discard(attendant)
+        self._one_left.set()
+        log.info("%s has ended: %s", attendant.worker_id, message)
+
+
+def _describe(attach: Attach) -> str:
+    names = ", ".join(sorted(attach.tasks)) or "none"
+    return f"tasks: {names}; schedules: {len(attach.schedules)}"

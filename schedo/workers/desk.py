@@ -1,0 +1,71 @@
+"""Where an application's own code hands in jobs and asks about them, wherever that code runs.
+
+Embedded it is the engine, in a child process the socket to its server, elsewhere a client. All
+three take the same specs, answer with the job as the HTTP API shows it, and raise the same errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from schedo.core.model import JobSpec
+from schedo.errors import SchedoError
+
+Record = dict[str, Any]
+T = TypeVar("T")
+
+
+class Ticket(msgspec.Struct, frozen=True, tag="ticket"):
+    """The receipt for one job."""
+
+    id: str
+    is_conflict: bool = False  # an unfinished job holds the unique key, and this is it
+
+
+class Desk(Protocol):
+    """Takes jobs in and answers for them."""
+
+    async def submit(self, specs: Sequence[JobSpec]) -> list[Ticket | SchedoError]:
+        """Hand in jobs, durable on return; one that was refused has its error in its place."""
+
+    async def get(self, job_id: str) -> Record:
+        """Return the job as it stands."""
+
+    async def wait(self, job_id: str, timeout_s: float) -> Record:
+        """Return the job when it is final, or as it stands when the time is up."""
+
+    async def cancel(self, job_id: str) -> Record:
+        """Cancel the job if it waits, ask it to stop if it runs."""
+
+
+class LoopDesk:
+    """A desk of the running event loop that others may use: a plain function has its thread's."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._loop = asyncio.get_running_loop()
+
+    async def submit(self, specs: Sequence[JobSpec]) -> list[Ticket | SchedoError]:
+        """Hand in jobs; see Desk."""
+        return await self._carry(self._desk.submit(specs))
+
+    async def get(self, job_id: str) -> Record:
+        """Return the job as it stands."""
+        return await self._carry(self._desk.get(job_id))
+
+    async def wait(self, job_id: str, timeout_s: float) -> Record:
+        """Return the job when it is final, or as it stands when the time is up."""
+        return await self._carry(self._desk.wait(job_id, timeout_s))
+
+    async def cancel(self, job_id: str) -> Record:
+        """Cancel the job if it waits, ask it to stop if it runs."""
+        return await self._carry(self._desk.cancel(job_id))
+
+    async def _carry(self, call: Coroutine[Any, Any, T]) -> T:
+        if asyncio.get_running_loop() is self._loop:
+            return await call
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))

@@ -1,0 +1,120 @@
+"""What a handler sees of the attempt it runs in, and the ways it can end besides returning.
+
+A handler ends by returning, by raising (tried again while the budget lasts), or by returning or
+raising Snooze or Discard. `current_job()` works in async handlers and in plain functions, whichever
+thread runs them.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from schedo.core.ids import render_id
+from schedo.core.leases import Lease, StopReason
+from schedo.core.model import Trigger
+from schedo.wire.times import parse_duration
+from schedo.workers.contract import Call, StopSignal
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Snooze(Exception):
+    """Run this job again after the delay; no attempt is used up. Return it or raise it."""
+
+    def __init__(self, delay: str | float | timedelta) -> None:
+        super().__init__(f"snoozed for {delay}")
+        self.delay_us = to_microseconds(delay)
+
+
+class Discard(Exception):
+    """End this job as failed, whatever is left of its budget. Return it or raise it."""
+
+    def __init__(self, reason: str = "discarded by its handler") -> None:
+        super().__init__(reason)
+
+
+def to_microseconds(duration: str | float | timedelta) -> int:
+    """Return a duration given as "90s", as seconds or as a timedelta; raise ValueError."""
+    if isinstance(duration, timedelta):
+        return parse_duration(duration / timedelta(seconds=1))
+    return parse_duration(duration)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentJob:
+    """The attempt that the calling code is part of."""
+
+    _lease: Lease
+    _stop: StopSignal
+
+    @property
+    def id(self) -> str:
+        return render_id(self._lease.key.job_id)
+
+    @property
+    def task(self) -> str:
+        return self._lease.task
+
+    @property
+    def queue(self) -> str:
+        return self._lease.queue
+
+    @property
+    def attempt(self) -> int:
+        """Which try this is, from 1; lost and snoozed tries are counted, too."""
+        return self._lease.key.attempt
+
+    @property
+    def scheduled_for(self) -> datetime:
+        """The instant of the schedule that this run stands for, or the time the job was due."""
+        return _EPOCH + timedelta(microseconds=self._lease.scheduled_for)
+
+    @property
+    def trigger(self) -> Trigger:
+        return self._lease.trigger
+
+    @property
+    def missed_count(self) -> int:
+        """How many earlier instants of the schedule this run stands for as well."""
+        return self._lease.missed_count
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self._lease.options.tags
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return dict(self._lease.options.meta or {})
+
+    @property
+    def traceparent(self) -> str | None:
+        return self._lease.options.traceparent
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why this attempt was told to stop, or None; an async handler is cancelled, too."""
+        return self._stop.reason
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether this attempt was told to stop; a plain function should look now and then."""
+        return self._stop.reason is not None
+
+
+_current: ContextVar[CurrentJob] = ContextVar("schedo_current_job")
+
+
+def enter(call: Call) -> None:
+    """Make the call the current job of the running context."""
+    _current.set(CurrentJob(call.lease, call.stop))
+
+
+def current_job() -> CurrentJob:
+    """Return the job whose handler is running here; raise RuntimeError outside of one."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise RuntimeError("current_job() works only inside a task that schedo runs") from None

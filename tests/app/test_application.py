@@ -1,0 +1,139 @@
+"""Declaring tasks and schedules: what is taken, and what is refused at once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from schedo import Retry, Schedo
+from schedo.app.options import make_job
+from schedo.core.model import Catchup, Overlap
+from schedo.errors import Invalid
+from tests.app.example import Example, Sum
+
+
+async def test_a_task_is_still_the_function_it_was(example: Example) -> None:
+    assert await example.add(1, b=2) == Sum(3)
+    assert example.double(4) == 8
+    assert (example.add.name, example.add.__name__) == ("add", "add")
+
+
+def test_a_task_may_have_a_name_of_its_own() -> None:
+    app = Schedo()
+
+    @app.task(name="email.send", timeout="30s", retries=5, delivery="at_most_once", tags=["mail"])
+    async def send() -> None: ...
+
+    options = app.registry.tasks["email.send"].options
+    assert options.timeout_us == 30_000_000
+    assert options.retry is not None
+    assert options.retry.max_attempts == 6  # five after the first
+    assert (options.at_most_once, options.tags) == (True, ("mail",))
+    assert repr(send) == "Task('email.send')"
+
+
+def test_options_of_a_job_win_over_those_of_its_task() -> None:
+    defaults = {"queue": "slow", "timeout": "30s", "priority": 2, "tags": ["a"]}
+
+    spec = make_job("t", defaults, {"queue": "fast", "delay": timedelta(seconds=1.5), "tags": None})
+
+    assert (spec.queue, spec.delay_us, spec.priority) == ("fast", 1_500_000, 2)
+    assert (spec.options.timeout_us, spec.options.tags) == (30_000_000, ("a",))
+
+
+def test_every_option_of_a_retry_is_taken() -> None:
+    until = datetime(2027, 1, 15, 8, 0, tzinfo=UTC)
+    asked = Retry(4, "fixed", timedelta(seconds=1), 1.0, "2m", 0.0, until)
+
+    retry = make_job("t", {"retries": asked}).options.retry
+
+    assert retry is not None
+    assert (retry.max_attempts, retry.backoff, retry.initial_us) == (4, "fixed", 1_000_000)
+    assert (retry.factor, retry.max_us, retry.jitter) == (1.0, 120_000_000, 0.0)
+    assert retry.until_at == 1_800_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delay": "soon"}, "/delay: 'soon' is not a duration"),
+        ({"delay": 1, "run_at": "2027-01-15T08:00:00Z"}, "give delay or run_at, not both"),
+        ({"run_at": datetime(2027, 1, 15)}, "has no time zone"),  # noqa: DTZ001
+        ({"priority": 10}, "/priority"),
+        ({"queue": "a b"}, "/queue"),
+        ({"retries": -1}, "/retry: the attempts must be 1 to 100"),
+        ({"retries": 100}, "/retry: the attempts must be 1 to 100"),
+        ({"retries": "often"}, "/retry: 'often' is no preset"),
+        ({"retries": True}, "/retries"),
+        ({"timeout": 0}, "/timeout"),
+        ({"unique": ""}, "/unique"),
+        ({"colour": "red"}, "/colour: there is no such field"),
+        ({"meta": {"x": object()}}, "cannot be written as JSON"),
+    ],
+)
+def test_a_bad_option_is_refused_by_name(
+    example: Example, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        example.add.options(**options)
+
+    assert message in str(caught.value)
+
+
+def test_a_schedule_stands_above_a_task_or_alone() -> None:
+    app = Schedo()
+
+    @app.cron("30 2 * * *", tz="Europe/Paris", name="nightly", payload={"n": 3}, queue="quiet")
+    @app.every("90s", overlap="allow", catchup="skip", jitter="5s")
+    @app.task(timeout="30s", queue="busy")
+    async def sweep(n: int = 1) -> None: ...
+
+    @app.cron("@daily", timeout="10s")
+    def report() -> None: ...
+
+    schedules = app.registry.schedules
+    assert sorted(schedules) == ["nightly", "report", "sweep"]
+    nightly, often, daily = schedules["nightly"], schedules["sweep"], schedules["report"]
+    assert (nightly.rule.cron, nightly.rule.tz) == ("30 2 * * *", "Europe/Paris")
+    assert (nightly.job.payload, nightly.job.queue) == (b'{"n":3}', "quiet")
+    assert nightly.job.options.timeout_us == 30_000_000
+    assert (often.rule.every_us, often.rule.jitter_us) == (90_000_000, 5_000_000)
+    assert (often.overlap, often.catchup) == (Overlap.ALLOW, Catchup.SKIP)
+    assert (often.job.payload, often.job.queue) == (b"{}", "busy")
+    assert daily.job.options.timeout_us == 10_000_000
+    assert app.registry.tasks["report"].options.timeout_us == 10_000_000
+
+
+def test_what_cannot_be_declared_is_refused_at_once() -> None:
+    app = Schedo()
+
+    @app.task
+    async def send(to: str) -> None: ...
+
+    with pytest.raises(TypeError, match="missing a required argument: 'to'"):
+        app.cron("@daily")(send)
+    with pytest.raises(Invalid, match="99"):
+        app.cron("99 * * * *", payload={"to": "x"})(send)
+    with pytest.raises(Invalid, match="Mars"):
+        app.cron("@daily", tz="Mars/Base", payload={"to": "x"})(send)
+    with pytest.raises(TypeError, match=r"above @app\.task"):
+        app.task(send)
+    with pytest.raises(ValueError, match="two tasks named 'send'"):
+        app.task(name="send")(lambda: None)
+    with pytest.raises(Invalid, match="/name: '<lambda>'"):
+        app.task(lambda: None)
+    with pytest.raises(Invalid, match="no such field"):
+        app.task(colour="red")(print)  # type: ignore[call-overload]
+    app.every(1.5, payload={"to": "x"})(send)
+    with pytest.raises(ValueError, match="two schedules named 'send'"):
+        app.every("1m", payload={"to": "x"})(send)
+
+
+@pytest.mark.parametrize(
+    "options", [{"store": "x", "url": "y"}, {"concurrency": 0}], ids=["both", "nobody works"]
+)
+def test_a_schedo_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        Schedo(**options)

@@ -1,0 +1,130 @@
+"""An application beside its server: what it sends, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from schedo import Retry, Schedo
+from schedo.app.client_desk import render_request
+from schedo.app.options import make_job
+from schedo.errors import DuplicateKey, SchedoError
+from tests.app.example import Example
+from tests.client.server import fake_server
+
+
+async def test_without_a_store_and_a_server_the_error_says_what_to_do(
+    example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SCHEDO_URL", raising=False)
+    app = Schedo()
+
+    @app.task
+    async def task() -> None: ...
+
+    with pytest.raises(RuntimeError, match="set SCHEDO_URL, or run it with `schedo serve"):
+        await task.enqueue()
+    with pytest.raises(RuntimeError, match="enqueue inside `async with app:`"):
+        await example.add.enqueue(1)
+
+
+def make_client_app(**where: Any) -> tuple[Schedo, Any]:
+    app = Schedo(**where)
+
+    @app.task(queue="mail")
+    async def send(to: str) -> str:
+        return to
+
+    return app, send
+
+
+async def test_jobs_go_to_the_server_at_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_server() as server:
+        server.on("POST", "/v1/jobs", 201, {"id": "00000000000AB", "state": "queued"})
+        done = {"id": "00000000000AB", "state": "completed", "result": "ada"}
+        server.on("GET", "/v1/jobs/00000000000AB/wait", 200, done)
+        monkeypatch.setenv("SCHEDO_URL", server.url)
+        monkeypatch.setenv("SCHEDO_TOKEN", "t0ken")
+        app, send = make_client_app()
+
+        outside = await send.options(delay="5m").enqueue("ada")
+        async with app:
+            inside = await send.enqueue("ada")
+
+            assert await inside.result() == "ada"
+
+    first, second, _ = server.requests
+    assert outside.id == "00000000000AB"
+    assert first.headers["authorization"] == "Bearer t0ken"
+    assert first.json == {
+        "task": "send",
+        "payload": {"to": "ada"},
+        "queue": "mail",
+        "priority": 0,
+        "delay": "300000000us",
+    }
+    assert second.json["payload"] == {"to": "ada"}
+
+
+async def test_an_error_of_the_server_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_server() as server:
+        problem = {"code": "duplicate-key", "detail": "held", "status": 409}
+        server.on("POST", "/v1/jobs", 409, problem)
+        items = [{"status": 201, "job": {"id": "1"}}, {"status": 409, "problem": problem}]
+        server.on("POST", "/v1/jobs:batch", 200, {"items": items})
+        _, send = make_client_app(url=server.url)
+
+        with pytest.raises(DuplicateKey, match="held"):
+            await send.enqueue("ada")
+        accepted, refused = await send.enqueue_many([{"to": "a"}, {"to": "b"}])
+
+    assert accepted.id == "1"
+    assert isinstance(refused, SchedoError)
+
+
+def test_every_option_reaches_the_server() -> None:
+    spec = make_job(
+        "t",
+        {
+            "run_at": "2027-01-15T08:00:00Z",
+            "expires_at": datetime(2027, 1, 15, 9, 0, tzinfo=UTC),
+            "retries": Retry(4, "fixed", "1s", 1.0, "2m", 0.0),
+            "timeout": 1.5,
+            "delivery": "at_most_once",
+            "unique": {"key": "k", "for": "1h", "while": ["queued"]},
+            "tags": ["a"],
+            "meta": {"b": 1},
+        },
+    )
+
+    assert render_request(spec) == {
+        "task": "t",
+        "queue": "default",
+        "priority": 0,
+        "run_at": "2027-01-15T08:00:00.000000Z",
+        "expires_at": "2027-01-15T09:00:00.000000Z",
+        "retry": {
+            "max_attempts": 4,
+            "backoff": "fixed",
+            "initial": "1000000us",
+            "factor": 1.0,
+            "max": "120000000us",
+            "jitter": 0.0,
+        },
+        "timeout": "1500000us",
+        "delivery": "at_most_once",
+        "unique": {
+            "key": "k",
+            "while": ("queued",),
+            "for": "3600000000us",
+            "on_conflict": "return",
+        },
+        "tags": ("a",),
+        "meta": {"b": 1},
+    }
+
+
+def test_a_retry_preset_reaches_the_server_by_name() -> None:
+    assert render_request(make_job("t", {"retries": "webhook"}))["retry"] == "webhook"

@@ -1,0 +1,41 @@
+"""What `import schedo` gives, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import schedo
+
+
+def test_every_public_name_is_there() -> None:
+    for name in schedo.__all__:
+        assert getattr(schedo, name).__name__ == name
+    assert schedo.__version__ == "0.1.0"
+    assert set(schedo.__all__) < set(dir(schedo))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = schedo.nothing
+
+
+@pytest.mark.parametrize(
+    ("code", "without"),
+    [
+        ("import schedo", "schedo.errors schedo.core msgspec asyncio"),
+        (
+            "from schedo import Schedo; Schedo()",
+            "schedo.engine aiosqlite schedo.web schedo.client.streams",
+        ),
+        ("import schedo.workers.child", "schedo.engine.engine schedo.web aiosqlite starlette"),
+    ],
+    ids=["schedo", "an application", "a child process"],
+)
+def test_importing_loads_no_more_than_it_needs(code: str, without: str) -> None:
+    check = f"import sys; {code}; print(*set({without.split()!r}) & set(sys.modules))"
+
+    loaded = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, check=True
+    )
+
+    assert loaded.stdout.split() == []

@@ -1,0 +1,85 @@
+"""An engine on a real file, example_app.py in real child processes, and talk with its handlers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from schedo.clock import SystemClock
+from schedo.core.model import JobSpec, Options
+from schedo.engine.engine import Engine
+from schedo.store.sqlite import SqliteStore
+from schedo.workers.attendant import Patience
+from schedo.workers.children import ChildProcesses
+from schedo.workers.desk import Record, Ticket
+from schedo.workers.engine_desk import EngineDesk
+
+TARGET = "tests.workers.example_app:app"
+BRISK = Patience(grace_s=0.2)
+HASTY = Patience(pulse_s=0.05, stalled_s=0.5, grace_s=0.2)
+LONG_S = 30.0
+
+
+class Site:
+    """An engine on a real file with an application's child processes."""
+
+    def __init__(
+        self, path: Path, target: str, processes: int, slots: int, patience: Patience
+    ) -> None:
+        self.engine = Engine(SqliteStore(path / "jobs.db"), SystemClock())
+        self.children = ChildProcesses(
+            self.engine, target, processes=processes, slots=slots, patience=patience
+        )
+        self.desk = EngineDesk(self.engine)
+
+    async def submit(self, task: str, *, options: Options | None = None, **payload: Any) -> str:
+        spec = JobSpec(task, msgspec.json.encode(payload), options=options or Options())
+        (ticket,) = await self.desk.submit([spec])
+        assert isinstance(ticket, Ticket), ticket
+        return ticket.id
+
+    async def end(self, job_id: str) -> Record:
+        record = await self.desk.wait(job_id, LONG_S)
+        assert "result" in record or "error" in record or record["state"] == "cancelled", record
+        return record
+
+    async def run(self, task: str, *, options: Options | None = None, **payload: Any) -> Record:
+        return await self.end(await self.submit(task, options=options, **payload))
+
+
+@asynccontextmanager
+async def serving(
+    path: Path,
+    target: str = TARGET,
+    *,
+    processes: int = 1,
+    slots: int = 4,
+    patience: Patience = BRISK,
+) -> AsyncIterator[Site]:
+    site = Site(path, target, processes, slots, patience)
+    await site.engine.start()
+    try:
+        await site.children.start()
+        try:
+            yield site
+        finally:
+            await site.children.stop(0)
+    finally:
+        await site.engine.stop()
+
+
+async def say(pipe: Path, text: str) -> None:
+    """Write once a handler reads."""
+    async with asyncio.timeout(LONG_S):
+        await asyncio.to_thread(pipe.write_text, text)
+
+
+async def hear(pipe: Path) -> str:
+    """Return what a handler writes."""
+    async with asyncio.timeout(LONG_S):
+        return await asyncio.to_thread(pipe.read_text)
