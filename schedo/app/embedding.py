@@ -10,10 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from schedo.clock import SystemClock
 from schedo.engine.engine import Engine
-from schedo.errors import Invalid
-from schedo.store.base import Store
-from schedo.store.memory import MemoryStore
-from schedo.store.sqlite import SqliteStore
+from schedo.store import open_store
 from schedo.workers.calling import TaskRunner
 from schedo.workers.desk import Desk
 from schedo.workers.engine_desk import EngineDesk
@@ -58,13 +55,3 @@ class Embedding:
         finally:
             await self.engine.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def open_store(store: str) -> Store:
-    """Return the store that the text names: a file, or ":memory:"."""
-    if store == ":memory:":
-        return MemoryStore()
-    scheme, found, path = store.partition("://")
-    if found and scheme != "sqlite":
-        raise Invalid(f"{store!r}: a store is a file for SQLite, or :memory:")
-    return SqliteStore(path if found else store)

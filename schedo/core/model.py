@@ -237,7 +237,7 @@ class Schedule:
     last_fired_at: int | None = None
     last_job_id: int | None = None
 
-    # Memory only, kept when overlap is not ALLOW: its unfinished jobs, oldest first.
+    # Memory only: its unfinished jobs, oldest first, at most ACTIVE_RUNS_KNOWN_MAX.
     active: list[int] = field(default_factory=list)
     blocked: int | None = None  # the one of them that waits for the others
 

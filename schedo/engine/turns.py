@@ -267,12 +267,14 @@ class TurnLoop:
                 await self._journal.run()
             except SchedoError as error:
                 self._fail(error)
-            while not self._is_open:
+            while not self._is_open and not isinstance(self.failure, StoreBroken):
                 try:
                     await self._recover(await self._store.take_stock())
                 except StoreError as error:
                     self._fail(error)
                     await asyncio.sleep(RECOVERY_PAUSE_S)
+            if isinstance(self.failure, StoreBroken):
+                return  # nothing that this process does can be trusted any more
 
     # Failure and recovery.
 

@@ -1,0 +1,28 @@
+"""Where jobs are remembered: a SQLite file, or this process's memory."""
+
+from __future__ import annotations
+
+from schedo.errors import Invalid
+from schedo.store.base import Store
+
+_SQLITE = "sqlite://"
+
+
+def open_store(url: str) -> Store:
+    """Return the store the URL names, not yet opened: a path, "sqlite:///path" or ":memory:"."""
+    # Only the one that is used is imported.
+    if url in (":memory:", "memory:"):
+        from schedo.store.memory import MemoryStore
+
+        return MemoryStore()
+    scheme, separator, _ = url.partition("://")
+    if separator and scheme != "sqlite":
+        raise Invalid.field(
+            "/store", f"{scheme}:// is not supported yet; give the path of a SQLite file"
+        )
+    path = url.removeprefix(_SQLITE)
+    if not path.strip("/") or path.endswith("/") or "\0" in path:
+        raise Invalid.field("/store", f"{url!r} does not name a file")
+    from schedo.store.sqlite import SqliteStore
+
+    return SqliteStore(path)

@@ -1,10 +1,11 @@
-"""What the engine asks of a store. Every promise here is checked by tests/store/contract.py on each store.
+"""What the engine asks of a store; tests/store/contract.py checks every promise on each store.
 
 Two kinds of calls:
-- `commit` and the `load_` calls run one after the other, in the order they were made, on the one connection that writes.
-  A load sees every commit made before it. The scheduler relies on that: what it changed since is still in its
-  memory, and memory wins.
-- the other reads run beside them on a read-only connection; they see some recent commit and never block a writer.
+- `commit` and the `load_` calls run one after the other, in the order they were made, on the one
+  connection that writes. A load sees every commit made before it. The scheduler relies on that:
+  what it changed since is still in its memory, and memory wins.
+- the other reads run beside them on a read-only connection; they see every commit that returned
+  before they were asked, and never block a writer.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long ended jobs are kept, in microseconds (River's defaults: a day, a week for failures)."""
+    """How long ended jobs are kept, in microseconds (River's: a day, a week for failures)."""
 
     completed_us: int = 86_400_000_000
     cancelled_us: int = 86_400_000_000  # also expired
@@ -71,24 +72,38 @@ class Store(Protocol):
     """A durable home for jobs, schedules and queues."""
 
     async def open(self) -> Opening:
-        """Take the store for this process and raise the epoch; StoreLocked names the holder if there is one."""
+        """Take the store for this process and raise the epoch; StoreLocked names another holder."""
 
     async def close(self) -> None:
         """Let go of the store; harmless if it is not open."""
 
     async def commit(self, changes: Changes) -> None:
-        """Make all the changes durable, or none; raise StoreError. Reads the records before its first await."""
+        """Make all the changes durable, or none; raise StoreError.
+
+        The records are read before the first await. An update of a job that the store has not, a
+        second job with a unique key, and a second job of a schedule for one instant fail the
+        commit.
+        """
 
     # Ordered with commits.
 
+    async def take_stock(self) -> Opening:
+        """Return what an open store holds now; the epoch stays."""
+
     async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
-        """Return scheduled and retrying jobs in order of (due_at, id), those after the given pair."""
+        """Return scheduled and retrying jobs in order of (due_at, id), those after the pair.
+
+        Here and in the other loads a payload above PAYLOAD_INLINE_BYTES_MAX is None.
+        """
 
     async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
         """Return the lane's queued jobs in order of (rank, id), those after the given pair."""
 
     async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
-        """Return unpaused schedules that will fire, in order of (next_fire_at, id), with their active jobs."""
+        """Return unpaused schedules that will fire, in order of (next_fire_at, id), after the pair.
+
+        Schedules bring their active jobs and the blocked one of them, unless they allow overlap.
+        """
 
     async def load_running(self, after: int, limit: int) -> list[Job]:
         """Return running jobs with an id above after, in order of id."""
@@ -106,7 +121,7 @@ class Store(Protocol):
         """Return the schedule with this name (or this id) with its active jobs, or None."""
 
     async def load_payload(self, job_id: int) -> bytes:
-        """Return the payload, however large."""
+        """Return the payload, however large; raise NotFound."""
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         """Delete up to limit ended jobs and stale answers past their retention; return how many."""
@@ -117,13 +132,17 @@ class Store(Protocol):
         """Return the job with its whole payload, or None."""
 
     async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
-        """Return jobs newest first, those with an id below before; payloads may be None when large."""
+        """Return jobs newest first, those with an id below before.
+
+        Payloads and results above PAYLOAD_INLINE_BYTES_MAX are None. Times of creation are compared
+        by id.
+        """
 
     async def list_attempts(self, job_id: int) -> list[Attempt]:
-        """Return the ended attempts that did not complete the job, oldest first."""
+        """Return the last ATTEMPTS_MAX attempts that did not complete the job, oldest first."""
 
     async def list_outputs(self, job_id: int) -> list[StoredOutput]:
-        """Return all captured streams of a job, by attempt and stream."""
+        """Return the captured streams by attempt and stream, of the latest OUTPUTS_BYTES_MAX."""
 
     async def get_schedule(self, name: str) -> Schedule | None:
         """Return the schedule with its active jobs, or None."""

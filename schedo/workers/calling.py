@@ -67,7 +67,10 @@ class TaskRunner:
         stopping = asyncio.create_task(call.stop.wait())
         try:
             await asyncio.wait((handler, stopping), return_when=asyncio.FIRST_COMPLETED)
-            outcome = handler.result() if handler.done() else await self._stop(handler, call)
+            if handler.done() and call.stop.reason is None:
+                outcome = handler.result()
+            else:
+                outcome = await self._stop(handler, call)
         except asyncio.CancelledError:
             handler.cancel()
             raise

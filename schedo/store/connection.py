@@ -1,0 +1,165 @@
+"""The two connections to a SQLite file, and what their errors mean.
+
+One connection writes and checkpoints, and no other may ever do either: two that do can corrupt the
+file in every SQLite before 3.51.3 (sqlite.org/wal.html#walresetbug). The other one is read-only.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote
+
+import aiosqlite
+
+from schedo.errors import StoreBroken, StoreError, StoreFull
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# The log is copied back into the database when it has grown past this. Its file keeps this size:
+# writing over old blocks is cheaper to sync than extending a file.
+WAL_BYTES_MAX = 4 * 1024 * 1024
+# A reader elsewhere can keep the log from starting over. When it is this long we wait for the
+# reader.
+WAL_BYTES_ALARM = 16 * WAL_BYTES_MAX
+_BUSY_MS = 5_000
+_BUSY_READER_MS = 100
+
+_WRITER_PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "wal_autocheckpoint = 0",
+    f"journal_size_limit = {WAL_BYTES_MAX}",
+    "temp_store = MEMORY",
+    "cache_size = -2048",
+    "mmap_size = 0",
+    f"busy_timeout = {_BUSY_MS}",
+)
+_READER_PRAGMAS = (
+    "query_only = ON",
+    "temp_store = MEMORY",
+    "cache_size = -2048",
+    "mmap_size = 0",
+    f"busy_timeout = {_BUSY_MS}",
+)
+# What these say is that the disk lies or fails; see StoreBroken.
+_BROKEN = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+class Connection(aiosqlite.Connection):
+    """A connection whose thread runs whole functions.
+
+    aiosqlite hops to its thread and back for each statement. A commit is a dozen statements and a
+    hop costs more than most of them, so here a commit is one function and costs one hop.
+    """
+
+    def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
+        super().__init__(connector, iter_chunk_size=64)
+        # close() ends the thread; but where a crash misses it, the process must still be able to
+        # exit.
+        self._thread.daemon = True
+
+    async def run(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Call the function with the raw connection, in its thread, after all earlier calls."""
+        call = partial(function, self._conn, *args, **kwargs)
+        result: T = await self._execute(call)  # type: ignore[no-untyped-call]
+        return result
+
+    def post(self, function: Callable[[sqlite3.Connection], None]) -> None:
+        """Run the function after all earlier calls; it must keep its errors, for nobody waits."""
+        self._tx.put_nowait((None, partial(function, self._conn)))
+
+
+def connect_writer(path: str) -> Connection:
+    """Return the connection that writes, not yet opened; prepare_writer must run on it."""
+    return Connection(partial(sqlite3.connect, path, isolation_level=None, check_same_thread=False))
+
+
+def connect_reader(path: str) -> Connection:
+    """Return the connection that only reads, not yet opened."""
+    return Connection(partial(_open_reader, f"file:{quote(path)}?mode=ro"))
+
+
+def _open_reader(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    _set(connection, _READER_PRAGMAS)
+    return connection
+
+
+def prepare_writer(connection: sqlite3.Connection) -> None:
+    """Make the file a write-ahead-logged one that syncs every commit."""
+    _set(connection, _WRITER_PRAGMAS)
+    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode != "wal":
+        raise StoreError(f"SQLite cannot use a write-ahead log here (it stays in {mode} mode)")
+
+
+def _set(connection: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:
+    for pragma in pragmas:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Make what is written inside durable as a whole, or undo it when it raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # SQLite may have rolled back by itself, and where the disk fails this fails too; what tells
+        # is the first error.
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def is_log_long(path: str) -> bool:
+    """Tell whether the log of the database has outgrown its file's standing size."""
+    return _log_bytes(path) > WAL_BYTES_MAX
+
+
+def checkpoint(connection: sqlite3.Connection, path: str) -> None:
+    """Copy the log into the database as far as readers allow."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    if _log_bytes(path) > WAL_BYTES_ALARM:
+        truncate_log(connection)
+
+
+def truncate_log(connection: sqlite3.Connection) -> None:
+    """Copy the whole log into the database and empty it, unless a reader takes too long."""
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_READER_MS}")
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+
+
+def _log_bytes(path: str) -> int:
+    try:
+        return os.stat(path + "-wal").st_size
+    except FileNotFoundError:
+        return 0
+
+
+def store_error(error: Exception, path: str) -> StoreError:
+    """Return what an error of sqlite3 means to whoever uses the store."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"there is no room left for {path}: {error}")
+    if code in _BROKEN:
+        name = getattr(error, "sqlite_errorname", "SQLite error")
+        return StoreBroken(f"the disk under {path} failed ({name}: {error}); the server must stop")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreError(f"another program is writing to {path}: {error}")
+    return StoreError(f"the store {path} failed: {error}")

@@ -1,0 +1,78 @@
+"""Where a database file may lie: in a directory of its owner's, on a local disk.
+
+SQLite's write-ahead log needs shared memory and locks that network file systems do not give.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from schedo.errors import StoreError
+
+# Types as /proc/self/mountinfo names them.
+_NETWORK = {
+    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs"),
+    *("fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone"),
+}
+
+
+def prepare_directory(path: str, mountinfo: str | None = None) -> None:
+    """Create the database's directory if it is missing; raise StoreError if it is no safe place.
+
+    mountinfo is this system's own unless given.
+    """
+    directory = Path(path).parent
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = directory.stat().st_mode
+    except OSError as error:
+        raise StoreError(f"cannot use the directory {directory}: {error.strerror}") from error
+    if mode & stat.S_IWOTH:
+        raise StoreError(
+            f"every user may write to {directory}, so anyone could replace the database;"
+            f" use a directory of your own (chmod o-w {directory})"
+        )
+    mounts = _read_mounts() if mountinfo is None else mountinfo
+    kind = find_filesystem(directory.resolve(), mounts)
+    if kind in _NETWORK:
+        raise StoreError(
+            f"{directory} is on a network file system ({kind}), where SQLite's log and locks do not"
+            " work; use a local disk"
+        )
+
+
+def find_filesystem(directory: Path, mountinfo: str) -> str | None:
+    """Return the type of the file system the absolute path is on, by the text of mountinfo(5)."""
+    found, depth = None, -1
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        mounted_on = Path(_unescape(before.split(" ")[4]))
+        # Later lines are mounted over earlier ones at the same place.
+        if directory.is_relative_to(mounted_on) and len(mounted_on.parts) >= depth:
+            found, depth = after.split(" ")[0], len(mounted_on.parts)
+    return found
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def _read_mounts() -> str:
+    try:
+        return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""  # not Linux: nothing to go by
+
+
+def size_bytes(path: str) -> int:
+    """Return the bytes of the database, its log and its index of the log."""
+    total = 0
+    for suffix in ("", "-wal", "-shm"):
+        try:
+            total += os.stat(path + suffix).st_size
+        except FileNotFoundError:
+            continue
+    return total

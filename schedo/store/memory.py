@@ -1,0 +1,360 @@
+"""The store for tests and for programs that may forget: plain dicts that end with the object.
+
+It keeps every promise but durability. Records are copied in and out, so nobody can change what is
+stored. Pages are found by going through all jobs, which is fine for thousands and slow for
+millions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from schedo.core import limits
+from schedo.core.changes import Attempt, Changes, IdempotentAnswer
+from schedo.core.lifecycle import FINAL, TIMED, State
+from schedo.core.model import Decision, Job, Lane, Place, Queue, Schedule, Trigger
+from schedo.errors import NotFound, StoreError
+from schedo.store.base import Counts, JobFilter, Opening, Retention, StoredOutput
+from schedo.store.pruning import kept_us
+from schedo.store.queries import first_id
+
+_INSTANT_TRIGGERS = {Trigger.SCHEDULE, Trigger.CATCHUP}
+
+
+class MemoryStore:
+    """A Store without a file. What it holds survives close and open of the same object."""
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._is_open = False
+        self._jobs: dict[int, Job] = {}
+        self._schedules: dict[int, Schedule] = {}
+        self._queues: dict[str, Queue] = {}
+        self._attempts: dict[int, list[Attempt]] = {}
+        self._outputs: dict[int, dict[tuple[int, str], StoredOutput]] = {}
+        self._decisions: dict[int, list[Decision]] = {}
+        self._answers: dict[str, IdempotentAnswer] = {}
+
+    async def open(self) -> Opening:
+        assert not self._is_open, "the store is open already"
+        self._is_open = True
+        self._epoch += 1
+        return await self.take_stock()
+
+    async def close(self) -> None:
+        self._is_open = False
+
+    async def commit(self, changes: Changes) -> None:
+        self._check_open()
+        self._check_jobs(changes)
+        self._check_schedules(changes)
+        for job in changes.jobs.values():
+            self._put_job(job)
+        for schedule_id in changes.schedules_deleted:
+            self._schedules.pop(schedule_id, None)
+            self._decisions.pop(schedule_id, None)
+        deleted = set(changes.schedules_deleted)
+        for schedule in changes.schedules.values():
+            if schedule.id not in deleted:
+                stored = schedule.copy()
+                stored.active, stored.blocked = [], None
+                self._schedules[schedule.id] = stored
+        for queue in changes.queues.values():
+            self._queues[queue.name] = _copy_queue(queue)
+        self._put_evidence(changes, deleted)
+
+    # Ordered with commits.
+
+    async def take_stock(self) -> Opening:
+        self._check_open()
+        jobs = self._jobs.values()
+        return Opening(
+            epoch=self._epoch,
+            last_id=max([0, *self._jobs, *self._schedules]),
+            queues=await self.list_queues(),
+            lanes=sorted({job.lane for job in jobs if job.state is State.QUEUED}),
+            blocked=[
+                (job.schedule_id, job.id)
+                for job in sorted(jobs, key=lambda job: job.id)
+                if job.state is State.BLOCKED and job.schedule_id is not None
+            ],
+        )
+
+    async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
+        return self._page(
+            lambda job: job.state in TIMED, lambda job: (job.due_at, job.id), after, limit
+        )
+
+    async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
+        def waits(job: Job) -> bool:
+            return job.state is State.QUEUED and job.queue == lane.queue and job.task == lane.task
+
+        return self._page(waits, lambda job: (job.rank, job.id), after, limit)
+
+    async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
+        self._check_open()
+        found = sorted(
+            (schedule.next_fire_at, schedule.id)
+            for schedule in self._schedules.values()
+            if schedule.next_fire_at is not None and not schedule.paused
+        )
+        ids = (
+            schedule_id for at, schedule_id in found if after is None or (at, schedule_id) > after
+        )
+        return [self._schedule(self._schedules[schedule_id]) for schedule_id in islice(ids, limit)]
+
+    async def load_running(self, after: int, limit: int) -> list[Job]:
+        def runs(job: Job) -> bool:
+            return job.state is State.RUNNING and job.id > after
+
+        return self._page(runs, lambda job: (job.id, 0), None, limit)
+
+    async def load_expired(self, now: int, limit: int) -> list[Job]:
+        def is_expired(job: Job) -> bool:
+            is_waiting = job.state not in FINAL and job.state is not State.RUNNING
+            return is_waiting and job.expires_at is not None and job.expires_at <= now
+
+        return self._page(is_expired, lambda job: (job.expires_at or 0, job.id), None, limit)
+
+    async def load_job(self, job_id: int) -> Job | None:
+        self._check_open()
+        job = self._jobs.get(job_id)
+        return None if job is None else _loaded(job)
+
+    async def load_unique(self, key: str) -> Job | None:
+        self._check_open()
+        return next((_loaded(job) for job in self._jobs.values() if job.unique_key == key), None)
+
+    async def load_schedule(self, name: str | int) -> Schedule | None:
+        self._check_open()
+        for schedule in self._schedules.values():
+            if name in (schedule.name, schedule.id):
+                return self._schedule(schedule)
+        return None
+
+    async def load_payload(self, job_id: int) -> bytes:
+        self._check_open()
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} is not in the store")
+        assert job.payload is not None, "the store has every payload"
+        return job.payload
+
+    async def prune(self, now: int, retention: Retention, limit: int) -> int:
+        self._check_open()
+        kept = kept_us(retention)
+        ended = (
+            job.id
+            for job in self._jobs.values()
+            if job.state in FINAL
+            and job.ended_at is not None
+            and job.ended_at <= now - kept[job.state]
+        )
+        jobs = list(islice(ended, limit))
+        for job_id in jobs:
+            del self._jobs[job_id]
+            self._attempts.pop(job_id, None)
+            self._outputs.pop(job_id, None)
+        oldest = now - retention.answers_us
+        stale = (scope for scope, answer in self._answers.items() if answer.created_at <= oldest)
+        answers = list(islice(stale, limit - len(jobs)))
+        for scope in answers:
+            del self._answers[scope]
+        return len(jobs) + len(answers)
+
+    # Beside commits.
+
+    async def get_job(self, job_id: int) -> Job | None:
+        self._check_open()
+        job = self._jobs.get(job_id)
+        return None if job is None else job.copy()
+
+    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
+        def is_wanted(job: Job) -> bool:
+            return (before is None or job.id < before) and _matches(job, which)
+
+        jobs = self._page(is_wanted, lambda job: (-job.id, 0), None, limit)
+        for job in jobs:
+            if job.result is not None and len(job.result) > limits.PAYLOAD_INLINE_BYTES_MAX:
+                job.result = None
+        return jobs
+
+    async def list_attempts(self, job_id: int) -> list[Attempt]:
+        self._check_open()
+        return list(self._attempts.get(job_id, ()))
+
+    async def list_outputs(self, job_id: int) -> list[StoredOutput]:
+        self._check_open()
+        return [output for _, output in sorted(self._outputs.get(job_id, {}).items())]
+
+    async def get_schedule(self, name: str) -> Schedule | None:
+        return await self.load_schedule(name)
+
+    async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
+        self._check_open()
+        found = sorted(
+            (schedule for schedule in self._schedules.values() if schedule.name > (after or "")),
+            key=lambda schedule: schedule.name,
+        )
+        return [self._schedule(schedule) for schedule in found[:limit]]
+
+    async def list_decisions(self, schedule_id: int, limit: int) -> list[Decision]:
+        self._check_open()
+        return list(reversed(self._decisions.get(schedule_id, ())))[:limit]
+
+    async def list_queues(self) -> list[Queue]:
+        self._check_open()
+        return [_copy_queue(queue) for _, queue in sorted(self._queues.items())]
+
+    async def count_jobs(self) -> Counts:
+        self._check_open()
+        counts = Counts()
+        for job in self._jobs.values():
+            if job.state not in FINAL:
+                by_state = counts.by_queue.setdefault(job.queue, {})
+                by_state[job.state.value] = by_state.get(job.state.value, 0) + 1
+        return counts
+
+    async def find_answer(self, scope: str) -> IdempotentAnswer | None:
+        self._check_open()
+        return self._answers.get(scope)
+
+    async def size_bytes(self) -> int:
+        return 0
+
+    # Everything that can refuse a commit comes before anything is changed.
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StoreError("the store is not open")
+
+    def _check_jobs(self, changes: Changes) -> None:
+        for job in changes.jobs.values():
+            if job.is_new and job.id in self._jobs:
+                raise StoreError(f"job {job.id} is in the store already")
+            if not job.is_new and job.id not in self._jobs:
+                raise StoreError(f"job {job.id} is updated but not in the store")
+        # Only commits that bring keys or instants pay for the check.
+        changed = changes.jobs.values()
+        _check_once(changed, self._jobs.values(), _unique_key, "unique key")
+        _check_once(changed, self._jobs.values(), _instant, "instant of a schedule")
+
+    def _check_schedules(self, changes: Changes) -> None:
+        gone = {*changes.schedules, *changes.schedules_deleted}
+        names = {schedule.name for schedule in self._schedules.values() if schedule.id not in gone}
+        for schedule in changes.schedules.values():
+            if schedule.name in names and schedule.id not in changes.schedules_deleted:
+                raise StoreError(f"there are two schedules named {schedule.name}")
+            names.add(schedule.name)
+
+    def _put_job(self, job: Job) -> None:
+        stored = job.copy()
+        stored.is_new, stored.place = False, Place.NOWHERE
+        if not job.is_new:
+            stored.payload = self._jobs[job.id].payload
+        assert stored.payload is not None, "a new job brings its payload"
+        self._jobs[job.id] = stored
+
+    def _put_evidence(self, changes: Changes, deleted: set[int]) -> None:
+        for attempt in changes.attempts:
+            if attempt.job_id in self._jobs:
+                attempts = self._attempts.setdefault(attempt.job_id, [])
+                attempts.append(attempt)
+                del attempts[: -limits.ATTEMPTS_MAX]
+        for output in changes.outputs:
+            if output.job_id in self._jobs:
+                outputs = self._outputs.setdefault(output.job_id, {})
+                key = (output.attempt, output.capture.stream)
+                outputs[key] = StoredOutput(output.attempt, output.capture)
+                _trim(outputs)
+        for decision in changes.decisions:
+            if decision.schedule_id not in deleted:
+                decisions = self._decisions.setdefault(decision.schedule_id, [])
+                decisions.append(decision)
+                del decisions[: -limits.DECISIONS_KEPT]
+        for answer in changes.answers:
+            self._answers[answer.scope] = answer
+
+    def _page(
+        self,
+        is_wanted: Callable[[Job], bool],
+        order: Callable[[Job], tuple[int, int]],
+        after: tuple[int, int] | None,
+        limit: int,
+    ) -> list[Job]:
+        self._check_open()
+        wanted = (
+            job
+            for job in self._jobs.values()
+            if is_wanted(job) and (after is None or order(job) > after)
+        )
+        return [_loaded(job) for job in heapq.nsmallest(limit, wanted, key=order)]
+
+    def _schedule(self, schedule: Schedule) -> Schedule:
+        found = schedule.copy()
+        active = [
+            job
+            for job in sorted(self._jobs.values(), key=lambda job: job.id)
+            if job.schedule_id == schedule.id and job.state not in FINAL
+        ][: limits.ACTIVE_RUNS_KNOWN_MAX]
+        found.active = [job.id for job in active]
+        found.blocked = next((job.id for job in active if job.state is State.BLOCKED), None)
+        return found
+
+
+def _loaded(job: Job) -> Job:
+    found = job.copy()
+    if found.payload is not None and len(found.payload) > limits.PAYLOAD_INLINE_BYTES_MAX:
+        found.payload = None
+    return found
+
+
+def _unique_key(job: Job) -> object | None:
+    return job.unique_key
+
+
+def _instant(job: Job) -> object | None:
+    if job.trigger in _INSTANT_TRIGGERS and None not in (job.schedule_id, job.scheduled_for):
+        return (job.schedule_id, job.scheduled_for)
+    return None
+
+
+def _check_once(
+    changed: Iterable[Job], stored: Iterable[Job], value: Callable[[Job], object | None], name: str
+) -> None:
+    claimed = {job.id: value(job) for job in changed}
+    claims = [claim for claim in claimed.values() if claim is not None]
+    if not claims:
+        return
+    held = {value(job) for job in stored if job.id not in claimed}
+    if len(set(claims)) < len(claims) or not held.isdisjoint(claims):
+        raise StoreError(f"two jobs claim the same {name}")
+
+
+def _matches(job: Job, which: JobFilter) -> bool:
+    return (
+        which.state in (None, job.state.value)
+        and which.queue in (None, job.queue)
+        and which.task in (None, job.task)
+        and which.schedule_id in (None, job.schedule_id)
+        and which.unique_key in (None, job.unique_key)
+        and (which.tag is None or which.tag in job.options.tags)
+        and (which.created_after is None or job.id >= first_id(which.created_after))
+        and (which.created_before is None or job.id < first_id(which.created_before))
+    )
+
+
+def _trim(outputs: dict[tuple[int, str], StoredOutput]) -> None:
+    def size(output: StoredOutput) -> int:
+        return len(output.capture.head) + len(output.capture.tail)
+
+    while sum(map(size, outputs.values())) > limits.OUTPUTS_BYTES_MAX:
+        oldest = min(attempt for attempt, _ in outputs)
+        for key in [key for key in outputs if key[0] == oldest]:
+            del outputs[key]
+
+
+def _copy_queue(queue: Queue) -> Queue:
+    return Queue(queue.name, queue.concurrency, queue.paused, queue.weight, queue.priority_step_us)

@@ -1,0 +1,94 @@
+"""Reading from a SQLite file: plain functions that run in a connection's thread."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from schedo.core.lifecycle import State
+from schedo.core.model import Job, Lane, Schedule
+from schedo.store import queries, rows
+from schedo.store.base import Opening
+
+_INTEGER_MIN = -(2**63)
+_BEFORE_ALL = (_INTEGER_MIN, _INTEGER_MIN)
+
+
+def take_stock(connection: sqlite3.Connection) -> Opening:
+    """Return what a server must know before its first turn."""
+    (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
+    (last_id,) = connection.execute(queries.LAST_ID).fetchone()
+    return Opening(
+        epoch=epoch,
+        last_id=last_id,
+        queues=[rows.queue_from_row(row) for row in connection.execute(queries.QUEUES)],
+        lanes=[Lane(*row) for row in connection.execute(queries.LANES)],
+        blocked=connection.execute(queries.BLOCKED).fetchall(),
+    )
+
+
+def rows_of(
+    connection: sqlite3.Connection, query: str, parameters: Sequence[object]
+) -> list[rows.Row]:
+    """Return the rows of a query."""
+    return connection.execute(query, parameters).fetchall()
+
+
+def _page(
+    connection: sqlite3.Connection,
+    query: queries.Paged,
+    after: tuple[int, int] | None,
+    limit: int,
+    **named: str,
+) -> list[rows.Row]:
+    value, last_id = after or _BEFORE_ALL
+    parameters = {"value": value, "id": last_id, "limit": limit, **named}
+    found = connection.execute(query.same, parameters).fetchall()
+    if len(found) < limit:
+        parameters["limit"] = limit - len(found)
+        found += connection.execute(query.later, parameters).fetchall()
+    return found
+
+
+def page_of_jobs(
+    connection: sqlite3.Connection,
+    /,
+    query: queries.Paged,
+    after: tuple[int, int] | None,
+    limit: int,
+    **named: str,
+) -> list[Job]:
+    """Return a page of jobs in the order of the query."""
+    return rows.jobs_from_rows(_page(connection, query, after, limit, **named))
+
+
+def page_of_schedules(
+    connection: sqlite3.Connection,
+    query: queries.Paged,
+    after: tuple[int, int] | None,
+    limit: int,
+) -> list[Schedule]:
+    """Return a page of schedules in the order of the query, with their active jobs."""
+    return _with_active(connection, _page(connection, query, after, limit))
+
+
+def jobs(connection: sqlite3.Connection, query: str, parameters: Sequence[object]) -> list[Job]:
+    """Return the jobs of a query."""
+    return rows.jobs_from_rows(connection.execute(query, parameters))
+
+
+def schedules(
+    connection: sqlite3.Connection, query: str, parameters: Sequence[object]
+) -> list[Schedule]:
+    """Return the schedules of a query, with their active jobs."""
+    return _with_active(connection, connection.execute(query, parameters).fetchall())
+
+
+def _with_active(connection: sqlite3.Connection, found_rows: list[rows.Row]) -> list[Schedule]:
+    found = [rows.schedule_from_row(row) for row in found_rows]
+    for schedule in found:
+        active = connection.execute(queries.ACTIVE, (schedule.id,)).fetchall()
+        schedule.active = [job_id for job_id, _ in active]
+        blocked = [job_id for job_id, state in active if state == State.BLOCKED]
+        schedule.blocked = blocked[0] if blocked else None
+    return found

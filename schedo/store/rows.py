@@ -1,0 +1,241 @@
+"""How jobs, schedules and their dependents lie in rows.
+
+`*_row` makes the values to bind, `*_from_row` makes the record again. A job's columns are named in
+the order of the Job's fields, so that a row becomes a Job without a name being looked up. Enums are
+bound as plain text: sqlite3 asks its slow adapters about every subclass of str.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from sys import intern
+from typing import Any
+
+import msgspec
+
+from schedo.core.changes import Attempt, IdempotentAnswer, Output
+from schedo.core.leases import Capture
+from schedo.core.lifecycle import State
+from schedo.core.model import (
+    PLAIN,
+    Decision,
+    Failure,
+    Job,
+    Options,
+    Queue,
+    Schedule,
+    ScheduleSpec,
+    Trigger,
+    Verdict,
+)
+from schedo.store.base import StoredOutput
+
+Row = tuple[Any, ...]
+
+JOB_COLUMNS = (
+    *("id", "task", "queue", "payload", "priority", "options", "state", "created_at", "due_at"),
+    *("rank", "picked_at", "started_at", "ended_at", "attempt", "failures", "losses", "epoch"),
+    "worker",
+    *("schedule_id", "scheduled_for", "trigger", "missed_count", "unique_key", "expires_at"),
+    *("cancel_requested_at", "result", "failure"),
+)
+# What may change after a job is stored. The payload and the options never do.
+JOB_MUTABLE_COLUMNS = (
+    *("priority", "state", "due_at", "rank", "picked_at", "started_at", "ended_at", "attempt"),
+    *("failures", "losses", "epoch", "worker", "missed_count", "unique_key", "expires_at"),
+    *("cancel_requested_at", "result", "failure"),
+)
+SCHEDULE_COLUMNS = (
+    *("id", "name", "spec", "created_at", "updated_at", "evaluated_through", "next_fire_at"),
+    *("paused", "note", "fired", "missed", "overlap_skipped", "buffered", "last_fired_at"),
+    "last_job_id",
+)
+
+_STATE_TEXT: dict[str, str] = {state: str(state.value) for state in State}
+_TRIGGER_TEXT: dict[str, str] = {trigger: str(trigger.value) for trigger in Trigger}
+_STATES = {str(state.value): state for state in State}
+_TRIGGERS = {str(trigger.value): trigger for trigger in Trigger}
+
+_encode = msgspec.json.Encoder().encode
+_decode_options = msgspec.json.Decoder(Options).decode
+_decode_failure = msgspec.json.Decoder(Failure).decode
+_decode_spec = msgspec.json.Decoder(ScheduleSpec).decode
+
+
+def new_job_row(job: Job, payload: bytes | None, options: str | None) -> Row:
+    """Return the values of JOB_COLUMNS."""
+    return (
+        job.id,
+        job.task,
+        job.queue,
+        payload,
+        job.priority,
+        options,
+        _STATE_TEXT[job.state],
+        job.created_at,
+        job.due_at,
+        job.rank,
+        job.picked_at,
+        job.started_at,
+        job.ended_at,
+        job.attempt,
+        job.failures,
+        job.losses,
+        job.epoch,
+        job.worker,
+        job.schedule_id,
+        job.scheduled_for,
+        _TRIGGER_TEXT[job.trigger],
+        job.missed_count,
+        job.unique_key,
+        job.expires_at,
+        job.cancel_requested_at,
+        job.result,
+        None if job.failure is None else _encode(job.failure).decode(),
+    )
+
+
+def known_job_row(job: Job) -> Row:
+    """Return the values of JOB_MUTABLE_COLUMNS and the id."""
+    return (
+        job.priority,
+        _STATE_TEXT[job.state],
+        job.due_at,
+        job.rank,
+        job.picked_at,
+        job.started_at,
+        job.ended_at,
+        job.attempt,
+        job.failures,
+        job.losses,
+        job.epoch,
+        job.worker,
+        job.missed_count,
+        job.unique_key,
+        job.expires_at,
+        job.cancel_requested_at,
+        job.result,
+        None if job.failure is None else _encode(job.failure).decode(),
+        job.id,
+    )
+
+
+def job_from_row(row: Row) -> Job:
+    """Return the job whose columns are JOB_COLUMNS."""
+    job = Job(*row)
+    # Thousands of waiting jobs share a handful of names.
+    job.task = intern(row[1])
+    job.queue = intern(row[2])
+    job.options = PLAIN if row[5] is None else _options_from_text(row[5])
+    job.state = _STATES[row[6]]
+    job.trigger = _TRIGGERS[row[20]]
+    if row[26] is not None:
+        job.failure = _decode_failure(row[26])
+    return job
+
+
+def jobs_from_rows(rows: Iterable[Row]) -> list[Job]:
+    """Return the jobs in the order of their rows."""
+    return [job_from_row(row) for row in rows]
+
+
+def options_text(options: Options) -> str | None:
+    """Return the options as JSON, or None if they are the defaults."""
+    return None if options is PLAIN or options == PLAIN else _encode(options).decode()
+
+
+@lru_cache(maxsize=256)
+def _options_from_text(text: str) -> Options:
+    return _decode_options(text)  # shared between jobs, so waiting jobs of one kind cost one
+
+
+def schedule_row(schedule: Schedule) -> Row:
+    """Return the values of SCHEDULE_COLUMNS."""
+    return (
+        schedule.id,
+        schedule.spec.name,
+        _encode(schedule.spec).decode(),
+        schedule.created_at,
+        schedule.updated_at,
+        schedule.evaluated_through,
+        schedule.next_fire_at,
+        schedule.paused,
+        schedule.note,
+        schedule.fired,
+        schedule.missed,
+        schedule.overlap_skipped,
+        schedule.buffered,
+        schedule.last_fired_at,
+        schedule.last_job_id,
+    )
+
+
+def schedule_from_row(row: Row) -> Schedule:
+    """Return the schedule whose columns are SCHEDULE_COLUMNS, its active jobs not yet known."""
+    schedule = Schedule(row[0], *row[2:])
+    schedule.spec = _decode_spec(row[2])
+    schedule.paused = bool(row[7])
+    return schedule
+
+
+def attempt_row(attempt: Attempt) -> dict[str, Any]:
+    """Return the named values of an attempt."""
+    failure = None if attempt.failure is None else _encode(attempt.failure).decode()
+    return {**attempt._asdict(), "failure": failure}
+
+
+def attempt_from_row(row: Row) -> Attempt:
+    """Return the attempt whose columns are the Attempt's fields."""
+    attempt = Attempt(*row)
+    return attempt if row[7] is None else attempt._replace(failure=_decode_failure(row[7]))
+
+
+def output_row(output: Output) -> dict[str, Any]:
+    """Return the named values of an output."""
+    capture = output.capture
+    return {
+        "job_id": output.job_id,
+        "attempt": output.attempt,
+        "stream": capture.stream,
+        "head": capture.head,
+        "tail": capture.tail,
+        "total_bytes": capture.total_bytes,
+    }
+
+
+def output_from_row(row: Row) -> StoredOutput:
+    """Return the output of (attempt, stream, head, tail, total_bytes)."""
+    return StoredOutput(row[0], Capture(*row[1:]))
+
+
+def decision_row(decision: Decision) -> dict[str, Any]:
+    """Return the named values of a decision."""
+    return {
+        "schedule_id": decision.schedule_id,
+        "scheduled_for": decision.scheduled_for,
+        "decided_at": decision.decided_at,
+        "verdict": str(decision.verdict.value),
+        "job_id": decision.job_id,
+        "count": decision.count,
+    }
+
+
+def decision_from_row(row: Row) -> Decision:
+    """Return the decision whose columns are the Decision's fields."""
+    return Decision(row[0], row[1], row[2], Verdict(row[3]), row[4], row[5])
+
+
+def queue_row(queue: Queue) -> Row:
+    """Return the values of the Queue's fields."""
+    return (queue.name, queue.concurrency, queue.paused, queue.weight, queue.priority_step_us)
+
+
+def queue_from_row(row: Row) -> Queue:
+    """Return the queue whose columns are the Queue's fields."""
+    return Queue(row[0], row[1], bool(row[2]), row[3], row[4])
+
+
+def answer_from_row(row: Row) -> IdempotentAnswer:
+    """Return the answer whose columns are the IdempotentAnswer's fields."""
+    return IdempotentAnswer(*row)

@@ -1,0 +1,262 @@
+"""The store in one SQLite file.
+
+A commit is on the disk when it returns: write-ahead log, synchronous=FULL. After an I/O error
+nothing more is promised: every later call raises StoreBroken, and the log is left for the next
+start to recover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from schedo.core.changes import Attempt, Changes, IdempotentAnswer
+from schedo.core.model import Decision, Job, Lane, Queue, Schedule
+from schedo.errors import NotFound, StoreBroken, StoreError
+from schedo.store import connection as connections
+from schedo.store import queries, reads, rows, writes
+from schedo.store.base import Counts, JobFilter, Opening, Retention, StoredOutput
+from schedo.store.connection import Connection
+from schedo.store.location import prepare_directory, size_bytes
+from schedo.store.lock import FileLock
+from schedo.store.migrate import check_file, migrate
+from schedo.store.pruning import prune
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """A Store whose file is held by this process from open to close."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(path)
+        self._lock = FileLock(self.path + ".lock")
+        self._writer: Connection | None = None
+        self._reader: Connection | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._broken: str | None = None
+
+    async def open(self) -> Opening:
+        assert self._writer is None, "the store is open already"
+        self._closing, self._broken = None, None
+        prepare_directory(self.path)
+        self._lock.acquire()
+        try:
+            is_new = not os.path.exists(self.path)  # noqa: ASYNC240 (once, at start)
+            self._writer = await self._connect(connections.connect_writer(self.path))
+            opening = await self._run(self._writer, _prepare, self.path, is_new)
+            self._reader = await self._connect(connections.connect_reader(self.path))
+        except BaseException:
+            await self.close()
+            raise
+        return opening
+
+    async def close(self) -> None:
+        # In a task of its own, so that whoever waits may be cancelled but the closing is not.
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._let_go())
+        await asyncio.shield(self._closing)
+
+    async def commit(self, changes: Changes) -> None:
+        statements = writes.encode(changes)
+        writer = self._opened(self._writer)
+        await self._run(writer, writes.write, statements)
+        if connections.is_log_long(self.path):
+            # After the commit is acknowledged, so that nobody waits for it but the next commit.
+            writer.post(self._checkpoint)
+
+    # Ordered with commits.
+
+    async def take_stock(self) -> Opening:
+        return await self._load(reads.take_stock)
+
+    async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
+        return await self._load(reads.page_of_jobs, queries.TIMERS, after, limit)
+
+    async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
+        return await self._load(
+            reads.page_of_jobs, queries.LANE, after, limit, queue=lane.queue, task=lane.task
+        )
+
+    async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
+        return await self._load(reads.page_of_schedules, queries.SCHEDULES, after, limit)
+
+    async def load_running(self, after: int, limit: int) -> list[Job]:
+        return await self._load(reads.jobs, queries.RUNNING, (after, limit))
+
+    async def load_expired(self, now: int, limit: int) -> list[Job]:
+        return await self._load(reads.jobs, queries.EXPIRED, (now, limit))
+
+    async def load_job(self, job_id: int) -> Job | None:
+        return _first(await self._load(reads.jobs, queries.JOB, (job_id,)))
+
+    async def load_unique(self, key: str) -> Job | None:
+        return _first(await self._load(reads.jobs, queries.UNIQUE, (key,)))
+
+    async def load_schedule(self, name: str | int) -> Schedule | None:
+        by_name = isinstance(name, str)
+        query = queries.SCHEDULE_BY_NAME if by_name else queries.SCHEDULE_BY_ID
+        return _first(await self._load(reads.schedules, query, (name,)))
+
+    async def load_payload(self, job_id: int) -> bytes:
+        found = await self._load(reads.rows_of, queries.PAYLOAD, (job_id,))
+        if not found:
+            raise NotFound(f"job {job_id} is not in the store")
+        payload: bytes = found[0][0]
+        return payload
+
+    async def prune(self, now: int, retention: Retention, limit: int) -> int:
+        return await self._load(prune, now, retention, limit)
+
+    # Beside commits.
+
+    async def get_job(self, job_id: int) -> Job | None:
+        return _first(await self._read(reads.jobs, queries.WHOLE_JOB, (job_id,)))
+
+    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
+        return await self._read(reads.jobs, *queries.job_list(which, before, limit))
+
+    async def list_attempts(self, job_id: int) -> list[Attempt]:
+        found = await self._read(reads.rows_of, queries.ATTEMPTS, (job_id,))
+        return [rows.attempt_from_row(row) for row in found]
+
+    async def list_outputs(self, job_id: int) -> list[StoredOutput]:
+        found = await self._read(reads.rows_of, queries.OUTPUTS, (job_id,))
+        return [rows.output_from_row(row) for row in found]
+
+    async def get_schedule(self, name: str) -> Schedule | None:
+        return _first(await self._read(reads.schedules, queries.SCHEDULE_BY_NAME, (name,)))
+
+    async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
+        return await self._read(reads.schedules, queries.SCHEDULES_BY_NAME, (after or "", limit))
+
+    async def list_decisions(self, schedule_id: int, limit: int) -> list[Decision]:
+        found = await self._read(reads.rows_of, queries.DECISIONS, (schedule_id, limit))
+        return [rows.decision_from_row(row) for row in found]
+
+    async def list_queues(self) -> list[Queue]:
+        return [
+            rows.queue_from_row(row) for row in await self._read(reads.rows_of, queries.QUEUES, ())
+        ]
+
+    async def count_jobs(self) -> Counts:
+        counts = Counts()
+        for queue, state, count in await self._read(reads.rows_of, queries.COUNTS, ()):
+            counts.by_queue.setdefault(queue, {})[state] = count
+        return counts
+
+    async def find_answer(self, scope: str) -> IdempotentAnswer | None:
+        found = await self._read(reads.rows_of, queries.ANSWER, (scope,))
+        return rows.answer_from_row(found[0]) if found else None
+
+    async def size_bytes(self) -> int:
+        return size_bytes(self.path)
+
+    # Connections.
+
+    async def _load(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return await self._run(self._opened(self._writer), function, *args, **kwargs)
+
+    async def _read(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return await self._run(self._opened(self._reader), function, *args, **kwargs)
+
+    async def _run(
+        self,
+        connection: Connection,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        if self._broken is not None:
+            raise StoreBroken(self._broken)
+        try:
+            return await connection.run(function, *args, **kwargs)
+        except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
+            raise self._noted(error) from error
+
+    async def _connect(self, connection: Connection) -> Connection:
+        try:
+            await connection
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot open {self.path}: {error}") from error
+        return connection
+
+    def _opened(self, connection: Connection | None) -> Connection:
+        if connection is None:
+            raise StoreError(f"the store {self.path} is not open")
+        return connection
+
+    def _noted(self, error: Exception) -> StoreError:
+        meaning = connections.store_error(error, self.path)
+        if isinstance(meaning, StoreBroken):
+            self._broken = str(meaning)
+        return meaning
+
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+        if self._broken is not None:
+            return
+        try:
+            connections.checkpoint(connection, self.path)
+        except sqlite3.Error as error:
+            # A full disk or a lock is met again, and reported, by the next commit.
+            self._noted(error)
+
+    async def _let_go(self) -> None:
+        reader, writer = self._reader, self._writer
+        self._reader = self._writer = None
+        if self._broken is not None:
+            # Whoever closes last copies the log into the database. The reader cannot, so it comes
+            # last and leaves the log to the next start, which recovers from what is really on the
+            # disk.
+            reader, writer = writer, reader
+        try:
+            if reader is not None:
+                await reader.close()
+        finally:
+            if writer is None:
+                self._lock.release()
+            else:
+                try:
+                    await writer.run(self._finish)
+                finally:
+                    await writer.close()
+
+    def _finish(self, connection: sqlite3.Connection) -> None:
+        # In the connection's thread, so that the lock is not free while a commit is on its way.
+        try:
+            if self._broken is None:
+                with contextlib.suppress(sqlite3.Error):  # the next start recovers then
+                    connections.truncate_log(connection)
+            connection.close()
+        finally:
+            self._lock.release()
+
+
+def _prepare(connection: sqlite3.Connection, path: str, is_new: bool) -> Opening:
+    check_file(connection, path)
+    if is_new:
+        os.chmod(path, 0o600)  # before the log exists: it takes over these permissions
+    connections.prepare_writer(connection)
+    migrate(connection)
+    with connections.transaction(connection):
+        connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'epoch'")
+    return reads.take_stock(connection)
+
+
+def _first(found: list[T]) -> T | None:
+    return found[0] if found else None

@@ -1,0 +1,158 @@
+"""The statements of one commit, and running them as one transaction.
+
+`encode` reads the records on the caller's side, before anything waits; `write` runs on the writer's
+thread and touches no record. A commit is a list of statements with their rows, in order of writing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from schedo.core import limits
+from schedo.core.changes import Changes
+from schedo.core.model import Job
+from schedo.errors import StoreError
+from schedo.store import rows
+from schedo.store.connection import transaction
+
+INSERT_JOB = (
+    f"INSERT INTO job ({', '.join(rows.JOB_COLUMNS)})"
+    f" VALUES ({', '.join('?' * len(rows.JOB_COLUMNS))})"
+)
+UPDATE_JOB = (
+    f"UPDATE job SET {', '.join(f'{name} = ?' for name in rows.JOB_MUTABLE_COLUMNS)} WHERE id = ?"
+)
+INSERT_PAYLOAD = "INSERT INTO job_payload (job_id, payload) VALUES (?, ?)"
+INSERT_TAG = "INSERT OR IGNORE INTO job_tag (tag, job_id) VALUES (?, ?)"
+
+UPSERT_SCHEDULE = (
+    f"INSERT INTO schedule ({', '.join(rows.SCHEDULE_COLUMNS)})"
+    f" VALUES ({', '.join('?' * len(rows.SCHEDULE_COLUMNS))}) ON CONFLICT (id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in rows.SCHEDULE_COLUMNS[1:])
+)
+DELETE_SCHEDULE = "DELETE FROM schedule WHERE id = ?"
+DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
+
+UPSERT_QUEUE = """
+INSERT INTO queue (name, concurrency, paused, weight, priority_step_us) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET concurrency = excluded.concurrency, paused = excluded.paused,
+    weight = excluded.weight, priority_step_us = excluded.priority_step_us"""
+
+# A late report may name a job that is pruned already; its evidence would stay for ever.
+INSERT_ATTEMPT = """
+INSERT INTO attempt (job_id, number, attempt, epoch, worker, started_at, ended_at, outcome, failure)
+SELECT :job_id, (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE job_id = :job_id),
+    :attempt, :epoch, :worker, :started_at, :ended_at, :outcome, :failure
+WHERE EXISTS (SELECT 1 FROM job WHERE id = :job_id)"""
+TRIM_ATTEMPTS = f"""
+DELETE FROM attempt WHERE job_id = :id
+AND number <= (SELECT max(number) FROM attempt WHERE job_id = :id) - {limits.ATTEMPTS_MAX}"""
+
+INSERT_OUTPUT = """
+INSERT OR REPLACE INTO output (job_id, attempt, stream, head, tail, total_bytes)
+SELECT :job_id, :attempt, :stream, :head, :tail, :total_bytes
+WHERE EXISTS (SELECT 1 FROM job WHERE id = :job_id)"""
+# The sum runs from the latest attempt back. An attempt's streams go together.
+TRIM_OUTPUTS = f"""
+DELETE FROM output WHERE job_id = :id AND attempt <= (
+    SELECT max(attempt) FROM (
+        SELECT attempt, sum(length(head) + length(tail)) OVER (ORDER BY attempt DESC) AS total
+        FROM output WHERE job_id = :id
+    ) WHERE total > {limits.OUTPUTS_BYTES_MAX}
+)"""
+
+INSERT_DECISION = """
+INSERT INTO decision (schedule_id, number, scheduled_for, decided_at, verdict, job_id, count)
+SELECT :schedule_id,
+    (SELECT coalesce(max(number), 0) + 1 FROM decision WHERE schedule_id = :schedule_id),
+    :scheduled_for, :decided_at, :verdict, :job_id, :count"""
+TRIM_DECISIONS = f"""
+DELETE FROM decision WHERE schedule_id = :id AND number <= (
+    SELECT max(number) FROM decision WHERE schedule_id = :id
+) - {limits.DECISIONS_KEPT}"""
+
+UPSERT_ANSWER = """
+INSERT OR REPLACE INTO answer (scope, fingerprint, status, body, created_at)
+VALUES (?, ?, ?, ?, ?)"""
+
+
+class Statement(NamedTuple):
+    """One statement, run once for each row; exact: each row must change exactly one."""
+
+    sql: str
+    rows: Sequence[Any]
+    exact: bool = False
+
+
+def encode(changes: Changes) -> list[Statement]:
+    """Return the statements that make the changes durable, in the order of writing."""
+    deleted = set(changes.schedules_deleted)
+    schedules = [s for s in changes.schedules.values() if s.id not in deleted]
+    decisions = [d for d in changes.decisions if d.schedule_id not in deleted]
+    schedules_decided = dict.fromkeys(decision.schedule_id for decision in decisions)
+    jobs_tried = dict.fromkeys(attempt.job_id for attempt in changes.attempts)
+    # A first attempt is always within the limit by itself.
+    jobs_heard = dict.fromkeys(output.job_id for output in changes.outputs if output.attempt > 1)
+    statements = [
+        *_encode_jobs(changes.jobs.values()),
+        Statement(DELETE_SCHEDULE, [(each,) for each in deleted]),
+        Statement(DELETE_DECISIONS, [(each,) for each in deleted]),
+        Statement(UPSERT_SCHEDULE, [rows.schedule_row(each) for each in schedules]),
+        Statement(UPSERT_QUEUE, [rows.queue_row(each) for each in changes.queues.values()]),
+        Statement(INSERT_ATTEMPT, [rows.attempt_row(each) for each in changes.attempts]),
+        Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_tried]),
+        Statement(
+            INSERT_OUTPUT,
+            [rows.output_row(each) for each in changes.outputs],
+        ),
+        Statement(TRIM_OUTPUTS, [{"id": each} for each in jobs_heard]),
+        Statement(INSERT_DECISION, [rows.decision_row(each) for each in decisions]),
+        Statement(TRIM_DECISIONS, [{"id": each} for each in schedules_decided]),
+        Statement(UPSERT_ANSWER, changes.answers),
+    ]
+    return [statement for statement in statements if statement.rows]
+
+
+def _encode_jobs(jobs: Iterable[Job]) -> list[Statement]:
+    # Updates that hold no unique key come first: one of them may free a key that another one takes.
+    without_key: list[rows.Row] = []
+    with_key: list[rows.Row] = []
+    new: list[rows.Row] = []
+    payloads: list[tuple[int, bytes]] = []
+    tags: list[tuple[str, int]] = []
+    texts: dict[int, str | None] = {}  # jobs of one batch mostly share their options
+    for job in jobs:
+        if not job.is_new:
+            (without_key if job.unique_key is None else with_key).append(rows.known_job_row(job))
+            continue
+        payload, options = job.payload, job.options
+        assert payload is not None, "a new job brings its payload"
+        key = id(options)
+        if key not in texts:
+            texts[key] = rows.options_text(options)
+        if len(payload) > limits.PAYLOAD_INLINE_BYTES_MAX:
+            payloads.append((job.id, payload))
+            payload = None
+        if options.tags:
+            tags.extend((tag, job.id) for tag in options.tags)
+        new.append(rows.new_job_row(job, payload, texts[key]))
+    return [
+        Statement(UPDATE_JOB, without_key, exact=True),
+        Statement(UPDATE_JOB, with_key, exact=True),
+        Statement(INSERT_JOB, new),
+        Statement(INSERT_PAYLOAD, payloads),
+        Statement(INSERT_TAG, tags),
+    ]
+
+
+def write(connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+    """Run the statements as one transaction: all of them, durably, or none."""
+    with transaction(connection):
+        for sql, values, exact in statements:
+            cursor = connection.executemany(sql, values)
+            if exact and cursor.rowcount != len(values):
+                # Memory believed in a job that the store has not: nothing it says can be trusted.
+                missing = len(values) - cursor.rowcount
+                raise StoreError(f"{missing} of {len(values)} updated jobs are not in the store")

@@ -1,0 +1,15 @@
+"""The promises of schedo/store/base.py, checked on a store.
+
+A store's test module derives a class from StoreContract and gives it a fixture `store` that is
+open.
+"""
+
+from __future__ import annotations
+
+from tests.store.contract_jobs import JobClaims
+from tests.store.contract_lists import ListClaims
+from tests.store.contract_schedules import ScheduleClaims
+
+
+class StoreContract(JobClaims, ListClaims, ScheduleClaims):
+    """Every claim; see the three modules."""

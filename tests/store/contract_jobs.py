@@ -1,0 +1,321 @@
+"""Claims about opening a store, committing jobs and loading them again."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from schedo.core.changes import Changes
+from schedo.core.lifecycle import State
+from schedo.core.model import Failure, Job, Lane, Options, Queue, Retry, Trigger, Unique
+from schedo.errors import NotFound, StoreError
+from schedo.store.base import Store
+from tests.factories import make_job, make_schedule
+from tests.store.steps import LARGE, ids, of_jobs, of_schedules, put
+
+SCHEDULED, QUEUED, RUNNING = State.SCHEDULED, State.QUEUED, State.RUNNING
+BLOCKED, RETRYING, COMPLETED = State.BLOCKED, State.RETRYING, State.COMPLETED
+FULL = Job(
+    id=512,
+    task="email.send",
+    queue="mail",
+    payload=b'{"to":"ada"}',
+    priority=-3,
+    options=Options(
+        retry=Retry(max_attempts=7, ladder_us=(1, 2)),
+        timeout_us=5,
+        at_most_once=True,
+        unique=Unique("k", states=("queued",), on_conflict="reject"),
+        tags=("a", "b"),
+        meta={"n": [1, None, "ü"]},
+        traceparent="00-1-2-03",
+    ),
+    state=State.FAILED,
+    created_at=2,
+    due_at=3,
+    rank=-4,
+    picked_at=5,
+    started_at=6,
+    ended_at=7,
+    attempt=8,
+    failures=9,
+    losses=1,
+    epoch=2,
+    worker="local",
+    schedule_id=11,
+    scheduled_for=12,
+    trigger=Trigger.CATCHUP,
+    missed_count=13,
+    unique_key="mail/k",
+    expires_at=14,
+    cancel_requested_at=15,
+    result=b"[1]",
+    failure=Failure("exit-code", "it said no", exit_code=1, traceback="…"),
+)
+
+
+def make_full(**overrides: Any) -> Job:
+    return dataclasses.replace(FULL, **overrides)
+
+
+class JobClaims:
+    async def test_each_open_raises_the_epoch(self, store: Store) -> None:
+        await store.close()
+        second = await store.open()
+        await store.close()
+        third = await store.open()
+
+        assert (second.epoch, third.epoch) == (2, 3)
+
+    async def test_a_new_store_opens_empty(self, store: Store) -> None:
+        await store.close()
+        opening = await store.open()
+
+        assert (opening.last_id, opening.queues, opening.lanes, opening.blocked) == (0, [], [], [])
+
+    async def test_open_tells_what_the_first_turn_needs(self, store: Store) -> None:
+        await put(
+            store,
+            make_job(id=1, queue="b", task="x"),
+            make_job(id=2, queue="a", task="y"),
+            make_job(id=3, queue="a", task="x"),
+            make_job(id=4, queue="a", task="x"),
+            make_job(id=5, queue="c", state=SCHEDULED),
+            make_job(id=6, state=BLOCKED, schedule_id=9),
+            make_job(id=7, queue="d", state=COMPLETED),
+        )
+        await store.commit(Changes(queues={"a": Queue("a", concurrency=2, paused=True)}))
+        await store.close()
+        opening = await store.open()
+
+        assert opening.last_id == 7
+        assert opening.lanes == [Lane("a", "x"), Lane("a", "y"), Lane("b", "x")]
+        assert opening.blocked == [(9, 6)]
+        assert opening.queues == [Queue("a", concurrency=2, paused=True)]
+
+    async def test_stock_can_be_taken_again_in_the_same_epoch(self, store: Store) -> None:
+        await put(store, make_job(id=8))
+
+        stock = await store.take_stock()
+
+        assert (stock.epoch, stock.last_id) == (1, 8)
+        assert stock.lanes == [Lane("default", "email.send")]
+
+    async def test_the_last_id_may_be_a_schedules(self, store: Store) -> None:
+        await store.commit(of_schedules(make_schedule(id=900)))
+        await store.close()
+
+        assert (await store.open()).last_id == 900
+
+    async def test_closing_twice_is_harmless(self, store: Store) -> None:
+        await store.close()
+        await store.close()
+
+        with pytest.raises(StoreError, match="not open"):
+            await store.commit(of_jobs(make_job()))
+        with pytest.raises(StoreError, match="not open"):
+            await store.get_job(1)
+
+    async def test_a_job_comes_back_as_it_was(self, store: Store) -> None:
+        await put(store, make_full(is_new=True), make_job(id=1))
+
+        stored = await store.get_job(512)
+        assert stored == make_full()
+        assert await store.load_job(512) == make_full()
+        plain = await store.load_job(1)
+        assert plain is not None
+        plain.is_new = True
+        assert plain == make_job(id=1)
+
+    async def test_an_update_changes_what_may_change(self, store: Store) -> None:
+        await put(store, make_job(id=512))
+        changed = make_full(payload=None)
+
+        await store.commit(of_jobs(changed))
+
+        found = await store.get_job(512)
+        assert found is not None
+        assert (found.state, found.priority, found.failure) == (State.FAILED, -3, changed.failure)
+        assert (found.due_at, found.rank, found.missed_count) == (3, -4, 13)
+        assert (found.result, found.unique_key, found.expires_at) == (b"[1]", "mail/k", 14)
+        assert found.payload == b"null"
+
+    async def test_what_nobody_stored_is_not_found(self, store: Store) -> None:
+        assert await store.get_job(1) is None
+        assert await store.load_job(1) is None
+        assert await store.load_unique("k") is None
+        with pytest.raises(NotFound):
+            await store.load_payload(1)
+
+    async def test_the_caller_may_change_its_records_during_the_commit(self, store: Store) -> None:
+        job = make_job(id=1, task="before")
+        commit = asyncio.ensure_future(store.commit(of_jobs(job)))
+        asyncio.get_running_loop().call_soon(setattr, job, "task", "after")
+        await commit
+
+        found = await store.get_job(1)
+        assert found is not None
+        assert found.task == "before"
+
+    async def test_what_is_loaded_can_be_changed_without_harm(self, store: Store) -> None:
+        await put(store, make_job(id=1, task="as stored"))
+        for found in (await store.load_job(1), await store.get_job(1)):
+            assert found is not None
+            found.task = "changed"
+
+        again = await store.load_job(1)
+        assert again is not None
+        assert again.task == "as stored"
+
+    async def test_a_commit_that_fails_changes_nothing(self, store: Store) -> None:
+        await put(store, make_job(id=1))
+        done = make_job(id=1, is_new=False, state=COMPLETED)
+        unknown = make_job(id=3, is_new=False)
+
+        with pytest.raises(StoreError):
+            await store.commit(
+                Changes(jobs={1: done, 2: make_job(id=2), 3: unknown}, queues={"q": Queue("q")})
+            )
+
+        assert [
+            job.state for job in await store.load_lane(Lane("default", "email.send"), None, 9)
+        ] == [QUEUED]
+        assert await store.get_job(2) is None
+        assert await store.list_queues() == []
+
+    async def test_the_store_works_on_after_a_commit_that_failed(self, store: Store) -> None:
+        await put(store, make_job(id=1))
+        with pytest.raises(StoreError):
+            await store.commit(of_jobs(make_job(id=1)))
+
+        await put(store, make_job(id=2))
+
+        assert await store.get_job(2) is not None
+
+    async def test_a_unique_key_has_one_holder(self, store: Store) -> None:
+        await put(store, make_job(id=1, unique_key="k"))
+
+        with pytest.raises(StoreError):
+            await store.commit(of_jobs(make_job(id=2, unique_key="k")))
+
+        found = await store.load_unique("k")
+        assert found is not None
+        assert found.id == 1
+
+    async def test_a_unique_key_changes_hands_in_one_commit(self, store: Store) -> None:
+        first, failed = make_job(id=1, unique_key="k"), make_job(id=2, state=State.FAILED)
+        await put(store, first, failed)
+        first.unique_key, first.state = None, COMPLETED
+        failed.unique_key, failed.state = "k", QUEUED
+
+        # The one that takes it comes first.
+        await store.commit(of_jobs(failed, first))
+        failed.unique_key = None
+        await store.commit(of_jobs(make_job(id=3, unique_key="k"), failed))
+
+        found = await store.load_unique("k")
+        assert found is not None
+        assert found.id == 3
+
+    async def test_a_schedule_has_one_job_for_an_instant(self, store: Store) -> None:
+        fired = {"schedule_id": 7, "scheduled_for": 100, "trigger": Trigger.SCHEDULE}
+        await put(store, make_job(id=1, **fired))
+
+        with pytest.raises(StoreError):
+            await store.commit(of_jobs(make_job(id=2, **fired)))
+        with pytest.raises(StoreError):
+            await store.commit(of_jobs(make_job(id=2, **fired | {"trigger": Trigger.CATCHUP})))
+        await put(store, make_job(id=2, **fired | {"trigger": Trigger.MANUAL}))
+        await put(store, make_job(id=3, **fired | {"scheduled_for": 200}))
+        await put(store, make_job(id=4, **fired | {"schedule_id": 8}))
+
+    async def test_timers_load_in_order_of_due_time_and_id(self, store: Store) -> None:
+        await put(
+            store,
+            make_job(id=1, due_at=30, state=SCHEDULED),
+            make_job(id=2, due_at=10, state=RETRYING),
+            make_job(id=3, due_at=30, state=SCHEDULED),
+            make_job(id=4, due_at=20, state=QUEUED),
+            make_job(id=5, due_at=20, state=SCHEDULED),
+        )
+
+        assert ids(await store.load_timers(None, 2)) == [2, 5]
+        assert ids(await store.load_timers((20, 5), 9)) == [1, 3]
+        assert ids(await store.load_timers((30, 1), 9)) == [3]
+        assert ids(await store.load_timers((30, 3), 9)) == []
+
+    async def test_a_lane_loads_its_queued_jobs_in_order_of_rank(self, store: Store) -> None:
+        await put(
+            store,
+            make_job(id=1, rank=5),
+            make_job(id=2, rank=-5),
+            make_job(id=3, rank=5),
+            make_job(id=4, queue="other"),
+            make_job(id=5, task="other"),
+            make_job(id=6, state=RUNNING),
+        )
+        lane = Lane("default", "email.send")
+
+        assert ids(await store.load_lane(lane, None, 9)) == [2, 1, 3]
+        assert ids(await store.load_lane(lane, (-5, 2), 1)) == [1]
+        assert ids(await store.load_lane(lane, (5, 1), 9)) == [3]
+
+    async def test_running_jobs_load_in_order_of_id(self, store: Store) -> None:
+        await put(store, *(make_job(id=n, state=RUNNING) for n in (3, 1, 2)), make_job(id=4))
+
+        assert ids(await store.load_running(0, 2)) == [1, 2]
+        assert ids(await store.load_running(2, 2)) == [3]
+
+    async def test_only_waiting_jobs_expire_and_not_before_their_time(self, store: Store) -> None:
+        waiting = (SCHEDULED, BLOCKED, QUEUED, RETRYING)
+        others = (RUNNING, COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED)
+        states = enumerate((*waiting, *others), start=1)
+        await put(store, *(make_job(id=n, state=state, expires_at=10) for n, state in states))
+        await put(store, make_job(id=100, expires_at=9), make_job(id=101, expires_at=11))
+        await put(store, make_job(id=102))
+
+        assert ids(await store.load_expired(10, 99)) == [100, 1, 2, 3, 4]
+        assert ids(await store.load_expired(10, 2)) == [100, 1]
+        assert ids(await store.load_expired(8, 99)) == []
+
+    async def test_a_large_payload_stays_in_the_store_until_asked_for(self, store: Store) -> None:
+        options = Options(unique=Unique("k"))
+        large = make_job(id=1, payload=LARGE, unique_key="k", options=options)
+        await put(store, large, make_job(id=2, payload=b"x" * 4_096))
+        page = await store.load_lane(large.lane, None, 9)
+        by_key = await store.load_unique("k")
+        whole = await store.get_job(1)
+
+        assert [len(job.payload) if job.payload else None for job in page] == [None, 4_096]
+        assert by_key is not None
+        assert by_key.payload is None
+        assert whole is not None
+        assert whole.payload == LARGE
+        assert await store.load_payload(1) == LARGE
+        assert await store.load_payload(2) == b"x" * 4_096
+
+    async def test_an_update_keeps_a_large_payload(self, store: Store) -> None:
+        await put(store, make_job(id=1, payload=LARGE))
+        job = await store.load_job(1)
+        assert job is not None
+        job.state = COMPLETED
+
+        await store.commit(of_jobs(job))
+
+        assert await store.load_payload(1) == LARGE
+
+    async def test_a_load_sees_every_commit_made_before_it(self, store: Store) -> None:
+        changes = [of_jobs(make_job(id=n, state=SCHEDULED)) for n in (1, 2, 3)]
+        load = store.load_timers(None, 9)
+
+        *_, found = await asyncio.gather(*map(store.commit, changes), load)
+
+        assert ids(found or []) == [1, 2, 3]
+
+    async def test_an_empty_commit_is_harmless(self, store: Store) -> None:
+        await store.commit(Changes())
+
+        assert ids(await store.load_running(0, 9)) == []

@@ -1,0 +1,201 @@
+"""Claims about schedules, their decisions, queues and stored answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.changes import Changes, IdempotentAnswer
+from schedo.core.lifecycle import State
+from schedo.core.model import (
+    Catchup,
+    Decision,
+    JobSpec,
+    Options,
+    Overlap,
+    Queue,
+    Retry,
+    Rule,
+    Schedule,
+    ScheduleSpec,
+    Verdict,
+)
+from schedo.errors import StoreError
+from schedo.store.base import Retention, Store
+from tests.factories import make_job, make_schedule
+from tests.store.steps import ids, of_schedules, put
+
+FULL = Schedule(
+    id=3,
+    spec=ScheduleSpec(
+        name="nightly",
+        rule=Rule(cron="0 3 * * *", tz="Europe/Paris", fold="both", jitter_us=5, end_at=9),
+        job=JobSpec(
+            task="shell",
+            payload=b'{"command":"\xc3\xbc"}',
+            options=Options(retry=Retry(max_attempts=3), meta={"a": 1}, tags=("x",)),
+        ),
+        cron_source="@daily",
+        overlap=Overlap.BUFFER_ONE,
+        catchup=Catchup.ALL,
+        catchup_window_us=1,
+        catchup_max=2,
+    ),
+    created_at=1,
+    updated_at=2,
+    evaluated_through=3,
+    next_fire_at=4,
+    paused=True,
+    note="holiday",
+    fired=5,
+    missed=6,
+    overlap_skipped=7,
+    buffered=8,
+    last_fired_at=9,
+    last_job_id=10,
+)
+
+
+def make_decision(number: int, schedule_id: int = 1) -> Decision:
+    return Decision(schedule_id, number, number + 1, Verdict.FIRED, number + 2)
+
+
+def make_answer(scope: str, created_at: int = 0, body: bytes = b"{}") -> IdempotentAnswer:
+    return IdempotentAnswer(scope, b"\x00\xff", 201, body, created_at)
+
+
+class ScheduleClaims:
+    async def test_a_schedule_comes_back_as_it_was(self, store: Store) -> None:
+        await store.commit(of_schedules(FULL, make_schedule(id=1)))
+
+        assert await store.get_schedule("nightly") == FULL
+        assert await store.load_schedule("nightly") == FULL
+        assert await store.load_schedule(3) == FULL
+        assert await store.load_schedule("report") == make_schedule(id=1)
+
+    async def test_a_schedule_that_nobody_stored_is_not_found(self, store: Store) -> None:
+        assert await store.get_schedule("nightly") is None
+        assert await store.load_schedule("nightly") is None
+        assert await store.load_schedule(3) is None
+
+    async def test_a_schedule_is_changed_in_place(self, store: Store) -> None:
+        await store.commit(of_schedules(make_schedule(id=3, name="old")))
+
+        await store.commit(of_schedules(FULL))
+
+        assert await store.list_schedules(None, 9) == [FULL]
+
+    async def test_a_name_belongs_to_one_schedule(self, store: Store) -> None:
+        await store.commit(of_schedules(make_schedule(id=1)))
+
+        with pytest.raises(StoreError):
+            await store.commit(of_schedules(make_schedule(id=2)))
+
+        assert await store.load_schedule(2) is None
+
+    async def test_a_deleted_schedule_leaves_its_name_and_its_jobs(self, store: Store) -> None:
+        await store.commit(of_schedules(make_schedule(id=1)))
+        await store.commit(Changes(decisions=[make_decision(1)]))
+        await put(store, make_job(id=5, schedule_id=1))
+
+        await store.commit(Changes(schedules={2: make_schedule(id=2)}, schedules_deleted=[1]))
+
+        assert ids(await store.list_schedules(None, 9)) == [2]
+        assert await store.list_decisions(1, 9) == []
+        assert await store.get_job(5) is not None
+
+    async def test_deleting_wins_over_a_change_in_the_same_commit(self, store: Store) -> None:
+        await store.commit(
+            Changes(
+                schedules={1: make_schedule(id=1)},
+                schedules_deleted=[1],
+                decisions=[make_decision(1)],
+            )
+        )
+
+        assert await store.load_schedule(1) is None
+        assert await store.list_decisions(1, 9) == []
+
+    async def test_schedules_load_in_order_of_their_next_fire(self, store: Store) -> None:
+        await store.commit(
+            of_schedules(
+                make_schedule(id=1, name="a", next_fire_at=30),
+                make_schedule(id=2, name="b", next_fire_at=10),
+                make_schedule(id=3, name="c", next_fire_at=30),
+                make_schedule(id=4, name="d", next_fire_at=None),
+                make_schedule(id=5, name="e", next_fire_at=20, paused=True),
+            )
+        )
+
+        assert ids(await store.load_schedules(None, 2)) == [2, 1]
+        assert ids(await store.load_schedules((30, 1), 9)) == [3]
+
+    async def test_schedules_are_listed_by_name(self, store: Store) -> None:
+        names = {1: "b", 2: "a", 3: "c"}
+        await store.commit(
+            of_schedules(*(make_schedule(id=n, name=name) for n, name in names.items()))
+        )
+
+        assert ids(await store.list_schedules(None, 2)) == [2, 1]
+        assert ids(await store.list_schedules("b", 9)) == [3]
+
+    async def test_a_schedule_knows_its_unfinished_jobs(self, store: Store) -> None:
+        await store.commit(of_schedules(make_schedule(id=1), make_schedule(id=2, name="other")))
+        await put(store, *(make_job(id=n, state=s, schedule_id=1) for n, s in enumerate(State, 1)))
+        await put(store, make_job(id=20, schedule_id=2), make_job(id=21))
+
+        # scheduled, blocked, queued, running and retrying are the first five states
+        for found in (
+            await store.load_schedule(1),
+            await store.get_schedule("report"),
+            (await store.load_schedules(None, 1))[0],
+            (await store.list_schedules("other", 1))[0],
+        ):
+            assert found is not None
+            assert (found.active, found.blocked) == ([1, 2, 3, 4, 5], 2)
+
+    async def test_a_schedule_knows_a_bounded_number_of_them(self, store: Store) -> None:
+        await store.commit(of_schedules(make_schedule(id=1, overlap=Overlap.ALLOW)))
+        await put(store, *(make_job(id=i, schedule_id=1) for i in range(1, 1_010)))
+
+        found = await store.load_schedule(1)
+        assert found is not None
+        assert found.active == list(range(1, 1_001))
+
+    async def test_decisions_come_back_newest_first(self, store: Store) -> None:
+        skipped = Decision(1, 2, 3, Verdict.SKIPPED_OVERLAP, None, 4)
+        await store.commit(Changes(decisions=[make_decision(1), make_decision(1, schedule_id=2)]))
+        await store.commit(Changes(decisions=[skipped, make_decision(9)]))
+
+        assert await store.list_decisions(1, 9) == [make_decision(9), skipped, make_decision(1)]
+        assert await store.list_decisions(1, 1) == [make_decision(9)]
+        assert await store.list_decisions(2, 9) == [make_decision(1, schedule_id=2)]
+
+    async def test_a_schedule_keeps_its_last_hundred_decisions(self, store: Store) -> None:
+        for first in (1, 81):
+            decisions = [make_decision(number) for number in range(first, first + 80)]
+            await store.commit(Changes(decisions=decisions))
+
+        kept = await store.list_decisions(1, 999)
+        assert [decision.scheduled_for for decision in kept] == list(range(160, 60, -1))
+
+    async def test_queues_are_listed_by_name_as_last_set(self, store: Store) -> None:
+        mail = Queue("mail", concurrency=3, paused=True, weight=2, priority_step_us=5)
+        await store.commit(Changes(queues={"mail": Queue("mail"), "api": Queue("api")}))
+        await store.commit(Changes(queues={"mail": mail}))
+
+        assert await store.list_queues() == [Queue("api"), mail]
+
+    async def test_an_answer_is_found_by_its_scope(self, store: Store) -> None:
+        await store.commit(Changes(answers=[make_answer("a"), make_answer("b")]))
+        await store.commit(Changes(answers=[make_answer("b", created_at=5, body=b"[]")]))
+
+        assert await store.find_answer("a") == make_answer("a")
+        assert await store.find_answer("b") == make_answer("b", created_at=5, body=b"[]")
+        assert await store.find_answer("c") is None
+
+    async def test_stale_answers_are_pruned(self, store: Store) -> None:
+        await store.commit(Changes(answers=[make_answer("old", 0), make_answer("new", 1)]))
+
+        assert await store.prune(10, Retention(answers_us=10), 9) == 1
+        assert await store.find_answer("old") is None
+        assert await store.find_answer("new") is not None

@@ -1,0 +1,42 @@
+"""What tests of a store do again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from schedo.core.changes import Changes
+from schedo.core.model import Job, Schedule
+from schedo.store.base import JobFilter, Store
+
+MINUTE = 60_000_000
+LARGE = b'"' + b"x" * 5_000 + b'"'  # above PAYLOAD_INLINE_BYTES_MAX
+
+
+def of_jobs(*jobs: Job) -> Changes:
+    """Return changes with the jobs alone."""
+    return Changes(jobs={job.id: job for job in jobs})
+
+
+def of_schedules(*schedules: Schedule) -> Changes:
+    """Return changes with the schedules alone."""
+    return Changes(schedules={schedule.id: schedule for schedule in schedules})
+
+
+async def put(store: Store, *jobs: Job) -> None:
+    """Commit new jobs; from then on the store knows them."""
+    await store.commit(of_jobs(*jobs))
+    for job in jobs:
+        job.is_new = False
+
+
+async def listed(
+    store: Store, before: int | None = None, limit: int = 100, **which: Any
+) -> list[int]:
+    """Return the ids of the jobs that the filter lists."""
+    return ids(await store.list_jobs(JobFilter(**which), before, limit))
+
+
+def ids(found: Iterable[Job | Schedule]) -> list[int]:
+    """Return the ids in order."""
+    return [each.id for each in found]

@@ -1,0 +1,89 @@
+"""One server holds a database, and whoever else wants it learns who."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from schedo.errors import StoreError, StoreLocked
+from schedo.store.lock import FileLock
+
+HOLD = """
+import sys
+from schedo.store.lock import FileLock
+FileLock(sys.argv[1]).acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_holder_signs_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db.lock"
+    lock = FileLock(str(path))
+    lock.acquire()
+
+    text = path.read_text()
+    lock.release()
+
+    assert text.startswith(f"pid {os.getpid()} on {socket.gethostname()} since 20")
+    assert text.endswith("+00:00\n")
+
+
+def test_a_second_taker_learns_who_holds_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "jobs.db.lock")
+    first = FileLock(path)
+    first.acquire()
+
+    with pytest.raises(
+        StoreLocked, match=rf"another server holds .*jobs\.db: pid {os.getpid()} on"
+    ):
+        FileLock(path).acquire()
+    first.release()
+
+    second = FileLock(path)
+    second.acquire()
+    second.release()
+    second.release()
+
+
+def test_the_lock_is_free_when_its_holder_is_killed(tmp_path: Path) -> None:
+    path = str(tmp_path / "jobs.db.lock")
+    program = [sys.executable, "-c", HOLD, path]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StoreLocked, match=f"pid {holder.pid} "):
+            FileLock(path).acquire()
+        holder.kill()
+        holder.wait()
+
+    lock = FileLock(path)
+    lock.acquire()
+    lock.release()
+
+
+def test_a_child_process_does_not_inherit_the_lock(tmp_path: Path) -> None:
+    path = str(tmp_path / "jobs.db.lock")
+    lock = FileLock(path)
+    lock.acquire()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        lock.release()
+        second = FileLock(path)
+        second.acquire()
+        second.release()
+        child.kill()
+
+
+def test_a_lock_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("precious")
+    (tmp_path / "jobs.db.lock").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(StoreError, match="cannot open the lock file"):
+        FileLock(str(tmp_path / "jobs.db.lock")).acquire()
+
+    assert (tmp_path / "elsewhere").read_text() == "precious"

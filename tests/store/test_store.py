@@ -1,0 +1,52 @@
+"""A store is named by a path or a URL."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from schedo.errors import Invalid
+from schedo.store import open_store
+from schedo.store.memory import MemoryStore
+from schedo.store.sqlite import SqliteStore
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("/var/lib/schedo.db", "/var/lib/schedo.db"),
+        ("sqlite:///var/lib/schedo.db", "/var/lib/schedo.db"),
+        ("./data/schedo.db", f"{os.getcwd()}/data/schedo.db"),
+        ("schedo.db", f"{os.getcwd()}/schedo.db"),
+        ("sqlite://data/schedo.db", f"{os.getcwd()}/data/schedo.db"),
+    ],
+)
+def test_a_path_names_a_file(url: str, path: str) -> None:
+    store = open_store(url)
+
+    assert isinstance(store, SqliteStore)
+    assert store.path == path
+
+
+def test_memory_is_a_store_without_a_file() -> None:
+    assert isinstance(open_store(":memory:"), MemoryStore)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://db/jobs", "postgresql:// is not supported yet"),
+        ("mysql://db/jobs", "mysql:// is not supported yet"),
+        ("", "does not name a file"),
+        ("sqlite://", "does not name a file"),
+        ("sqlite:///", "does not name a file"),
+        ("./data/", "does not name a file"),
+        ("jobs\0.db", "does not name a file"),
+    ],
+)
+def test_what_names_no_store_is_refused(url: str, message: str) -> None:
+    with pytest.raises(Invalid, match=message) as caught:
+        open_store(url)
+
+    assert caught.value.problems[0].pointer == "/store"
