@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import hashlib
 import logging
@@ -44,6 +45,8 @@ from schedo.workers.signing import parse_secrets
 
 log = logging.getLogger("schedo")
 
+LARGE_BUFFER_BYTES = 65_536
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 SECRETS_CHARACTERS_MAX = 65_536
 DONE, REFUSED, MISUSED, BROKEN = 0, 1, 2, 70  # exit codes; 70 is EX_SOFTWARE: start it again
 
@@ -52,6 +55,7 @@ def run_server(config: Config) -> int:
     """Serve until a signal or a broken store ends it; return the process's exit code."""
     listener = start_logging(config.log_format, config.log_level)
     os.umask(0o077)
+    _give_memory_back()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold tokens and payloads
     try:
         check_config(config)
@@ -65,6 +69,18 @@ def run_server(config: Config) -> int:
         return REFUSED
     finally:
         listener.stop()
+
+
+def _give_memory_back() -> None:
+    """Let large buffers go back to the system when they are freed.
+
+    glibc raises its own threshold with the largest buffer it has seen freed, so that one large
+    request would leave its room in the process for ever.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # another libc
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, LARGE_BUFFER_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, LARGE_BUFFER_BYTES)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

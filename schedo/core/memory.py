@@ -77,8 +77,13 @@ class JobMemory:
         self.changes.jobs[job.id] = job
 
     def place(self, job: Job) -> None:
-        """Put a waiting record where its state says; behind a full window it stays in the store only."""
+        """Put a waiting record where its state says; behind a full window the store alone has it.
+
+        Durable before runnable: a new record is placed by the commit that carries it, not before.
+        """
         assert job.place is Place.NOWHERE, "a record is held in one place"
+        if job.is_new:
+            return
         if job.state in TIMED:
             if self.timers.add(job.due_at, job.id):
                 job.place = Place.TIMERS
@@ -112,14 +117,20 @@ class JobMemory:
         return changes
 
     def committed(self) -> None:
-        """Note that the changes taken last are durable; records nobody holds are recycled."""
+        """Note that the changes taken last are durable: new records can run from now on.
+
+        Records that nobody holds are recycled.
+        """
         done, self._committing = self._committing, {}
         again = self.changes.jobs
-        for job in done.values():
+        for job_id, job in done.items():
+            if self._jobs.get(job_id) is not job:
+                continue  # placing another one has pushed it out of its window
             if job.is_new:
                 job.is_new = False
                 if job.payload is not None and len(job.payload) > PAYLOAD_INLINE_BYTES_MAX:
                     job.payload = None  # the store has it
+                self.place(job)
             if job.place is Place.NOWHERE and job.id not in again:
                 self._forget(job)
         loose, self._loose = self._loose, set()

@@ -64,7 +64,7 @@ class Window:
 
     def trim(self) -> Iterable[int]:
         """Return the ids that no longer fit, now in the store only; none while below twice the capacity."""
-        if len(self._timers) <= 2 * self._capacity:
+        if len(self._timers) <= 3 * self._capacity // 2:
             return ()
         rest = self._timers.keep_first(self._capacity)
         self.horizon = self._timers.last()

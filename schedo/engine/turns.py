@@ -245,6 +245,8 @@ class TurnLoop:
                 reply.set_result(value)
         for lease in batch.leases:
             self._hand_out(lease)
+        if batch.changes.jobs:
+            self.wake()  # what is durable now may run
         for job in batch.finals:
             for waiter in self.waiters.pop(job.id, ()):
                 if not waiter.done():

@@ -36,14 +36,14 @@ _WRITER_PRAGMAS = (
     "wal_autocheckpoint = 0",
     f"journal_size_limit = {WAL_BYTES_MAX}",
     "temp_store = MEMORY",
-    "cache_size = -2048",
+    "cache_size = -1024",
     "mmap_size = 0",
     f"busy_timeout = {_BUSY_MS}",
 )
 _READER_PRAGMAS = (
     "query_only = ON",
     "temp_store = MEMORY",
-    "cache_size = -2048",
+    "cache_size = -1024",
     "mmap_size = 0",
     f"busy_timeout = {_BUSY_MS}",
 )

@@ -32,6 +32,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Return the virtual time in seconds."""
         return self._now
 
+    async def pass_time(self, seconds: float) -> None:
+        """Return when so much virtual time has passed."""
+        await asyncio.sleep(seconds)
+
     def call_soon(
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> Handle:

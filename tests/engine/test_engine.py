@@ -1,7 +1,6 @@
 """The engine's promises: durable before runnable, answered after the commit, one recovery path."""
 
 import asyncio
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -29,6 +28,20 @@ async def test_a_submit_is_answered_only_after_its_commit(path: Path) -> None:
         assert not done
         world.store.release()
         assert (await submit).state is State.QUEUED
+
+
+async def test_a_job_does_not_start_before_it_is_durable(path: Path) -> None:
+    async with running(path) as world:
+        world.store.hold()
+        submit = asyncio.create_task(world.submit())
+        await asyncio.wait([submit, asyncio.create_task(_leased(world))], timeout=0.05)
+        assert not world.worker.leases
+
+        world.store.release()
+        await submit
+        await world.engine.settled()
+
+        assert len(world.worker.leases) == 1
 
 
 async def test_a_started_job_does_not_wait_for_its_start_to_be_durable(path: Path) -> None:
@@ -231,10 +244,11 @@ async def test_an_unknown_job_is_not_found(path: Path) -> None:
 async def test_a_refused_command_changes_nothing(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(delay_us=MINUTE)
+        before = await world.engine.get(job.id)
         with pytest.raises(IllegalTransition):
             await world.engine.retry(job.id)
 
-        assert dataclasses.replace(await world.engine.get(job.id), is_new=True) == job
+        assert await world.engine.get(job.id) == before
 
 
 async def test_waiting_for_a_job_ends_when_the_time_is_up(path: Path) -> None:
@@ -373,7 +387,7 @@ async def test_a_schedule_fires_once_an_instant_over_a_restart(path: Path) -> No
 
 
 async def test_putting_the_same_schedule_again_changes_nothing(path: Path) -> None:
-    async with running(path) as world:
+    async with running(path, now=T0 + 1) as world:
         first, is_new = await world.engine.put_schedule(every_minute())
         commits = world.store.commits
         again, is_new_again = await world.engine.put_schedule(every_minute())
@@ -391,6 +405,7 @@ async def test_a_paused_schedule_does_not_fire_but_can_be_triggered(path: Path) 
         assert not world.worker.leases
 
         triggered = await world.engine.trigger_schedule("s")
+        await world.engine.settled()
 
         assert triggered.job is not None
         assert [lease.key.job_id for lease in world.worker.leases] == [triggered.job.id]

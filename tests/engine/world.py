@@ -57,8 +57,9 @@ class World:
         self.worker = HandWorker(self.engine)
 
     async def submit(self, **fields: object) -> Job:
-        """Submit one job of the task `work` and return it as accepted."""
+        """Submit one job of the task `work` and return it as accepted; if due it has started."""
         (answer,) = await self.engine.submit([spec(**fields)])
+        await self.engine.settled()
         assert isinstance(answer, Accepted), answer
         return cast(Job, answer.job)
 
