@@ -1,0 +1,102 @@
+"""The HTTP application: the table of operations, each with its handler, behind the guard."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from schedo.engine.engine import Engine
+from schedo.errors import NotFound
+from schedo.web import jobs, operating, queues, schedules, submitting
+from schedo.web.endpoint import Endpoint
+from schedo.web.guard import Guard
+from schedo.web.settings import WebSettings
+from schedo.web.site import Handler, Site
+from schedo.wire.operations import OPERATIONS, Operation
+
+HANDLERS: dict[str, Handler] = {
+    handler.__name__: handler
+    for handler in (
+        submitting.create_job,
+        submitting.create_jobs,
+        submitting.short_schedule,
+        jobs.list_jobs,
+        jobs.get_job,
+        jobs.update_job,
+        jobs.list_attempts,
+        jobs.get_output,
+        jobs.wait_for_job,
+        jobs.explain_job,
+        jobs.cancel_job,
+        jobs.retry_job,
+        jobs.run_job,
+        jobs.short_status,
+        schedules.list_schedules,
+        schedules.put_schedule,
+        schedules.get_schedule,
+        schedules.delete_schedule,
+        schedules.list_decisions,
+        schedules.pause_schedule,
+        schedules.resume_schedule,
+        schedules.trigger_schedule,
+        schedules.explain_cron,
+        queues.list_queues,
+        queues.update_queue,
+        queues.pause_queue,
+        queues.resume_queue,
+        operating.check_health,
+        operating.check_ready,
+        operating.get_info,
+        operating.get_openapi,
+        operating.get_docs,
+        operating.get_docs_file,
+        operating.get_problem,
+    )
+}
+
+
+class WebApp:
+    """The ASGI application of one server."""
+
+    def __init__(self, engine: Engine, settings: WebSettings) -> None:
+        self.site = Site(engine, settings)
+        routes = _make_routes(self.site)
+        self._fixed = {route.path: route.app for route in routes if "{" not in route.path}
+        self._router = Router(routes, default=_refuse_path, redirect_slashes=False)
+        self._guarded = Guard(self._route, settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guarded(scope, receive, send)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Find paths without parameters at once; the router tries one pattern after the other."""
+        fixed = self._fixed.get(scope["path"])
+        if fixed is None:
+            await self._router(scope, receive, send)
+        else:
+            scope["path_params"] = {}
+            await fixed(scope, receive, send)
+
+    def drain(self) -> None:
+        """Let long waits end with the job as it stands; the server is about to stop."""
+        self.site.draining.set()
+
+
+def build_app(engine: Engine, settings: WebSettings) -> WebApp:
+    """Return the application that serves the engine over HTTP."""
+    return WebApp(engine, settings)
+
+
+def _make_routes(site: Site) -> list[Route]:
+    methods: dict[str, dict[str, tuple[Operation, Handler]]] = defaultdict(dict)
+    for operation in OPERATIONS:
+        methods[operation.path][operation.method] = (operation, HANDLERS[operation.name])
+    # Paths that end in a verb go first: {id} would take "X:cancel" for an id.
+    paths = sorted(methods, key=lambda path: "}:" not in path and "{" in path)
+    return [Route(path, Endpoint(site, methods[path])) for path in paths]
+
+
+async def _refuse_path(scope: Scope, receive: Receive, send: Send) -> None:
+    raise NotFound(f"there is nothing at {scope['path'][:100]!a}")

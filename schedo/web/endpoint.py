@@ -1,0 +1,112 @@
+"""From an ASGI call to a handler and back: method, media type, body within its limit, query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.types import Receive, Scope, Send
+
+from schedo.errors import BadRequest, MethodNotAllowed, TooLarge, UnsupportedMedia
+from schedo.web.guard import ClientGone
+from schedo.web.messages import JSON_TYPE, Request, send_answer
+from schedo.web.site import Handler, Site
+from schedo.wire.operations import LINES_TYPE, Operation
+from schedo.wire.query import parse_query
+
+_PLAIN_ENCODINGS = frozenset({b"", b"identity"})
+_UTF8 = frozenset({"", "charset=utf-8", 'charset="utf-8"'})
+_NO_BODY = b"{}"  # what an empty body means where no field is required
+
+
+class Endpoint:
+    """All methods of one path, as an ASGI application."""
+
+    def __init__(self, site: Site, methods: Mapping[str, tuple[Operation, Handler]]) -> None:
+        self._site = site
+        self._methods = methods
+        names = set(methods) | ({"HEAD"} if "GET" in methods else set())
+        self._allow = ", ".join(sorted(names))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method: str = scope["method"]
+        found = self._methods.get("GET" if method == "HEAD" else method)
+        if found is None:
+            raise MethodNotAllowed(
+                f"{scope['path'][:100]!a} takes {self._allow}, not {method[:20]!a}", self._allow
+            )
+        operation, handle = found
+        headers: dict[bytes, bytes] = scope["schedo.headers"]
+        body, media_type = b"", ""
+        if operation.request is not None:
+            media_type = _read_media_type(headers, operation)
+            body = await _read_body(headers, receive, operation)
+            if not body and operation.body_is_optional:
+                body = _NO_BODY
+
+        async def gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        request = Request(
+            operation.name,
+            scope["path"],
+            scope["path_params"],
+            headers,
+            parse_query(scope["query_string"], operation.query),
+            body,
+            scope["schedo.request_id"],
+            scope.get("schedo.client_id", ""),
+            gone,
+            media_type == LINES_TYPE,
+        )
+        await send_answer(send, await handle(self._site, request), request.id)
+
+
+def _read_media_type(headers: Mapping[bytes, bytes], operation: Operation) -> str:
+    """Return the body's media type; refuse one that is not taken, or that is compressed."""
+    if headers.get(b"content-type") == JSON_TYPE and b"content-encoding" not in headers:
+        return operation.media_types[0]  # what nearly everyone sends
+    if headers.get(b"content-encoding", b"").lower() not in _PLAIN_ENCODINGS:
+        raise UnsupportedMedia("compressed bodies are not accepted; send the JSON as it is")
+    value = headers.get(b"content-type", b"").decode("latin-1").lower()
+    media_type, _, parameters = value.partition(";")
+    media_type = media_type.strip()
+    if not value and not _has_body(headers) and operation.body_is_optional:
+        return media_type
+    if media_type in operation.media_types and parameters.strip() in _UTF8:
+        return media_type
+    wanted = " or ".join(operation.media_types)
+    raise UnsupportedMedia(f"send the body with content-type: {wanted}, not {value[:60]!a}")
+
+
+def _has_body(headers: Mapping[bytes, bytes]) -> bool:
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+
+
+async def _read_body(
+    headers: Mapping[bytes, bytes], receive: Receive, operation: Operation
+) -> bytes:
+    """Return the whole body; stop reading as soon as it is larger than the limit."""
+    bytes_max = operation.body_bytes_max
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit():
+        raise BadRequest("the Content-Length header is not a number")
+    if len(length) > 18 or int(length) > bytes_max:
+        raise _too_large(bytes_max)
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    parts = [body]
+    size = len(body)
+    while message.get("more_body", False) and size <= bytes_max:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    if size > bytes_max:
+        raise _too_large(bytes_max)
+    return body if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(bytes_max: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {bytes_max} bytes")

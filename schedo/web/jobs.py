@@ -1,0 +1,184 @@
+"""Reading and changing jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+import orjson
+
+from schedo.core.ids import parse_id, render_id
+from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
+from schedo.core.model import Job
+from schedo.errors import NotFound
+from schedo.store.base import JobFilter, StoredOutput
+from schedo.web.messages import Answer, Request
+from schedo.web.site import Site
+from schedo.wire.answers import (
+    attempt_fields,
+    job_fields,
+    output_bytes,
+    output_fields,
+    render_job,
+    render_page,
+    short_fields,
+)
+from schedo.wire.cursors import parse_number_cursor, render_cursor
+from schedo.wire.decode import decode_request
+from schedo.wire.jobs import JobPatch
+from schedo.wire.query import (
+    WAIT_US_DEFAULT,
+    Values,
+    read_choice,
+    read_instant,
+    read_limit,
+    read_name,
+    read_number,
+    read_state,
+    read_wait,
+    wrong,
+)
+
+_STREAMS = ("stdout", "stderr", "body")
+_PLAIN_TEXT = b"text/plain; charset=utf-8"
+
+
+async def get_job(site: Site, request: Request) -> Answer:
+    """Read a job."""
+    return await _answer_job(site, await site.engine.get(_job_id(request)))
+
+
+async def list_jobs(site: Site, request: Request) -> Answer:
+    """List jobs, newest first."""
+    query = request.query
+    limit = read_limit(query)
+    before = parse_number_cursor("jobs", query)
+    which = await _read_filter(site, query)
+    if which is None:
+        return Answer(200, render_page([]))
+    jobs = await site.engine.store.list_jobs(which, before, limit)
+    names = await site.learn_names(jobs)
+    items = [job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX) for job in jobs]
+    if len(jobs) < limit:
+        return Answer(200, render_page(items))
+    cursor = render_cursor("jobs", query, str(jobs[-1].id))
+    return Answer(200, render_page(items, cursor)).with_headers(request.next_link(cursor))
+
+
+async def _read_filter(site: Site, query: Values) -> JobFilter | None:
+    """Return the filter, or None if nothing can match it."""
+    schedule_id = None
+    name = read_name(query, "schedule")
+    if name is not None:
+        schedule = await site.engine.store.get_schedule(name)
+        if schedule is None:
+            return None
+        schedule_id = schedule.id
+    return JobFilter(
+        state=read_state(query),
+        queue=read_name(query, "queue"),
+        task=read_name(query, "task"),
+        schedule_id=schedule_id,
+        tag=read_name(query, "tag"),
+        unique_key=query.get("unique_key"),
+        created_after=read_instant(query, "created_after"),
+        created_before=read_instant(query, "created_before"),
+    )
+
+
+async def update_job(site: Site, request: Request) -> Answer:
+    """Change a waiting job's due time or priority."""
+    job_id = _job_id(request)
+    patch = decode_request(request.body, JobPatch)
+    due_at = patch.read_due(site.engine.clock.now())
+    change = site.engine.reschedule(job_id, due_at=due_at, priority=patch.priority)
+    return await _answer_change(site, change)
+
+
+async def cancel_job(site: Site, request: Request) -> Answer:
+    """Cancel a job."""
+    return await _answer_change(site, site.engine.cancel(_job_id(request)))
+
+
+async def retry_job(site: Site, request: Request) -> Answer:
+    """Queue an ended job again."""
+    return await _answer_change(site, site.engine.retry(_job_id(request)))
+
+
+async def run_job(site: Site, request: Request) -> Answer:
+    """Make a waiting job due now."""
+    return await _answer_change(site, site.engine.run_now(_job_id(request)))
+
+
+async def wait_for_job(site: Site, request: Request) -> Answer:
+    """Wait for a job's end."""
+    timeout_s = read_wait(request.query, "timeout")
+    if timeout_s is None:
+        timeout_s = WAIT_US_DEFAULT / SECOND
+    return await answer_when_ended(site, request, _job_id(request), timeout_s)
+
+
+async def answer_when_ended(site: Site, request: Request, job_id: int, timeout_s: float) -> Answer:
+    """Return 200 with the ended job, or 202 with the job as it stands when the time is up."""
+    job = await site.or_drain(site.engine.wait(job_id, timeout_s), request.gone())
+    if job is None:
+        job = await site.engine.get(job_id)
+    return await _answer_job(site, job, 200 if job.is_final else 202)
+
+
+async def explain_job(site: Site, request: Request) -> Answer:
+    """Say what a job waits for."""
+    job = await site.engine.get(_job_id(request))
+    why = site.engine.why(job)
+    answer = {"id": render_id(job.id), "state": job.state.value, "why": why}
+    return Answer(200, orjson.dumps(answer))
+
+
+async def list_attempts(site: Site, request: Request) -> Answer:
+    """List the attempts that did not complete the job."""
+    job = await site.engine.get(_job_id(request))
+    attempts = await site.engine.store.list_attempts(job.id)
+    return Answer(200, render_page([attempt_fields(attempt) for attempt in attempts]))
+
+
+async def get_output(site: Site, request: Request) -> Answer:
+    """Read captured output: all of it as JSON, or one stream as text."""
+    stream = read_choice(request.query, "stream", _STREAMS)
+    attempt = read_number(request.query, "attempt", 1, 999_999_999)
+    job = await site.engine.get(_job_id(request))
+    outputs = [
+        output
+        for output in await site.engine.store.list_outputs(job.id)
+        if attempt in (None, output.attempt) and stream in (None, output.capture.stream)
+    ]
+    if stream is None:
+        return Answer(200, render_page([output_fields(output) for output in outputs]))
+    return Answer(200, _latest_text(job, outputs, stream), content_type=_PLAIN_TEXT)
+
+
+def _latest_text(job: Job, outputs: list[StoredOutput], stream: str) -> bytes:
+    if not outputs:
+        raise NotFound(f"job {render_id(job.id)} has no {stream} that was kept")
+    return output_bytes(max(outputs, key=lambda output: output.attempt).capture)
+
+
+async def short_status(site: Site, request: Request) -> Answer:
+    """Read a command's state in the short form."""
+    task_id = request.query.get("task_id")
+    if task_id is None:
+        raise wrong("task_id", "this parameter is required")
+    job = await site.engine.get(parse_id(task_id))
+    return Answer(200, orjson.dumps(short_fields(job)))
+
+
+async def _answer_change(site: Site, change: Awaitable[Job]) -> Answer:
+    return await _answer_job(site, await change)
+
+
+async def _answer_job(site: Site, job: Job, status: int = 200) -> Answer:
+    if job.payload is None:
+        job.payload = await site.engine.store.load_payload(job.id)
+    return Answer(status, render_job(job, await site.learn_names([job])))
+
+
+def _job_id(request: Request) -> int:
+    return parse_id(request.params["id"])

@@ -1,0 +1,106 @@
+"""A request as handlers read it, and an answer as they give it.
+
+Smaller than Starlette's own classes: a handler gets the whole body, and answers in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from starlette.types import Scope, Send
+
+from schedo.errors import BadRequest, SchedoError
+from schedo.wire.problems import PROBLEM_TYPE, problem_headers, render_problem
+from schedo.wire.query import Values
+
+JSON_TYPE = b"application/json"
+SECURITY_HEADERS = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        b"img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+Header = tuple[bytes, bytes]
+
+
+class Request(NamedTuple):
+    """One request, with its body read and its query checked."""
+
+    operation: str
+    path: str
+    params: Mapping[str, str]  # the parts of the path that vary
+    headers: Mapping[bytes, bytes]
+    query: Values
+    body: bytes
+    id: str
+    client_id: str  # whose token it carries
+    gone: Callable[[], Awaitable[None]]  # returns when the client has closed the connection
+    is_lines: bool = False  # the body is newline-delimited JSON
+
+    def find_header(self, name: bytes) -> str | None:
+        """Return a header's text, or None."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    def next_link(self, cursor: str) -> Header:
+        """Return the Link header to the page that follows."""
+        pairs = {**self.query, "cursor": cursor}
+        return b"link", f'<{self.path}?{urlencode(pairs)}>; rel="next"'.encode()
+
+
+class Answer(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    headers: tuple[Header, ...] = ()
+    content_type: bytes = JSON_TYPE
+
+    def with_headers(self, *headers: Header) -> Answer:
+        """Return the same answer with more headers."""
+        return self._replace(headers=self.headers + headers)
+
+
+def answer_error(error: SchedoError, request_id: str) -> Answer:
+    """Return the problem document for an error."""
+    headers = tuple(problem_headers(error))
+    return Answer(error.status, render_problem(error, request_id), headers, PROBLEM_TYPE)
+
+
+async def send_answer(send: Send, answer: Answer, request_id: str) -> None:
+    """Send the answer with the headers that every answer has."""
+    headers = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS, *answer.headers]
+    if answer.status != 204:
+        headers.append((b"content-type", answer.content_type))
+        headers.append((b"content-length", b"%d" % len(answer.body)))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def index_headers(scope: Scope) -> dict[bytes, bytes]:
+    """Return the headers by name; raise BadRequest if one that decides something stands twice."""
+    pairs: list[Header] = scope["headers"]
+    headers = dict(pairs)
+    if len(headers) != len(pairs):
+        names = [name for name, _ in pairs]
+        for name in _ONCE:
+            if names.count(name) > 1:
+                raise BadRequest(f"the header {name.decode()} stands twice")
+    return headers
+
+
+_ONCE = (
+    b"host",
+    b"authorization",
+    b"content-type",
+    b"content-length",
+    b"content-encoding",
+    b"origin",
+    b"idempotency-key",
+)

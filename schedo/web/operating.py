@@ -1,0 +1,104 @@
+"""What keeps a server running: health, readiness, versions, and the documents about the API."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+from functools import lru_cache
+from importlib import resources
+from importlib.metadata import PackageNotFoundError, version
+
+import orjson
+
+from schedo.core import limits
+from schedo.errors import NotFound
+from schedo.web.messages import Answer, Request
+from schedo.web.site import Site
+from schedo.wire.operations import BATCH_BYTES_MAX, BODY_BYTES_MAX
+from schedo.wire.problems import get_kind
+
+_ALIVE = b'{"status":"ok"}'
+_FILES = {
+    "openapi.json": b"application/json",
+    "docs.html": b"text/html; charset=utf-8",
+    "page.js": b"text/javascript; charset=utf-8",
+    "page.css": b"text/css; charset=utf-8",
+}
+_DOCS_FILES = frozenset({"page.js", "page.css"})
+
+
+async def check_health(site: Site, request: Request) -> Answer:
+    """Say that the process lives."""
+    return Answer(200, _ALIVE)
+
+
+async def check_ready(site: Site, request: Request) -> Answer:
+    """Say whether jobs are accepted and fired on time."""
+    health = site.engine.health()
+    reasons = list(health.reasons)
+    if site.draining.is_set():
+        reasons.append("the server is stopping")
+    is_ready = health.ready and not site.draining.is_set()
+    body = orjson.dumps({"ready": is_ready, "reasons": reasons})
+    return Answer(200 if is_ready else 503, body)
+
+
+async def get_info(site: Site, request: Request) -> Answer:
+    """Return versions and limits."""
+    info = {
+        "version": site.settings.version,
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "tzdata": _tzdata_version(),
+        "shell": site.settings.allow_shell,
+        "limits": {
+            "body_bytes": BODY_BYTES_MAX,
+            "batch_bytes": BATCH_BYTES_MAX,
+            "batch_jobs": limits.BATCH_JOBS_MAX,
+            "payload_bytes": limits.PAYLOAD_BYTES_MAX,
+            "result_bytes": limits.RESULT_BYTES_MAX,
+            "output_bytes": limits.OUTPUT_BYTES_MAX,
+            "attempts": limits.ATTEMPTS_MAX,
+        },
+    }
+    return Answer(200, orjson.dumps(info))
+
+
+async def get_openapi(site: Site, request: Request) -> Answer:
+    """Return the OpenAPI document."""
+    return _answer_file("openapi.json")
+
+
+async def get_docs(site: Site, request: Request) -> Answer:
+    """Return the page that shows it."""
+    return _answer_file("docs.html")
+
+
+async def get_docs_file(site: Site, request: Request) -> Answer:
+    """Return a file of that page."""
+    name = request.params["file"]
+    if name not in _DOCS_FILES:  # the only names there are, so no path can lead elsewhere
+        raise NotFound(f"there is no file {name[:40]!a}")
+    return _answer_file(name)
+
+
+async def get_problem(site: Site, request: Request) -> Answer:
+    """Explain an error code."""
+    return Answer(200, orjson.dumps(get_kind(request.params["code"])._asdict()))
+
+
+def _answer_file(name: str) -> Answer:
+    return Answer(200, _read_file(name), content_type=_FILES[name])
+
+
+@lru_cache(maxsize=len(_FILES))
+def _read_file(name: str) -> bytes:
+    return resources.files("schedo.web").joinpath("static", name).read_bytes()
+
+
+@lru_cache(maxsize=1)
+def _tzdata_version() -> str:
+    try:
+        return version("tzdata")
+    except PackageNotFoundError:
+        return "system"

@@ -1,0 +1,47 @@
+"""Queues: their limits, and what waits in them."""
+
+from __future__ import annotations
+
+import orjson
+
+from schedo.core.model import Queue
+from schedo.web.messages import Answer, Request
+from schedo.web.site import Site
+from schedo.wire import fields
+from schedo.wire.answers import queue_fields, render_page
+from schedo.wire.decode import decode_request
+from schedo.wire.queues import QueuePatch
+
+
+async def list_queues(site: Site, request: Request) -> Answer:
+    """List queues."""
+    queues = await site.engine.list_queues()
+    return Answer(200, render_page([queue_fields(*status) for status in queues]))
+
+
+async def update_queue(site: Site, request: Request) -> Answer:
+    """Set a queue's limits."""
+    patch = decode_request(request.body, QueuePatch)
+    queue = await site.engine.set_queue(patch.apply_to(site.engine.get_queue(_name(request))))
+    return await _answer(site, queue)
+
+
+async def pause_queue(site: Site, request: Request) -> Answer:
+    """Pause a queue."""
+    return await _answer(site, await site.engine.pause_queue(_name(request)))
+
+
+async def resume_queue(site: Site, request: Request) -> Answer:
+    """Resume a queue."""
+    return await _answer(site, await site.engine.resume_queue(_name(request)))
+
+
+async def _answer(site: Site, queue: Queue) -> Answer:
+    for status in await site.engine.list_queues():
+        if status.queue.name == queue.name:
+            return Answer(200, orjson.dumps(queue_fields(queue, status.running, status.waiting)))
+    return Answer(200, orjson.dumps(queue_fields(queue, 0, {})))
+
+
+def _name(request: Request) -> str:
+    return fields.read_name("/name", request.params["name"])

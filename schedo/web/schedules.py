@@ -1,0 +1,151 @@
+"""Schedules: put, read, pause, trigger, and what became of their instants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from schedo.core import limits
+from schedo.core.cron import explain, parse_cron
+from schedo.core.ids import render_id
+from schedo.core.model import Overlap, Rule, Schedule
+from schedo.core.recurrence import next_after
+from schedo.errors import BadRequest
+from schedo.web.idempotency import HEADER
+from schedo.web.messages import Answer, Request
+from schedo.web.site import Site
+from schedo.wire import fields
+from schedo.wire.answers import decision_fields, job_fields, render_page, schedule_fields
+from schedo.wire.cursors import parse_cursor, render_cursor
+from schedo.wire.decode import decode_request
+from schedo.wire.query import read_limit
+from schedo.wire.schedules import (
+    CronRequest,
+    PauseRequest,
+    ResumeRequest,
+    ScheduleRequest,
+    TriggerRequest,
+)
+from schedo.wire.times import render_duration, render_instant
+
+
+async def put_schedule(site: Site, request: Request) -> Answer:
+    """Create or replace a schedule."""
+    spec = decode_request(request.body, ScheduleRequest).to_spec(_name(request))
+    site.check_work(spec.job)
+    schedule, is_new = await site.engine.put_schedule(spec)
+    location = (b"location", f"/v1/schedules/{schedule.name}".encode())
+    return _answer(site, schedule, 201 if is_new else 200).with_headers(location)
+
+
+async def get_schedule(site: Site, request: Request) -> Answer:
+    """Read a schedule."""
+    return _answer(site, await site.engine.get_schedule(_name(request)))
+
+
+async def list_schedules(site: Site, request: Request) -> Answer:
+    """List schedules by name."""
+    limit = read_limit(request.query)
+    after = parse_cursor("schedules", request.query)
+    schedules = await site.engine.list_schedules(after, limit)
+    items = [_describe(site, schedule) for schedule in schedules]
+    if len(schedules) < limit:
+        return Answer(200, render_page(items))
+    cursor = render_cursor("schedules", request.query, schedules[-1].name)
+    return Answer(200, render_page(items, cursor)).with_headers(request.next_link(cursor))
+
+
+async def delete_schedule(site: Site, request: Request) -> Answer:
+    """Delete a schedule."""
+    await site.engine.delete_schedule(_name(request))
+    return Answer(204, b"")
+
+
+async def list_decisions(site: Site, request: Request) -> Answer:
+    """List what became of the latest instants."""
+    limit = read_limit(request.query)
+    schedule = await site.engine.get_schedule(_name(request))
+    decisions = await site.engine.store.list_decisions(schedule.id, limit)
+    return Answer(200, render_page([decision_fields(decision) for decision in decisions]))
+
+
+async def pause_schedule(site: Site, request: Request) -> Answer:
+    """Pause a schedule."""
+    note = decode_request(request.body, PauseRequest).note
+    return _answer(site, await site.engine.pause_schedule(_name(request), note))
+
+
+async def resume_schedule(site: Site, request: Request) -> Answer:
+    """Resume a schedule."""
+    resume_from = fields.read_instant_or_none(
+        "/resume_from", decode_request(request.body, ResumeRequest).resume_from
+    )
+    return _answer(site, await site.engine.resume_schedule(_name(request), resume_from))
+
+
+async def trigger_schedule(site: Site, request: Request) -> Answer:
+    """Run a schedule's job now."""
+    if HEADER in request.headers:
+        raise BadRequest("a trigger takes no Idempotency-Key; submit a job with one instead")
+    asked = decode_request(request.body, TriggerRequest).overlap
+    name = _name(request)
+    overlap = None if asked is None else Overlap(asked)
+    job, skipped_by = await site.engine.trigger_schedule(name, overlap)
+    if job is not None:
+        made = {"job": job_fields(job, await site.learn_names([job]))}
+        return Answer(201, orjson.dumps(made))
+    skipped: dict[str, Any] = {"skipped_overlap": True}
+    if skipped_by is not None:
+        skipped["blocking_job"] = render_id(skipped_by)
+    return Answer(200, orjson.dumps(skipped))
+
+
+async def explain_cron(site: Site, request: Request) -> Answer:
+    """Say what a cron expression means."""
+    when = decode_request(request.body, CronRequest).read()
+    rule = Rule(cron=when.normalized, every_us=when.every_us, tz=when.tz)
+    answer: dict[str, Any] = {
+        "tz": when.tz,
+        "description": _explain(rule),
+        "next_fires": [render_instant(fire) for fire in _next_fires(site, rule)],
+        "warnings": when.warnings,
+    }
+    if when.normalized is not None:
+        answer["normalized"] = when.normalized
+    if when.every_us is not None:
+        answer["every"] = render_duration(when.every_us)
+    return Answer(200, orjson.dumps(answer))
+
+
+def _answer(site: Site, schedule: Schedule, status: int = 200) -> Answer:
+    return Answer(status, orjson.dumps(_describe(site, schedule)))
+
+
+def _describe(site: Site, schedule: Schedule) -> dict[str, Any]:
+    rule, source = schedule.spec.rule, schedule.spec.cron_source
+    fires = [] if schedule.paused else _next_fires(site, rule)
+    warnings = parse_cron(source, seed=schedule.name).warnings if source else ()
+    return schedule_fields(schedule, fires, _explain(rule), warnings)
+
+
+def _next_fires(site: Site, rule: Rule) -> list[int]:
+    fires: list[int] = []
+    fire = next_after(rule, site.engine.clock.now())
+    while fire is not None and len(fires) < limits.FIRES_SHOWN:
+        fires.append(fire)
+        fire = next_after(rule, fire)
+    return fires
+
+
+def _explain(rule: Rule) -> str:
+    if rule.cron is not None:
+        return explain(rule.cron)
+    if rule.every_us is not None:
+        return f"Every {render_duration(rule.every_us)}"
+    assert rule.at is not None, "a rule has a cron, an interval or an instant"
+    return f"Once, at {render_instant(rule.at)}"
+
+
+def _name(request: Request) -> str:
+    return fields.read_name("/name", request.params["name"])

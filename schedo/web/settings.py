@@ -1,0 +1,24 @@
+"""What the composition root decides about the HTTP side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """Who may come in, and what they may ask for."""
+
+    token_sha256: Sequence[bytes] | None = (
+        None  # SHA-256 of each token that opens; None: no token needed
+    )
+    allowed_hosts: Sequence[str] = (
+        LOOPBACK_HOSTS  # names for the Host header, without port; "*" allows any
+    )
+    allow_shell: bool = False
+    # By task: raises Invalid if the payload is not one that the task can run.
+    payload_checks: Mapping[str, Callable[[bytes], object]] = field(default_factory=dict)
+    version: str = "0"

@@ -1,0 +1,120 @@
+// Shows openapi.json as a page. Every text goes in as text, never as HTML.
+"use strict";
+
+const METHODS = ["get", "post", "put", "patch", "delete"];
+
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, value);
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+function refName(schema) {
+  return schema.$ref ? schema.$ref.split("/").pop() : null;
+}
+
+function typeNodes(schema) {
+  const name = refName(schema);
+  if (name) return [element("a", { href: "#type-" + name }, name)];
+  if (schema.enum) return [schema.enum.map((value) => JSON.stringify(value)).join(" | ")];
+  if (schema.anyOf) {
+    const parts = schema.anyOf.filter((part) => part.type !== "null");
+    return parts.flatMap((part, index) => (index ? [" | ", ...typeNodes(part)] : typeNodes(part)));
+  }
+  if (schema.type === "array") return ["array of ", ...typeNodes(schema.items || {})];
+  return [schema.type || "any JSON"];
+}
+
+function find(schema, key) {
+  if (schema[key] !== undefined && schema[key] !== null) return schema[key];
+  const part = (schema.anyOf || []).find((each) => find(each, key) !== undefined);
+  return part && find(part, key);
+}
+
+function limits(schema) {
+  const names = {
+    minimum: "at least ", maximum: "at most ", minLength: "characters: at least ",
+    maxLength: "characters: at most ", maxItems: "items: at most ",
+  };
+  const found = Object.entries(names)
+    .filter(([key]) => find(schema, key) !== undefined)
+    .map(([key, words]) => words + find(schema, key));
+  const standard = find(schema, "default");
+  if (standard !== undefined) found.push("default " + JSON.stringify(standard));
+  return found.length ? "(" + found.join(", ") + ")" : "";
+}
+
+function row(name, schema, isRequired, description) {
+  const about = [description || find(schema, "description"), limits(schema)].filter(Boolean);
+  return element("tr", {},
+    element("td", {}, element("code", isRequired ? { class: "required", title: "required" } : {}, name)),
+    element("td", { class: "type" }, ...typeNodes(schema)),
+    element("td", {}, about.join(" ")));
+}
+
+function table(rows) {
+  return element("table", {}, element("tbody", {}, ...rows));
+}
+
+function showOperation(path, method, operation) {
+  const box = element("section", { id: operation.operationId },
+    element("h3", {},
+      element("span", { class: "method " + method }, method.toUpperCase()),
+      element("span", { class: "path" }, path)),
+    element("p", {}, operation.summary));
+  if (operation.parameters) {
+    box.append(element("h4", {}, "Parameters"), table(operation.parameters.map((parameter) =>
+      row(parameter.name, parameter.schema, parameter.required, parameter.description))));
+  }
+  if (operation.requestBody) {
+    const rows = Object.entries(operation.requestBody.content).map(([media, { schema }]) =>
+      row(media, schema, operation.requestBody.required));
+    box.append(element("h4", {}, "Body"), table(rows));
+  }
+  const answers = Object.entries(operation.responses).map(([status, answer]) => {
+    const content = answer.content && Object.values(answer.content)[0];
+    const text = answer.$ref ? "A problem document." : answer.description;
+    return element("tr", {},
+      element("td", {}, element("code", {}, status === "default" ? "4xx, 5xx" : status)),
+      element("td", { class: "type" }, ...(content ? typeNodes(content.schema) : [])),
+      element("td", {}, text));
+  });
+  box.append(element("h4", {}, "Answers"), table(answers));
+  return box;
+}
+
+function showType(name, schema) {
+  const required = new Set(schema.required || []);
+  const rows = Object.entries(schema.properties || {}).map(([field, part]) =>
+    row(field, part, required.has(field)));
+  return element("section", { id: "type-" + name },
+    element("h3", {}, name), element("p", {}, schema.description || ""), table(rows));
+}
+
+function show(api) {
+  const contents = document.getElementById("contents");
+  const operations = document.getElementById("operations");
+  document.getElementById("about").textContent = api.info.description;
+  for (const { name } of api.tags) {
+    contents.append(element("h2", {}, name));
+    operations.append(element("h2", {}, name));
+    for (const [path, item] of Object.entries(api.paths)) {
+      for (const method of METHODS.filter((each) => item[each] && item[each].tags.includes(name))) {
+        const id = item[method].operationId;
+        contents.append(element("a", { href: "#" + id }, method.toUpperCase() + " " + path));
+        operations.append(showOperation(path, method, item[method]));
+      }
+    }
+  }
+  document.getElementById("types-title").hidden = false;
+  const types = document.getElementById("types");
+  for (const [name, schema] of Object.entries(api.components.schemas)) types.append(showType(name, schema));
+}
+
+fetch("/openapi.json")
+  .then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error("status " + answer.status))))
+  .then(show)
+  .catch((error) => {
+    document.getElementById("about").textContent = "openapi.json could not be read: " + error.message;
+  });

@@ -1,0 +1,140 @@
+"""Submitting jobs: one, a batch, or in the short form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import orjson
+
+from schedo.core.changes import IdempotentAnswer
+from schedo.core.ids import parse_id
+from schedo.core.model import JobSpec
+from schedo.engine.answers import Accepted
+from schedo.errors import SchedoError
+from schedo.web.idempotency import Keep, perform_once
+from schedo.web.jobs import answer_when_ended
+from schedo.web.messages import Answer, Request, answer_error
+from schedo.web.site import Site
+from schedo.wire.answers import job_fields, job_id_in, render_page, short_fields
+from schedo.wire.decode import decode_checked, decode_request, split_array, split_lines
+from schedo.wire.fields import is_traceparent
+from schedo.wire.jobs import JobRequest, ShortRequest
+from schedo.wire.problems import problem_fields
+from schedo.wire.query import read_wait
+
+Fields = dict[str, Any]
+Result = Accepted[Fields] | SchedoError
+
+
+async def create_job(site: Site, request: Request) -> Answer:
+    """Submit one job; with ?wait= also wait for its end."""
+    wait_s = read_wait(request.query, "wait")
+    spec = decode_request(request.body, JobRequest).to_spec(_traceparent(request))
+    site.check_work(spec)
+
+    def render(results: Sequence[Result]) -> Answer:
+        return _render_one(results[0], spec, request.id)
+
+    async def submit(keep: Keep | None) -> Answer:
+        stored = _keep_rendered(keep, render)
+        return render(await site.engine.submit([spec], view=job_fields, answer=stored))
+
+    answer = await perform_once(site, request, submit)
+    if answer.status >= 400:
+        return answer
+    job_id = job_id_in(answer.body)
+    if wait_s is not None:
+        answer = await answer_when_ended(site, request, parse_id(job_id), wait_s)
+    return answer.with_headers((b"location", f"/v1/jobs/{job_id}".encode()))
+
+
+async def create_jobs(site: Site, request: Request) -> Answer:
+    """Submit many jobs in one commit; each has its own result."""
+    items = split_lines(request.body) if request.is_lines else split_array(request.body)
+    traceparent = _traceparent(request)
+    specs = [_read_item(site, item, traceparent) for item in items]
+    good = [spec for spec in specs if isinstance(spec, JobSpec)]
+
+    def render(results: Sequence[Result]) -> Answer:
+        rest = iter(results)
+        return Answer(200, render_page([_render_item(spec, rest) for spec in specs]))
+
+    async def submit(keep: Keep | None) -> Answer:
+        if not good:
+            return render([])
+        stored = _keep_rendered(keep, render)
+        return render(await site.engine.submit(good, view=job_fields, answer=stored))
+
+    return await perform_once(site, request, submit)
+
+
+async def short_schedule(site: Site, request: Request) -> Answer:
+    """Run a command after some seconds."""
+    spec = decode_request(request.body, ShortRequest).to_spec()
+    site.check_work(spec)
+
+    def render(results: Sequence[Result]) -> Answer:
+        if isinstance(results[0], SchedoError):
+            return answer_error(results[0], request.id)
+        return Answer(201, orjson.dumps(results[0].job))
+
+    async def submit(keep: Keep | None) -> Answer:
+        stored = _keep_rendered(keep, render)
+        return render(await site.engine.submit([spec], view=short_fields, answer=stored))
+
+    return await perform_once(site, request, submit)
+
+
+def _keep_rendered(
+    keep: Keep | None, render: Callable[[Sequence[Result]], Answer]
+) -> Callable[[Sequence[Result]], IdempotentAnswer | None] | None:
+    """Return what makes the stored answer out of the results, if there is a key to store it for."""
+    if keep is None:
+        return None
+
+    def stored(results: Sequence[Result]) -> IdempotentAnswer | None:
+        answer = render(results)
+        return keep(answer.status, answer.body)
+
+    return stored
+
+
+def _render_one(result: Result, spec: JobSpec, request_id: str) -> Answer:
+    if isinstance(result, SchedoError):
+        return answer_error(result, request_id)
+    return Answer(200 if result.conflict else 201, orjson.dumps(_complete(result, spec)))
+
+
+def _read_item(site: Site, item: msgspec.Raw, traceparent: str | None) -> JobSpec | SchedoError:
+    try:
+        spec = decode_checked(item, JobRequest).to_spec(traceparent)
+        site.check_work(spec)
+    except SchedoError as error:
+        return error
+    return spec
+
+
+def _render_item(spec: JobSpec | SchedoError, results: Iterator[Result]) -> Fields:
+    result = spec if isinstance(spec, SchedoError) else next(results)
+    if isinstance(result, SchedoError):
+        return {"status": result.status, "problem": problem_fields(result)}
+    assert isinstance(spec, JobSpec)
+    return {"status": 200 if result.conflict else 201, "job": _complete(result, spec)}
+
+
+def _complete(result: Accepted[Fields], spec: JobSpec) -> Fields:
+    """Add what the engine's record need not hold: a large payload, and the conflict's mark."""
+    fields = result.job
+    if result.conflict:
+        fields["conflict"] = True
+    elif "payload" not in fields:
+        fields["payload"] = orjson.Fragment(spec.payload)
+    return fields
+
+
+def _traceparent(request: Request) -> str | None:
+    """Return the header's trace context; a malformed one is ignored, as W3C asks."""
+    value = request.find_header(b"traceparent")
+    return value if value is not None and is_traceparent(value) else None

@@ -1,0 +1,88 @@
+"""From the bytes of a body to a checked request; errors name the field with a JSON pointer."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TypeVar
+
+import msgspec
+
+from schedo.core import limits
+from schedo.errors import BadJson, Invalid, Problem, TooLarge
+from schedo.wire.strict import decode_strictly
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_WHERE = re.compile(r" - at `\$(.*)`\Z", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[]+)|\[([0-9]+|\.\.\.)\]")
+_FIELD = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`\Z", re.DOTALL)
+_DETAIL_CHARACTERS_MAX = 200
+
+
+def decode_request(body: bytes, kind: type[T]) -> T:
+    """Return the request in a JSON body; raise BadJson or Invalid."""
+    decode_strictly(body)
+    return decode_checked(body, kind)
+
+
+def decode_checked(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """Return the request in JSON that decode_strictly has passed; raise Invalid."""
+    try:
+        value: T = _decoder(kind).decode(body)
+    except msgspec.ValidationError as error:
+        raise _point_at(str(error)) from None
+    return value
+
+
+@lru_cache(maxsize=64)
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
+
+
+def _point_at(message: str) -> Invalid:
+    """Turn msgspec's "Expected `int` <= 9 - at `$.priority`" into an error about /priority."""
+    where = _WHERE.search(message)
+    detail = message[: where.start()] if where else message
+    path = where.group(1) if where else ""
+    pointer = "".join("/" + (name or index) for name, index in _STEP.findall(path))
+    field = _FIELD.match(detail)
+    if field:
+        name = field.group(1)[:_DETAIL_CHARACTERS_MAX]
+        pointer += "/" + name.replace("~", "~0").replace("/", "~1")
+        unknown = "unknown" in detail[:30]
+        detail = "there is no such field" if unknown else "this field is required"
+    # A field's name may look like part of the message, so neither part is trusted to be short.
+    pointer = pointer[:_DETAIL_CHARACTERS_MAX]
+    return Invalid.field(pointer, detail.replace("`", "")[:_DETAIL_CHARACTERS_MAX])
+
+
+_ITEMS: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def split_array(body: bytes) -> list[msgspec.Raw]:
+    """Return the items of a JSON array, each as checked JSON text."""
+    value = decode_strictly(body)
+    if not isinstance(value, list):
+        raise Invalid("the body must be a JSON array", Problem("", "expected an array"))
+    _check_count(len(value))
+    return _ITEMS.decode(body)
+
+
+def split_lines(body: bytes) -> list[msgspec.Raw]:
+    """Return the lines of newline-delimited JSON that are not empty, each as checked JSON text."""
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    _check_count(len(lines))
+    for number, line in enumerate(lines):
+        try:
+            decode_strictly(line)
+        except BadJson as error:
+            raise BadJson(f"value {number + 1}: {error}") from None
+    return [msgspec.Raw(line) for line in lines]
+
+
+def _check_count(count: int) -> None:
+    if count > limits.BATCH_JOBS_MAX:
+        raise TooLarge(
+            f"the batch has {count} jobs; at most {limits.BATCH_JOBS_MAX} are taken at once"
+        )

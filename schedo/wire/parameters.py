@@ -1,0 +1,89 @@
+"""The parameters of the API, as openapi.json and docs/api.md describe them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from schedo.core.lifecycle import State
+from schedo.wire.query import LIMIT_DEFAULT, LIMIT_MAX
+
+_NAME_PATTERN = "^[A-Za-z0-9._][A-Za-z0-9._-]{0,127}$"
+_IN_PATH = re.compile(r"{([a-z]+)}")
+
+
+def _query(name: str, description: str, **schema: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "query",
+        "description": description,
+        "schema": schema or {"type": "string"},
+    }
+
+
+def _by_name(*parameters: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {parameter["name"]: parameter for parameter in parameters}
+
+
+PARAMETERS = _by_name(
+    _query("state", "Only jobs in this state.", enum=[state.value for state in State]),
+    _query("queue", "Only jobs of this queue.", type="string", pattern=_NAME_PATTERN),
+    _query("task", "Only jobs of this task.", type="string", pattern=_NAME_PATTERN),
+    _query("schedule", "Only jobs of this schedule.", type="string", pattern=_NAME_PATTERN),
+    _query("tag", "Only jobs with this tag.", type="string", pattern=_NAME_PATTERN),
+    _query("unique_key", "Only jobs with this unique key."),
+    _query(
+        "created_after",
+        "Only jobs created at this instant or later.",
+        type="string",
+        format="date-time",
+    ),
+    _query(
+        "created_before",
+        "Only jobs created before this instant.",
+        type="string",
+        format="date-time",
+    ),
+    _query(
+        "limit",
+        "How many items a page has at most.",
+        type="integer",
+        minimum=1,
+        maximum=LIMIT_MAX,
+        default=LIMIT_DEFAULT,
+    ),
+    _query("cursor", "The next_cursor of the page before; the filter must be the same."),
+    _query("wait", "Wait this long for the job's end, at most 5m."),
+    _query("timeout", "How long to wait, at most 5m; default 30s."),
+    _query(
+        "stream",
+        "Only this stream, as bare text, of the latest attempt.",
+        enum=["stdout", "stderr", "body"],
+    ),
+    _query("attempt", "Only this attempt.", type="integer", minimum=1),
+    _query("task_id", "The id that /schedule answered with.") | {"required": True},
+    {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": (
+            "The same key and body again within 24 hours get the same answer, "
+            "and have no second effect."
+        ),
+        "schema": {"type": "string", "maxLength": 255},
+    },
+)
+
+_PATH_PARTS: dict[str, dict[str, Any]] = {
+    "id": {"type": "string", "pattern": "^[0-9A-Za-z]{13}$"},
+    "name": {"type": "string", "pattern": _NAME_PATTERN},
+    "code": {"type": "string"},
+    "file": {"type": "string"},
+}
+
+
+def path_parameters(path: str) -> list[dict[str, Any]]:
+    """Return the description of the parts of the path that vary."""
+    return [
+        {"name": name, "in": "path", "required": True, "schema": _PATH_PARTS[name]}
+        for name in _IN_PATH.findall(path)
+    ]

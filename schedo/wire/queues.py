@@ -1,0 +1,43 @@
+"""What a client may change about a queue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from schedo.core import limits
+from schedo.core.model import Queue
+from schedo.errors import Invalid
+from schedo.wire import fields
+from schedo.wire.fields import Duration
+
+_WEIGHT_MAX = 1_000
+Concurrency = Annotated[
+    int,
+    Meta(ge=1, le=limits.QUEUE_CONCURRENCY_MAX, description="How many of its jobs run at once."),
+]
+
+
+class QueuePatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """New limits for a queue; what is not given stays as it is."""
+
+    concurrency: Concurrency | UnsetType | None = UNSET  # null: as many as there are slots
+    weight: Annotated[int, Meta(ge=1, le=_WEIGHT_MAX)] | UnsetType = UNSET
+    priority_step: Duration | UnsetType = UNSET
+
+    def apply_to(self, queue: Queue) -> Queue:
+        """Return the queue with the new limits."""
+        if self == QueuePatch():
+            raise Invalid("there is nothing to change: give concurrency, weight or priority_step")
+        step_us = queue.priority_step_us
+        if not isinstance(self.priority_step, UnsetType):
+            step_us = fields.read_duration("/priority_step", self.priority_step)
+            if step_us > limits.DAY:
+                raise Invalid.field("/priority_step", "this must be at most a day")
+        changes: dict[str, int | None] = {"priority_step_us": step_us}
+        if not isinstance(self.concurrency, UnsetType):
+            changes["concurrency"] = self.concurrency
+        if not isinstance(self.weight, UnsetType):
+            changes["weight"] = self.weight
+        return queue.changed(**changes)

@@ -1,0 +1,31 @@
+"""A fresh world for each test; tests with real sockets run on both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import uvloop
+
+from tests.web.world import World
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Use both loops where they differ: they close and pause connections in their own ways."""
+    if item.path.name == "test_protocol.py":
+        return LOOPS
+    return {"asyncio": LOOPS["asyncio"]}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with World() as made:
+        yield made

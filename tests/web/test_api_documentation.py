@@ -1,0 +1,57 @@
+"""docs/api.md speaks of every operation, parameter, field and error code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from schedo.core import limits
+from schedo.web.protocol import HEADERS_MAX
+from schedo.web.server import CONNECTIONS_MAX
+from schedo.wire.jobs import JobRequest, RetryRequest, UniqueRequest
+from schedo.wire.operations import OPERATIONS, Operation
+from schedo.wire.problems import KINDS
+from schedo.wire.queues import QueuePatch
+from schedo.wire.schedules import ScheduleRequest
+from schedo.wire.shapes import JobAnswer
+
+TEXT = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_operation_is_documented(operation: Operation) -> None:
+    row = f"| `{operation.method}` | `{operation.path}` |"
+
+    assert row in TEXT or f"`{operation.path}`" in TEXT
+    for name in operation.query:
+        assert re.search(rf"\b{name}\b", TEXT), name
+
+
+def test_every_row_is_an_operation() -> None:
+    rows = set(re.findall(r"\| `([A-Z]+)` \| `([^`]+)` \|", TEXT))
+
+    assert rows <= {(operation.method, operation.path) for operation in OPERATIONS}
+
+
+def test_every_error_code_is_documented_with_its_status() -> None:
+    rows = set(re.findall(r"\| `([a-z-]+)` \| (\d+) \|", TEXT))
+
+    assert rows == {(kind.code, str(kind.status)) for kind in KINDS.values()}
+
+
+@pytest.mark.parametrize(
+    "kind", [JobRequest, RetryRequest, UniqueRequest, ScheduleRequest, QueuePatch, JobAnswer]
+)
+def test_every_field_is_documented(kind: type[msgspec.Struct]) -> None:
+    for field in msgspec.structs.fields(kind):
+        assert re.search(rf"\b{field.encode_name}\b", TEXT), field.encode_name
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    assert limits.BATCH_JOBS_MAX == CONNECTIONS_MAX == 1_000
+    assert (limits.PAYLOAD_BYTES_MAX, limits.RESULT_BYTES_MAX) == (2**20, 2**20)
+    assert (limits.OUTPUT_BYTES_MAX, limits.OUTPUTS_BYTES_MAX) == (2**20, 2**23)
+    assert (HEADERS_MAX, limits.ATTEMPTS_MAX, limits.CRON_CHARACTERS_MAX) == (100, 100, 256)

@@ -1,0 +1,325 @@
+"""The limits of a connection, on real sockets against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from schedo.web.server import HttpServer
+from tests.web.world import World
+
+Served = tuple[World, HttpServer, int]
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.fixture
+async def served(world: World) -> AsyncIterator[Served]:
+    server = HttpServer(connections_max=3)
+    port = await server.start(world.app, "127.0.0.1", 0)
+    yield world, server, port
+    await server.stop(grace_s=0.2)
+
+
+async def talk(port: int, *pieces: bytes, read_to_end: bool = True) -> bytes:
+    """Send the pieces, each in its own segment, and return all that comes back until the end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        async with asyncio.timeout(10):
+            return await reader.read(-1 if read_to_end else 65_536)
+    except (ConnectionResetError, BrokenPipeError):
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+async def open_connection(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", port)
+
+
+async def connected(server: HttpServer, count: int = 1) -> None:
+    """Return when the server knows so many connections."""
+    async with asyncio.timeout(5):
+        while len(server.connections) != count:
+            await turn()
+
+
+async def turn() -> None:
+    """Let the loop look at its sockets once."""
+    done = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.001, done.set_result, None)
+    await done
+
+
+async def test_an_ordinary_request_is_answered_on_a_kept_connection(served: Served) -> None:
+    _, _, port = served
+
+    answer = await talk(port, HEAD + b"\r\n" + HEAD + b"Connection: close\r\n\r\n")
+
+    assert answer.count(b"HTTP/1.1 200 OK") == 2
+    assert answer.count(b'{"status":"ok"}') == 2
+    assert b"date: " in answer
+    assert b"server:" not in answer
+
+
+@pytest.mark.parametrize(
+    ("pieces", "status"),
+    [
+        ([HEAD + b"X-A: " + b"a" * 40_000 + b"\r\n\r\n"], 431),
+        ([HEAD + b"X-A: "] + [b"a" * 8_000] * 6, 431),
+        ([HEAD] + [b"X-%d: %s\r\n" % (n, b"a" * 1_000) for n in range(60)], 431),
+        ([HEAD + b"".join(b"X-%d: a\r\n" % n for n in range(101)) + b"\r\n"], 431),
+        ([HEAD + b"a" * 50_000, b"a" * 50_000], 431),
+        ([b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\n\r\n"], 414),
+        ([b"GET /"] + [b"a" * 3_000] * 4, 414),
+        ([b"GET /?q=" + b"a" * 9_000], 414),
+        ([b"\x16\x03\x01\x02\x00\x01\x00"], 400),
+        ([b"HELLO\r\n\r\n"], 400),
+        ([b"GET /healthz HTTP/9.9\r\n\r\n"], 400),
+        ([b"GET /healthz HTTP/1.1\r\nHost localhost\r\n\r\n"], 400),
+        ([b"GET /healthz HTTP/1.1\r\n folded: x\r\n\r\n"], 400),
+        ([b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n"], 400),
+        (
+            [
+                b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n"
+            ],
+            400,
+        ),
+        ([b"GET http://[ HTTP/1.1\r\n\r\n"], 400),
+        ([b"GET /caf\xc3\xa9 HTTP/1.1\r\nHost: localhost\r\n\r\n"], 400),
+    ],
+    ids=lambda value: repr(value)[:50],
+)
+async def test_a_head_that_is_too_large_or_broken_is_answered_and_closed(
+    served: Served, pieces: list[bytes], status: int
+) -> None:
+    _, _, port = served
+
+    answer = await talk(port, *pieces)
+
+    assert answer.startswith(b"HTTP/1.1 %d " % status), answer[:80]
+    assert b"content-type: application/problem+json" in answer
+    assert b"connection: close" in answer
+
+
+async def test_headers_without_end_take_no_memory(served: Served) -> None:
+    _, server, port = served
+    _, writer = await open_connection(port)
+    sent = 0
+    try:
+        for _ in range(3_200):  # 200 MiB, had it been allowed
+            writer.write(b"X-A: " + b"a" * 65_529 + b"\r\n")
+            await writer.drain()
+            sent += 65_536
+    except (ConnectionResetError, BrokenPipeError):
+        pass
+    finally:
+        writer.close()
+
+    assert sent < 20_000_000  # what fits into the buffers of two sockets
+    await connected(server, 0)
+
+
+async def test_a_head_within_the_limits_may_come_byte_by_byte(served: Served) -> None:
+    _, _, port = served
+    head = HEAD + b"X-A: " + b"a" * 300 + b"\r\nConnection: close\r\n\r\n"
+
+    answer = await talk(port, *(head[n : n + 1] for n in range(len(head))))
+
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+
+
+async def test_a_body_over_the_limit_is_refused_before_it_is_read(served: Served) -> None:
+    _, _, port = served
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+    declared = await talk(port, head + b"Content-Length: 1048577\r\n\r\n", read_to_end=False)
+    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    chunked = await talk(
+        port, head + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 20, read_to_end=False
+    )
+
+    assert declared.startswith(b"HTTP/1.1 413 ")
+    assert chunked.startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        (b"", b""),
+        (b"", b"GET /heal"),
+        (b"", HEAD),
+        (b"", HEAD + b"X-A: b"),
+        (b"", b"\r\n"),
+        (HEAD + b"\r\n", b"\r\n"),
+        (HEAD + b"\r\n", b"GET /"),
+    ],
+    ids=repr,
+)
+async def test_a_silent_connection_is_closed_at_its_deadline(
+    served: Served, start: tuple[bytes, bytes]
+) -> None:
+    _, server, port = served
+    reader, writer = await open_connection(port)
+    await connected(server)
+    if start[0]:
+        writer.write(start[0])
+        await reader.readuntil(b'{"status":"ok"}')
+    writer.write(start[1])
+    await turn()
+    await turn()
+    protocol = server.connections[0]
+    now = asyncio.get_running_loop().time()
+
+    protocol.check_deadline(now + 9)
+    assert not protocol.transport.is_closing()
+    protocol.check_deadline(now + 11)
+
+    assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+    writer.close()
+
+
+async def test_a_body_that_does_not_come_is_waited_for_30_seconds(served: Served) -> None:
+    _, server, port = served
+    reader, writer = await open_connection(port)
+    writer.write(
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 100\r\n\r\n{"
+    )
+    await connected(server)
+    await turn()
+    await turn()
+    protocol = server.connections[0]
+    now = asyncio.get_running_loop().time()
+
+    protocol.check_deadline(now + 29)
+    assert not protocol.transport.is_closing()
+    protocol.check_deadline(now + 31)
+
+    assert await reader.read() in {b"", await reader.read()}
+    await connected(server, 0)
+    writer.close()
+
+
+async def test_a_long_answer_is_not_cut_by_a_deadline(served: Served) -> None:
+    world, server, port = served
+    job = await world.submit(delay=60)
+    reader, writer = await open_connection(port)
+    writer.write(
+        f"GET /v1/jobs/{job['id']}/wait?timeout=60 HTTP/1.1\r\nHost: localhost\r\n\r\nGET".encode()
+    )
+    await connected(server)
+    await turn()
+    await turn()
+    server.connections[0].check_deadline(asyncio.get_running_loop().time() + 1_000)
+    world.app.drain()
+
+    assert (await reader.readline()) == b"HTTP/1.1 202 Accepted\r\n"
+    writer.close()
+
+
+async def test_a_connection_above_the_cap_is_told_to_come_back(served: Served) -> None:
+    _, server, port = served
+    held = [await open_connection(port) for _ in range(3)]
+    await connected(server, 3)
+
+    answer = await talk(port, HEAD + b"\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 1" in answer
+    for _, writer in held:
+        writer.close()
+    await connected(server, 0)
+    assert (await talk(port, HEAD + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_connection_that_was_accepted_and_not_read_gets_its_answer(world: World) -> None:
+    server = HttpServer()
+    port = await server.start(world.app, "127.0.0.1", 0)
+    streams = [await open_connection(port) for _ in range(10)]
+    await connected(server, 10)
+
+    stopping = asyncio.create_task(server.stop())
+    await turn()
+    for _, writer in streams:
+        writer.write(HEAD + b"\r\n")
+    answers = [await reader.read() for reader, _ in streams]
+    await stopping
+
+    assert [answer[:15] for answer in answers] == [b"HTTP/1.1 200 OK"] * 10
+    for _, writer in streams:
+        writer.close()
+
+
+async def test_a_request_sent_as_the_server_stops_is_answered(world: World) -> None:
+    server = HttpServer()
+    port = await server.start(world.app, "127.0.0.1", 0)
+    sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
+    for each in sockets:
+        each.sendall(HEAD + b"\r\n")
+
+    await server.stop()
+
+    for each in sockets:
+        assert each.recv(100).startswith(b"HTTP/1.1 200 OK")
+        each.close()
+
+
+async def test_idle_connections_do_not_hold_up_a_stop(world: World) -> None:
+    server = HttpServer()
+    port = await server.start(world.app, "127.0.0.1", 0)
+    reader, writer = await open_connection(port)
+    writer.write(HEAD + b"\r\n")
+    await reader.readuntil(b'{"status":"ok"}')
+
+    async with asyncio.timeout(1):
+        await server.stop()
+
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_after_a_stop_nobody_listens_and_stopping_again_is_harmless(world: World) -> None:
+    server = HttpServer()
+    port = await server.start(world.app, "127.0.0.1", 0)
+    await server.stop()
+    await server.stop()
+
+    with pytest.raises(ConnectionRefusedError):
+        await open_connection(port)
+
+
+async def test_a_port_that_is_taken_is_an_error(served: Served) -> None:
+    world, _, port = served
+
+    with pytest.raises(OSError, match="in use"):
+        await HttpServer().start(world.app, "127.0.0.1", port)
+
+
+async def test_an_upgrade_to_a_web_socket_is_not_done(served: Served) -> None:
+    _, _, port = served
+
+    answer = await talk(
+        port,
+        HEAD + b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        read_to_end=False,
+    )
+
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b"101" not in answer.split(b"\r\n")[0]
+
+
+async def test_lines_in_a_path_or_header_make_no_new_line_in_the_log(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, _, port = served
+
+    await talk(port, b"GET /a%0d%0aforged HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+
+    assert all("\n" not in record.getMessage() for record in caplog.records)

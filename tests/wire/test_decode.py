@@ -1,0 +1,105 @@
+"""Every error of a request names its field; nothing that was sent makes an error long."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from schedo.core.model import PLAIN, JobSpec, Retry, Unique
+from schedo.errors import BadJson, Invalid, TooLarge
+from schedo.wire.decode import decode_request, split_array, split_lines
+from schedo.wire.jobs import JobRequest, ShortRequest
+from schedo.wire.schedules import ScheduleRequest
+
+
+def read_job(**fields: object) -> JobSpec:
+    return decode_request(orjson.dumps({"task": "t", **fields}), JobRequest).to_spec()
+
+
+def test_a_job_without_wishes_has_the_plain_options() -> None:
+    spec = read_job()
+
+    assert spec == JobSpec("t")
+    assert spec.options is PLAIN
+
+
+def test_wishes_become_microseconds_and_tuples() -> None:
+    spec = read_job(
+        payload={"a": 1},
+        delay="1h30m",
+        expires_in="2h",
+        retry={"max_attempts": 3, "backoff": "fixed", "initial": "500ms"},
+        unique={"key": "k", "while": ["queued", "running", "queued"], "on_conflict": "replace"},
+        tags=["b", "a", "b"],
+        timeout=2.5,
+    )
+
+    assert (spec.payload, spec.delay_us, spec.expires_in_us) == (
+        b'{"a":1}',
+        5_400_000_000,
+        7_200_000_000,
+    )
+    assert spec.options.retry == Retry(3, "fixed", 500_000)
+    assert spec.options.unique == Unique("k", ("queued", "running"), None, "replace")
+    assert spec.options.tags == ("b", "a")
+    assert spec.options.timeout_us == 2_500_000
+
+
+def test_short_ways_to_write_retry_and_unique() -> None:
+    spec = read_job(retry=7, unique="k")
+
+    assert spec.options.retry == Retry(max_attempts=7)
+    assert spec.options.unique == Unique("k")
+    webhook = read_job(retry="webhook").options.retry
+    assert webhook is not None
+    assert webhook.ladder_us[0] == 5_000_000
+
+
+def test_a_macro_with_an_interval_becomes_one() -> None:
+    body = b'{"cron":"@every 90s","task":"t"}'
+
+    rule = decode_request(body, ScheduleRequest).to_spec("s").rule
+
+    assert (rule.cron, rule.every_us) == (None, 90_000_000)
+
+
+def test_a_zone_in_the_expression_moves_to_its_field() -> None:
+    body = b'{"cron":"CRON_TZ=Asia/Tokyo 0 9 * * *","task":"t"}'
+
+    rule = decode_request(body, ScheduleRequest).to_spec("s").rule
+
+    assert (rule.cron, rule.tz) == ("0 9 * * *", "Asia/Tokyo")
+
+
+def test_a_command_becomes_a_shell_payload() -> None:
+    spec = decode_request(b'{"command":"say \\"hi\\"","delay_seconds":0.5}', ShortRequest).to_spec()
+
+    assert spec == JobSpec("shell", b'{"command":"say \\"hi\\""}', delay_us=500_000)
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 500_000, "x - at `$." + "y." * 100_000 + "`", " - at `$" * 60_000, "`\n`"]
+)
+def test_a_long_or_strange_name_of_a_field_makes_a_short_error(name: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        read_job(**{name: 1})
+
+    assert len(str(caught.value)) < 1_000
+    assert len(caught.value.problems[0].pointer) < 500
+
+
+def test_lines_and_arrays_are_split_into_their_texts() -> None:
+    assert [bytes(item) for item in split_array(b'[{"a": 1}, 2]')] == [b'{"a": 1}', b"2"]
+    assert [bytes(item) for item in split_lines(b'{"a": 1}\r\n\n2\n')] == [b'{"a": 1}\r', b"2"]
+
+
+def test_a_batch_of_more_than_a_thousand_is_too_large() -> None:
+    with pytest.raises(TooLarge, match="1001 jobs"):
+        split_array(b"[" + b"1," * 1_000 + b"1]")
+    with pytest.raises(TooLarge, match="1001 jobs"):
+        split_lines(b"1\n" * 1_001)
+
+
+def test_two_values_on_one_line_are_refused() -> None:
+    with pytest.raises(BadJson, match="value 1"):
+        split_lines(b"1,2\n")
