@@ -25,7 +25,13 @@ NOT_IN_TESTS = {
 }
 
 # These are started by name: as a program, as a child process, by a health check.
-ENTRY_POINTS = {"schedo", "schedo.__main__", "schedo.workers.child", "schedo.health"}
+ENTRY_POINTS = {
+    "schedo",
+    "schedo.__main__",
+    "schedo.health",
+    "schedo.wire.openapi",
+    "schedo.workers.child",
+}
 
 # Split, so that this file does not mention them itself.
 REGISTRIES = tuple(

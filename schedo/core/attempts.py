@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedo.core.leases import Lease, Stop, StopReason
 from schedo.core.lifecycle import State
 from schedo.core.memory import JobMemory
-from schedo.core.model import Job, Place
+from schedo.core.model import Job, LeaseKey, Place
 from schedo.core.timers import Timers
 from schedo.core.workers import Worker, Workers
 
@@ -47,6 +47,8 @@ class Attempts:
     def resume(self, job: Job, lease: Lease, now: int) -> None:
         """Take in an attempt that a worker still runs; a start is write-behind, so the row can be older."""
         if job.state is not State.RUNNING:
+            if job.is_final:
+                renew(job)  # only a retry by hand makes it run again
             if job.state is not State.QUEUED:
                 self._memory.move(job, State.QUEUED)
             self._memory.move(job, State.RUNNING)
@@ -62,6 +64,11 @@ class Attempts:
         assert job.worker is not None, "a running job has a worker"
         self._stopping.setdefault(job.id, reason)
         self._stops.append(Stop(job.key, job.worker, reason))
+
+    def is_live(self, key: LeaseKey) -> bool:
+        """Return whether the lease holds its job."""
+        job = self._memory.find(key.job_id)
+        return job is not None and job.place is Place.RUNNING and job.key == key
 
     def stop_reason(self, job_id: int) -> StopReason | None:
         """Return why the job's attempt was asked to stop, or None."""
@@ -107,3 +114,10 @@ class Attempts:
         self._workers.hold(job.worker, job.key)
         if job.options.timeout_us is not None:
             self._deadlines.arm(job.id, now + job.options.timeout_us)
+
+
+def renew(job: Job) -> None:
+    """Give an ended job a fresh budget of failures and losses, as if it had not run."""
+    job.failures = job.losses = 0
+    job.ended_at = job.cancel_requested_at = job.expires_at = None
+    job.result = job.failure = None

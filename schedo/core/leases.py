@@ -41,9 +41,14 @@ class HandedBack(msgspec.Struct, frozen=True, tag="handed_back"):
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost"):
-    """The worker died with the attempt. Not the job's fault, but counted against max losses."""
+    """The worker died with the attempt. Not the job's fault, but counted against max losses.
+
+    Unless it ran beside others (is_certain is false): then any of them may have done it, so none
+    is charged, and each runs alone until that shows.
+    """
 
     message: str = "the worker was lost"
+    is_certain: bool = True
 
 
 Outcome = Completed | Failed | Snoozed | Stopped | HandedBack | Lost

@@ -123,9 +123,7 @@ class JobMemory:
         """
         done, self._committing = self._committing, {}
         again = self.changes.jobs
-        for job_id, job in done.items():
-            if self._jobs.get(job_id) is not job:
-                continue  # placing another one has pushed it out of its window
+        for job in done.values():
             if job.is_new:
                 job.is_new = False
                 if job.payload is not None and len(job.payload) > PAYLOAD_INLINE_BYTES_MAX:

@@ -95,6 +95,7 @@ class Lane(NamedTuple):
 
     queue: str
     task: str
+    alone: bool = False  # suspects of having killed a worker run on workers kept for them
 
 
 class LeaseKey(NamedTuple):
@@ -140,6 +141,7 @@ class Job:
     # Memory only.
     is_new: bool = False  # the store has no row of it yet
     place: Place = Place.NOWHERE
+    is_suspect: bool = False  # its worker died while it ran beside others: who did it?
 
     @property
     def is_final(self) -> bool:
@@ -147,7 +149,7 @@ class Job:
 
     @property
     def lane(self) -> Lane:
-        return Lane(self.queue, self.task)
+        return Lane(self.queue, self.task, self.is_suspect)
 
     @property
     def key(self) -> LeaseKey:

@@ -13,10 +13,10 @@ from typing import Any
 
 from schedo.core import wants
 from schedo.core.accepting import Acceptor, Answered
-from schedo.core.attempts import Attempts
+from schedo.core.attempts import Attempts, renew
 from schedo.core.changes import Attempt, Changes, Output
 from schedo.core.ids import IdSource, render_id
-from schedo.core.leases import Lease, Lost, Report, StopReason
+from schedo.core.leases import Lease, Lost, Outcome, Report, StopReason
 from schedo.core.lifecycle import TIMED, State
 from schedo.core.limits import TURN_ENTRIES_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
@@ -64,13 +64,19 @@ class Scheduler:
         self.schedules.restore_blocked(blocked)
 
     def adopt_running(self, job: Job, lease: Lease | None, now: int) -> None:
-        """Take in a job that the store or a worker says is running; without a lease it is lost."""
-        job = self.memory.adopt(job)
-        if lease is not None:
-            self.attempts.resume(job, lease, now)
+        """Take in a job of which a worker has the attempt; without a lease it is lost.
+
+        A start is write-behind, so the record may be older than the lease.
+        """
+        if lease is None:
+            self.adopt_ended(job, Lost("the server was restarted"), now)
         else:
-            lost = settle(job, Lost("the server was restarted"), Circumstances(now, 0.0, None, None))
-            self._apply(job, lost, now)
+            self.attempts.resume(self.memory.adopt(job), lease, now)
+
+    def adopt_ended(self, job: Job, outcome: Outcome, now: int) -> None:
+        """Take in a job whose record says that it runs, but whose attempt nobody has."""
+        job = self.memory.adopt(job)
+        self._apply(job, settle(job, outcome, Circumstances(now, 0.0, None, None)), now)
 
     # Commands. Each takes a record that `find` or a want delivered.
 
@@ -120,9 +126,7 @@ class Scheduler:
                 f"job {render_id(job.id)} is {job.state}; only a failed, cancelled or expired job can be retried"
             )
         job = self.memory.adopt(job)
-        job.failures = job.losses = 0
-        job.ended_at = job.cancel_requested_at = job.expires_at = None
-        job.result = job.failure = None
+        renew(job)
         self._queue_at(job, now, now)
         return job
 
@@ -205,7 +209,7 @@ class Scheduler:
         """Settle an ended attempt; raise StaleLease, and keep it as evidence, if the lease is not live."""
         key = report.key
         job = self.memory.find(key.job_id)
-        if job is None or job.place is not Place.RUNNING or job.key != key:
+        if job is None or not self.attempts.is_live(key):
             self.memory.changes.attempts.append(
                 Attempt(key.job_id, key.attempt, key.epoch, None, None, now, "stale", None)
             )
@@ -265,7 +269,7 @@ class Scheduler:
                 then(self.memory.find(job_id) or loaded, now)
             case wants.KeyWanted(key, then):
                 then(self.memory.holder(key, loaded), now)
-            case wants.ScheduleWanted(which, found):
+            case wants.ScheduleWanted(which, found):  # pragma: no branch - these are all wants
                 found(self.schedules.current(which, loaded), now)
 
     def why(self, job: Job) -> str:
@@ -337,6 +341,7 @@ class Scheduler:
             )
         job.failures += settled.failures
         job.losses += settled.losses
+        job.is_suspect = settled.is_suspect
         job.failure = settled.failure
         job.result = settled.result
         if settled.state is State.QUEUED:

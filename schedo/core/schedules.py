@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from schedo.core.firing import Fire, plan_fires
+from schedo.core.firing import Fire, Plan, plan_fires
 from schedo.core.ids import IdSource
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
@@ -90,12 +90,24 @@ class Schedules:
     def _see_blocked(
         self, job_id: int, is_latest: bool, schedule: Schedule | None, now: int
     ) -> None:
-        if not is_latest:
-            self._runs.cancel_run(job_id, now)  # the later one was made to take its place
-        elif schedule is None:
+        if schedule is None:
             self._runs.wake_run(job_id, now)
-        else:
+        elif is_latest:
             self._unblock_loaded(schedule, now)
+            self._cancel_others(schedule.id, now)
+        elif schedule.spec.overlap is Overlap.CANCEL_OTHER:
+            self._runs.cancel_run(job_id, now)  # the later one was made to take its place
+        else:
+            self._runs.wake_run(job_id, now)  # it was about to go when the later one was made
+
+    def _cancel_others(self, ident: int, now: int) -> None:
+        """Ask again for what a blocked run waits for: a crash may have come before it was asked."""
+        schedule = self._schedules.get(ident)
+        if schedule is None or schedule.spec.overlap is not Overlap.CANCEL_OTHER:
+            return
+        if schedule.blocked is not None:
+            for other in [run for run in schedule.active if run != schedule.blocked]:
+                self._runs.cancel_run(other, now)
 
     def find(self, which: str | int) -> Schedule | None:
         """Return the record if it is in memory."""
@@ -198,10 +210,10 @@ class Schedules:
             plan = plan_fires(schedule, now)
             self._memory.changes.decisions.extend(plan.decisions)
             schedule.missed += sum(d.count for d in plan.decisions if d.verdict is Verdict.MISSED)
+            overlap = schedule.spec.overlap
+            if schedule.spec.catchup is Catchup.ALL and _catches_up(plan):
+                overlap = Overlap.ALLOW  # who wants every run does not want them in each other's way
             for fire in plan.fires:
-                # Who asks for every missed run does not want them to stand in each other's way.
-                is_wanted = fire.trigger is Trigger.CATCHUP and schedule.spec.catchup is Catchup.ALL
-                overlap = Overlap.ALLOW if is_wanted else schedule.spec.overlap
                 self._run(schedule, fire, overlap, now)
             schedule.evaluated_through = now
             schedule.next_fire_at = plan.next_fire_at
@@ -349,6 +361,10 @@ class Schedules:
         self._memory.changes.decisions.append(
             Decision(schedule.id, fire.scheduled_for, now, verdict, job_id)
         )
+
+
+def _catches_up(plan: Plan) -> bool:
+    return any(fire.trigger is Trigger.CATCHUP for fire in plan.fires)
 
 
 def _restart(schedule: Schedule, through: int) -> None:

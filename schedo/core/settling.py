@@ -31,6 +31,7 @@ class Settlement(NamedTuple):
     is_front: bool = False  # before all others of its lane
     failures: int = 0  # to add
     losses: int = 0  # to add
+    is_suspect: bool = False  # runs alone next time
 
 
 class Circumstances(NamedTuple):
@@ -61,9 +62,11 @@ def settle(job: Job, outcome: Outcome, around: Circumstances) -> Settlement:
             failure = Failure("interrupted", "it was stopped, and it runs at most once")
             return Settlement(State.FAILED, "handed_back", failure)
         case Stopped() | HandedBack():
-            return Settlement(State.QUEUED, "handed_back", is_front=True)
-        case Lost(message):
-            return _lost(job, message)
+            return Settlement(
+                State.QUEUED, "handed_back", is_front=True, is_suspect=job.is_suspect
+            )
+        case Lost():  # pragma: no branch - these are all outcomes
+            return _lost(job, outcome)
 
 
 def _cancelled(outcome: Outcome) -> Settlement:
@@ -91,15 +94,19 @@ def _failed(
     return Settlement(State.RETRYING, evidence, outcome.failure, due_at=due_at, failures=1)
 
 
-def _lost(job: Job, message: str) -> Settlement:
+def _lost(job: Job, outcome: Lost) -> Settlement:
     """A lost worker is not the job's fault, so no failure is counted; but it counts as a loss, or a
     job that kills its worker would be tried for ever."""
-    failure = Failure("lost", message)
+    failure = Failure("lost", outcome.message)
     if job.cancel_requested_at is not None:
         return Settlement(State.CANCELLED, "lost", failure, losses=1)
-    if job.options.at_most_once or job.losses + 1 >= LOSSES_MAX:
+    losses = 1 if outcome.is_certain else 0
+    if job.options.at_most_once or job.losses + losses >= LOSSES_MAX:
         return Settlement(State.FAILED, "lost", failure, losses=1)
-    return Settlement(State.QUEUED, "lost", failure, is_front=True, losses=1)
+    is_suspect = job.is_suspect or not outcome.is_certain
+    return Settlement(
+        State.QUEUED, "lost", failure, is_front=True, losses=losses, is_suspect=is_suspect
+    )
 
 
 def front_rank(job: Job) -> int:

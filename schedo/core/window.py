@@ -17,7 +17,7 @@ START: Pair = (-(1 << 62), 0)
 
 
 class Window:
-    """The first entries of one order; holds between half of and twice its capacity when there are more."""
+    """The first entries of one order: between half of its capacity and half again as many."""
 
     __slots__ = ("_capacity", "_timers", "horizon", "is_loading")
 
@@ -63,7 +63,7 @@ class Window:
         return self._timers.pop_due(now, limit)
 
     def trim(self) -> Iterable[int]:
-        """Return the ids that no longer fit, now in the store only; none while below twice the capacity."""
+        """Return the ids that no longer fit, now in the store only; a little too many still fit."""
         if len(self._timers) <= 3 * self._capacity // 2:
             return ()
         rest = self._timers.keep_first(self._capacity)

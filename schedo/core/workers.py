@@ -22,6 +22,7 @@ class WorkerOffer:
     tasks: frozenset[str] | None = None
     queues: frozenset[str] | None = None
     task_defaults: Mapping[str, Options] = field(default_factory=dict)
+    alone: bool = False  # it runs suspects only, one at a time
 
 
 @dataclass(slots=True)
@@ -34,6 +35,8 @@ class Worker:
 
     def serves(self, lane: Lane) -> bool:
         offer = self.offer
+        if lane.alone is not offer.alone:
+            return False
         return (offer.tasks is None or lane.task in offer.tasks) and (
             offer.queues is None or lane.queue in offer.queues
         )
@@ -89,8 +92,10 @@ class Workers:
         return [worker for worker in self._workers.values() if worker.serves(lane)]
 
     def hold(self, worker_id: str | None, key: LeaseKey) -> None:
-        """Note that the worker runs the attempt."""
-        self._workers[worker_id or ""].running.add(key)
+        """Note that the worker runs the attempt; harmless if the worker is gone."""
+        worker = self._workers.get(worker_id or "")
+        if worker is not None:
+            worker.running.add(key)
 
     def release(self, worker_id: str | None, key: LeaseKey) -> None:
         """Note that the attempt has ended; harmless if the worker is gone."""

@@ -251,7 +251,7 @@ class MemoryStore:
 
     def _put_job(self, job: Job) -> None:
         stored = job.copy()
-        stored.is_new, stored.place = False, Place.NOWHERE
+        stored.is_new, stored.place, stored.is_suspect = False, Place.NOWHERE, False
         if not job.is_new:
             stored.payload = self._jobs[job.id].payload
         assert stored.payload is not None, "a new job brings its payload"

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from schedo.core.leases import HandedBack, Lease, Report, Stop, Stopped
+from schedo.core.leases import HandedBack, Lease, Lost, Report, Stop, Stopped
 from schedo.core.model import LeaseKey
 from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
@@ -80,13 +80,15 @@ class Attendant:
         slots: int,
         patience: Patience,
         on_gone: Callable[[Attendant, str], None],
+        *,
+        alone: bool = False,
     ) -> None:
         self._engine = engine
         self._process = process
         self._patience = patience
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
-        self._offer = WorkerOffer(f"process-{process.pid}", slots, frozenset())
+        self._offer = WorkerOffer(f"process-{process.pid}", slots, frozenset(), alone=alone)
         self._held: dict[LeaseKey, _Held] = {}
         self._outbox: list[Lease] = []
         self._killer: asyncio.TimerHandle | None = None
@@ -97,6 +99,8 @@ class Attendant:
         self._has_abandoned = False  # a handler that only the end of the process ends
         self._is_dismissed = False  # the server leaves: what is unfinished goes back uncounted
         self._is_garbled = False  # what it said is not all known
+        self._is_solved = False  # it is known which attempt cost it its life
+        self.has_suspects = False  # it died with several attempts, and any may have done it
         self._fault: str | None = None
         self._connection = frames.FrameConnection(
             frames.child_frames(), self._on_frame, self._on_closed
@@ -264,6 +268,7 @@ class Attendant:
     def _kill_for(self, key: LeaseKey) -> None:
         log.warning("%s ignored a stop and is killed", self.worker_id)
         self._end(Report(key, Stopped()))
+        self._is_solved = True
         self._fault = "it was killed because another attempt in it ignored a stop"
         self.kill()
 
@@ -303,8 +308,13 @@ class Attendant:
         self._fail_to_attach(f"the child process ended before it could be used: {message}")
         for key in [key for key, held in self._held.items() if self._can_hand_back(held)]:
             self._end(Report(key, HandedBack()))
+        message = f"{self.worker_id}: {message}"
+        if len(self._held) > 1:
+            self.has_suspects = True
+            for key in list(self._held):
+                self._end(Report(key, Lost(message, is_certain=False)))
         if self._is_known:
-            self._engine.detach(self.worker_id, f"{self.worker_id}: {message}")
+            self._engine.detach(self.worker_id, message)
         self._held.clear()
         self.retired.set()
         self.gone.set()
@@ -312,7 +322,7 @@ class Attendant:
 
     def _can_hand_back(self, held: _Held) -> bool:
         """Whether an attempt of a dead child may run again as if it had never been leased."""
-        if self._is_dismissed:
+        if self._is_dismissed or self._is_solved:
             return not held.lease.options.at_most_once
         return not held.is_started and not self._is_garbled
 

@@ -50,6 +50,7 @@ class ChildProcesses:
         self._all: set[Attendant] = set()
         self._keepers: list[asyncio.Task[None]] = []
         self._one_left = asyncio.Event()
+        self._has_cells = False
 
     async def start(self) -> None:
         """Start the children and put the application's schedules; raise CannotServe."""
@@ -60,6 +61,14 @@ class ChildProcesses:
         log.info("%s has %s", self._target, _describe(attach))
         places = [first, *[None] * (self._processes - 1)]
         self._keepers = [asyncio.create_task(self._keep(place)) for place in places]
+
+    def _separate(self) -> None:
+        """Keep processes for those who may have killed one: there each runs alone."""
+        if not self._has_cells:
+            self._has_cells = True
+            self._keepers += [
+                asyncio.create_task(self._keep(None, alone=True)) for _ in range(self._processes)
+            ]
 
     async def stop(self, grace_s: float) -> None:
         """Let running attempts finish within the grace time; hand back the rest, uncounted."""
@@ -79,13 +88,13 @@ class ChildProcesses:
         for attendant in everybody:
             await attendant.gone.wait()
 
-    async def _keep(self, attendant: Attendant | None) -> None:
+    async def _keep(self, attendant: Attendant | None, *, alone: bool = False) -> None:
         """Keep one place filled."""
         pause_s = RESPAWN_AFTER_S
         while True:
             began = time.monotonic()
             try:
-                attendant = attendant or await self._hire()
+                attendant = attendant or await self._hire(alone=alone)
                 await attendant.retired.wait()
             except (CannotServe, OSError) as error:
                 log.error("cannot start a child process: %s", error)
@@ -94,14 +103,14 @@ class ChildProcesses:
             if attendant is None or attendant.gone.is_set():
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, RESPAWN_AFTER_S_MAX)
-            while len(self._all) >= 2 * self._processes:
+            while len(self._all) >= 2 * len(self._keepers):
                 self._one_left.clear()
                 await self._one_left.wait()
             attendant = None
 
-    async def _hire(self) -> Attendant:
+    async def _hire(self, *, alone: bool = False) -> Attendant:
         """Return a new child that has attached; raise CannotServe or OSError."""
-        attendant = await self._spawn()
+        attendant = await self._spawn(alone)
         try:
             async with asyncio.timeout(self._patience.import_s):
                 await asyncio.shield(attendant.attached)
@@ -119,27 +128,30 @@ class ChildProcesses:
         await attendant.gone.wait()
         raise error
 
-    async def _spawn(self) -> Attendant:
+    async def _spawn(self, alone: bool) -> Attendant:
+        slots = 1 if alone else self._slots
         ours, theirs = socket.socketpair()
         try:
-            process = Process(self._start_process(theirs))
+            process = Process(self._start_process(theirs, slots))
         except OSError:
             ours.close()
             raise
         finally:
             theirs.close()
-        attendant = Attendant(self._engine, process, self._slots, self._patience, self._forget)
+        attendant = Attendant(
+            self._engine, process, slots, self._patience, self._forget, alone=alone
+        )
         self._all.add(attendant)
         ours.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: attendant.connection, sock=ours)
         return attendant
 
-    def _start_process(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+    def _start_process(self, theirs: socket.socket, slots: int) -> subprocess.Popen[bytes]:
         # On the loop's own thread, for a millisecond: the child dies with the thread that starts it
         # (PR_SET_PDEATHSIG). It gets no setting of the server, for that may be a secret.
         return subprocess.Popen(
-            self._command(theirs.fileno()),
+            self._command(theirs.fileno(), slots),
             env={name: v for name, v in os.environ.items() if not name.startswith("SCHEDO_")},
             stdin=subprocess.DEVNULL,
             stdout=2,
@@ -147,10 +159,10 @@ class ChildProcesses:
             start_new_session=True,
         )
 
-    def _command(self, descriptor: int) -> list[str]:
+    def _command(self, descriptor: int, slots: int) -> list[str]:
         options = {
             "fd": descriptor,
-            "slots": self._slots,
+            "slots": slots,
             "grace": self._patience.grace_s,
             "parent": os.getpid(),
         }
@@ -159,6 +171,8 @@ class ChildProcesses:
 
     def _forget(self, attendant: Attendant, message: str) -> None:
         self._all.discard(attendant)
+        if attendant.has_suspects:
+            self._separate()
         self._one_left.set()
         log.info("%s has ended: %s", attendant.worker_id, message)
 

@@ -19,19 +19,22 @@ class StopSignal:
     __slots__ = ("_event", "reason")
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self._event: asyncio.Event | None = None  # most attempts end without ever waiting for it
         self.reason: StopReason | None = None
 
     def set(self, reason: StopReason) -> None:
         """Ask the attempt to end."""
         if self.reason is None:
             self.reason = reason
-            self._event.set()
+            if self._event is not None:
+                self._event.set()
 
     async def wait(self) -> StopReason:
         """Return the reason once the attempt is asked to end."""
-        await self._event.wait()
-        assert self.reason is not None
+        while self.reason is None:
+            if self._event is None:
+                self._event = asyncio.Event()
+            await self._event.wait()
         return self.reason
 
 

@@ -8,15 +8,10 @@ import pytest
 from schedo.core.leases import Failed, Snoozed, Stopped, StopReason
 from schedo.core.lifecycle import State
 from schedo.core.limits import MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
-from schedo.core.model import Failure, JobSpec, Overlap, Queue, Rule, ScheduleSpec, Unique
+from schedo.core.model import Failure, Unique
 from schedo.engine.answers import Accepted
-from schedo.errors import DuplicateKey, IllegalTransition, NotFound, StoreError, StoreFull
-from tests.engine.world import T0, THRICE, World, running, spec
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "data" / "schedo.db"
+from schedo.errors import DuplicateKey, IllegalTransition, NotFound
+from tests.engine.world import T0, THRICE, Answers, leased, running, spec
 
 
 async def test_a_submit_is_answered_only_after_its_commit(path: Path) -> None:
@@ -34,7 +29,7 @@ async def test_a_job_does_not_start_before_it_is_durable(path: Path) -> None:
     async with running(path) as world:
         world.store.hold()
         submit = asyncio.create_task(world.submit())
-        await asyncio.wait([submit, asyncio.create_task(_leased(world))], timeout=0.05)
+        await asyncio.wait([submit, asyncio.create_task(leased(world))], timeout=0.05)
         assert not world.worker.leases
 
         world.store.release()
@@ -50,15 +45,9 @@ async def test_a_started_job_does_not_wait_for_its_start_to_be_durable(path: Pat
         world.store.hold()
 
         world.clock.step(MINUTE)
-        await asyncio.wait([asyncio.create_task(_leased(world))], timeout=5)
+        await asyncio.wait([asyncio.create_task(leased(world))], timeout=5)
 
         assert world.worker.leases[0].key.job_id == job.id
-
-
-async def _leased(world: World) -> None:
-    """Return once the worker has a lease; every pass lets the loop turn."""
-    while not world.worker.leases:
-        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
 
 
 async def test_a_job_that_runs_at_most_once_starts_only_when_its_start_is_durable(
@@ -68,7 +57,7 @@ async def test_a_job_that_runs_at_most_once_starts_only_when_its_start_is_durabl
         await world.submit(delay_us=MINUTE, at_most_once=True)
         world.store.hold()
         world.clock.step(MINUTE)
-        await asyncio.wait([asyncio.create_task(_leased(world))], timeout=0.05)
+        await asyncio.wait([asyncio.create_task(leased(world))], timeout=0.05)
         assert not world.worker.leases
 
         world.store.release()
@@ -203,7 +192,7 @@ async def test_a_large_payload_waits_in_the_store_and_still_arrives_whole(path: 
         assert (await world.engine.get(job.id)).payload == payload
 
         await world.run_until(T0 + MINUTE)
-        await asyncio.wait([asyncio.create_task(_leased(world))], timeout=5)
+        await asyncio.wait([asyncio.create_task(leased(world))], timeout=5)
 
         assert world.worker.leases[0].payload == payload
 
@@ -214,7 +203,8 @@ async def test_a_second_job_with_a_unique_key_is_the_first_one(path: Path) -> No
         for i in range(10):  # push it out of memory
             await world.submit(delay_us=i)
 
-        (answer,) = await world.engine.submit([spec(unique=Unique("k"))])
+        answers: Answers = await world.engine.submit([spec(unique=Unique("k"))])
+        answer = answers[0]
 
         assert isinstance(answer, Accepted)
         assert (answer.job.id, answer.conflict) == (first.id, True)
@@ -224,7 +214,8 @@ async def test_a_rejected_duplicate_fails_alone_in_its_batch(path: Path) -> None
     async with running(path) as world:
         reject = Unique("k", on_conflict="reject")
 
-        answers = await world.engine.submit([spec(unique=reject), spec(unique=reject), spec()])
+        specs = [spec(unique=reject), spec(unique=reject), spec()]
+        answers: Answers = await world.engine.submit(specs)
 
         assert [type(answer) for answer in answers] == [Accepted, DuplicateKey, Accepted]
 
@@ -265,193 +256,3 @@ async def test_waiting_for_an_ended_job_returns_at_once(path: Path) -> None:
         await world.engine.settled()
 
         assert (await world.engine.wait(job.id, 60)).state is State.COMPLETED
-
-
-# Failure and recovery.
-
-
-async def test_a_failed_commit_is_told_and_nothing_of_it_remains(path: Path) -> None:
-    async with running(path) as world:
-        world.store.fail_next(StoreFull("no room"))
-        with pytest.raises(StoreFull):
-            await world.submit()
-
-        await _recovered(world)
-
-        assert await world.store.list_jobs(_any(), None, 10) == []
-
-
-async def test_a_running_attempt_outlives_a_failed_commit(path: Path) -> None:
-    async with running(path) as world:
-        job = await world.submit(delay_us=MINUTE)
-        world.store.fail_next(StoreError("it flickered"))
-        world.clock.step(MINUTE)  # the start is the commit that fails
-        await asyncio.wait([asyncio.create_task(_leased(world))], timeout=5)
-        await _recovered(world)
-
-        world.worker.end()
-        ended = await world.engine.wait(job.id, 5)
-
-        assert (ended.state, ended.attempt, ended.losses) == (State.COMPLETED, 1, 0)
-
-
-async def test_a_result_whose_commit_failed_is_not_lost(path: Path) -> None:
-    async with running(path) as world:
-        job = await world.submit()
-        world.store.fail_next(StoreError("it flickered"))
-        world.worker.end()
-        await _recovered(world)
-
-        ended = await world.engine.wait(job.id, 5)
-
-        assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
-
-
-async def test_after_a_restart_an_attempt_of_the_old_server_is_lost_and_tried_again(
-    path: Path,
-) -> None:
-    async with running(path) as world:
-        job = await world.submit()
-        await world.engine.settled()
-    async with running(path) as world:
-        again = await world.engine.get(job.id)
-
-        assert (again.attempt, again.losses, again.failures) == (2, 1, 0)
-        assert world.worker.leases[0].key.attempt == 2
-
-
-async def test_after_a_restart_a_job_that_runs_at_most_once_is_not_repeated(path: Path) -> None:
-    async with running(path) as world:
-        job = await world.submit(at_most_once=True)
-        await world.engine.settled()
-    async with running(path) as world:
-        ended = await world.engine.get(job.id)
-
-        assert (ended.state, ended.attempt) == (State.FAILED, 1)
-        assert not world.worker.leases
-
-
-async def test_after_a_restart_delayed_jobs_run_on_time(path: Path) -> None:
-    async with running(path) as world:
-        await world.submit(delay_us=MINUTE)
-    async with running(path, now=T0 + SECOND) as world:
-        await world.run_until(T0 + MINUTE)
-
-        assert len(world.worker.leases) == 1
-
-
-async def test_a_worker_that_leaves_loses_its_attempts(path: Path) -> None:
-    async with running(path) as world:
-        job = await world.submit()
-        world.engine.detach("w", "it hung up")
-        await world.engine.settled()
-
-        again = await world.engine.get(job.id)
-
-        assert (again.state, again.losses) == (State.QUEUED, 1)
-
-
-async def test_a_stale_result_changes_nothing(path: Path) -> None:
-    async with running(path) as world:
-        job = await world.submit()
-        stale = world.worker.leases[0]
-        world.engine.detach("w", "it hung up")
-        world.worker.attach()
-        await world.engine.settled()
-
-        world.worker.leases = [stale, *world.worker.leases]
-        world.worker.end()
-        await world.engine.settled()
-
-        assert (await world.engine.get(job.id)).state is State.RUNNING
-        assert [a.outcome for a in await world.store.list_attempts(job.id)] == ["lost", "stale"]
-
-
-# Schedules and queues.
-
-
-def every_minute(name: str = "s", **fields: object) -> ScheduleSpec:
-    rule = Rule(every_us=MINUTE)
-    return ScheduleSpec(name=name, rule=rule, job=JobSpec("work"), **fields)  # type: ignore[arg-type]
-
-
-async def test_a_schedule_fires_once_an_instant_over_a_restart(path: Path) -> None:
-    async with running(path) as world:
-        await world.engine.put_schedule(every_minute(overlap=Overlap.ALLOW))
-        await world.run_until(T0 + MINUTE)
-    async with running(path, now=T0 + MINUTE) as world:
-        await world.run_until(T0 + MINUTE + SECOND)
-
-        jobs = await world.store.list_jobs(_any(), None, 10)
-        assert [job.scheduled_for for job in jobs] == [T0 + MINUTE, T0]
-
-
-async def test_putting_the_same_schedule_again_changes_nothing(path: Path) -> None:
-    async with running(path, now=T0 + 1) as world:
-        first, is_new = await world.engine.put_schedule(every_minute())
-        commits = world.store.commits
-        again, is_new_again = await world.engine.put_schedule(every_minute())
-
-        assert (is_new, is_new_again) == (True, False)
-        assert again.updated_at == first.updated_at
-        assert world.store.commits == commits
-
-
-async def test_a_paused_schedule_does_not_fire_but_can_be_triggered(path: Path) -> None:
-    async with running(path, now=T0 + 1) as world:
-        await world.engine.put_schedule(every_minute())
-        await world.engine.pause_schedule("s", "holidays")
-        await world.run_until(T0 + 5 * MINUTE)
-        assert not world.worker.leases
-
-        triggered = await world.engine.trigger_schedule("s")
-        await world.engine.settled()
-
-        assert triggered.job is not None
-        assert [lease.key.job_id for lease in world.worker.leases] == [triggered.job.id]
-        assert (await world.engine.get_schedule("s")).note == "holidays"
-
-
-async def test_a_deleted_schedule_is_gone(path: Path) -> None:
-    async with running(path) as world:
-        await world.engine.put_schedule(every_minute())
-        await world.engine.delete_schedule("s")
-        await world.run_until(T0 + 5 * MINUTE)
-
-        with pytest.raises(NotFound):
-            await world.engine.get_schedule("s")
-
-
-async def test_a_paused_queue_holds_its_jobs_until_it_is_resumed(path: Path) -> None:
-    async with running(path) as world:
-        await world.engine.pause_queue("default")
-        job = await world.submit()
-        assert (await world.engine.get(job.id)).state is State.QUEUED
-        assert world.engine.why(await world.engine.get(job.id)) == "queue default is paused"
-
-        await world.engine.resume_queue("default")
-
-        assert len(world.worker.leases) == 1
-
-
-async def test_a_queue_runs_no_more_than_its_concurrency(path: Path) -> None:
-    async with running(path) as world:
-        await world.engine.set_queue(Queue("default", concurrency=2))
-        for _ in range(5):
-            await world.submit()
-
-        assert len(world.worker.leases) == 2
-        (status,) = await world.engine.list_queues()
-        assert (status.running, status.waiting) == (2, {"queued": 3})
-
-
-def _any() -> object:
-    from schedo.store.base import JobFilter
-
-    return JobFilter()
-
-
-async def _recovered(world: World) -> None:
-    """Return once the engine has failed and works again."""
-    while not (world.store.failures and world.engine.health().ready):
-        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,10 +14,13 @@ from schedo.core.model import Job, JobSpec, Options, Retry
 from schedo.core.workers import WorkerOffer
 from schedo.engine.answers import Accepted
 from schedo.engine.engine import Engine
+from schedo.errors import SchedoError
 from schedo.store.base import Store
 from schedo.store.sqlite import SqliteStore
 from schedo.testing.clock import VirtualClock
 from schedo.testing.faults import FaultyStore
+
+Answers = list[Accepted[Job] | SchedoError]
 
 T0 = 1_800_000_000_000_000  # 2027-01-15T08:00:00Z
 
@@ -58,10 +62,12 @@ class World:
 
     async def submit(self, **fields: object) -> Job:
         """Submit one job of the task `work` and return it as accepted; if due it has started."""
-        (answer,) = await self.engine.submit([spec(**fields)])
+        answers: Answers = await self.engine.submit([spec(**fields)])
+        answer = answers[0]
         await self.engine.settled()
         assert isinstance(answer, Accepted), answer
-        return cast(Job, answer.job)
+        job: Job = answer.job
+        return job
 
     async def run_until(self, at: int) -> None:
         await self.clock.run_until(self.engine, at)
@@ -91,3 +97,20 @@ def spec(**fields: object) -> JobSpec:
 
 
 THRICE = Retry(max_attempts=3, backoff="fixed", initial_us=MINUTE, jitter=0.0)
+
+
+async def leased(world: World) -> None:
+    """Return once the worker has a lease."""
+    while not world.worker.leases:
+        await _pass_time(0.001)
+
+
+async def recovered(world: World) -> None:
+    """Return once the engine has failed and works again."""
+    while not (world.store.failures and world.engine.health().ready):
+        await _pass_time(0.01)
+
+
+async def _pass_time(seconds: float) -> None:
+    """Let the loop turn; what happens meanwhile comes from the store's own thread."""
+    await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds)

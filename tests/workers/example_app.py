@@ -76,6 +76,11 @@ async def die_once(mark: str, how: str) -> str:
 
 
 @app.task
+async def die_always() -> None:
+    os._exit(9)
+
+
+@app.task
 async def block(pipe: str) -> str:
     """Block the event loop until the test writes into the pipe."""
     return read(pipe)

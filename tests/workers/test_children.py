@@ -136,6 +136,22 @@ async def test_a_dying_process_hurts_only_its_own_attempts(tmp_path: Path, pipe:
     assert (waited["result"], waited["attempt"]) == ("fine", 1)
 
 
+async def test_a_job_that_kills_its_process_costs_its_neighbours_nothing(
+    tmp_path: Path, pipe: Path
+) -> None:
+    async with serving(tmp_path, processes=2, slots=2) as site:
+        other = tmp_path / "other"
+        os.mkfifo(other)
+        neighbours = [await site.submit("wait_for", pipe=str(way)) for way in (pipe, other)]
+        culprit = await site.run("die_always", options=Options(retry=Retry()))
+        for way in (pipe, other):
+            await say(way, "fine")
+        ended = [await site.end(job) for job in neighbours]
+
+    assert (culprit["state"], culprit["losses"]) == ("failed", 3)
+    assert [(job["result"], job["losses"]) for job in ended] == [("fine", 0), ("fine", 0)]
+
+
 async def test_what_a_dead_process_had_not_started_is_not_counted_as_lost(
     site: Site, pipe: Path
 ) -> None:
