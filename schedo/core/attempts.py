@@ -29,10 +29,11 @@ class Attempts:
         job.epoch = self._epoch
         job.worker = worker.offer.id
         job.picked_at = job.started_at = now
-        self._hold(job, now)
+        key = job.key
+        self._hold(job, key, now)
         self._leases.append(
             Lease(
-                job.key,
+                key,
                 worker.offer.id,
                 job.task,
                 job.queue,
@@ -55,7 +56,7 @@ class Attempts:
             job.picked_at = job.started_at = now
         job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker
         self._memory.touch(job)
-        self._hold(job, now)
+        self._hold(job, lease.key, now)
         if job.cancel_requested_at is not None:
             self.stop(job, StopReason.CANCEL)
 
@@ -68,16 +69,21 @@ class Attempts:
     def is_live(self, key: LeaseKey) -> bool:
         """Return whether the lease holds its job."""
         job = self._memory.find(key.job_id)
-        return job is not None and job.place is Place.RUNNING and job.key == key
+        return (
+            job is not None
+            and job.place is Place.RUNNING
+            and job.attempt == key.attempt
+            and job.epoch == key.epoch
+        )
 
     def stop_reason(self, job_id: int) -> StopReason | None:
         """Return why the job's attempt was asked to stop, or None."""
         return self._stopping.get(job_id)
 
-    def end(self, job: Job) -> StopReason | None:
+    def end(self, job: Job, key: LeaseKey) -> StopReason | None:
         """Note that the worker no longer has the job; return why it was asked to stop, if it was."""
         self._memory.lanes.line(job.queue).running -= 1
-        self._workers.release(job.worker, job.key)
+        self._workers.release(job.worker, key)
         self._deadlines.cancel(job.id)
         return self._stopping.pop(job.id, None)
 
@@ -108,10 +114,10 @@ class Attempts:
         stops, self._stops = self._stops, []
         return stops
 
-    def _hold(self, job: Job, now: int) -> None:
+    def _hold(self, job: Job, key: LeaseKey, now: int) -> None:
         job.place = Place.RUNNING
         self._memory.lanes.line(job.queue).running += 1
-        self._workers.hold(job.worker, job.key)
+        self._workers.hold(job.worker, key)
         if job.options.timeout_us is not None:
             self._deadlines.arm(job.id, now + job.options.timeout_us)
 

@@ -62,9 +62,10 @@ class Lanes:
         """Say that the store holds queued jobs of the lane."""
         self._lane(lane, empty=False)
 
-    def add(self, job: Job) -> bool:
-        """Put the job in its lane; return False if it stays in the store only."""
-        return self._lane(job.lane, empty=True).add(job.rank, job.id)
+    def add(self, job: Job) -> Window | None:
+        """Put the job in its lane and return that, or None if it stays in the store only."""
+        window = self._lane(job.lane, empty=True)
+        return window if window.add(job.rank, job.id) else None
 
     def remove(self, job: Job) -> None:
         """Take the job out of its lane."""
@@ -85,25 +86,33 @@ class Lanes:
         for line in self._active.values():
             yield from line.lanes.items()
 
-    def take(self, workers: Workers) -> tuple[int, Worker] | None:
-        """Remove the job whose turn it is; return its id and the worker to run it, or None."""
-        best: Line | None = None
-        choice: tuple[Lane, Worker] | None = None
+    def take(self, workers: Workers) -> Iterator[tuple[int, Worker]]:
+        """Remove and yield the jobs whose turn it is, each with the worker to run it.
+
+        Whoever asks for the next one has started the one before.
+        """
+        while (choice := self._choose(workers)) is not None:
+            line, lane, worker = choice
+            window = line.lanes[lane]
+            # Where nothing else waits and nobody else serves, the choice stays the same.
+            is_fixed = len(self._active) == len(line.lanes) == 1 and workers.is_only(worker, lane)
+            while (entry := window.pop()) is not None:
+                self._turn = line.turn
+                line.turn += 1 / line.queue.weight
+                self._close_if_exhausted(line, lane, window)
+                yield entry[1], worker
+                if not (is_fixed and line.is_open and worker.free > 0):
+                    break
+
+    def _choose(self, workers: Workers) -> tuple[Line, Lane, Worker] | None:
+        """Return the line whose turn it is, its first lane that somebody serves, and by whom."""
+        best: tuple[Line, Lane, Worker] | None = None
         for line in self._active.values():
-            if line.is_open and (best is None or line.turn < best.turn):
+            if line.is_open and (best is None or line.turn < best[0].turn):
                 found = _first_served(line, workers)
                 if found is not None:
-                    best, choice = line, found
-        if best is None or choice is None:
-            return None
-        lane, worker = choice
-        window = best.lanes[lane]
-        entry = window.pop()
-        assert entry is not None, "a lane was chosen for its first job"
-        self._turn = best.turn
-        best.turn += 1 / best.queue.weight
-        self._close_if_exhausted(best, lane, window)
-        return entry[1], worker
+                    best = (line, *found)
+        return best
 
     def settle(self, lane: Lane) -> None:
         """Close the lane if a page showed that nothing is left in it."""

@@ -61,12 +61,12 @@ FINAL = frozenset({S.COMPLETED, S.FAILED, S.CANCELLED, S.EXPIRED})
 UNFINISHED = frozenset(S) - FINAL
 TIMED = frozenset({S.SCHEDULED, S.RETRYING})  # these wait for an instant
 
-_ALLOWED = frozenset((old, new) for old, follow in TRANSITIONS.items() for new in follow)
+FOLLOWERS = {old: frozenset(follow) for old, follow in TRANSITIONS.items()}
 
 
 def can_follow(old: State, new: State) -> bool:
     """Return whether the table lets new follow old."""
-    return (old, new) in _ALLOWED
+    return new in FOLLOWERS[old]
 
 
 def check_transition(job_id: str, old: State, new: State) -> None:

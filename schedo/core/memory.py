@@ -31,6 +31,7 @@ class JobMemory:
         self.timers = Window(capacity, empty=empty)
         self.lanes = Lanes(capacity)
         self.changes = Changes()
+        self.ready: set[int] = set()  # jobs whose timer or commit has made them runnable of late
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -88,11 +89,11 @@ class JobMemory:
             if self.timers.add(job.due_at, job.id):
                 job.place = Place.TIMERS
                 self._let_go(self.timers.trim())
-        elif job.state is State.QUEUED and self.lanes.add(job):
-            job.place = Place.LANE
-            window = self.lanes.window(job.lane)
-            assert window is not None, "a job was just added to it"
-            self._let_go(window.trim())
+        elif job.state is State.QUEUED:
+            window = self.lanes.add(job)
+            if window is not None:
+                job.place = Place.LANE
+                self._let_go(window.trim())
 
     def take_out(self, job: Job) -> None:
         """Take the record out of the timers or its lane."""
@@ -129,6 +130,8 @@ class JobMemory:
                 if job.payload is not None and len(job.payload) > PAYLOAD_INLINE_BYTES_MAX:
                     job.payload = None  # the store has it
                 self.place(job)
+                if job.place is Place.LANE:
+                    self.ready.add(job.id)
             if job.place is Place.NOWHERE and job.id not in again:
                 self._forget(job)
         loose, self._loose = self._loose, set()

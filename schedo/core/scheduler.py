@@ -17,7 +17,7 @@ from schedo.core.attempts import Attempts, renew
 from schedo.core.changes import Attempt, Changes, Output
 from schedo.core.ids import IdSource, render_id
 from schedo.core.leases import Lease, Lost, Outcome, Report, StopReason
-from schedo.core.lifecycle import TIMED, State
+from schedo.core.lifecycle import FINAL, TIMED, State
 from schedo.core.limits import TURN_ENTRIES_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
 from schedo.core.model import Job, JobSpec, Lane, LeaseKey, Overlap, Place, Queue, Schedule
@@ -40,8 +40,10 @@ class Scheduler:
         last_id: int,
         random: Callable[[], float],
         capacity: int = WINDOW_ENTRIES,
+        ended: dict[State, int] | None = None,
     ) -> None:
         self.epoch = epoch
+        self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # counts go on in there
         self._random = random
         self._ids = IdSource(last_id)
         self.memory = JobMemory(capacity)
@@ -174,6 +176,7 @@ class Scheduler:
             job.place = Place.NOWHERE
             self.memory.move(job, State.QUEUED)
             self.memory.place(job)
+            self.memory.ready.add(job_id)
         self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
         self._start_jobs(now)
 
@@ -216,10 +219,9 @@ class Scheduler:
             raise StaleLease(
                 f"attempt {key.attempt} of job {render_id(key.job_id)} no longer holds it; its result was refused"
             )
-        self.memory.changes.outputs.extend(
-            Output(key.job_id, key.attempt, capture) for capture in report.output
-        )
-        stop = self.attempts.end(job)
+        for capture in report.output:
+            self.memory.changes.outputs.append(Output(key.job_id, key.attempt, capture))
+        stop = self.attempts.end(job, key)
         around = Circumstances(now, self._random(), stop, self._retry_before(job))
         job.place = Place.NOWHERE
         self._apply(job, settle(job, report.outcome, around), now)
@@ -230,6 +232,11 @@ class Scheduler:
     def take_changes(self) -> Changes:
         """Return what must be made durable; see JobMemory."""
         return self.memory.take_changes()
+
+    def take_ready(self) -> set[int]:
+        """Return the jobs that have become runnable since the last call, by timer or commit."""
+        ready, self.memory.ready = self.memory.ready, set()
+        return ready
 
     def committed(self) -> None:
         """Note that the changes taken last are durable."""
@@ -303,17 +310,16 @@ class Scheduler:
     # The inside.
 
     def _start_jobs(self, now: int) -> None:
-        while self.workers.has_room():
-            taken = self.memory.lanes.take(self.workers)
-            if taken is None:
-                return
-            job = self.memory.find(taken[0])
+        if not self.workers.has_room():
+            return
+        for job_id, worker in self.memory.lanes.take(self.workers):
+            job = self.memory.find(job_id)
             assert job is not None, "the lanes hold records in memory"
             job.place = Place.NOWHERE
             if job.expires_at is not None and job.expires_at <= now:
                 self._finish(job, State.EXPIRED, now)
             else:
-                self.attempts.start(job, taken[1], now)
+                self.attempts.start(job, worker, now)
 
     def _retry_before(self, job: Job) -> int | None:
         """A run of a schedule is not retried past the next fire, unless runs may overlap."""
@@ -353,6 +359,7 @@ class Scheduler:
 
     def _finish(self, job: Job, state: State, now: int) -> None:
         self.memory.move(job, state)
+        self._ended[state] += 1
         job.ended_at = now
         if job.schedule_id is not None:
             self.schedules.job_ended(job, now)

@@ -287,6 +287,10 @@ class Schedules:
 
     # Memory.
 
+    @property
+    def armed(self) -> int:
+        return len(self._window)
+
     def needs_loads(self) -> bool:
         """Whether something must be loaded."""
         return bool(self.wanted) or self._window.wants_page()

@@ -5,7 +5,7 @@ A worker has slots; it names the tasks and the queues it serves, or serves all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from schedo.core.model import Lane, LeaseKey, Options
@@ -55,6 +55,9 @@ class Workers:
     def __contains__(self, worker_id: str) -> bool:
         return worker_id in self._workers
 
+    def __iter__(self) -> Iterator[Worker]:
+        yield from self._workers.values()
+
     def attach(self, offer: WorkerOffer) -> Worker:
         """Add the worker, or take its new offer; what it runs stays."""
         known = self._workers.get(offer.id)
@@ -90,6 +93,10 @@ class Workers:
     def find_servers(self, lane: Lane) -> list[Worker]:
         """Return the workers that serve the lane, busy ones included."""
         return [worker for worker in self._workers.values() if worker.serves(lane)]
+
+    def is_only(self, worker: Worker, lane: Lane) -> bool:
+        """Whether nobody but the worker serves the lane."""
+        return all(other is worker or not other.serves(lane) for other in self._workers.values())
 
     def hold(self, worker_id: str | None, key: LeaseKey) -> None:
         """Note that the worker runs the attempt; harmless if the worker is gone."""

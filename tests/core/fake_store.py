@@ -1,0 +1,182 @@
+"""A durable store in a dictionary.
+
+It keeps copies, checks what the unique indexes of SQLite would check, and answers wants in the
+documented orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from schedo.core import wants
+from schedo.core.changes import Attempt, Output
+from schedo.core.lifecycle import FINAL, TIMED, State
+from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
+from schedo.core.model import (
+    Decision,
+    Failure,
+    Job,
+    Lane,
+    Overlap,
+    Place,
+    Queue,
+    Schedule,
+    Trigger,
+)
+from schedo.core.scheduler import WAITING
+from schedo.core.window import Pair
+
+OOPS = Failure("exit-code", "it ended with 1", exit_code=1)
+
+
+@dataclass
+class Written:
+    """What one commit carries, copied when it is taken."""
+
+    jobs: list[Job]
+    schedules: list[Schedule]
+    schedules_deleted: list[int]
+    queues: list[Queue]
+    attempts: list[Attempt]
+    outputs: list[Output]
+    decisions: list[Decision]
+
+
+@dataclass
+class FakeStore:
+    """Everything durable."""
+
+    epoch: int = 0
+    jobs: dict[int, Job] = field(default_factory=dict)
+    schedules: dict[int, Schedule] = field(default_factory=dict)
+    queues: dict[str, Queue] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+    def write(self, written: Written) -> None:
+        """Apply a commit: updates first, those without a key before the others, then new jobs."""
+        for job in sorted(written.jobs, key=lambda job: (job.is_new, job.unique_key is not None)):
+            assert job.is_new == (job.id not in self.jobs), f"job {job.id} is_new is wrong"
+            self._check_unique(job)
+            stored = job.copy()
+            stored.is_new = False
+            stored.place = Place.NOWHERE
+            if not job.is_new and stored.payload is None:
+                stored.payload = self.jobs[job.id].payload
+            self.jobs[job.id] = stored
+        for ident in written.schedules_deleted:
+            self.schedules.pop(ident, None)
+        for schedule in written.schedules:
+            self.schedules[schedule.id] = schedule
+        names = [schedule.name for schedule in self.schedules.values()]
+        assert len(names) == len(set(names)), "two schedules have one name"
+        self.queues.update((queue.name, queue) for queue in written.queues)
+        self.attempts += written.attempts
+        self.outputs += written.outputs
+        self.decisions += written.decisions
+
+    def _check_unique(self, job: Job) -> None:
+        for other in self.jobs.values():
+            if other.id == job.id:
+                continue
+            assert job.unique_key is None or job.unique_key != other.unique_key, (
+                f"jobs {other.id} and {job.id} hold the key {job.unique_key}"
+            )
+            assert job.trigger not in (Trigger.SCHEDULE, Trigger.CATCHUP) or (
+                (job.schedule_id, job.scheduled_for) != (other.schedule_id, other.scheduled_for)
+                or other.trigger not in (Trigger.SCHEDULE, Trigger.CATCHUP)
+            ), f"schedule {job.schedule_id} fired twice for {job.scheduled_for}"
+
+    def load(self, want: wants.Want) -> Any:
+        """Answer a want with copies."""
+        match want:
+            case wants.TimersWanted(after, limit):
+                return self._page(
+                    lambda j: j.state in TIMED, lambda j: (j.due_at, j.id), after, limit
+                )
+            case wants.LaneWanted(lane, after, limit):
+                return self._page(
+                    lambda j: j.state is State.QUEUED and j.lane == lane,
+                    lambda j: (j.rank, j.id),
+                    after,
+                    limit,
+                )
+            case wants.SchedulesWanted(after, limit):
+                due = sorted(
+                    (s.next_fire_at, s.id)
+                    for s in self.schedules.values()
+                    if s.next_fire_at is not None and not s.paused
+                )
+                return [self.load_schedule(i) for at, i in due if (at, i) > after][:limit]
+            case wants.ExpiredWanted(now, limit):
+                return self._page(
+                    lambda j: (
+                        j.state in WAITING and j.expires_at is not None and j.expires_at <= now
+                    ),
+                    lambda j: (j.expires_at or 0, j.id),
+                    (-1, 0),
+                    limit,
+                )
+            case wants.JobWanted(job_id):
+                return self.load_job(job_id)
+            case wants.KeyWanted(key):
+                found = [job.id for job in self.jobs.values() if job.unique_key == key]
+                return self.load_job(found[0]) if found else None
+            case wants.ScheduleWanted(which):
+                return self.load_schedule(which)
+
+    def load_job(self, job_id: int) -> Job | None:
+        """Return a copy of the job, or None."""
+        if job_id not in self.jobs:
+            return None
+        job = self.jobs[job_id].copy()
+        if job.payload is not None and len(job.payload) > PAYLOAD_INLINE_BYTES_MAX:
+            job.payload = None
+        return job
+
+    def load_schedule(self, which: str | int) -> Schedule | None:
+        """Return a copy of the schedule with its unfinished jobs, or None."""
+        for stored in self.schedules.values():
+            if which in (stored.id, stored.name):
+                found = stored.copy()
+                found.active, found.blocked = [], None
+                if stored.spec.overlap is not Overlap.ALLOW:
+                    active = [
+                        self.jobs[i]
+                        for i in sorted(self.jobs)
+                        if self.jobs[i].schedule_id == stored.id and not self.jobs[i].is_final
+                    ]
+                    found.active = [job.id for job in active]
+                    found.blocked = next((j.id for j in active if j.state is State.BLOCKED), None)
+                return found
+        return None
+
+    def lanes(self) -> list[Lane]:
+        """Return the lanes that have queued jobs."""
+        return sorted({job.lane for job in self.jobs.values() if job.state is State.QUEUED})
+
+    def blocked(self) -> list[tuple[int, int]]:
+        """Return (schedule id, job id) of every blocked job."""
+        return [
+            (job.schedule_id or 0, job.id)
+            for _, job in sorted(self.jobs.items())
+            if job.state is State.BLOCKED
+        ]
+
+    def unfinished(self) -> list[Job]:
+        """Return the jobs that have not ended, by id."""
+        return [job for _, job in sorted(self.jobs.items()) if job.state not in FINAL]
+
+    def _page(
+        self,
+        is_wanted: Callable[[Job], bool],
+        order: Callable[[Job], Pair],
+        after: Pair,
+        limit: int,
+    ) -> list[Job]:
+        found = sorted(order(job) for job in self.jobs.values() if is_wanted(job))
+        page = [self.load_job(ident) for key, ident in found if (key, ident) > after]
+        return [job for job in page if job is not None][:limit]

@@ -1,0 +1,92 @@
+"""What always holds between a scheduler and its store, whatever happens to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from schedo.core.lifecycle import TIMED, State
+from schedo.core.model import Job, Place
+from tests.core.server import Server
+
+
+def check(server: Server) -> None:
+    """Check every invariant; an AssertionError says which job or schedule breaks it."""
+    check_jobs(server)
+    check_schedules(server)
+    check_running(server)
+    check_blocked(server)
+    check_memory(server)
+
+
+def current_jobs(server: Server) -> list[Job]:
+    """Return every job in its newest version: memory wins over the store."""
+    known = server.scheduler.memory._jobs
+    return [*known.values(), *(j for i, j in server.store.jobs.items() if i not in known)]
+
+
+def check_jobs(server: Server) -> None:
+    """No waiting job falls between memory and store."""
+    memory = server.scheduler.memory
+    lanes = dict(memory.lanes.windows())
+    for job in current_jobs(server):
+        if job.is_new:
+            assert job.place is Place.NOWHERE, f"job {job.id} has a place before it is durable"
+            continue
+        if job.state in TIMED:
+            window, pair, place = memory.timers, (job.due_at, job.id), Place.TIMERS
+        elif job.state is State.QUEUED:
+            assert job.lane in lanes, f"the lane of job {job.id} is closed"
+            window, pair, place = lanes[job.lane], (job.rank, job.id), Place.LANE
+        else:
+            continue
+        is_here = window.horizon is None or pair <= window.horizon
+        assert (job.id in window) == is_here, f"job {job.id} is lost at {pair}"
+        assert job.place is (place if is_here else Place.NOWHERE)
+
+
+def check_schedules(server: Server) -> None:
+    """No schedule that will fire falls between memory and store."""
+    schedules, window = server.scheduler.schedules, server.scheduler.schedules._window
+    gone = set(server.scheduler.memory.changes.schedules_deleted)
+    if server.taken is not None:
+        gone |= set(server.taken.schedules_deleted)
+    for ident in (server.store.schedules.keys() | schedules._schedules.keys()) - gone:
+        schedule = schedules.find(ident) or server.store.schedules[ident]
+        at = schedule.next_fire_at
+        is_here = (
+            not schedule.paused
+            and at is not None
+            and (window.horizon is None or (at, ident) <= window.horizon)
+        )
+        assert (ident in window) == is_here, f"schedule {schedule.name} is lost"
+
+
+def check_running(server: Server) -> None:
+    """What runs is what was handed out, and it is counted."""
+    memory, workers = server.scheduler.memory, server.scheduler.workers
+    running = [job for job in memory._jobs.values() if job.state is State.RUNNING]
+    assert {job.key for job in running} == set(server.leases)
+    held = [key for worker in workers._workers.values() for key in worker.running]
+    assert sorted(held) == sorted(server.leases)
+    counts = Counter(job.queue for job in running)
+    for line in memory.lanes.lines():
+        assert line.running == counts[line.queue.name]
+
+
+def check_blocked(server: Server) -> None:
+    """Every blocked run has somebody who will wake it."""
+    scheduler = server.scheduler
+    if scheduler.schedules.wanted or scheduler._wanted or server.asked or server.fetched:
+        return  # somebody is being looked up
+    blocked = {job.id for job in current_jobs(server) if job.state is State.BLOCKED}
+    assert blocked == set(scheduler.schedules._blocked.values())
+
+
+def check_memory(server: Server) -> None:
+    """Memory is bounded by the windows, what runs and what is not yet durable."""
+    memory = server.scheduler.memory
+    windows = 1 + len(dict(memory.lanes.windows()))
+    most = windows * 2 * server.capacity + len(server.leases)
+    passing = len(memory.changes.jobs) + len(memory._committing) + len(memory._loose)
+    assert len(memory) <= most + passing
+    assert len(server.scheduler.schedules._window) <= 2 * server.capacity

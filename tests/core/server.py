@@ -1,0 +1,287 @@
+"""A scheduler on a store that commits and loads step by step.
+
+The server does the journal's rounds in four steps, so that a test can let other things happen
+between them: take, commit, fetch, deliver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from schedo.core import wants
+from schedo.core.accepting import Accepted
+from schedo.core.changes import Changes
+from schedo.core.leases import Completed, Failed, Lease, Lost, Outcome, Report, Stop
+from schedo.core.lifecycle import State
+from schedo.core.model import (
+    Job,
+    JobSpec,
+    LeaseKey,
+    Overlap,
+    Schedule,
+    ScheduleSpec,
+    Verdict,
+)
+from schedo.core.scheduler import Scheduler
+from schedo.core.schedules import Triggered
+from schedo.core.workers import WorkerOffer
+from schedo.errors import SchedoError
+from tests.core.builders import DAY, HOUR, SECOND, T0, make_spec, offer, tries
+from tests.core.fake_store import OOPS, FakeStore, Written
+
+
+class Server:
+    """A scheduler on a store; it commits and loads only when told."""
+
+    def __init__(
+        self, capacity: int = 100, *, store: FakeStore | None = None, now: int = T0, slots: int = 10
+    ) -> None:
+        self.store = store or FakeStore()
+        self.capacity = capacity
+        self.random = 0.5
+        self.scheduler = self._recovered(now)
+        if slots:
+            self.attach(offer(slots=slots))
+        self.round(now)
+
+    def _recovered(self, now: int) -> Scheduler:
+        store = self.store
+        store.epoch += 1
+        self.taken: Written | None = None
+        self.asked: list[wants.Want] = []
+        self.fetched: list[tuple[wants.Want, Any]] = []
+        self.leases: dict[LeaseKey, Lease] = {}  # handed out and not yet reported
+        self.stops: list[Stop] = []
+        scheduler = Scheduler(
+            epoch=store.epoch,
+            last_id=max([0, *store.jobs, *store.schedules]),
+            random=lambda: self.random,
+            capacity=self.capacity,
+        )
+        queues = [queue.changed() for queue in store.queues.values()]
+        scheduler.restore(queues, store.lanes(), store.blocked())
+        for job in store.unfinished():
+            if job.state is State.RUNNING:
+                loaded = store.load_job(job.id)
+                assert loaded is not None
+                scheduler.adopt_ended(loaded, Lost("the server was restarted"), now)
+        return scheduler
+
+    def crash(self, now: int) -> None:
+        """Lose everything that is not durable, and recover; the workers are gone too."""
+        self.scheduler = self._recovered(now)
+
+    # Rounds, as the engine's journal does them.
+
+    def take(self) -> None:
+        """Take what is to be committed and asked for; its records are read now."""
+        changes: Changes = self.scheduler.take_changes()
+        self.taken = Written(
+            [job.copy() for job in changes.jobs.values()],
+            [s.copy() for s in changes.schedules.values() if s.id not in changes.schedules_deleted],
+            list(changes.schedules_deleted),
+            [queue.changed() for queue in changes.queues.values()],
+            list(changes.attempts),
+            list(changes.outputs),
+            list(changes.decisions),
+        )
+        self.asked = self.scheduler.take_wants()
+
+    def commit(self) -> None:
+        """Make durable what was taken."""
+        assert self.taken is not None, "nothing was taken"
+        self.store.write(self.taken)
+        self.taken = None
+        self.scheduler.committed()
+
+    def fetch(self) -> None:
+        """Load what was asked for."""
+        self.fetched = [(want, self.store.load(want)) for want in self.asked]
+        self.asked = []
+
+    def deliver(self, now: int) -> None:
+        """Hand over what was loaded, in one step."""
+        fetched, self.fetched = self.fetched, []
+        for want, loaded in fetched:
+            self.scheduler.deliver(want, loaded, now)
+
+    def round(self, now: int) -> None:
+        """Do one whole round."""
+        self.take()
+        self.commit()
+        self.fetch()
+        self.deliver(now)
+
+    def settle(self, now: int) -> None:
+        """Do rounds and ticks until nothing is left to do at now."""
+        for _ in range(100):
+            self.tick(now)
+            wake_at = self.scheduler.next_wake_at()
+            if not self.scheduler.has_news and (wake_at is None or wake_at > now):
+                return
+            self.round(now)
+        raise AssertionError("the scheduler does not come to rest")
+
+    # Commands.
+
+    def tick(self, now: int) -> list[Lease]:
+        """Let the scheduler do what is due; return the leases it gave out."""
+        self.scheduler.tick(now)
+        leases = self.scheduler.attempts.take_leases()
+        self.leases.update((lease.key, lease) for lease in leases)
+        self.stops += self.scheduler.attempts.take_stops()
+        return leases
+
+    def run(self, now: int) -> list[int]:
+        """Settle, and return the ids of the jobs that are running, in order of their start."""
+        self.settle(now)
+        return [key.job_id for key in self.leases]
+
+    def attach(self, worker: WorkerOffer) -> None:
+        """Add a worker."""
+        self.scheduler.attach(worker)
+
+    def submit_all(self, specs: list[JobSpec], now: int = T0) -> list[Accepted | SchedoError]:
+        """Submit and make it durable; return the answers, their jobs as copies."""
+        answers: list[Accepted | SchedoError] = []
+
+        def then(given: list[Accepted | SchedoError], now: int) -> None:
+            for each in given:
+                if isinstance(each, Accepted):
+                    each = Accepted(each.job.copy(), each.is_conflict)
+                answers.append(each)
+
+        self.scheduler.submit(specs, now, then)
+        self.round(now)
+        if self.scheduler.memory.changes:  # it was accepted only when the store had been asked
+            self.round(now)
+        return answers
+
+    def submit(self, spec: JobSpec, now: int = T0) -> Job:
+        """Submit one spec that must be accepted; return a copy of its job."""
+        [answer] = self.submit_all([spec], now)
+        assert isinstance(answer, Accepted)
+        return answer.job
+
+    def change(self, job_id: int, act: Callable[[Job, int], Job], now: int) -> Job:
+        """Let a command act on the job, wherever it is; return a copy of it."""
+        changed: list[Job] = []
+        self.ask(job_id, lambda job, now: changed.append(act(job, now).copy()), now)
+        if not changed:
+            self.round(now)
+        return changed[0]
+
+    def ask(self, job_id: int, act: Callable[[Job, int], object], now: int) -> None:
+        """Send a command to the job; it acts at once or when the job has been loaded."""
+
+        def then(job: Job | None, now: int) -> None:
+            assert job is not None, f"there is no job {job_id}"
+            act(job, now)
+
+        self.scheduler.with_job(job_id, then, now)
+
+    def cancel(self, job_id: int, now: int) -> Job:
+        return self.change(job_id, self.scheduler.cancel, now)
+
+    def job(self, job_id: int) -> Job:
+        """Return the job as it stands: memory first, then the store."""
+        known = self.scheduler.memory.find(job_id)
+        return known if known is not None else self.store.jobs[job_id]
+
+    def state(self, job_id: int) -> State:
+        return self.job(job_id).state
+
+    def report(self, job_id: int, outcome: Outcome, now: int) -> Job:
+        """Report how the job's running attempt ended."""
+        [key] = [key for key in self.leases if key.job_id == job_id]
+        del self.leases[key]
+        return self.scheduler.report(Report(key, outcome), now)
+
+    def complete(self, job_id: int, now: int) -> Job:
+        return self.report(job_id, Completed(b"1"), now)
+
+    def fail(self, job_id: int, now: int) -> Job:
+        return self.report(job_id, Failed(OOPS), now)
+
+    # Schedules.
+
+    def put(self, spec: ScheduleSpec, now: int = T0) -> Schedule:
+        """Create or change a schedule; return its record."""
+        return self.on_schedule(
+            spec.name, lambda known: self.scheduler.schedules.put(spec, known, now)[0], now
+        )
+
+    def trigger(self, name: str, now: int, overlap: Overlap | None = None) -> Triggered:
+        """Trigger a schedule by hand."""
+        answers: list[Triggered] = []
+
+        def act(schedule: Schedule | None) -> Schedule:
+            assert schedule is not None
+            answers.append(self.scheduler.schedules.trigger(schedule, overlap, now))
+            return schedule
+
+        self.on_schedule(name, act, now)
+        return answers[0]
+
+    def on_schedule(
+        self, name: str, act: Callable[[Schedule | None], Schedule], now: int
+    ) -> Schedule:
+        """Let a command act on the schedule, wherever it is."""
+        changed: list[Schedule] = []
+        self.ask_schedule(name, lambda found, now: changed.append(act(found)), now)
+        if not changed:
+            self.round(now)
+        return changed[0]
+
+    def ask_schedule(
+        self, name: str, act: Callable[[Schedule | None, int], object], now: int
+    ) -> None:
+        """Send a command to the schedule; it acts at once or when the schedule has been loaded."""
+
+        def then(found: Schedule | None, now: int) -> None:
+            act(found, now)
+
+        self.scheduler.with_schedule(name, then, now)
+
+    def runs(self, schedule_id: int) -> list[Job]:
+        """Return the jobs a schedule has made, oldest first."""
+        known = {job.id: job for job in self.store.jobs.values() if job.schedule_id == schedule_id}
+        changed = self.scheduler.memory.changes.jobs
+        known |= {job.id: job for job in changed.values() if job.schedule_id == schedule_id}
+        return [known[ident] for ident in sorted(known)]
+
+    def verdicts(self, schedule_id: int) -> list[tuple[Verdict, int, int]]:
+        """Return (verdict, scheduled_for, count) of every decision so far."""
+        decisions = self.store.decisions + self.scheduler.memory.changes.decisions
+        return [
+            (d.verdict, d.scheduled_for, d.count) for d in decisions if d.schedule_id == schedule_id
+        ]
+
+
+def job_in(state: State, server: Server) -> Job:
+    """Return a durable job in the state, at 10 s."""
+    if state is State.BLOCKED:
+        raise AssertionError("only schedules make blocked jobs")
+    delay_us = HOUR if state is State.SCHEDULED else 0
+    job = server.submit(make_spec(delay_us=delay_us, retry=tries(2), expires_in_us=DAY), T0)
+    if state in (State.SCHEDULED, State.QUEUED):
+        return job
+    if state is State.CANCELLED:
+        server.cancel(job.id, T0)
+    elif state is State.EXPIRED:
+        server.scheduler.sweep(DAY)
+        server.round(DAY)
+    else:
+        server.attach(offer())
+        server.run(T0)
+    if state is State.COMPLETED:
+        server.complete(job.id, SECOND)
+    elif state is State.RETRYING:
+        server.fail(job.id, SECOND)
+    elif state is State.FAILED:
+        server.report(job.id, Failed(OOPS, retryable=False), SECOND)
+    server.scheduler.detach("other", "", SECOND)
+    server.round(10 * SECOND)
+    assert server.state(job.id) is state
+    return job

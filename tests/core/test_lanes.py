@@ -1,0 +1,187 @@
+"""Lanes: who is next, within a queue by rank and between queues by weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedo.core.lanes import Lanes
+from schedo.core.model import Job, Lane, LeaseKey, Queue
+from schedo.core.workers import Workers
+from tests.core.builders import offer
+
+
+def crew(slots: int = 1_000, **fields: Any) -> Workers:
+    workers = Workers()
+    workers.attach(offer(slots=slots, **fields))
+    return workers
+
+
+def job(ident: int, rank: int = 0, queue: str = "default", task: str = "work") -> Job:
+    return Job(id=ident, rank=rank, queue=queue, task=task)
+
+
+def filled(*jobs: Job, capacity: int = 100) -> Lanes:
+    lanes = Lanes(capacity)
+    for each in jobs:
+        assert lanes.add(each)
+    return lanes
+
+
+def order(lanes: Lanes, workers: Workers, count: int = 1_000) -> list[int]:
+    """Return the jobs in the order in which they would start."""
+    ids: list[int] = []
+    while len(ids) < count and (taken := next(lanes.take(workers), None)) is not None:
+        ids.append(taken[0])
+    return ids
+
+
+def test_no_job_and_no_worker_means_nothing_to_take() -> None:
+    assert next(Lanes().take(crew()), None) is None
+    assert next(filled(job(1)).take(Workers()), None) is None
+
+
+def test_the_smallest_rank_goes_first_and_equal_ranks_by_id() -> None:
+    lanes = filled(job(3, 20), job(2, 10), job(1, 20), job(4, -5))
+
+    assert order(lanes, crew()) == [4, 2, 1, 3]
+
+
+def test_rank_holds_across_the_tasks_of_one_queue() -> None:
+    lanes = filled(job(1, 30, task="a"), job(2, 10, task="b"), job(3, 20, task="a"))
+
+    assert order(lanes, crew()) == [2, 3, 1]
+
+
+def test_a_lane_that_nobody_serves_blocks_no_other() -> None:
+    lanes = filled(job(1, 10, task="nobody"), job(2, 20), job(3, 0, queue="q", task="nobody"))
+
+    assert order(lanes, crew(tasks=frozenset({"work"}))) == [2]
+    assert lanes.window(Lane("default", "nobody")) is not None
+
+
+def test_a_lane_whose_worker_is_full_blocks_no_other() -> None:
+    workers = crew(slots=1, tasks=frozenset({"a"}))
+    workers.attach(offer("other", tasks=frozenset({"b"})))
+    workers.hold("w", LeaseKey(9, 1, 1))
+    lanes = filled(job(1, 10, task="a"), job(2, 20, task="b"))
+
+    assert order(lanes, workers) == [2]
+
+
+def test_queues_take_turns() -> None:
+    lanes = filled(*(job(n, queue="a") for n in (1, 2, 3)), *(job(n, queue="b") for n in (4, 5, 6)))
+
+    assert order(lanes, crew()) == [1, 4, 2, 5, 3, 6]
+
+
+def test_a_queue_of_weight_three_starts_three_times_as_often() -> None:
+    lanes = filled(*(job(n, queue="heavy") for n in range(1, 13)))
+    for n in range(13, 25):
+        lanes.add(job(n, queue="light"))
+    lanes.line("heavy").queue = Queue("heavy", weight=3)
+
+    started = order(lanes, crew(), 12)
+
+    assert len([n for n in started if n <= 12]) == 9
+
+
+def test_a_queue_that_was_idle_cannot_claim_the_past() -> None:
+    lanes = filled(*(job(n, queue="busy") for n in range(1, 101)))
+    workers = crew()
+    order(lanes, workers, 90)
+    for n in range(101, 111):
+        lanes.add(job(n, queue="new"))
+
+    started = order(lanes, workers, 6)
+
+    assert len([n for n in started if n > 100]) == 3
+
+
+def test_a_paused_queue_starts_nothing() -> None:
+    lanes = filled(job(1, queue="a"), job(2, queue="b"))
+    lanes.line("a").queue = Queue("a", paused=True)
+
+    assert order(lanes, crew()) == [2]
+    assert not lanes.line("a").is_open
+
+
+def test_a_queue_at_its_concurrency_starts_nothing_more() -> None:
+    lanes = filled(job(1), job(2))
+    lanes.line("default").queue = Queue("default", concurrency=1)
+
+    assert order(lanes, crew(), 1) == [1]
+    lanes.line("default").running = 1
+    assert order(lanes, crew()) == []
+    lanes.line("default").running = 0
+    assert order(lanes, crew()) == [2]
+
+
+def test_a_lane_is_closed_when_its_last_job_leaves() -> None:
+    lanes = filled(job(1), job(2, task="other"))
+
+    lanes.remove(job(1))
+
+    assert lanes.window(Lane("default", "work")) is None
+    assert [lane for lane, _ in lanes.windows()] == [Lane("default", "other")]
+    next(lanes.take(crew()))
+    assert list(lanes.windows()) == []
+    assert lanes.window(Lane("default", "other")) is None
+
+
+def test_removing_a_job_of_a_closed_lane_is_harmless() -> None:
+    lanes = filled(job(1))
+    next(lanes.take(crew()))
+
+    lanes.remove(job(1))
+
+    assert list(lanes.windows()) == []
+
+
+def test_lines_are_remembered_after_their_lanes_are_closed() -> None:
+    lanes = filled(job(1))
+    next(lanes.take(crew()))
+
+    assert lanes.find_line("default") is lanes.line("default")
+    assert lanes.find_line("unheard of") is None
+    assert [line.queue.name for line in lanes.lines()] == ["default"]
+
+
+def test_an_announced_lane_waits_for_its_first_page() -> None:
+    lanes = Lanes()
+    lanes.announce(Lane("default", "work"))
+    lanes.announce(Lane("default", "work"))
+
+    assert not lanes.add(job(1))
+    window = lanes.window(Lane("default", "work"))
+    assert window is not None
+    assert window.wants_page()
+    assert next(lanes.take(crew()), None) is None
+
+
+def test_a_lane_stays_open_while_a_page_is_on_its_way_and_closes_when_it_brings_nothing() -> None:
+    lane = Lane("default", "work")
+    lanes = Lanes()
+    lanes.announce(lane)
+    window = lanes.window(lane)
+    assert window is not None
+    window.is_loading = True
+
+    lanes.settle(lane)
+    assert lanes.window(lane) is window
+
+    window.extend((-(1 << 62), 0), None)
+    lanes.settle(lane)
+    lanes.settle(lane)
+    assert lanes.window(lane) is None
+
+
+def test_a_trimmed_lane_stays_open_though_memory_holds_none_of_it() -> None:
+    lanes = filled(job(1, 1), job(2, 2), job(3, 3), capacity=1)
+    window = lanes.window(Lane("default", "work"))
+    assert window is not None
+    assert list(window.trim()) == [2, 3]
+
+    next(lanes.take(crew()))
+
+    assert window.wants_page()
+    assert lanes.window(Lane("default", "work")) is window

@@ -1,0 +1,35 @@
+"""The pool: records come back blank, and it keeps a bounded number of them."""
+
+from __future__ import annotations
+
+from schedo.core import pool
+from schedo.core.lifecycle import State
+from schedo.core.model import Job
+from schedo.core.pool import JobPool
+
+
+def test_a_record_that_was_given_back_is_handed_out_blank() -> None:
+    records = JobPool()
+    used = Job(id=7, task="t", state=State.FAILED, unique_key="k", is_new=True, payload=b"1")
+
+    records.give_back(used)
+    again = records.take()
+
+    assert again is used
+    assert again == Job()
+    assert len(records) == 0
+
+
+def test_an_empty_pool_makes_a_new_record() -> None:
+    records = JobPool()
+
+    assert records.take() is not records.take()
+
+
+def test_the_pool_keeps_no_more_than_its_limit() -> None:
+    records = JobPool()
+
+    for _ in range(pool._KEPT_MAX + 1):
+        records.give_back(Job())
+
+    assert len(records) == 1_024

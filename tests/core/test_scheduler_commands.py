@@ -1,0 +1,197 @@
+"""What can be asked of a job in each state, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from schedo.core.leases import (
+    Stop,
+    Stopped,
+    StopReason,
+)
+from schedo.core.lifecycle import State
+from schedo.core.model import Job, LeaseKey
+from schedo.errors import IllegalTransition
+from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, offer
+from tests.core.server import Server, job_in
+
+# Cancel.
+
+
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.QUEUED, State.RETRYING])
+@pytest.mark.parametrize("is_known", [True, False], ids=["in memory", "in the store"])
+def test_a_waiting_job_is_cancelled_at_once(state: State, is_known: bool) -> None:
+    server = Server(slots=0)
+    job = job_in(state, server)
+    if not is_known:
+        server.crash(T0)
+
+    cancelled = server.cancel(job.id, MINUTE)
+
+    assert (cancelled.state, cancelled.ended_at) == (State.CANCELLED, MINUTE)
+    server.attach(offer())
+    assert server.run(DAY - 1) == []
+
+
+def test_a_running_job_is_asked_to_stop_and_ends_when_its_worker_says_so() -> None:
+    server = Server(slots=0)
+    job = job_in(State.RUNNING, server)
+
+    asked = server.cancel(job.id, MINUTE)
+    server.tick(MINUTE)
+
+    assert (asked.state, asked.cancel_requested_at) == (State.RUNNING, MINUTE)
+    assert server.stops == [Stop(LeaseKey(job.id, 1, 1), "w", StopReason.CANCEL)]
+    assert server.report(job.id, Stopped(), 2 * MINUTE).state is State.CANCELLED
+    assert server.job(job.id).ended_at == 2 * MINUTE
+
+
+def test_cancelling_a_running_job_twice_asks_once() -> None:
+    server = Server(slots=0)
+    job = job_in(State.RUNNING, server)
+    server.cancel(job.id, MINUTE)
+
+    again = server.cancel(job.id, HOUR)
+    server.tick(HOUR)
+
+    assert again.cancel_requested_at == MINUTE
+    assert len(server.stops) == 1
+
+
+def test_cancelling_a_cancelled_job_changes_nothing() -> None:
+    server = Server(slots=0)
+    job = job_in(State.CANCELLED, server)
+
+    assert server.cancel(job.id, HOUR).ended_at == T0
+    assert not server.scheduler.memory.changes
+
+
+# What is not allowed.
+
+
+Command = Callable[[Server, Job], object]
+CANCEL: Command = lambda server, job: server.scheduler.cancel(job, HOUR)  # noqa: E731
+RETRY: Command = lambda server, job: server.scheduler.retry(job, HOUR)  # noqa: E731
+RUN_NOW: Command = lambda server, job: server.scheduler.run_now(job, HOUR)  # noqa: E731
+LATER: Command = lambda server, job: server.scheduler.reschedule(job, DAY, 5, HOUR)  # noqa: E731
+S = State
+REFUSED = [
+    *((CANCEL, state, "cannot be cancelled") for state in (S.COMPLETED, S.FAILED, S.EXPIRED)),
+    *(
+        (RETRY, state, "only a failed, cancelled or expired job can be retried")
+        for state in (S.SCHEDULED, S.QUEUED, S.RUNNING, S.RETRYING, S.COMPLETED)
+    ),
+    *(
+        (RUN_NOW, state, "only a scheduled or retrying job can be run early")
+        for state in (S.QUEUED, S.RUNNING, S.COMPLETED, S.FAILED, S.CANCELLED, S.EXPIRED)
+    ),
+    *(
+        (LATER, state, "only a waiting job can be changed")
+        for state in (S.RUNNING, S.COMPLETED, S.FAILED, S.CANCELLED, S.EXPIRED)
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "state", "words"), REFUSED, ids=[f"{words}: {s}" for _, s, words in REFUSED]
+)
+def test_a_command_that_the_state_forbids_changes_nothing(
+    command: Command, state: State, words: str
+) -> None:
+    server = Server(slots=0)
+    job = server.job(job_in(state, server).id)
+    before = job.copy()
+
+    with pytest.raises(IllegalTransition, match=words):
+        command(server, job)
+
+    assert job == before
+    assert not server.scheduler.memory.changes.jobs
+
+
+# Retry by hand, run now, reschedule.
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED, State.EXPIRED])
+def test_an_ended_job_can_be_retried_by_hand_with_a_fresh_budget(state: State) -> None:
+    server = Server(slots=0)
+    job = job_in(state, server)
+    server.attach(offer())
+
+    again = server.change(job.id, server.scheduler.retry, 2 * DAY)
+
+    assert (again.state, again.due_at) == (State.QUEUED, 2 * DAY)
+    assert (again.failures, again.losses, again.failure, again.result) == (0, 0, None, None)
+    assert (again.ended_at, again.expires_at, again.cancel_requested_at) == (None, None, None)
+    assert server.run(2 * DAY) == [job.id]
+
+
+def test_attempts_are_numbered_on_after_a_retry_by_hand() -> None:
+    server = Server(slots=0)
+    job = job_in(State.FAILED, server)
+
+    server.change(job.id, server.scheduler.retry, HOUR)
+    server.run(HOUR)
+
+    assert server.job(job.id).attempt == 2
+
+
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.RETRYING])
+def test_a_job_that_waits_for_its_time_can_be_run_now(state: State) -> None:
+    server = Server(slots=0)
+    job = job_in(state, server)
+
+    early = server.change(job.id, server.scheduler.run_now, 10 * SECOND)
+
+    assert (early.state, early.due_at, early.rank) == (State.QUEUED, 10 * SECOND, 10 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("state", "after"),
+    [
+        (State.SCHEDULED, State.SCHEDULED),
+        (State.QUEUED, State.SCHEDULED),
+        (State.RETRYING, State.RETRYING),
+    ],
+)
+def test_a_waiting_job_can_be_put_off(state: State, after: State) -> None:
+    server = Server(slots=0)
+    job = job_in(state, server)
+
+    def put_off(job: Job, now: int) -> Job:
+        return server.scheduler.reschedule(job, 2 * HOUR, None, now)
+
+    later = server.change(job.id, put_off, 10 * SECOND)
+
+    assert (later.state, later.due_at, later.rank) == (after, 2 * HOUR, 2 * HOUR)
+    server.attach(offer())
+    assert server.run(2 * HOUR - 1) == []
+    assert server.run(2 * HOUR) == [job.id]
+
+
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.QUEUED, State.RETRYING])
+def test_a_waiting_job_rescheduled_to_the_past_is_due_at_once(state: State) -> None:
+    server = Server(slots=0)
+    job = job_in(state, server)
+
+    due = server.change(
+        job.id, lambda job, now: server.scheduler.reschedule(job, SECOND, None, now), 10 * SECOND
+    )
+
+    assert (due.state, due.due_at) == (State.QUEUED, SECOND)
+
+
+def test_a_new_priority_moves_a_job_in_its_lane_and_keeps_its_time() -> None:
+    server = Server(slots=0)
+    first, second = (server.submit(make_spec(), T0) for _ in range(2))
+
+    raised = server.change(
+        second.id, lambda job, now: server.scheduler.reschedule(job, None, 1, now), SECOND
+    )
+    server.attach(offer(slots=1))
+
+    assert (raised.due_at, raised.rank) == (T0, -MINUTE)
+    assert server.run(SECOND) == [second.id]
+    assert server.state(first.id) is State.QUEUED

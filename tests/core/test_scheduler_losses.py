@@ -1,0 +1,135 @@
+"""Attempts that do not end by themselves: handed back, lost with a worker or a server, stale."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.changes import Attempt
+from schedo.core.leases import (
+    Capture,
+    Completed,
+    Failed,
+    HandedBack,
+    Lost,
+    Report,
+)
+from schedo.core.lifecycle import State
+from schedo.core.model import Failure, LeaseKey
+from schedo.errors import StaleLease
+from tests.core.builders import SECOND, T0, make_spec, offer, tries
+from tests.core.fake_store import OOPS
+from tests.core.server import Server
+
+
+def test_a_job_that_is_handed_back_goes_before_all_others_uncounted() -> None:
+    server = Server(slots=1)
+    job = server.submit(make_spec(), T0)
+    server.run(T0)
+    server.submit(make_spec(priority=9), T0)
+
+    server.report(job.id, HandedBack(), SECOND)
+
+    assert server.run(SECOND) == [job.id]
+    again = server.job(job.id)
+    assert (again.attempt, again.failures, again.losses) == (2, 0, 0)
+
+
+def test_a_worker_that_leaves_loses_what_it_held() -> None:
+    server = Server()
+    jobs = [server.submit(make_spec(retry=tries(1)), T0) for _ in range(2)]
+    server.run(T0)
+
+    lost = server.scheduler.detach("w", "it died", SECOND)
+
+    assert lost == set(server.leases)
+    for each in jobs:
+        job = server.job(each.id)
+        assert (job.state, job.losses, job.failures) == (State.QUEUED, 1, 0)
+        assert job.failure == Failure("lost", "it died")
+    assert server.scheduler.detach("w", "", SECOND) == set()
+
+
+def test_the_third_loss_ends_a_job() -> None:
+    server = Server(slots=0)
+    job = server.submit(make_spec(retry=tries(100)), T0)
+    for _ in range(3):
+        server.attach(offer())
+        assert server.run(T0) == [job.id]
+        server.report(job.id, Lost("it died"), T0)
+
+    ended = server.job(job.id)
+    assert (ended.state, ended.attempt, ended.losses) == (State.FAILED, 3, 3)
+
+
+def test_a_job_that_runs_at_most_once_is_not_repeated_when_its_worker_is_lost() -> None:
+    server = Server()
+    job = server.submit(make_spec(at_most_once=True), T0)
+    server.run(T0)
+
+    server.scheduler.detach("w", "it died", SECOND)
+    server.attach(offer())
+
+    server.leases.clear()
+    assert server.state(job.id) is State.FAILED
+    assert server.run(SECOND) == []
+
+
+def test_what_ran_when_the_server_died_is_lost_and_runs_again() -> None:
+    server = Server()
+    job = server.submit(make_spec(), T0)
+    server.run(T0)
+
+    server.crash(SECOND)
+    server.attach(offer())
+
+    assert server.run(SECOND) == [job.id]
+    again = server.job(job.id)
+    assert (again.attempt, again.epoch, again.losses) == (2, 2, 1)
+
+
+def test_a_start_that_was_not_durable_is_repeated_under_a_new_epoch() -> None:
+    server = Server()
+    job = server.submit(make_spec(), T0)
+    [lease] = server.tick(T0)
+
+    server.crash(SECOND)
+    server.attach(offer())
+    server.settle(SECOND)
+
+    assert lease.key == LeaseKey(job.id, 1, 1)
+    assert list(server.leases) == [LeaseKey(job.id, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"attempt": 2}, {"epoch": 2}, {"job_id": 99}],
+    ids=["another attempt", "another epoch", "another job"],
+)
+def test_a_stale_result_changes_nothing_and_is_kept_as_evidence(change: dict[str, int]) -> None:
+    server = Server()
+    job = server.submit(make_spec(), T0)
+    server.run(T0)
+    before = server.job(job.id).copy()
+    stale = LeaseKey(job.id, 1, 1)._replace(**change)
+    capture = Capture("stdout", b"late", b"", 4)
+
+    with pytest.raises(StaleLease, match="no longer holds it"):
+        server.scheduler.report(Report(stale, Completed(b"1"), (capture,)), SECOND)
+
+    assert server.job(job.id) == before
+    changes = server.scheduler.take_changes()
+    assert changes.attempts == [Attempt(*stale, None, None, SECOND, "stale", None)]
+    assert (changes.jobs, changes.outputs) == ({}, [])
+
+
+def test_a_result_that_comes_twice_is_taken_once() -> None:
+    server = Server()
+    job = server.submit(make_spec(), T0)
+    server.run(T0)
+    [key] = server.leases
+    server.complete(job.id, SECOND)
+
+    with pytest.raises(StaleLease):
+        server.scheduler.report(Report(key, Failed(OOPS)), SECOND)
+
+    assert server.state(job.id) is State.COMPLETED

@@ -1,0 +1,378 @@
+"""The scheduler against everything at once: random commands, time, commits, loads and crashes.
+
+Windows hold two entries, so nearly every job passes through the store. Commits and loads happen in
+steps of their own, so that changes come between them. After every step the invariants are checked;
+at the end all that was acknowledged must come to its end. A failure prints the steps to replay it;
+EXAMPLES=2000 in the environment tries more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from schedo.core.accepting import Accepted
+from schedo.core.leases import Completed, Failed, HandedBack, Lost, Report, Snoozed, Stopped
+from schedo.core.model import (
+    Catchup,
+    Job,
+    JobSpec,
+    LeaseKey,
+    Overlap,
+    Queue,
+    Schedule,
+    ScheduleSpec,
+    Trigger,
+    Unique,
+)
+from schedo.errors import DuplicateKey, IllegalTransition, SchedoError, StaleLease
+from tests.core.builders import DAY, SECOND, every, make_schedule_spec, make_spec, offer, tries
+from tests.core.fake_store import OOPS
+from tests.core.invariants import check
+from tests.core.server import Server
+
+CAPACITY = 2
+TASKS = ("a", "b")
+QUEUES = ("p", "q")
+WORKER = "w"
+
+UNIQUES = st.builds(
+    Unique,
+    st.sampled_from(["k1", "k2"]),
+    for_us=st.sampled_from([None, 20 * SECOND]),
+    on_conflict=st.sampled_from(["return", "reject", "replace"]),
+)
+SPECS = st.builds(
+    make_spec,
+    st.sampled_from(TASKS),
+    queue=st.sampled_from(QUEUES),
+    priority=st.sampled_from([-9, 0, 0, 9]),
+    delay_us=st.sampled_from([0, 0, 3 * SECOND, 7 * SECOND, 40 * SECOND]),
+    expires_in_us=st.sampled_from([None, None, 10 * SECOND]),
+    retry=st.sampled_from([None, tries(1), tries(3)]),
+    timeout_us=st.sampled_from([None, 5 * SECOND]),
+    at_most_once=st.sampled_from([False, False, True]),
+    unique=st.one_of(st.none(), st.none(), UNIQUES),
+)
+SCHEDULES = st.builds(
+    make_schedule_spec,
+    st.sampled_from(["s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"]),
+    st.builds(
+        every, st.sampled_from([5, 7, 20]), end_at=st.sampled_from([None, None, 200 * SECOND])
+    ),
+    job=SPECS.filter(lambda spec: spec.options.unique is None),
+    overlap=st.sampled_from(Overlap),
+    catchup=st.sampled_from(Catchup),
+    catchup_max=st.sampled_from([1, 3]),
+    paused=st.sampled_from([False, False, False, True]),
+)
+OUTCOMES = st.sampled_from(
+    [
+        Completed(b"1"),
+        Completed(b"1"),
+        Failed(OOPS),
+        Failed(OOPS, retryable=False),
+        Snoozed(4 * SECOND),
+        Stopped(),
+        HandedBack(),
+        Lost("gone"),
+    ]
+)
+ANY = st.integers(0, 1_000_000)  # picks one of however many there are
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """The scheduler, its store, and what the outside world has been told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.latest_now = 1_000 * SECOND
+        self.server = Server(CAPACITY, now=self.now, slots=3)
+        self.answered: set[int] = set()  # jobs whose answer waits for the next commit
+        self.answering: set[int] = set()  # for the one on its way
+        self.acknowledged: set[int] = set()
+        self.latest: dict[int, tuple[int, int]] = {}  # job: epoch and attempt of its last lease
+        self.old_keys: list[LeaseKey] = []
+        self.finals: dict[int, tuple[Any, ...]] = {}
+        self.retried: set[int] = set()
+        self.attempts: Counter[int] = Counter()
+
+    # What happens.
+
+    @initialize(
+        specs=st.lists(SPECS, max_size=20),
+        schedules=st.lists(SCHEDULES, max_size=6),
+        crashes=st.booleans(),
+    )
+    def begin(self, specs: list[JobSpec], schedules: list[ScheduleSpec], crashes: bool) -> None:
+        self.submit(specs)
+        for spec in schedules:
+            self.put_schedule(spec)
+        for _ in range(4):
+            self.do_a_round()
+        if crashes:  # so that it begins with windows that know nothing yet
+            self.crash()
+
+    @rule(specs=st.lists(SPECS, min_size=1, max_size=6))
+    def submit(self, specs: list[JobSpec]) -> None:
+        def then(answers: list[Accepted | SchedoError], now: int) -> None:
+            assert len(answers) == len(specs)
+            for spec, answer in zip(specs, answers, strict=True):
+                if isinstance(answer, Accepted):
+                    assert answer.job.id, "the answer is a recycled record"
+                    assert answer.is_conflict or answer.job.created_at == now
+                    self.answered.add(answer.job.id)
+                else:
+                    assert isinstance(answer, DuplicateKey)
+                    assert spec.options.unique is not None
+
+        self.server.scheduler.submit(specs, self.now, then)
+
+    @rule(seconds=st.sampled_from([0, 1, 3, 10, 70]))
+    def pass_time(self, seconds: int) -> None:
+        self.now += seconds * SECOND
+        self.latest_now = max(self.now, self.latest_now)
+        self.tick()
+
+    @rule(seconds=st.sampled_from([-20, 20]))
+    def step_the_clock(self, seconds: int) -> None:
+        self.now += seconds * SECOND
+        self.latest_now = max(self.now, self.latest_now)  # what was due stays due
+        self.server.scheduler.attempts.shift_deadlines(seconds * SECOND)
+
+    @rule(which=ANY, outcome=OUTCOMES)
+    @precondition(lambda self: self.server.leases)
+    def report(self, which: int, outcome: Any) -> None:
+        key = list(self.server.leases)[which % len(self.server.leases)]
+        del self.server.leases[key]
+        self.old_keys.append(key)
+        self.server.scheduler.report(Report(key, outcome), self.now)
+
+    @rule(which=ANY)
+    @precondition(lambda self: self.old_keys)
+    def report_again(self, which: int) -> None:
+        key = self.old_keys[which % len(self.old_keys)]
+        before = self.server.job(key.job_id).copy()
+        try:
+            self.server.scheduler.report(Report(key, Completed(b"2")), self.now)
+        except StaleLease:
+            assert self.server.job(key.job_id) == before
+            return
+        raise AssertionError("a stale result was accepted")
+
+    @rule(which=ANY, verb=st.sampled_from(["cancel", "retry", "run_now", "later", "now", "rank"]))
+    @precondition(lambda self: self.acknowledged)
+    def change(self, which: int, verb: str) -> None:
+        job_id = sorted(self.acknowledged)[which % len(self.acknowledged)]
+        scheduler = self.server.scheduler
+
+        def act(job: Job | None, now: int) -> None:
+            assert job is not None, "an acknowledged job is missing"
+            match verb:
+                case "cancel":
+                    scheduler.cancel(job, now)
+                case "retry":
+                    scheduler.retry(job, now)
+                    self.retried.add(job_id)
+                case "run_now":
+                    scheduler.run_now(job, now)
+                case "later":
+                    scheduler.reschedule(job, now + 6 * SECOND, None, now)
+                case "now":
+                    scheduler.reschedule(job, now, 9, now)
+                case _:
+                    scheduler.reschedule(job, None, -9, now)
+
+        def then(job: Job | None, now: int) -> None:
+            before = job.copy() if job is not None else None
+            try:
+                act(job, now)
+            except IllegalTransition:
+                assert job == before, "a refused command changed the job"
+
+        scheduler.with_job(job_id, then, self.now)
+
+    @rule(
+        name=st.sampled_from(QUEUES),
+        concurrency=st.sampled_from([None, 1]),
+        paused=st.sampled_from([False, False, True]),
+    )
+    def set_queue(self, name: str, concurrency: int | None, paused: bool) -> None:
+        self.server.scheduler.set_queue(Queue(name, concurrency, paused, weight=2))
+
+    @rule()
+    def lose_the_worker(self) -> None:
+        lost = self.server.scheduler.detach(WORKER, "gone", self.now)
+        for key in lost:
+            self.old_keys.append(key)
+            self.server.leases.pop(key)
+
+    @rule(slots=st.sampled_from([1, 3]), tasks=st.sampled_from([None, frozenset({"a"})]))
+    def attach_the_worker(self, slots: int, tasks: frozenset[str] | None) -> None:
+        self.server.attach(offer(WORKER, slots, tasks=tasks))
+        self.tick()
+
+    @rule()
+    def sweep(self) -> None:
+        self.server.scheduler.sweep(self.now)
+
+    @rule(spec=SCHEDULES)
+    def put_schedule(self, spec: ScheduleSpec) -> None:
+        def then(known: Schedule | None, now: int) -> None:
+            self.server.scheduler.schedules.put(spec, known, now)
+
+        self.server.scheduler.with_schedule(spec.name, then, self.now)
+
+    @rule(
+        which=ANY,
+        verb=st.sampled_from(["pause", "resume", "resume from", "delete", "trigger", "put again"]),
+        overlap=st.sampled_from([None, *Overlap]),
+    )
+    @precondition(lambda self: self.server.store.schedules)
+    def change_schedule(self, which: int, verb: str, overlap: Overlap | None) -> None:
+        names = sorted(schedule.name for schedule in self.server.store.schedules.values())
+        schedules = self.server.scheduler.schedules
+
+        def then(known: Schedule | None, now: int) -> None:
+            if known is None:
+                return
+            match verb:
+                case "pause":
+                    schedules.pause(known, "for a while", now)
+                case "resume":
+                    schedules.resume(known, None, now)
+                case "resume from":
+                    schedules.resume(known, now - 100 * SECOND, now)
+                case "delete":
+                    schedules.delete(known, now)
+                case "trigger":
+                    schedules.trigger(known, overlap, now)
+                case _:
+                    assert schedules.put(known.spec, known, now) == (known, False)
+
+        self.server.scheduler.with_schedule(names[which % len(names)], then, self.now)
+
+    # Time and the journal.
+
+    @rule(steps=st.integers(1, 4))
+    def step_the_journal(self, steps: int) -> None:
+        server = self.server
+        for _ in range(steps):
+            if server.taken is not None:
+                self.commit()
+            elif server.asked:
+                server.fetch()
+            elif server.fetched:
+                server.deliver(self.now)
+            else:
+                self.take()
+
+    @rule()
+    def do_a_round(self) -> None:
+        server = self.server
+        if server.taken is None and not server.asked and not server.fetched:
+            self.take()
+        if server.taken is not None:
+            self.commit()
+        server.fetched += [(want, server.store.load(want)) for want in server.asked]
+        server.asked = []
+        server.deliver(self.now)
+        self.tick()
+
+    def take(self) -> None:
+        self.answering, self.answered = self.answered, set()
+        self.server.take()
+
+    def commit(self) -> None:
+        self.server.commit()
+        self.acknowledged |= self.answering
+        self.answering = set()
+        for job in self.server.store.jobs.values():
+            assert job.attempt >= self.attempts[job.id], "attempts only grow"
+            self.attempts[job.id] = job.attempt
+            if job.trigger is not Trigger.SUBMIT:
+                self.acknowledged.add(job.id)
+            ending = (job.state, job.ended_at, job.result, job.failure, job.attempt)
+            if job.id in self.retried:
+                continue
+            if job.is_final:
+                assert self.finals.setdefault(job.id, ending) == ending, "an ended job changed"
+            else:
+                assert job.id not in self.finals, "an ended job came back to life"
+
+    def tick(self) -> None:
+        store, memory = self.server.store, self.server.scheduler.memory
+        for lease in self.server.tick(self.now):
+            key = lease.key
+            job = memory.find(key.job_id)
+            assert job is not None
+            assert job.due_at <= self.latest_now, "a job started before its time"
+            assert (key.epoch, key.attempt) > self.latest.get(job.id, (0, 0)), "a lease came twice"
+            assert job.id in store.jobs, "a job runs that is not durable"
+            self.latest[job.id] = (key.epoch, key.attempt)
+            line = memory.lanes.line(job.queue)
+            assert not line.queue.paused
+            assert line.queue.concurrency is None or line.running <= line.queue.concurrency
+        live = [key.job_id for key in self.server.leases]
+        assert len(live) == len(set(live)), "a job has two live leases"
+
+    @rule(recovers=st.booleans())
+    def crash(self, recovers: bool = False) -> None:
+        self.old_keys += self.server.leases
+        self.answered, self.answering = set(), set()
+        self.server.crash(self.now)
+        self.server.attach(offer(WORKER, 3))
+        if recovers:
+            self.do_a_round()
+
+    @invariant()
+    def everything_holds(self) -> None:
+        check(self.server)
+
+    # The end: whatever was acknowledged comes to its end.
+
+    def teardown(self) -> None:
+        scheduler = self.server.scheduler
+        for name in QUEUES:
+            scheduler.set_queue(Queue(name))
+        self.server.attach(offer(WORKER, 50))
+        for _ in range(4):  # whatever is on its way arrives
+            self.do_a_round()
+        for schedule in self.server.store.schedules.values():
+            scheduler.with_schedule(schedule.name, self._pause, self.now)
+        for _ in range(60):
+            self.now += DAY
+            self.latest_now = self.now
+            self.do_a_round()
+            for key in list(self.server.leases):
+                scheduler.report(Report(key, Completed(b"1")), self.now)
+                del self.server.leases[key]
+            if not scheduler.has_news and not self.server.store.unfinished():
+                break
+        left = self.server.store.unfinished()
+        assert not left, f"{len(left)} jobs never end: {[(j.id, j.state) for j in left[:5]]}"
+        wake_at = scheduler.next_wake_at()
+        assert wake_at is None or wake_at > self.now
+        for job_id in self.acknowledged:
+            assert self.server.store.jobs[job_id].is_final
+
+    def _pause(self, schedule: Schedule | None, now: int) -> None:
+        if schedule is not None:
+            self.server.scheduler.schedules.pause(schedule, None, now)
+
+
+SchedulerMachine.TestCase.settings = settings(
+    max_examples=int(os.environ.get("EXAMPLES", "60")), stateful_step_count=50
+)
+TestSchedulerModel = SchedulerMachine.TestCase

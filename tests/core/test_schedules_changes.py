@@ -1,0 +1,310 @@
+"""Schedules that people trigger, pause, resume, edit and delete."""
+
+from __future__ import annotations
+
+from schedo.core.lifecycle import State
+from schedo.core.model import Catchup, Overlap, Schedule, Trigger, Verdict
+from schedo.core.schedules import Triggered
+from tests.core.builders import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    T0,
+    every,
+    make_schedule_spec,
+    make_spec,
+)
+from tests.core.scheduled import T1, kinds, made, states
+from tests.core.server import Server
+
+# Manual runs.
+
+
+def test_a_manual_run_is_due_now_and_leaves_the_next_fire_alone() -> None:
+    server = Server()
+    schedule = made(server, rule=every(60, jitter_us=30 * SECOND))
+
+    job_id, skipped_by = server.trigger("s", 10 * SECOND)
+
+    assert job_id is not None
+    run = server.job(job_id)
+    assert (run.trigger, run.scheduled_for, run.due_at) == (
+        Trigger.MANUAL,
+        10 * SECOND,
+        10 * SECOND,
+    )
+    assert skipped_by is None
+    assert schedule.next_fire_at == MINUTE
+    assert server.verdicts(schedule.id) == [(Verdict.MANUAL, 10 * SECOND, 1)]
+
+
+def test_a_manual_run_obeys_the_overlap_policy_and_names_who_is_in_its_way() -> None:
+    server = Server()
+    schedule = made(server)
+    server.settle(MINUTE)
+    [first] = server.runs(schedule.id)
+
+    assert server.trigger("s", 61 * SECOND) == Triggered(None, first.id)
+    assert kinds(server, schedule)[-1] is Verdict.SKIPPED_OVERLAP
+
+
+def test_a_manual_run_may_name_its_own_policy() -> None:
+    server = Server()
+    schedule = made(server)
+    server.settle(MINUTE)
+
+    assert server.trigger("s", 61 * SECOND, Overlap.ALLOW).job_id is not None
+    assert server.trigger("s", 62 * SECOND, Overlap.BUFFER_ONE).job_id is not None
+    server.settle(62 * SECOND)
+
+    assert states(server, schedule) == [State.RUNNING, State.RUNNING, State.BLOCKED]
+
+
+def test_two_manual_runs_at_one_instant_are_two_runs() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.ALLOW)
+
+    server.trigger("s", SECOND)
+    server.trigger("s", SECOND)
+    server.settle(SECOND)
+
+    assert len(server.runs(schedule.id)) == 2
+
+
+# Pause and resume.
+
+
+def test_a_paused_schedule_does_not_fire_but_can_be_triggered() -> None:
+    server = Server()
+    schedule = made(server)
+
+    server.scheduler.schedules.pause(schedule, "for a while", SECOND)
+    server.settle(HOUR)
+    assert (schedule.paused, schedule.note, schedule.updated_at) == (True, "for a while", SECOND)
+    assert server.runs(schedule.id) == []
+    assert server.scheduler.next_wake_at() is None
+
+    server.trigger("s", HOUR)
+    server.settle(HOUR)
+    assert states(server, schedule) == [State.RUNNING]
+
+
+def test_a_resumed_schedule_goes_on_from_now() -> None:
+    server = Server()
+    schedule = made(server)
+    server.scheduler.schedules.pause(schedule, "x", SECOND)
+
+    server.scheduler.schedules.resume(schedule, None, HOUR)
+    server.settle(HOUR + MINUTE)
+
+    assert (schedule.paused, schedule.note) == (False, None)
+    assert [run.scheduled_for for run in server.runs(schedule.id)] == [HOUR + MINUTE]
+    assert kinds(server, schedule) == [Verdict.FIRED]
+
+
+def test_a_schedule_resumed_from_an_earlier_instant_catches_up() -> None:
+    server = Server()
+    schedule = made(server, catchup=Catchup.ALL)
+    server.scheduler.schedules.pause(schedule, None, SECOND)
+
+    server.scheduler.schedules.resume(schedule, HOUR - 3 * MINUTE, HOUR)
+    server.settle(HOUR)
+
+    assert [run.scheduled_for for run in server.runs(schedule.id)] == [
+        HOUR - 2 * MINUTE,
+        HOUR - MINUTE,
+        HOUR,
+    ]
+
+
+def test_a_schedule_is_never_resumed_from_the_future() -> None:
+    server = Server()
+    schedule = made(server)
+    server.scheduler.schedules.pause(schedule, None, SECOND)
+
+    server.scheduler.schedules.resume(schedule, DAY, HOUR)
+
+    assert schedule.next_fire_at == HOUR + MINUTE
+
+
+def test_an_instant_that_fired_before_the_pause_does_not_fire_again() -> None:
+    server = Server()
+    schedule = made(server, catchup=Catchup.ALL, overlap=Overlap.ALLOW)
+    server.settle(MINUTE)
+    server.scheduler.schedules.pause(schedule, None, 90 * SECOND)
+
+    server.scheduler.schedules.resume(schedule, T0, 150 * SECOND)
+    server.settle(150 * SECOND)
+
+    assert [run.scheduled_for for run in server.runs(schedule.id)] == [MINUTE, 2 * MINUTE]
+
+
+def test_resuming_a_schedule_that_is_not_paused_changes_nothing_of_its_fires() -> None:
+    server = Server()
+    schedule = made(server)
+
+    server.scheduler.schedules.resume(schedule, T0, SECOND)
+
+    assert (schedule.evaluated_through, schedule.next_fire_at) == (0, MINUTE)
+
+
+# Edits.
+
+
+def test_putting_the_same_spec_again_changes_nothing() -> None:
+    server = Server()
+    schedule = made(server)
+
+    again, is_new = server.scheduler.schedules.put(make_schedule_spec(), schedule, HOUR)
+
+    assert (again, is_new) == (schedule, False)
+    assert not server.scheduler.memory.changes
+
+
+def test_putting_the_same_spec_again_leaves_a_hand_made_pause_alone() -> None:
+    server = Server()
+    schedule = made(server)
+    server.scheduler.schedules.pause(schedule, "by hand", SECOND)
+
+    server.put(make_schedule_spec(), MINUTE)
+
+    assert schedule.paused
+
+
+def test_a_new_rule_never_fires_for_the_past() -> None:
+    server = Server()
+    schedule = made(server, rule=every(7_200))
+
+    server.put(make_schedule_spec(rule=every(60)), HOUR)
+    server.settle(HOUR)
+    assert server.runs(schedule.id) == []
+
+    server.settle(HOUR + MINUTE)
+    assert [run.scheduled_for for run in server.runs(schedule.id)] == [HOUR + MINUTE]
+
+
+def test_a_new_rule_never_fires_an_instant_again_even_if_the_clock_was_set_back() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.ALLOW)
+    server.settle(2 * MINUTE)
+
+    server.put(make_schedule_spec(rule=every(30), overlap=Overlap.ALLOW), 61 * SECOND)
+    server.settle(150 * SECOND)
+
+    assert [run.scheduled_for for run in server.runs(schedule.id)] == [
+        2 * MINUTE,
+        150 * SECOND,
+    ]
+
+
+def test_another_payload_leaves_the_next_fire_alone() -> None:
+    server = Server()
+    schedule = made(server)
+
+    server.put(make_schedule_spec(job=make_spec(payload=b"2")), 30 * SECOND)
+    server.settle(MINUTE)
+
+    assert schedule.updated_at == 30 * SECOND
+    assert [run.payload for run in server.runs(schedule.id)] == [b"2"]
+
+
+def test_an_edit_can_pause_and_an_edit_that_unpauses_uses_the_new_rule() -> None:
+    server = Server()
+    schedule = made(server)
+
+    server.put(make_schedule_spec(paused=True), SECOND)
+    server.settle(HOUR)
+    assert server.runs(schedule.id) == []
+
+    edited = server.put(make_schedule_spec(rule=every(7)), HOUR)
+    assert edited.next_fire_at == 3_605 * SECOND  # 515 times 7 s
+    assert not edited.paused
+
+
+def test_a_schedule_can_be_created_paused() -> None:
+    server = Server()
+    schedule = made(server, paused=True)
+
+    server.settle(HOUR)
+
+    assert server.runs(schedule.id) == []
+
+
+def test_two_puts_of_one_new_name_make_one_schedule() -> None:
+    server = Server()
+    found: list[tuple[Schedule, bool]] = []
+    for seconds in (60, 30):
+        spec = make_schedule_spec(rule=every(seconds))
+        server.scheduler.with_schedule(
+            "s",
+            lambda known, now, spec=spec: found.append(  # type: ignore[misc]
+                server.scheduler.schedules.put(spec, known, now)
+            ),
+            T1,
+        )
+
+    server.round(T1)
+
+    assert [is_new for _, is_new in found] == [True, False]
+    assert found[0][0] is found[1][0]
+
+
+# Delete.
+
+
+def test_a_deleted_schedule_fires_no_more_and_its_runs_stay() -> None:
+    server = Server()
+    schedule = made(server)
+    server.settle(MINUTE)
+
+    server.scheduler.schedules.delete(schedule, 61 * SECOND)
+    server.settle(HOUR)
+
+    assert server.store.schedules == {}
+    assert states(server, schedule) == [State.RUNNING]
+    server.complete(server.runs(schedule.id)[0].id, HOUR)
+    server.settle(HOUR)
+
+
+def test_deleting_a_schedule_lets_its_blocked_run_go() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.BUFFER_ONE)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+
+    server.scheduler.schedules.delete(schedule, 2 * MINUTE)
+    server.settle(2 * MINUTE)
+
+    assert states(server, schedule) == [State.RUNNING, State.RUNNING]
+
+
+def test_a_name_can_be_used_again_in_the_same_commit() -> None:
+    server = Server()
+    old = made(server)
+    server.scheduler.schedules.delete(old, SECOND)
+
+    new = server.put(make_schedule_spec(), SECOND)
+    server.settle(SECOND)
+
+    assert new.id != old.id
+    assert list(server.store.schedules) == [new.id]
+
+
+def test_a_deleted_schedule_that_a_page_still_shows_stays_deleted() -> None:
+    server = Server()
+    schedule = made(server)
+    server.crash(SECOND)
+    server.take()
+    server.commit()
+    server.fetch()
+    loaded = server.store.load_schedule("s")
+    assert loaded is not None
+    server.scheduler.schedules.delete(loaded, SECOND)
+
+    server.deliver(SECOND)
+
+    assert server.scheduler.schedules.find(schedule.id) is None
+    assert server.scheduler.schedules.current("s", loaded) is None
+    server.settle(HOUR)
+    assert server.runs(schedule.id) == []

@@ -1,0 +1,333 @@
+"""Schedules that memory does not hold, and what a crash leaves of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.leases import Completed, Stopped
+from schedo.core.lifecycle import State
+from schedo.core.model import Overlap, Rule, Schedule
+from schedo.core.schedules import Triggered
+from tests.core.builders import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    T0,
+    every,
+    make_schedule_spec,
+    make_spec,
+    offer,
+)
+from tests.core.scheduled import T1, made, states
+from tests.core.server import Server
+
+# Schedules that memory does not hold.
+
+
+def test_memory_holds_the_soonest_schedules_and_all_of_them_fire() -> None:
+    server = Server(capacity=4, slots=0)
+    specs = [make_schedule_spec(f"s{n}", Rule(at=n * MINUTE)) for n in range(1, 31)]
+    ids = [server.put(spec, T1).id for spec in specs]
+    server.settle(T1)
+    assert len(server.scheduler.schedules._schedules) <= 8
+
+    for minute in range(1, 31):
+        server.settle(minute * MINUTE)
+
+    assert [[run.scheduled_for for run in server.runs(ident)] for ident in ids] == [
+        [n * MINUTE] for n in range(1, 31)
+    ]
+
+
+def test_a_schedule_that_is_put_again_unchanged_while_its_page_is_loaded_still_fires() -> None:
+    server = Server()
+    schedule = made(server)
+    server.crash(SECOND)
+    server.take()
+    server.commit()
+    found: list[Schedule] = []
+    server.scheduler.with_schedule(
+        "s",
+        lambda known, now: found.append(
+            server.scheduler.schedules.put(make_schedule_spec(), known, now)[0]
+        ),
+        SECOND,
+    )
+    server.asked = [*server.scheduler.take_wants(), *server.asked]
+    server.fetch()
+
+    server.deliver(SECOND)
+    server.settle(MINUTE)
+
+    assert len(server.runs(schedule.id)) == 1
+
+
+def out_of_memory(overlap: Overlap) -> tuple[Server, Schedule]:
+    """Return a schedule with a running and a blocked run that no window holds."""
+    server = Server(capacity=1)
+    rule = every(60, end_at=2 * MINUTE)
+    schedule = made(server, rule=rule, overlap=overlap)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    assert server.scheduler.schedules.find("s") is None
+    assert states(server, schedule) == [State.RUNNING, State.BLOCKED]
+    return server, schedule
+
+
+@pytest.mark.parametrize("overlap", [Overlap.BUFFER_ONE, Overlap.CANCEL_OTHER])
+def test_a_blocked_run_goes_although_its_schedule_is_out_of_memory(overlap: Overlap) -> None:
+    server, schedule = out_of_memory(overlap)
+    first, second = server.runs(schedule.id)
+
+    server.report(first.id, Completed(), HOUR)
+
+    assert server.run(HOUR) == [second.id]
+
+
+def test_a_blocked_run_that_ends_while_its_schedule_is_out_of_memory_is_forgotten() -> None:
+    server, schedule = out_of_memory(Overlap.BUFFER_ONE)
+    first, second = server.runs(schedule.id)
+
+    server.cancel(second.id, HOUR)
+    server.complete(first.id, HOUR)
+    server.settle(HOUR)
+
+    assert states(server, schedule) == [State.COMPLETED, State.CANCELLED]
+    assert server.scheduler.schedules._blocked == {}
+
+
+def test_a_run_that_is_retried_by_hand_while_its_schedule_is_out_of_memory_is_found_with_it() -> (
+    None
+):
+    server = Server(slots=0)
+    schedule = made(server, rule=every(60, end_at=MINUTE))
+    server.settle(MINUTE)
+    [run] = server.runs(schedule.id)
+    server.cancel(run.id, HOUR)
+    server.round(HOUR)
+    assert server.scheduler.schedules.find("s") is None
+
+    server.change(run.id, server.scheduler.retry, HOUR)
+
+    assert server.trigger("s", HOUR) == Triggered(None, run.id)
+
+
+def test_what_changed_since_the_last_commit_corrects_a_loaded_schedule() -> None:
+    server = Server(slots=0)
+    schedule = made(server, rule=every(60, end_at=MINUTE))
+    server.settle(MINUTE)
+    [run] = server.runs(schedule.id)
+    assert server.scheduler.schedules.find("s") is None
+    server.scheduler.with_schedule("s", lambda known, now: None, HOUR)
+    server.take()
+    server.commit()
+    server.fetch()  # with the run as an active one
+    server.scheduler.cancel(server.job(run.id), HOUR)
+    loaded = server.fetched[0][1]
+    assert loaded.active == [run.id]
+
+    assert server.scheduler.schedules.adopt(loaded).active == []
+
+
+# After a crash.
+
+
+def test_a_blocked_run_goes_after_a_crash_when_the_one_before_it_has_ended() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.BUFFER_ONE)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    first, second = server.runs(schedule.id)
+
+    server.crash(150 * SECOND)
+    server.attach(offer())
+    assert server.run(150 * SECOND) == [first.id]
+    assert server.state(second.id) is State.BLOCKED
+    server.complete(first.id, 151 * SECOND)
+
+    assert server.run(151 * SECOND) == [second.id]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["its schedule is there", "is deleted"])
+def test_a_blocked_run_is_not_stuck_if_the_server_dies_before_it_is_woken(is_deleted: bool) -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.BUFFER_ONE)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    first, second = server.runs(schedule.id)
+    server.complete(first.id, 121 * SECOND)
+    if is_deleted:
+        server.scheduler.schedules.delete(schedule, 121 * SECOND)
+    server.take()
+    server.commit()  # the end is durable, the blocked run is not yet loaded
+    assert server.store.jobs[second.id].state is State.BLOCKED
+
+    server.crash(122 * SECOND)
+    server.attach(offer())
+
+    assert server.run(122 * SECOND) == [second.id]
+
+
+def test_of_two_blocked_runs_after_a_crash_the_later_one_goes() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.CANCEL_OTHER)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    server.tick(3 * MINUTE)
+    server.take()
+    server.commit()  # the third is durable, the cancel of the second is not
+    first, second, third = server.runs(schedule.id)
+    assert states(server, schedule) == [State.RUNNING, State.BLOCKED, State.BLOCKED]
+
+    server.crash(181 * SECOND)
+    server.attach(offer())
+    server.settle(181 * SECOND)
+
+    assert server.state(first.id) is State.CANCELLED  # it was asked to stop, and then lost
+    assert server.state(second.id) is State.CANCELLED
+    assert server.state(third.id) is State.RUNNING
+
+
+def test_a_put_of_the_same_name_after_a_crash_finds_the_stored_schedule() -> None:
+    server = Server()
+    schedule = made(server)
+    server.crash(SECOND)
+
+    again = server.put(make_schedule_spec(), SECOND)
+
+    assert again.id == schedule.id
+
+
+def test_an_unknown_schedule_is_not_found() -> None:
+    server = Server()
+    found: list[Schedule | None] = []
+
+    server.scheduler.with_schedule("nobody", lambda known, now: found.append(known), T0)
+    server.round(T0)
+
+    assert found == [None]
+    assert server.scheduler.schedules.find(99) is None
+
+
+def test_a_schedule_deleted_while_it_is_looked_up_leaves_its_blocked_run_to_go() -> None:
+    server, schedule = out_of_memory(Overlap.BUFFER_ONE)
+    first, second = server.runs(schedule.id)
+
+    def delete(known: Schedule | None, now: int) -> None:
+        assert known is not None
+        server.scheduler.schedules.delete(known, now)
+
+    server.ask_schedule("s", delete, HOUR)
+    server.complete(first.id, HOUR)
+
+    assert server.run(HOUR) == [second.id]
+
+
+def test_a_run_made_since_the_schedule_was_loaded_keeps_it_busy() -> None:
+    server = Server(slots=0)
+    schedule = made(server, rule=every(60, end_at=MINUTE))
+    server.settle(MINUTE)
+    [run] = server.runs(schedule.id)
+    server.cancel(run.id, HOUR)
+    server.round(HOUR)
+    answers: list[Triggered] = []
+
+    def trigger(known: Schedule | None, now: int) -> None:
+        assert known is not None
+        answers.append(server.scheduler.schedules.trigger(known, None, now))
+
+    server.ask(run.id, server.scheduler.retry, HOUR)
+    server.ask_schedule("s", trigger, HOUR)
+    server.round(HOUR)
+
+    assert answers == [Triggered(None, run.id)]
+
+
+def test_a_page_of_schedules_whose_window_was_trimmed_meanwhile_is_dropped() -> None:
+    server = Server(capacity=1, slots=0)
+    for n in range(1, 6):
+        server.put(make_schedule_spec(f"s{n}", Rule(at=n * HOUR)), T1)
+    server.settle(T1)
+    server.crash(T1)
+    server.take()
+    server.commit()
+    server.fetch()
+    server.deliver(T1)  # the first page: s1
+    server.tick(HOUR)
+    server.take()
+    server.commit()
+    server.fetch()  # the second page: s2
+    for n in range(6, 9):
+        server.scheduler.schedules.put(make_schedule_spec(f"s{n}", Rule(at=MINUTE)), None, T1)
+
+    server.deliver(HOUR)
+    for hour in range(1, 6):
+        server.settle(hour * HOUR)
+
+    assert len(server.store.jobs) == 8
+
+
+def test_a_blocked_run_that_was_cancelled_before_it_was_woken_stays_cancelled() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.BUFFER_ONE)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    first, second = server.runs(schedule.id)
+    server.ask(second.id, server.scheduler.cancel, 121 * SECOND)
+
+    server.complete(first.id, 121 * SECOND)
+    server.settle(121 * SECOND)
+
+    assert server.state(second.id) is State.CANCELLED
+
+
+def test_a_run_whose_other_has_ended_before_the_crash_is_not_cancelled() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.CANCEL_OTHER)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    first, second = server.runs(schedule.id)
+    server.report(first.id, Stopped(), 121 * SECOND)
+    server.take()
+    server.commit()
+
+    server.crash(122 * SECOND)
+    server.attach(offer())
+
+    assert server.run(122 * SECOND) == [second.id]
+
+
+def test_the_other_is_asked_to_stop_again_if_the_crash_came_before_it_was_asked() -> None:
+    server = Server(capacity=1, slots=0)
+    schedule = made(server, overlap=Overlap.CANCEL_OTHER)
+    server.submit_all([make_spec() for _ in range(3)], SECOND)
+    server.settle(MINUTE)
+    server.tick(2 * MINUTE)
+    server.take()
+    server.commit()  # the second is durable; the first, out of memory, is not yet cancelled
+    assert states(server, schedule) == [State.QUEUED, State.BLOCKED]
+
+    server.crash(121 * SECOND)
+    server.settle(121 * SECOND)
+
+    assert states(server, schedule) == [State.CANCELLED, State.QUEUED]
+
+
+def test_of_two_buffered_runs_after_a_crash_the_first_one_goes_first() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.BUFFER_ONE)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    server.complete(server.runs(schedule.id)[0].id, 121 * SECOND)
+    server.tick(3 * MINUTE)
+    server.take()
+    server.commit()  # the second is about to be woken, the third waits for it
+    _, second, third = server.runs(schedule.id)
+    assert states(server, schedule) == [State.COMPLETED, State.BLOCKED, State.BLOCKED]
+
+    server.crash(181 * SECOND)
+    server.attach(offer())
+
+    assert server.run(181 * SECOND) == [second.id]
+    server.complete(second.id, 182 * SECOND)
+    assert server.run(182 * SECOND) == [third.id]

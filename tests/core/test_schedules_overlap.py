@@ -1,0 +1,259 @@
+"""What a schedule does when it fires while a run of it is unfinished."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.leases import Stopped
+from schedo.core.lifecycle import State
+from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX
+from schedo.core.model import Catchup, Overlap, Verdict
+from tests.core.builders import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    every,
+    make_spec,
+    tries,
+)
+from tests.core.scheduled import kinds, made, states
+from tests.core.server import Server
+
+
+def test_skip_makes_no_run_while_one_is_unfinished() -> None:
+    server = Server()
+    schedule = made(server)
+    server.settle(MINUTE)
+    [first] = server.runs(schedule.id)
+
+    server.settle(2 * MINUTE)
+    assert len(server.runs(schedule.id)) == 1
+    assert kinds(server, schedule) == [Verdict.FIRED, Verdict.SKIPPED_OVERLAP]
+
+    server.complete(first.id, 150 * SECOND)
+    server.settle(3 * MINUTE)
+    assert states(server, schedule) == [State.COMPLETED, State.RUNNING]
+    assert server.store.schedules[schedule.id].overlap_skipped == 1
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.RETRYING])
+def test_a_run_that_waits_keeps_the_schedule_busy(state: State) -> None:
+    server = Server()
+    schedule = made(server, rule=every(5, end_at=10 * SECOND), job=make_spec(retry=tries(5)))
+    if state is State.QUEUED:
+        server.scheduler.workers.close("w")
+    server.settle(5 * SECOND)
+    if state is State.RETRYING:
+        server.scheduler.schedules.pause(schedule, None, 5 * SECOND)  # lifts the bound of retries
+        server.fail(server.runs(schedule.id)[0].id, 5 * SECOND)
+        server.scheduler.schedules.resume(schedule, 5 * SECOND, 5 * SECOND)
+    assert states(server, schedule) == [state]
+
+    server.settle(10 * SECOND)
+
+    assert len(server.runs(schedule.id)) == 1
+    assert kinds(server, schedule)[-1] is Verdict.SKIPPED_OVERLAP
+
+
+def test_allow_runs_them_side_by_side() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.ALLOW)
+
+    for minute in (1, 2, 3):
+        server.settle(minute * MINUTE)
+
+    assert states(server, schedule) == [State.RUNNING] * 3
+
+
+def test_buffer_one_blocks_one_run_and_skips_the_others() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.BUFFER_ONE)
+    for minute in (1, 2, 3):
+        server.settle(minute * MINUTE)
+
+    assert states(server, schedule) == [State.RUNNING, State.BLOCKED]
+    assert kinds(server, schedule) == [
+        Verdict.FIRED,
+        Verdict.BUFFERED,
+        Verdict.SKIPPED_OVERLAP,
+    ]
+    assert server.store.schedules[schedule.id].buffered == 1
+
+
+def test_a_buffered_run_goes_when_the_one_before_it_has_ended() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.BUFFER_ONE)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    first, second = server.runs(schedule.id)
+
+    server.complete(first.id, 150 * SECOND)
+    assert server.run(150 * SECOND) == [second.id]
+
+    server.settle(3 * MINUTE)
+    assert states(server, schedule) == [State.COMPLETED, State.RUNNING, State.BLOCKED]
+
+
+def test_a_buffered_run_that_is_cancelled_makes_room_for_another() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.BUFFER_ONE)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+
+    server.cancel(server.runs(schedule.id)[1].id, 150 * SECOND)
+    server.settle(3 * MINUTE)
+
+    assert states(server, schedule) == [State.RUNNING, State.CANCELLED, State.BLOCKED]
+
+
+def test_a_buffered_run_cannot_be_run_early() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.BUFFER_ONE)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    blocked = server.runs(schedule.id)[1]
+
+    assert server.scheduler.why(blocked) == "an earlier run of its schedule is not finished"
+    assert server.scheduler.schedules.find("s") is schedule
+    assert schedule.blocked == blocked.id
+
+
+def test_cancel_other_asks_the_running_one_to_stop_and_runs_after_it() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.CANCEL_OTHER)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    first, second = server.runs(schedule.id)
+
+    assert [stop.key.job_id for stop in server.stops] == [first.id]
+    assert server.state(second.id) is State.BLOCKED
+    server.report(first.id, Stopped(), 121 * SECOND)
+    assert server.run(121 * SECOND) == [second.id]
+    assert server.state(first.id) is State.CANCELLED
+
+
+def test_cancel_other_replaces_one_that_only_waits_at_once() -> None:
+    server = Server(slots=0)
+    schedule = made(server, overlap=Overlap.CANCEL_OTHER)
+    server.settle(MINUTE)
+
+    server.settle(2 * MINUTE)
+
+    assert states(server, schedule) == [State.CANCELLED, State.QUEUED]
+
+
+def test_cancel_other_replaces_the_run_that_was_blocked_behind_a_slow_one() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.CANCEL_OTHER)
+    for minute in (1, 2, 3):
+        server.settle(minute * MINUTE)
+    first, second, third = server.runs(schedule.id)
+
+    assert states(server, schedule) == [State.RUNNING, State.CANCELLED, State.BLOCKED]
+    server.report(first.id, Stopped(), 181 * SECOND)
+    assert server.run(181 * SECOND) == [third.id]
+    assert server.state(second.id) is State.CANCELLED
+
+
+def test_catching_up_with_all_does_not_let_the_runs_stand_in_each_others_way() -> None:
+    server = Server()
+    schedule = made(server, catchup=Catchup.ALL, rule=every(60, end_at=3 * MINUTE))
+
+    server.settle(HOUR)
+
+    assert states(server, schedule) == [State.RUNNING] * 3
+
+
+def test_a_failed_run_is_retried_only_before_the_next_fire() -> None:
+    server = Server()
+    schedule = made(server, job=make_spec(retry=tries(5)))
+    server.settle(MINUTE)
+    [run] = server.runs(schedule.id)
+
+    server.fail(run.id, 109 * SECOND)
+    assert server.state(run.id) is State.RETRYING
+    server.settle(119 * SECOND)
+    server.fail(run.id, 119 * SECOND)
+    assert server.state(run.id) is State.FAILED
+
+
+@pytest.mark.parametrize("way", ["allow", "paused", "deleted"])
+def test_a_run_is_retried_past_the_next_fire_when_there_is_none_in_its_way(way: str) -> None:
+    server = Server()
+    overlap = Overlap.ALLOW if way == "allow" else Overlap.SKIP
+    schedule = made(server, job=make_spec(retry=tries(5)), overlap=overlap)
+    server.settle(MINUTE)
+    if way == "paused":
+        server.scheduler.schedules.pause(schedule, None, MINUTE)
+    elif way == "deleted":
+        server.scheduler.schedules.delete(schedule, MINUTE)
+
+    server.fail(server.runs(schedule.id)[0].id, 119 * SECOND)
+
+    assert states(server, schedule) == [State.RETRYING]
+
+
+def test_a_run_that_is_retried_by_hand_keeps_the_schedule_busy_again() -> None:
+    server = Server()
+    schedule = made(server, job=make_spec(retry=tries(1)))
+    server.settle(MINUTE)
+    [run] = server.runs(schedule.id)
+    server.fail(run.id, 61 * SECOND)
+    server.change(run.id, server.scheduler.retry, 62 * SECOND)
+
+    server.settle(2 * MINUTE)
+
+    assert kinds(server, schedule)[-1] is Verdict.SKIPPED_OVERLAP
+
+
+def test_a_schedule_knows_a_bounded_number_of_its_runs() -> None:
+    server = Server(slots=0, capacity=5_000)
+    schedule = made(server, overlap=Overlap.ALLOW)
+    for _ in range(ACTIVE_RUNS_KNOWN_MAX + 5):
+        server.scheduler.schedules.trigger(schedule, None, SECOND)
+
+    assert len(schedule.active) == 1_000
+
+
+def test_a_buffered_run_beyond_that_number_still_goes_when_the_known_ones_have_ended() -> None:
+    server = Server(slots=0, capacity=5_000)
+    schedule = made(server, overlap=Overlap.ALLOW)
+    for _ in range(ACTIVE_RUNS_KNOWN_MAX):
+        server.scheduler.schedules.trigger(schedule, None, SECOND)
+    blocked = server.trigger("s", SECOND, Overlap.BUFFER_ONE).job_id
+    assert blocked is not None
+    assert blocked not in schedule.active
+
+    for job_id in list(schedule.active):
+        server.cancel(job_id, SECOND)
+    server.settle(SECOND)
+
+    assert server.state(blocked) is State.QUEUED
+
+
+def test_a_run_beyond_that_number_ends_like_any_other() -> None:
+    server = Server(slots=0, capacity=5_000)
+    schedule = made(server, overlap=Overlap.ALLOW)
+    for _ in range(ACTIVE_RUNS_KNOWN_MAX + 1):
+        last = server.trigger("s", SECOND).job_id
+    assert last is not None
+
+    server.cancel(last, SECOND)
+
+    assert server.state(last) is State.CANCELLED
+    assert len(schedule.active) == 1_000
+
+
+def test_cancel_other_leaves_alone_what_has_ended_meanwhile() -> None:
+    server = Server(capacity=1, slots=0)
+    schedule = made(server, overlap=Overlap.CANCEL_OTHER)
+    server.submit_all([make_spec() for _ in range(3)], SECOND)  # the lane's window is full
+    server.settle(MINUTE)
+    [first] = server.runs(schedule.id)
+    assert server.scheduler.memory.find(first.id) is None
+    server.ask(first.id, server.scheduler.cancel, MINUTE)
+
+    server.tick(2 * MINUTE)
+    server.settle(2 * MINUTE)
+
+    assert states(server, schedule) == [State.CANCELLED, State.QUEUED]

@@ -1,0 +1,193 @@
+"""What becomes of a job when an attempt of it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schedo.core.leases import (
+    Completed,
+    Failed,
+    HandedBack,
+    Lost,
+    Outcome,
+    Snoozed,
+    Stopped,
+    StopReason,
+)
+from schedo.core.lifecycle import State
+from schedo.core.model import Failure, Job, Options
+from schedo.core.settling import Circumstances, Settlement, front_rank, settle
+from tests.core.builders import DAY, MINUTE, SECOND, make_job, tries
+from tests.core.fake_store import OOPS
+
+NOW = 100 * SECOND
+
+
+def running(**fields: Any) -> Job:
+    fields = {"options": Options(retry=tries(3)), "attempt": 1, **fields}
+    return make_job(state=State.RUNNING, **fields)
+
+
+def settled(
+    job: Job,
+    outcome: Outcome,
+    *,
+    stop: StopReason | None = None,
+    retry_before: int | None = None,
+    random: float = 0.5,
+) -> Settlement:
+    return settle(job, outcome, Circumstances(NOW, random, stop, retry_before))
+
+
+def test_a_completed_attempt_completes_the_job_with_its_result() -> None:
+    assert settled(running(), Completed(b"42")) == Settlement(State.COMPLETED, result=b"42")
+
+
+def test_a_failed_attempt_is_retried_after_its_delay() -> None:
+    assert settled(running(), Failed(OOPS)) == Settlement(
+        State.RETRYING, "failed", OOPS, due_at=110 * SECOND, failures=1
+    )
+
+
+def test_the_last_allowed_failure_fails_the_job() -> None:
+    assert settled(running(failures=2), Failed(OOPS)) == Settlement(
+        State.FAILED, "failed", OOPS, failures=1
+    )
+
+
+def test_the_budget_counts_failures_and_not_attempts() -> None:
+    assert settled(running(attempt=50, failures=1), Failed(OOPS)).state is State.RETRYING
+
+
+def test_a_failure_that_is_not_worth_a_retry_fails_the_job() -> None:
+    assert settled(running(), Failed(OOPS, retryable=False)).state is State.FAILED
+
+
+def test_a_handler_may_name_the_delay_itself() -> None:
+    outcome = Failed(OOPS, retry_in_us=7 * SECOND)
+
+    assert settled(running(), outcome).due_at == 107 * SECOND
+
+
+def test_a_job_without_a_policy_is_tried_once() -> None:
+    assert settled(running(options=Options()), Failed(OOPS)).state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    ("until_at", "state"),
+    [(110 * SECOND, State.FAILED), (110 * SECOND + 1, State.RETRYING)],
+    ids=["at the deadline", "before it"],
+)
+def test_no_retry_starts_at_or_after_the_deadline(until_at: int, state: State) -> None:
+    job = running(options=Options(retry=tries(3, until_at=until_at)))
+
+    assert settled(job, Failed(OOPS)).state is state
+
+
+@pytest.mark.parametrize(
+    ("next_fire_at", "state"),
+    [(110 * SECOND, State.FAILED), (110 * SECOND + 1, State.RETRYING)],
+    ids=["at the next fire", "before it"],
+)
+def test_a_run_is_not_retried_past_the_next_fire(next_fire_at: int, state: State) -> None:
+    assert settled(running(), Failed(OOPS), retry_before=next_fire_at).state is state
+
+
+def test_a_snooze_waits_and_uses_up_nothing() -> None:
+    assert settled(running(), Snoozed(MINUTE)) == Settlement(
+        State.SCHEDULED, "snoozed", due_at=160 * SECOND
+    )
+
+
+def test_a_timeout_is_a_failure() -> None:
+    job = running(options=Options(retry=tries(3), timeout_us=1_500_000))
+
+    assert settled(job, Stopped(), stop=StopReason.TIMEOUT) == Settlement(
+        State.RETRYING,
+        "timeout",
+        Failure("timeout", "timed out after 1.5 s"),
+        due_at=110 * SECOND,
+        failures=1,
+    )
+
+
+def test_a_result_that_came_before_the_stop_counts() -> None:
+    assert settled(running(), Completed(), stop=StopReason.TIMEOUT).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("outcome", [HandedBack(), Stopped()], ids=["handed back", "stopped"])
+def test_what_a_worker_could_not_finish_goes_to_the_front_uncounted(outcome: Outcome) -> None:
+    assert settled(running(), outcome) == Settlement(State.QUEUED, "handed_back", is_front=True)
+
+
+def test_a_stopped_attempt_of_a_job_that_runs_at_most_once_is_not_repeated() -> None:
+    job = running(options=Options(retry=tries(3), at_most_once=True))
+
+    result = settled(job, Stopped())
+
+    assert result.state is State.FAILED
+    assert result.evidence == "handed_back"
+    assert result.failure == Failure("interrupted", "it was stopped, and it runs at most once")
+
+
+def test_an_attempt_that_never_started_is_handed_back_even_if_the_job_runs_at_most_once() -> None:
+    job = running(options=Options(at_most_once=True))
+
+    assert settled(job, HandedBack()).state is State.QUEUED
+
+
+@pytest.mark.parametrize("losses", [0, 1])
+def test_a_lost_attempt_is_no_failure_and_goes_to_the_front(losses: int) -> None:
+    assert settled(running(losses=losses), Lost("gone")) == Settlement(
+        State.QUEUED, "lost", Failure("lost", "gone"), is_front=True, losses=1
+    )
+
+
+def test_the_third_loss_fails_the_job() -> None:
+    assert settled(running(losses=2), Lost("gone")) == Settlement(
+        State.FAILED, "lost", Failure("lost", "gone"), losses=1
+    )
+
+
+def test_a_lost_attempt_of_a_job_that_runs_at_most_once_fails_it() -> None:
+    job = running(options=Options(at_most_once=True, retry=tries(3)))
+
+    assert settled(job, Lost()).state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result", "failure"),
+    [
+        (Completed(b"1"), b"1", None),
+        (Failed(OOPS), None, OOPS),
+        (Stopped(), None, None),
+        (HandedBack(), None, None),
+        (Snoozed(5), None, None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_after_a_cancel_the_job_is_cancelled_whatever_its_handler_still_says(
+    outcome: Outcome, result: bytes | None, failure: Failure | None
+) -> None:
+    job = running(cancel_requested_at=NOW - 1)
+
+    assert settled(job, outcome, stop=StopReason.CANCEL) == Settlement(
+        State.CANCELLED, "cancelled", failure, result
+    )
+
+
+def test_a_job_that_is_lost_after_a_cancel_is_cancelled() -> None:
+    job = running(cancel_requested_at=NOW - 1)
+
+    assert settled(job, Lost("gone"), stop=StopReason.CANCEL) == Settlement(
+        State.CANCELLED, "lost", Failure("lost", "gone"), losses=1
+    )
+
+
+def test_the_front_is_further_than_any_priority_reaches() -> None:
+    job = make_job(due_at=NOW)
+
+    assert front_rank(job) == NOW - 366 * DAY
+    assert front_rank(job) < NOW - 9 * 24 * 60 * MINUTE

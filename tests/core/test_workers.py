@@ -1,0 +1,122 @@
+"""Workers: who serves a lane, who has room, and what each holds."""
+
+from __future__ import annotations
+
+from schedo.core.model import Lane, LeaseKey, Options
+from schedo.core.workers import Worker, Workers
+from tests.core.builders import offer
+
+LANE = Lane("default", "work")
+
+
+def attached(*offers: tuple[str, int]) -> Workers:
+    workers = Workers()
+    for worker_id, slots in offers:
+        workers.attach(offer(worker_id, slots))
+    return workers
+
+
+def picked(workers: Workers, lane: Lane = LANE) -> str | None:
+    worker = workers.pick(lane)
+    return worker.offer.id if worker is not None else None
+
+
+def test_without_workers_there_is_no_room() -> None:
+    workers = Workers()
+
+    assert not workers.has_room()
+    assert picked(workers) is None
+    assert "w" not in workers
+
+
+def test_the_worker_with_the_most_free_slots_is_picked() -> None:
+    workers = attached(("a", 1), ("b", 3), ("c", 2))
+
+    assert picked(workers) == "b"
+    workers.hold("b", LeaseKey(1, 1, 1))
+    workers.hold("b", LeaseKey(2, 1, 1))
+    assert picked(workers) == "c"
+
+
+def test_a_worker_that_names_tasks_or_queues_serves_no_others() -> None:
+    workers = Workers()
+    workers.attach(offer("tasks", tasks=frozenset({"work"})))
+    workers.attach(offer("queues", slots=5, queues=frozenset({"mail"})))
+
+    assert picked(workers, Lane("default", "work")) == "tasks"
+    assert picked(workers, Lane("default", "other")) is None
+    assert picked(workers, Lane("mail", "other")) == "queues"
+    assert [w.offer.id for w in workers.find_servers(Lane("mail", "work"))] == ["tasks", "queues"]
+
+
+def test_a_full_worker_serves_its_lanes_but_is_not_picked() -> None:
+    workers = attached(("a", 1))
+    workers.hold("a", LeaseKey(1, 1, 1))
+
+    assert picked(workers) is None
+    assert not workers.has_room()
+    assert len(workers.find_servers(LANE)) == 1
+
+
+def test_a_released_attempt_makes_room() -> None:
+    workers = attached(("a", 1))
+    workers.hold("a", LeaseKey(1, 1, 1))
+
+    workers.release("a", LeaseKey(1, 1, 1))
+    workers.release("gone", LeaseKey(2, 1, 1))
+    workers.release(None, LeaseKey(2, 1, 1))
+
+    assert picked(workers) == "a"
+
+
+def test_a_closed_worker_gets_no_more_until_it_attaches_again() -> None:
+    workers = attached(("a", 2))
+
+    workers.close("a")
+    workers.close("nobody")
+
+    assert not workers.has_room()
+    workers.attach(offer("a", 2))
+    assert picked(workers) == "a"
+
+
+def test_a_new_offer_changes_the_slots_and_keeps_what_runs() -> None:
+    workers = attached(("a", 3))
+    workers.hold("a", LeaseKey(1, 1, 1))
+    workers.hold("a", LeaseKey(2, 1, 1))
+
+    worker = workers.attach(offer("a", 1))
+
+    assert worker.free == -1
+    assert picked(workers) is None
+    assert worker.running == {LeaseKey(1, 1, 1), LeaseKey(2, 1, 1)}
+
+
+def test_detaching_returns_what_the_worker_held() -> None:
+    workers = attached(("a", 3))
+    workers.hold("a", LeaseKey(1, 1, 1))
+
+    assert workers.detach("a") == {LeaseKey(1, 1, 1)}
+    assert workers.detach("a") == set()
+    assert "a" not in workers
+
+
+def test_the_defaults_of_a_task_come_from_whoever_offers_it() -> None:
+    workers = Workers()
+    workers.attach(offer("a"))
+    workers.attach(offer("b", task_defaults={"mail": Options(timeout_us=5)}))
+
+    assert workers.task_defaults("mail") == Options(timeout_us=5)
+    assert workers.task_defaults("work") is None
+
+
+def test_an_open_worker_that_holds_nothing_has_all_its_slots() -> None:
+    assert Worker(offer(slots=4)).free == 4
+
+
+def test_an_attempt_can_be_held_by_a_worker_that_has_gone() -> None:
+    workers = attached(("a", 1))
+
+    workers.hold("gone", LeaseKey(1, 1, 1))
+
+    assert picked(workers) == "a"
