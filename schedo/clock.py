@@ -52,8 +52,13 @@ class SystemClock:
         self._offset_us = _wall_minus_monotonic_us()
 
     def now(self) -> int:
-        """Return the wall clock."""
-        return time.time_ns() // 1000
+        """Return the wall clock; a step is told of first, or what is armed now would move too."""
+        wall_ns = time.time_ns()
+        offset = (wall_ns - time.monotonic_ns()) // 1000
+        delta, self._offset_us = offset - self._offset_us, offset
+        if abs(delta) >= _STEP_MIN_US:
+            self._stepped(delta)
+        return wall_ns // 1000
 
     def start(self, wake: Callable[[], None], stepped: Callable[[int], None]) -> None:
         """Bind to the running loop."""
@@ -75,10 +80,7 @@ class SystemClock:
             self._alarm = None
 
     def _ring(self) -> None:
-        offset = _wall_minus_monotonic_us()
-        delta, self._offset_us = offset - self._offset_us, offset
-        if abs(delta) >= _STEP_MIN_US:
-            self._stepped(delta)
+        self.now()
         self._wake()
 
 

@@ -26,8 +26,9 @@ SchedoError
         StoreBroken       the disk failed; this process must end
     Unavailable           the server is starting or draining         503
 
-Each class carries a stable `code` and the HTTP `status` it is answered with. A message is a sentence with
-the values in it. Programmer errors are asserts and crash; only operating errors live here.
+Each class carries a stable `code` and the HTTP `status` it is answered with. A message is a
+sentence with the values in it. Programmer errors are asserts and crash; only operating errors live
+here.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Problem:
 
 
 class Invalid(SchedoError):
-    """The request can never succeed; `problems` names the fields."""
+    """The request can never succeed; its problems name the fields."""
 
     code = "invalid"
     status = 422

@@ -10,13 +10,13 @@ import msgspec
 from schedo.core.ids import IdSource, render_id
 from schedo.core.lifecycle import State
 from schedo.core.memory import JobMemory
-from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Trigger, Unique
+from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Unique
 from schedo.core.schedules import NewRun
 from schedo.core.wants import KeyWanted, Want
 from schedo.core.workers import Workers
 from schedo.errors import DuplicateKey, SchedoError
 
-# Running a command or a request again is the user's choice (SEMANTICS 5); a schedule's run is tried three times.
+# Running a command or a request again is the user's choice; a schedule's run is tried three times.
 BUILT_IN_DEFAULTS: Mapping[str, Options] = {
     "shell": Options(retry=ONCE),
     "http": Options(retry=ONCE),
@@ -49,7 +49,8 @@ class Acceptor:
         self._ids = ids
         self._workers = workers
         self._cancel = cancel
-        self._plain: dict[str, Options] = {}  # settled options of jobs that asked for nothing, by task
+        # By task: the settled options of jobs that asked for nothing.
+        self._plain: dict[str, Options] = {}
         self.wanted: list[Want] = []
 
     def forget_defaults(self) -> None:
@@ -74,7 +75,7 @@ class Acceptor:
                     return
                 if self._unknown_keys(specs) <= missing:
                     then([self._accept(spec, holders, now) for spec in specs], now)
-                else:  # a holder that was in memory has left it meanwhile: only the store can name it
+                else:  # a holder has left memory meanwhile: only the store can name it
                     self.submit(specs, now, then)
 
             return learn
@@ -127,7 +128,7 @@ class Acceptor:
         return self._add(job)
 
     def rank(self, job: Job) -> int:
-        """Return the job's place in its lane: a priority counts as having come that much earlier."""
+        """Return the job's place in its lane: a priority counts as having come earlier."""
         line = self._memory.lanes.line(job.queue)
         return job.due_at - job.priority * line.queue.priority_step_us
 
@@ -168,9 +169,7 @@ class Acceptor:
         """Fill in the task's retry and timeout where the job names none."""
         if options is PLAIN and task in self._plain:
             return self._plain[task]
-        defaults = (
-            BUILT_IN_DEFAULTS.get(task) or self._workers.task_defaults(task) or TASK_DEFAULTS
-        )
+        defaults = BUILT_IN_DEFAULTS.get(task) or self._workers.task_defaults(task) or TASK_DEFAULTS
         at_most_once = options.at_most_once or defaults.at_most_once
         retry = options.retry or (ONCE if options.at_most_once else defaults.retry or Retry())
         settled = msgspec.structs.replace(

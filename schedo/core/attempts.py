@@ -46,7 +46,7 @@ class Attempts:
         )
 
     def resume(self, job: Job, lease: Lease, now: int) -> None:
-        """Take in an attempt that a worker still runs; a start is write-behind, so the row can be older."""
+        """Take in an attempt that a worker still runs; the row can be older than its start."""
         if job.state is not State.RUNNING:
             if job.is_final:
                 renew(job)  # only a retry by hand makes it run again
@@ -81,7 +81,7 @@ class Attempts:
         return self._stopping.get(job_id)
 
     def end(self, job: Job, key: LeaseKey) -> StopReason | None:
-        """Note that the worker no longer has the job; return why it was asked to stop, if it was."""
+        """Note that the worker has let the job go; return why it was asked to stop, if it was."""
         self._memory.lanes.line(job.queue).running -= 1
         self._workers.release(job.worker, key)
         self._deadlines.cancel(job.id)
@@ -100,12 +100,12 @@ class Attempts:
         return first[0] if first is not None else None
 
     def shift_deadlines(self, delta_us: int) -> None:
-        """Move the timeouts after the wall clock was stepped by delta_us: they count elapsed time."""
+        """Move the timeouts after the clock was set by delta_us: they count elapsed time."""
         for at, job_id in self._deadlines.keep_first(0):
             self._deadlines.arm(job_id, at + delta_us)
 
     def take_leases(self) -> list[Lease]:
-        """Return the attempts to start; those at most once only after the commit that carries them."""
+        """Return the attempts to start; those at most once only after their commit."""
         leases, self._leases = self._leases, []
         return leases
 

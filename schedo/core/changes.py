@@ -31,7 +31,7 @@ class Output(NamedTuple):
 
 
 class IdempotentAnswer(NamedTuple):
-    """The stored answer to a request that carried an Idempotency-Key; same transaction as its effect."""
+    """The answer to a request with an Idempotency-Key, stored in its effect's transaction."""
 
     scope: str  # token id, method, route and key
     fingerprint: bytes  # SHA-256 of the canonical body
@@ -45,7 +45,7 @@ class Changes:
     """What one commit must make durable. Folded: one entry a job, however often it changed.
 
     The store reads the records before its first await; the core may change them afterwards.
-    Order of writing: updates of known jobs (which may free unique keys), then new ones, then the rest.
+    Order of writing: updates of known jobs (they may free unique keys), new ones, the rest.
     """
 
     jobs: dict[int, Job] = field(default_factory=dict)

@@ -1,7 +1,9 @@
-"""Which instants of a schedule are due, and which of them run: late, caught up, coalesced or missed.
+"""Which instants of a schedule are due, and which of them run: late, caught up, coalesced or
+missed.
 
-An instant at most LATE_FIRE_US old is late, not missed, and runs. What is older goes by the catch-up policy; what is
-older than the catch-up window is missed whatever the policy says. Each instant gets exactly one verdict.
+An instant at most LATE_FIRE_US old is late, not missed, and runs. What is older goes by the catch-
+up policy; what is older than the catch-up window is missed whatever the policy says. Each instant
+gets exactly one verdict.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ class Fire(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What becomes of every instant up to now: the fires oldest first, and verdicts on the others."""
+    """What becomes of every instant up to now: fires, oldest first, and verdicts on the others."""
 
     fires: list[Fire]
     decisions: list[Decision]
@@ -59,7 +61,7 @@ def plan_fires(schedule: Schedule, now: int) -> Plan:
 def _plan_missed(
     schedule: Schedule, before: int, now: int, *, has_late: bool
 ) -> tuple[list[Fire], list[Decision]]:
-    """Decide about the instants after the watermark up to `before`, which are too old to be just late."""
+    """Decide about the instants up to `before`, which are too old to be just late."""
     spec = schedule.spec
     through = schedule.evaluated_through
     window_start = min(max(through, now - spec.catchup_window_us), before)
@@ -96,8 +98,6 @@ def _instant_before(schedule: Schedule, instant: int) -> int:
     return latest_through(rule, schedule.evaluated_through, instant - 1, 1)[0][0]
 
 
-def _folded(
-    schedule: Schedule, latest: int, now: int, verdict: Verdict, count: int
-) -> Decision:
+def _folded(schedule: Schedule, latest: int, now: int, verdict: Verdict, count: int) -> Decision:
     """Return one decision for count instants that end at `latest`."""
     return Decision(schedule.id, latest, now, verdict, None, count)

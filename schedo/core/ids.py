@@ -1,8 +1,8 @@
 """Job and schedule ids: 63-bit integers in order of creation, Crockford base32 at the edge.
 
-An id is the creation time in microseconds times 256, or one more than the last id if that is larger, so ids
-never repeat and never go back, even when the clock does. As text: 13 characters, fixed width, so that text
-sorts as the numbers do.
+An id is the creation time in microseconds times 256, or one more than the last id if that is
+larger, so ids never repeat and never go back, even when the clock does. As text: 13 characters,
+fixed width, so that text sorts as the numbers do.
 """
 
 from __future__ import annotations

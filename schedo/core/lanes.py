@@ -1,9 +1,9 @@
 """The ready lanes: jobs that are due, one lane per queue and requirement, ordered by rank.
 
-Within a queue the smallest rank of all lanes that somebody can serve goes first, so priority holds across
-tasks; a lane nobody can serve blocks no other. Between queues turns are fair by weight: each start moves
-its queue's turn on by 1 / weight, and the earliest turn is next. A queue that was idle starts at the present turn,
-so that it cannot claim the past.
+Within a queue the smallest rank of all lanes that somebody can serve goes first, so priority holds
+across tasks; a lane nobody can serve blocks no other. Between queues turns are fair by weight:
+each start moves its queue's turn on by 1 / weight, and the earliest turn is next. A queue that was
+idle starts at the present turn, so that it cannot claim the past.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Lanes:
 
 
 def _first_served(line: Line, workers: Workers) -> tuple[Lane, Worker] | None:
-    """Return the line's lane with the smallest rank that a worker with room serves, and that worker."""
+    """Return the lane with the smallest rank that a worker with room serves, and the worker."""
     best: tuple[Lane, Worker] | None = None
     best_first: tuple[int, int] | None = None
     for lane, window in line.lanes.items():

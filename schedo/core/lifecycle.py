@@ -77,9 +77,12 @@ def check_transition(job_id: str, old: State, new: State) -> None:
 
 def render_mermaid() -> str:
     """Return the table as a mermaid state diagram, in table order."""
-    lines = ["stateDiagram-v2", "    [*] --> scheduled", "    [*] --> queued", "    [*] --> blocked"]
+    lines = ["stateDiagram-v2"]
+    lines += [f"    [*] --> {state}" for state in (S.SCHEDULED, S.QUEUED, S.BLOCKED)]
     lines += [
-        f"    {old} --> {new}: {verb}" for old, follow in TRANSITIONS.items() for new, verb in follow.items()
+        f"    {old} --> {new}: {verb}"
+        for old, follow in TRANSITIONS.items()
+        for new, verb in follow.items()
     ]
     lines += [f"    {state} --> [*]" for state in State if state in FINAL]
     return "\n".join(lines) + "\n"

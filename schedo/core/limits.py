@@ -39,13 +39,13 @@ OUTPUTS_BYTES_MAX = 8_388_608  # per job, over all attempts
 # Schedules and queues.
 CATCHUP_RUNS_MAX = 1_000
 MISSED_COUNT_MAX = 10_000
-ACTIVE_RUNS_KNOWN_MAX = 1_000  # unfinished runs a schedule knows by id (overlap: allow can make more)
+ACTIVE_RUNS_KNOWN_MAX = 1_000  # a schedule's unfinished runs known by id; allow can make more
 DECISIONS_KEPT = 100  # Dkron's number
 QUEUES_MAX = 10_000
 QUEUE_CONCURRENCY_MAX = 100_000
 FIRES_SHOWN = 5
 
-# A fire later than this was missed, not just late (Quartz's threshold; APScheduler's 1 s loses runs).
+# A fire later than this was missed, not just late (Quartz's threshold).
 LATE_FIRE_US = 60 * SECOND
 
 # Defaults.

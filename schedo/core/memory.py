@@ -1,7 +1,8 @@
-"""The job records the scheduler holds in memory, where each is held, and which of them have changed.
+"""The job records the scheduler holds in memory, where each is held, and which of them have
+changed.
 
-A record is in memory while a window or a worker holds it, or while the store does not yet have its newest
-version. When neither is true any more it is recycled.
+A record is in memory while a window or a worker holds it, or while the store does not yet have its
+newest version. When neither is true any more it is recycled.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from schedo.core.ids import render_id
 from schedo.core.lanes import Lanes
 from schedo.core.lifecycle import TIMED, State, can_follow, check_transition
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
-from schedo.core.model import Job, Lane, Place
+from schedo.core.model import Job, Place
 from schedo.core.pool import JobPool
 from schedo.core.wants import LaneWanted, TimersWanted, Want
 from schedo.core.window import Window
@@ -189,7 +190,7 @@ class JobMemory:
                 self.place(job)
 
     def _let_go(self, job_ids: Iterable[int]) -> None:
-        """Note that the window is too full for these; a record is recycled between turns, never within one."""
+        """Note that the window is too full for these; they are recycled with the next commit."""
         for job_id in job_ids:
             self._jobs[job_id].place = Place.NOWHERE
             self._loose.add(job_id)
@@ -202,6 +203,6 @@ class JobMemory:
 
 
 def check_transition_of(job: Job, state: State) -> None:
-    """Raise IllegalTransition unless the job may go to the state; waiting again in the same state is fine."""
+    """Raise IllegalTransition unless the job may go to the state, or is in it."""
     if job.state is not state and not can_follow(job.state, state):
         check_transition(render_id(job.id), job.state, state)

@@ -1,7 +1,8 @@
 """The nouns: jobs, schedules, queues.
 
-Plain data, no behaviour beyond small derived values. Instants end in `_at` and are integer microseconds
-UTC; durations end in `_us`. Payloads, results and errors are JSON text as bytes, opaque to the core.
+Plain data, no behaviour beyond small derived values. Instants end in `_at` and are integer
+microseconds UTC; durations end in `_us`. Payloads, results and errors are JSON text as bytes,
+opaque to the core.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Place(IntEnum):
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why an attempt did not succeed; stored and shown as JSON."""
 
-    type: str  # "exit-code", "signal", "timeout", "http-status", "lost", or a Python exception's name
+    type: str  # "exit-code", "timeout", "http-status", "lost" ..., or an exception's name
     message: str
     exit_code: int | None = None
     signal: str | None = None
@@ -113,7 +114,7 @@ class Job:
     id: int = 0
     task: str = ""
     queue: str = limits.DEFAULT_QUEUE
-    payload: bytes | None = b"null"  # None: larger than PAYLOAD_INLINE_BYTES_MAX, kept in the store only
+    payload: bytes | None = b"null"  # None: above PAYLOAD_INLINE_BYTES_MAX, in the store only
     priority: int = 0
     options: Options = PLAIN
     state: State = State.SCHEDULED

@@ -1,4 +1,6 @@
-"""A pool of job records, so that steady load allocates little and the garbage collector stays quiet."""
+"""A pool of job records, so that steady load allocates little and the garbage collector stays
+quiet.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Rule 1: this is the only mutator of jobs and schedules. A method that raises has changed nothing.
 Rule 2: no clock, no I/O, no randomness of its own: `now` is an argument, and `random` is given.
-Rule 3: what must be remembered, told or fetched is drained afterwards as plain values: `take_changes`,
+Rule 3: what must be remembered, told or fetched is drained afterwards as plain values:
+`take_changes`,
 `take_leases`, `take_stops`, `take_wants`.
 """
 
@@ -97,7 +98,9 @@ class Scheduler:
         else:
             self._wanted.append(wants.JobWanted(job_id, then))
 
-    def with_schedule(self, which: str | int, then: Callable[[Schedule | None, int], None], now: int) -> None:
+    def with_schedule(
+        self, which: str | int, then: Callable[[Schedule | None, int], None], now: int
+    ) -> None:
         """Call `then` with the schedule, from memory at once or from the store later."""
         schedule = self.schedules.find(which)
         if schedule is not None:
@@ -125,7 +128,8 @@ class Scheduler:
         """Queue an ended job again, with a fresh budget of failures and losses."""
         if not job.is_final or job.state is State.COMPLETED:
             raise IllegalTransition(
-                f"job {render_id(job.id)} is {job.state}; only a failed, cancelled or expired job can be retried"
+                f"job {render_id(job.id)} is {job.state};"
+                " only a failed, cancelled or expired job can be retried"
             )
         job = self.memory.adopt(job)
         renew(job)
@@ -136,7 +140,8 @@ class Scheduler:
         """Make a job that waits for its time due now."""
         if job.state not in TIMED:
             raise IllegalTransition(
-                f"job {render_id(job.id)} is {job.state}; only a scheduled or retrying job can be run early"
+                f"job {render_id(job.id)} is {job.state};"
+                " only a scheduled or retrying job can be run early"
             )
         job = self.memory.adopt(job)
         self._queue_at(job, now, now)
@@ -156,7 +161,8 @@ class Scheduler:
         if due_at <= now:
             self._queue_at(job, due_at, now)
         else:
-            self._wait_until(job, State.RETRYING if job.state is State.RETRYING else State.SCHEDULED, due_at)
+            state = State.RETRYING if job.state is State.RETRYING else State.SCHEDULED
+            self._wait_until(job, state, due_at)
         return job
 
     def set_queue(self, queue: Queue) -> Queue:
@@ -209,7 +215,7 @@ class Scheduler:
         return lost
 
     def report(self, report: Report, now: int) -> Job:
-        """Settle an ended attempt; raise StaleLease, and keep it as evidence, if the lease is not live."""
+        """Settle an ended attempt; StaleLease, and kept as evidence, if the lease is not live."""
         key = report.key
         job = self.memory.find(key.job_id)
         if job is None or not self.attempts.is_live(key):
@@ -217,7 +223,8 @@ class Scheduler:
                 Attempt(key.job_id, key.attempt, key.epoch, None, None, now, "stale", None)
             )
             raise StaleLease(
-                f"attempt {key.attempt} of job {render_id(key.job_id)} no longer holds it; its result was refused"
+                f"attempt {key.attempt} of job {render_id(key.job_id)} no longer holds it;"
+                " its result was refused"
             )
         for capture in report.output:
             self.memory.changes.outputs.append(Output(key.job_id, key.attempt, capture))

@@ -1,7 +1,9 @@
-"""The schedules in memory: when each fires next, what a fire makes, and what happens when runs overlap.
+"""The schedules in memory: when each fires next, what a fire makes, and what happens when runs
+overlap.
 
-A fire moves the schedule's watermark and makes its job in the same commit, so an instant can neither be fired twice
-nor forgotten. "Busy" is derived from the schedule's unfinished jobs, never from a flag.
+A fire moves the schedule's watermark and makes its job in the same commit, so an instant can
+neither be fired twice nor forgotten. "Busy" is derived from the schedule's unfinished jobs, never
+from a flag.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from schedo.core.model import (
     Verdict,
 )
 from schedo.core.recurrence import jitter_for, next_after
-from schedo.core.wants import ScheduleWanted, SchedulesWanted, Want
+from schedo.core.wants import SchedulesWanted, ScheduleWanted, Want
 from schedo.core.window import Window
 
 
@@ -73,14 +75,15 @@ class Schedules:
         self._runs = runs
         self._schedules: dict[int, Schedule] = {}
         self._names: dict[str, int] = {}
-        self._blocked: dict[int, int] = {}  # schedule id: its blocked job, for schedules not in memory too
+        # By schedule id: its blocked job; for schedules that are not in memory, too.
+        self._blocked: dict[int, int] = {}
         self._window = Window(capacity)
         self.wanted: list[Want] = []
 
     def restore_blocked(self, blocked: list[tuple[int, int]]) -> None:
         """Learn which schedules have a job that waits for others, and see whether it still must.
 
-        What it waited for may have ended in the last commit before a crash, or the schedule was deleted.
+        What it waited for may have ended just before a crash, or the schedule was deleted.
         """
         self._blocked = dict(blocked)
         for ident, job_id in blocked:
@@ -139,11 +142,12 @@ class Schedules:
     def put(self, spec: ScheduleSpec, known: Schedule | None, now: int) -> tuple[Schedule, bool]:
         """Create the schedule or change it to the spec; return it and whether it is new.
 
-        An edit of the rule starts the watermark afresh, so that a new rule never fires for the past.
+        An edit of the rule starts the watermark afresh: a new rule never fires for the past.
         """
         if known is None:
             first = next_after(spec.rule, now - 1)
-            known = Schedule(self._ids.next(now), spec, now, now, now - 1, first, paused=spec.paused)
+            ident = self._ids.next(now)
+            known = Schedule(ident, spec, now, now, now - 1, first, paused=spec.paused)
             self.adopt(known)
             self._changed(known)
             return known, True
@@ -212,7 +216,7 @@ class Schedules:
             schedule.missed += sum(d.count for d in plan.decisions if d.verdict is Verdict.MISSED)
             overlap = schedule.spec.overlap
             if schedule.spec.catchup is Catchup.ALL and _catches_up(plan):
-                overlap = Overlap.ALLOW  # who wants every run does not want them in each other's way
+                overlap = Overlap.ALLOW  # who wants all does not want them in each other's way
             for fire in plan.fires:
                 self._run(schedule, fire, overlap, now)
             schedule.evaluated_through = now
@@ -222,7 +226,7 @@ class Schedules:
     def _run(
         self, schedule: Schedule, fire: Fire, overlap: Overlap, now: int
     ) -> tuple[int | None, int | None]:
-        """Make the job of one fire unless the overlap policy says no; return its id or the one in its way."""
+        """Make the job of a fire if overlap lets it; return its id, or the one in its way."""
         busy = schedule.active[0] if schedule.active else None
         is_blocked = False
         if busy is not None and overlap is not Overlap.ALLOW:
@@ -245,7 +249,8 @@ class Schedules:
             schedule.buffered += 1
         schedule.fired += 1
         schedule.last_fired_at = fire.scheduled_for
-        self._decide(schedule, fire, _VERDICTS[fire.trigger] if not is_blocked else Verdict.BUFFERED, job.id, now)
+        verdict = Verdict.BUFFERED if is_blocked else _VERDICTS[fire.trigger]
+        self._decide(schedule, fire, verdict, job.id, now)
         return job.id, None
 
     # The end of a run.
@@ -372,7 +377,7 @@ def _catches_up(plan: Plan) -> bool:
 
 
 def _restart(schedule: Schedule, through: int) -> None:
-    """Let the watermark begin anew; never behind what was decided, or an instant would fire twice."""
+    """Let the watermark begin anew; not behind what was decided, or that would fire twice."""
     schedule.evaluated_through = max(through, schedule.evaluated_through)
     schedule.next_fire_at = next_after(schedule.spec.rule, schedule.evaluated_through)
 

@@ -1,4 +1,6 @@
-"""What becomes of a job when an attempt of it ends. Pure: a job and an outcome in, a settlement out."""
+"""What becomes of a job when an attempt of it ends. Pure: a job and an outcome in, a settlement
+out.
+"""
 
 from __future__ import annotations
 
@@ -62,9 +64,7 @@ def settle(job: Job, outcome: Outcome, around: Circumstances) -> Settlement:
             failure = Failure("interrupted", "it was stopped, and it runs at most once")
             return Settlement(State.FAILED, "handed_back", failure)
         case Stopped() | HandedBack():
-            return Settlement(
-                State.QUEUED, "handed_back", is_front=True, is_suspect=job.is_suspect
-            )
+            return Settlement(State.QUEUED, "handed_back", is_front=True, is_suspect=job.is_suspect)
         case Lost():  # pragma: no branch - these are all outcomes
             return _lost(job, outcome)
 

@@ -1,9 +1,9 @@
 """Deadlines by key, soonest first: a timer wheel over a heap.
 
-Far entries lie unsorted in coarse buckets, so arming one is an append; when its turn comes a bucket becomes
-the heap. Cancelling is lazy: a stale entry is dropped when it surfaces, and when more than half of all
-entries are stale they are swept out, so memory stays within twice the live count. One lock guards all of
-it, so that any thread may arm a timer.
+Far entries lie unsorted in coarse buckets, so arming one is an append; when its turn comes a
+bucket becomes the heap. Cancelling is lazy: a stale entry is dropped when it surfaces, and when
+more than half of all entries are stale they are swept out, so memory stays within twice the live
+count. One lock guards all of it, so that any thread may arm a timer.
 """
 
 from __future__ import annotations

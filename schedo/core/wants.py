@@ -1,8 +1,8 @@
 """What the scheduler needs from the store, as plain values for the engine to fetch.
 
-Everything wanted in one turn is loaded after the same commit and delivered in one step, so between the load and its
-use nothing can have become durable: what changed meanwhile is still in the scheduler's memory, and memory
-wins. That one rule makes windows and single look-ups safe.
+Everything wanted in one turn is loaded after the same commit and delivered in one step, so between
+the load and its use nothing can have become durable: what changed meanwhile is still in the
+scheduler's memory, and memory wins. That one rule makes windows and single look-ups safe.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The head of one order: memory holds its first entries, the store holds them all.
 
-An order is a set of (key, id) pairs: jobs by due time, a lane's jobs by rank, schedules by next fire. The
-horizon is the last pair that is surely in memory: every pair up to it is here, every pair behind it is in the store
-only. No horizon means that everything is here. So memory stays bounded however many jobs there are, and a
-start loads one page instead of the table.
+An order is a set of (key, id) pairs: jobs by due time, a lane's jobs by rank, schedules by next
+fire. The horizon is the last pair that is surely in memory: every pair up to it is here, every
+pair behind it is in the store only. No horizon means that everything is here. So memory stays
+bounded however many jobs there are, and a start loads one page instead of the table.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Window:
         return self.horizon is None and not len(self._timers)
 
     def add(self, key: int, ident: int) -> bool:
-        """Take the entry in; return False if it sorts behind the horizon and so stays in the store only."""
+        """Take the entry in; False if it sorts behind the horizon and stays in the store only."""
         if self.horizon is not None and (key, ident) > self.horizon:
             return False
         self._timers.arm(ident, key)
@@ -75,7 +75,7 @@ class Window:
         return self._capacity
 
     def wants_page(self) -> bool:
-        """Whether the store has more and too little of it is here; one page is asked for at a time."""
+        """Whether the store has more and too little is here; one page is asked for at a time."""
         return (
             self.horizon is not None
             and not self.is_loading
@@ -83,9 +83,9 @@ class Window:
         )
 
     def extend(self, after: Pair, last: Pair | None) -> bool:
-        """Move the horizon to the last pair of the page loaded after `after`; None says it was the end.
+        """Move the horizon to the last pair of the page loaded after `after`; None: the end.
 
-        Return False if the window was trimmed meanwhile: the page no longer joins up and is of no use.
+        Return False if the window was trimmed meanwhile: the page no longer joins up.
         """
         self.is_loading = False
         if self.horizon != after:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from schedo.clock import Clock
 from schedo.core.accepting import Accepted as CoreAccepted
 from schedo.core.changes import IdempotentAnswer
-from schedo.core.ids import render_id
 from schedo.core.leases import Report
 from schedo.core.lifecycle import State
 from schedo.core.limits import UNCOMMITTED_JOBS_MAX, UNCOMMITTED_PAYLOAD_BYTES_MAX, WINDOW_ENTRIES
@@ -18,15 +17,16 @@ from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSp
 from schedo.core.scheduler import Scheduler
 from schedo.core.workers import WorkerOffer
 from schedo.engine.answers import Accepted, Health, QueueStatus, Triggered
+from schedo.engine.gauges import Gauges, JobCounts, read_gauges
 from schedo.engine.housekeeping import Housekeeping
+from schedo.engine.metrics import Metrics
+from schedo.engine.replies import guard, no_job, refuse
 from schedo.engine.turns import Command, Transport, TurnLoop
+from schedo.engine.watch import Watch
 from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Opening, Retention, Store
 
 T = TypeVar("T")
-READY_LAG_MAX_US = 1_000_000
-
-
 Answer = Callable[[list[Any]], IdempotentAnswer | None]
 
 
@@ -46,7 +46,9 @@ class Engine:
         self.clock = clock
         self._draw = draw
         self._window = window
-        self._loop = TurnLoop(store, clock, self._make_scheduler)
+        self.metrics = Metrics()
+        self._loop = TurnLoop(store, self._make_scheduler, Watch(clock, self.metrics))
+        self._counts = JobCounts(store, clock)
         self._housekeeping = Housekeeping(self._loop, store, retention or Retention())
         self._payload_bytes = 0
 
@@ -56,12 +58,14 @@ class Engine:
             last_id=opening.last_id,
             random=self._draw,
             capacity=self._window,
+            ended=self.metrics.ended,
         )
 
     # Life.
 
     async def start(self) -> None:
         """Take the store and begin; StoreLocked names the holder if another server has it."""
+        self.metrics.began_at = self.clock.now()
         await self._loop.start()
         self._housekeeping.start()
 
@@ -76,14 +80,13 @@ class Engine:
 
     def health(self) -> Health:
         """Return whether the server does its work in time."""
-        reasons = []
-        if self._loop.failure is not None:
-            reasons.append(str(self._loop.failure))
-        lag_us = self._housekeeping.lag_us
-        if lag_us > READY_LAG_MAX_US:
-            reasons.append(f"the timer loop is {lag_us / 1_000_000:.1f} s late")
+        reasons = self._loop.find_reasons()
         epoch = self._loop.scheduler.epoch if self._loop.failure is None else 0
-        return Health(not reasons, reasons, epoch, lag_us)
+        return Health(not reasons, reasons, epoch, self._loop.watch.lag_us)
+
+    async def gauges(self) -> Gauges:
+        """Return how the engine stands, for those who watch it."""
+        return await read_gauges(self._loop, self.store, self._counts)
 
     async def settled(self) -> None:
         """Return once everything that has been asked is done and durable."""
@@ -118,10 +121,13 @@ class Engine:
                 self._loop.scheduler.memory.changes.answers.append(stored)
             self._loop.reply(reply, items)
 
+        began_at = self.clock.now()
         self._payload_bytes += size
         try:
             self._send(reply, lambda scheduler, now: scheduler.submit(specs, now, accepted))
-            return await reply  # type: ignore[no-any-return]
+            answers: list[Accepted[T] | SchedoError] = await reply
+            self.metrics.note_submit(specs, self.clock.now() - began_at)
+            return answers
         finally:
             self._payload_bytes -= size
 
@@ -183,7 +189,7 @@ class Engine:
             self._loop.reply(reply, act(self._loop.scheduler, job, now).copy())
 
         self._send(
-            reply, lambda scheduler, now: scheduler.with_job(job_id, _guard(reply, found), now)
+            reply, lambda scheduler, now: scheduler.with_job(job_id, guard(reply, found), now)
         )
         changed: Job = await reply
         return changed
@@ -219,7 +225,7 @@ class Engine:
 
         self._send(
             reply,
-            lambda scheduler, now: scheduler.with_schedule(spec.name, _guard(reply, found), now),
+            lambda scheduler, now: scheduler.with_schedule(spec.name, guard(reply, found), now),
         )
         answer: tuple[Schedule, bool] = await reply
         return answer
@@ -265,7 +271,7 @@ class Engine:
             self._loop.reply(reply, act(self._loop.scheduler, schedule, now))
 
         self._send(
-            reply, lambda scheduler, now: scheduler.with_schedule(name, _guard(reply, found), now)
+            reply, lambda scheduler, now: scheduler.with_schedule(name, guard(reply, found), now)
         )
         answer: T = await reply
         return answer
@@ -356,6 +362,7 @@ class Engine:
 
     def _send(self, reply: asyncio.Future[Any], command: Command) -> None:
         def run(scheduler: Scheduler, now: int) -> None:
+            self._loop.expect(reply)
             try:
                 command(scheduler, now)
             except SchedoError as error:
@@ -365,30 +372,3 @@ class Engine:
                 raise
 
         self._loop.send(run)
-
-
-def refuse(reply: asyncio.Future[Any], error: SchedoError) -> None:
-    """Answer with an error unless the asker has gone."""
-    if not reply.done():
-        reply.set_exception(error)
-
-
-def _guard(
-    reply: asyncio.Future[Any], then: Callable[[Any, int], None]
-) -> Callable[[Any, int], None]:
-    """Turn what a continuation raises on purpose into the reply."""
-
-    def call(found: Any, now: int) -> None:
-        try:
-            then(found, now)
-        except SchedoError as error:
-            refuse(reply, error)
-
-    return call
-
-
-def no_job(job_id: int) -> NotFound:
-    """Return the error for an id that no job has."""
-    return NotFound(
-        f"there is no job {render_id(job_id)}; ended jobs are pruned after their retention"
-    )

@@ -24,7 +24,7 @@ class Housekeeping:
         self._store = store
         self._retention = retention
         self._tasks: list[asyncio.Task[None]] = []
-        self.lag_us = 0  # how late the last sweep woke: the loop's own lateness
+        self._is_well = True
 
     def start(self) -> None:
         """Begin in the running loop."""
@@ -45,11 +45,24 @@ class Housekeeping:
         while True:
             due = loop.time() + SWEEP_S
             await asyncio.sleep(SWEEP_S)
-            self.lag_us = max(0, int((loop.time() - due) * 1_000_000))
+            watch = self._turns.watch
+            watch.rotate()
+            watch.note_lag(int((loop.time() - due) * 1_000_000), watch.clock.now())
+            self._say_how_it_stands()
             try:
                 self._turns.send(lambda scheduler, now: scheduler.sweep(now))
             except SchedoError as error:
                 log.debug("no sweep: %s", error)
+
+    def _say_how_it_stands(self) -> None:
+        reasons = self._turns.find_reasons()
+        if self._is_well == bool(reasons):
+            self._is_well = not reasons
+            log.log(
+                logging.INFO if self._is_well else logging.WARNING,
+                "ready again" if self._is_well else "not ready: %s",
+                *(["; ".join(reasons)] if reasons else []),
+            )
 
     async def _prune_always(self) -> None:
         while True:

@@ -16,6 +16,7 @@ from schedo.core import wants
 from schedo.core.changes import Changes
 from schedo.core.leases import Lease
 from schedo.core.model import Job, LeaseKey
+from schedo.engine.watch import Watch
 from schedo.errors import SchedoError
 from schedo.store.base import Store
 
@@ -47,11 +48,13 @@ class Journal:
         take: Callable[[], Batch],
         release: Callable[[Batch], None],
         deliver: Callable[[list[tuple[wants.Want, Any]]], None],
+        watch: Watch,
     ) -> None:
         self._store = store
         self._take = take
         self._release = release
         self._deliver = deliver
+        self._watch = watch
         self._wake = asyncio.Event()
         self.rounds = 0
 
@@ -69,9 +72,11 @@ class Journal:
     async def round(self) -> None:
         """Commit what there is, release what waited for it, deliver what was wanted."""
         batch = self._take()
+        self._watch.round_began()
         try:
             if batch.changes:
                 await self._store.commit(batch.changes)
+                self._watch.committed(batch.changes)
             self._release(batch)
             self.rounds += 1
             if batch.wants:
@@ -79,6 +84,8 @@ class Journal:
         except SchedoError as error:
             batch.fail(error)
             raise
+        finally:
+            self._watch.round_ended()
 
     def _fetch(self, want: wants.Want) -> Awaitable[Any]:
         store = self._store

@@ -19,15 +19,16 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from schedo.clock import Clock
-from schedo.core.leases import Lease, Report, Stop
-from schedo.core.model import Job, LeaseKey, Place
+from schedo.core.leases import HandedBack, Lease, Lost, Report, Snoozed, Stop
+from schedo.core.limits import SECOND
+from schedo.core.model import Job, LeaseKey
 from schedo.core.scheduler import Scheduler
 from schedo.core.wants import Want
 from schedo.core.workers import WorkerOffer
 from schedo.engine.channel import Channel
 from schedo.engine.journal import Batch, Journal
-from schedo.errors import SchedoError, StaleLease, StoreBroken, StoreError, Unavailable
+from schedo.engine.watch import Watch
+from schedo.errors import SchedoError, StaleLease, StoreBroken, Unavailable
 from schedo.store.base import Opening, Store
 
 log = logging.getLogger("schedo.engine")
@@ -35,6 +36,7 @@ log = logging.getLogger("schedo.engine")
 Command = Callable[[Scheduler, int], None]
 COMMANDS_WAITING_MAX = 100_000
 RECOVERY_PAUSE_S = 1.0
+PAYLOAD_PAUSE_US = SECOND
 RUNNING_PAGE = 1_000
 
 
@@ -52,18 +54,22 @@ class TurnLoop:
     """Owns the scheduler and everything that touches it, in one event loop."""
 
     def __init__(
-        self, store: Store, clock: Clock, make_scheduler: Callable[[Opening], Scheduler]
+        self, store: Store, make_scheduler: Callable[[Opening], Scheduler], watch: Watch
     ) -> None:
         self._store = store
-        self.clock = clock
+        self.clock = watch.clock
+        self.watch = watch
         self._make_scheduler = make_scheduler
         self._is_open = False
         self._is_turn_due = False
         self._replies: list[tuple[asyncio.Future[Any], Any]] = []
         self._held: list[Lease] = []
         self._ended: list[LeaseKey] = []
+        self._undelivered: set[LeaseKey] = set()  # decided, but no worker has them yet
         self._leases: dict[LeaseKey, Lease] = {}  # handed out, their end not yet durable
-        self._reports: dict[LeaseKey, Report] = {}  # taken in, not yet durable
+        self._gone: dict[LeaseKey, Lease] = {}  # lost with their workers, not yet durable
+        self._reports: dict[LeaseKey, Report] = {}  # settled, not yet durable
+        self._expected: dict[asyncio.Future[Any], None] = {}  # replies owed by commands that acted
         self._offers: dict[str, tuple[WorkerOffer, Transport]] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self.waiters: dict[int, list[asyncio.Future[Job]]] = {}
@@ -76,7 +82,9 @@ class TurnLoop:
         """Take the store, recover, and begin to turn; raise what the store raises."""
         self._loop = asyncio.get_running_loop()
         self._inbox: Channel[Command] = Channel(self._loop, self.wake, COMMANDS_WAITING_MAX)
-        self._journal = Journal(self._store, self._take_batch, self._release, self._deliver)
+        self._journal = Journal(
+            self._store, self._take_batch, self._release, self._deliver, self.watch
+        )
         self.clock.start(self._turn, self._clock_stepped)
         await self._recover(await self._store.open())
         self._runner = self._loop.create_task(self._run_journal(), name="schedo journal")
@@ -101,6 +109,11 @@ class TurnLoop:
             raise self.failure
         self._inbox.send(command)
 
+    def find_reasons(self) -> list[str]:
+        """Return in sentences why jobs are not accepted or would not start in time."""
+        failed = [] if self.failure is None else [str(self.failure)]
+        return failed + self.watch.find_reasons(self.clock.now())
+
     @property
     def uncommitted(self) -> int:
         """How many jobs wait to be made durable, those on their way not counted."""
@@ -114,7 +127,14 @@ class TurnLoop:
 
     def reply(self, reply: asyncio.Future[Any], value: Any) -> None:
         """Answer once all changes made so far are durable."""
+        self.expect(reply)
         self._replies.append((reply, value))
+
+    def expect(self, reply: asyncio.Future[Any]) -> None:
+        """Note that a command has begun to act: if the scheduler is dropped, so is its reply."""
+        if reply not in self._expected:
+            self._expected[reply] = None
+            reply.add_done_callback(self._expected.pop)
 
     async def settled(self) -> None:
         """Return once all commands sent so far have acted and all changes are durable."""
@@ -124,8 +144,12 @@ class TurnLoop:
 
     def attach(self, offer: WorkerOffer, transport: Transport) -> None:
         """Add a worker, or change what it offers."""
-        self._offers[offer.id] = (offer, transport)
-        self._inbox.send(lambda scheduler, now: scheduler.attach(offer))
+
+        def attach(scheduler: Scheduler, now: int) -> None:
+            self._offers[offer.id] = (offer, transport)
+            scheduler.attach(offer)
+
+        self._inbox.send(attach)
 
     def close_worker(self, worker_id: str) -> None:
         """Give the worker no more; what it runs goes on."""
@@ -133,21 +157,24 @@ class TurnLoop:
 
     def detach(self, worker_id: str, message: str) -> None:
         """Forget the worker; what it still held is lost."""
-        self._offers.pop(worker_id, None)
 
         def detach(scheduler: Scheduler, now: int) -> None:
-            lost = scheduler.detach(worker_id, message, now)
-            self._ended.extend(lost)
+            self._offers.pop(worker_id, None)
+            for key in scheduler.detach(worker_id, message, now):
+                self._ended.append(key)
+                lease = self._leases.pop(key, None)
+                if lease is not None:
+                    self._gone[key] = lease
 
         self._inbox.send(detach)
 
     def report(self, report: Report) -> None:
         """Take in how an attempt ended."""
-        self._reports[report.key] = report
         self._inbox.send(lambda scheduler, now: self._settle(scheduler, report, now))
 
     def _settle(self, scheduler: Scheduler, report: Report, now: int) -> None:
         self._ended.append(report.key)
+        self._reports.setdefault(report.key, report)  # the first one counts
         try:
             scheduler.report(report, now)
         except StaleLease as error:
@@ -160,6 +187,7 @@ class TurnLoop:
         if not self._is_open:
             return
         now = self.clock.now()
+        self.watch.turn_began(now)
         scheduler = self.scheduler
         try:
             for command in self._inbox.drain():
@@ -168,22 +196,26 @@ class TurnLoop:
         except Exception as error:
             self._break(error)
             return
-        for lease in scheduler.attempts.take_leases():
+        leases, ready = scheduler.attempts.take_leases(), scheduler.take_ready()
+        for lease in leases:
             self._start(lease)
         for stop in scheduler.attempts.take_stops():
             self._stop(stop)
         if scheduler.has_news or self._replies or self._held:
             self._journal.wake()
-        self._sleep_until(scheduler.next_wake_at())
+        now = self.clock.now()
+        self.watch.started(leases, scheduler.memory, ready, now)
+        self._sleep_until(scheduler.next_wake_at(), now)
 
-    def _sleep_until(self, at: int | None) -> None:
-        if at is not None and at <= self.clock.now():
+    def _sleep_until(self, at: int | None, now: int) -> None:
+        self.watch.expect_turn(at, now)
+        if at is not None and at <= now:
             self.wake()
         else:
             self.clock.arm(at)
 
     def _start(self, lease: Lease) -> None:
-        self._leases[lease.key] = lease
+        self._undelivered.add(lease.key)
         if lease.options.at_most_once:
             self._held.append(lease)
         else:
@@ -191,13 +223,16 @@ class TurnLoop:
 
     def _hand_out(self, lease: Lease) -> None:
         known = self._offers.get(lease.worker)
-        if known is None:
-            return  # detached in the same turn: the attempt is lost already
+        if known is None or not self.scheduler.attempts.is_live(lease.key):
+            self._undelivered.discard(lease.key)
+            return  # lost while it waited for its commit or its payload
         if lease.payload is None:
             task = self._loop.create_task(self._load_and_hand_out(lease))
             self._starting.add(task)
             task.add_done_callback(self._starting.discard)
             return
+        self._undelivered.discard(lease.key)
+        self._leases[lease.key] = lease
         known[1].start(lease)
         reason = self.scheduler.attempts.stop_reason(lease.key.job_id)
         if reason is not None:  # asked to stop while it waited for its commit or its payload
@@ -208,8 +243,8 @@ class TurnLoop:
             payload = await self._store.load_payload(lease.key.job_id)
         except SchedoError as error:
             log.error("the payload of a job could not be read: %s", error)
-            return  # the store fails: recovery hands it back
-        if lease.key in self._leases:
+            self.report(Report(lease.key, Snoozed(PAYLOAD_PAUSE_US)))
+        else:
             self._hand_out(lease._replace(payload=payload))
 
     def _stop(self, stop: Stop) -> None:
@@ -219,6 +254,7 @@ class TurnLoop:
 
     def _clock_stepped(self, delta_us: int) -> None:
         log.warning("the clock was set %+.3f s", delta_us / 1_000_000)
+        self.watch.clock_stepped(delta_us)
         if self._is_open:
             self.scheduler.attempts.shift_deadlines(delta_us)
 
@@ -238,13 +274,13 @@ class TurnLoop:
     def _release(self, batch: Batch) -> None:
         self.scheduler.committed()
         for key in batch.ended:
-            self._leases.pop(key, None)
-            self._reports.pop(key, None)
+            self._forget(key)
         for reply, value in batch.replies:
             if not reply.done():
                 reply.set_result(value)
         for lease in batch.leases:
             self._hand_out(lease)
+        self.watch.started_once(batch.leases, self.scheduler.memory)
         if batch.changes.jobs:
             self.wake()  # what is durable now may run
         for job in batch.finals:
@@ -267,13 +303,13 @@ class TurnLoop:
         while True:
             try:
                 await self._journal.run()
-            except SchedoError as error:
-                self._fail(error)
+            except Exception as error:
+                self._fail(_told(error))
             while not self._is_open and not isinstance(self.failure, StoreBroken):
                 try:
                     await self._recover(await self._store.take_stock())
-                except StoreError as error:
-                    self._fail(error)
+                except Exception as error:
+                    self._fail(_told(error))
                     await asyncio.sleep(RECOVERY_PAUSE_S)
             if isinstance(self.failure, StoreBroken):
                 return  # nothing that this process does can be trusted any more
@@ -282,8 +318,7 @@ class TurnLoop:
 
     def _break(self, error: Exception) -> None:
         """A bug in the scheduler or a command: nothing in memory can be trusted."""
-        log.error("a turn failed; recovering from the store", exc_info=error)
-        self._fail(Unavailable("an internal error; the server recovers"))
+        self._fail(_told(error))
         self._runner.cancel()
         self._runner = self._loop.create_task(self._run_journal(), name="schedo journal")
 
@@ -296,8 +331,10 @@ class TurnLoop:
             self.on_fatal(error)
 
     def _fail_waiting(self, error: SchedoError) -> None:
-        Batch(self.scheduler.memory.changes, replies=self._replies).fail(error)
         self._replies = []
+        for reply in list(self._expected):
+            if not reply.done():
+                reply.set_exception(error)
 
     async def _recover(self, opening: Opening) -> None:
         """Make a new scheduler of the store, the workers' attempts and what they reported."""
@@ -305,8 +342,11 @@ class TurnLoop:
         scheduler.restore(opening.queues, opening.lanes, opening.blocked)
         for offer, _ in self._offers.values():
             scheduler.attach(offer)
-        self._held = []
+        self._held, self._ended = [], []
+        for task in self._starting:
+            task.cancel()
         await self._resume_running(scheduler)
+        self._undelivered.clear()
         for report in self._reports.values():
             self._settle(scheduler, report, self.clock.now())
         await self._journal.round()
@@ -316,26 +356,43 @@ class TurnLoop:
 
     async def _resume_running(self, scheduler: Scheduler) -> None:
         now = self.clock.now()
-        leases = {key.job_id: lease for key, lease in self._leases.items()}
+        known = (*self._gone.values(), *self._leases.values())
+        leases = {lease.key.job_id: lease for lease in known}
         after = 0
         while page := await self._store.load_running(after, RUNNING_PAGE):
             after = page[-1].id
             for job in page:
-                scheduler.adopt_running(job, self._live(leases.pop(job.id, None), job), now)
-        for lease in leases.values():  # handed out, but the start never reached the store
+                self._take_back(scheduler, job, leases.pop(job.id, None), now)
+        for lease in leases.values():  # handed out, but the store does not say that it runs
             stored = await self._store.load_job(lease.key.job_id)
-            if stored is not None and self._live(lease, stored) is not None:
-                scheduler.adopt_running(stored, lease, now)
+            if stored is not None and stored.attempt < lease.key.attempt:
+                self._take_back(scheduler, stored, lease, now)
             else:
-                self._leases.pop(lease.key, None)
+                self._forget(lease.key)  # its end is durable already
 
-    def _live(self, lease: Lease | None, job: Job) -> Lease | None:
-        """Return the lease if it is the job's newest attempt and its worker is still there."""
-        if lease is None or lease.worker not in self._offers or job.is_final:
-            return None
-        if job.place is Place.RUNNING or job.attempt > lease.key.attempt:
-            return None
-        return lease
+    def _take_back(self, scheduler: Scheduler, job: Job, lease: Lease | None, now: int) -> None:
+        """Take in an attempt that a worker was given, or end one that nobody has."""
+        if lease is None or lease.key.attempt < job.attempt:
+            was_given = job.key not in self._undelivered
+            outcome = Lost("the server was restarted") if was_given else HandedBack()
+            scheduler.adopt_ended(job, outcome, now)
+            return
+        scheduler.adopt_running(job, lease, now)
+        if lease.key in self._gone:
+            self._settle(scheduler, Report(lease.key, Lost("its worker has gone")), now)
+
+    def _forget(self, key: LeaseKey) -> None:
+        self._leases.pop(key, None)
+        self._gone.pop(key, None)
+        self._reports.pop(key, None)
+
+
+def _told(error: Exception) -> SchedoError:
+    """Return what callers are told; an error that is not schedo's own is a bug, and logged."""
+    if isinstance(error, SchedoError):
+        return error
+    log.error("an internal error; recovering from the store", exc_info=error)
+    return Unavailable("an internal error; the server recovers")
 
 
 def _log_fatal(error: BaseException) -> None:

@@ -54,7 +54,7 @@ class VirtualClock:
 
 
 class Wall:
-    """A wall clock that goes with the loop's time and can be set, shared by all servers of a world."""
+    """A wall clock that goes with the loop's time and can be set; one for a whole world."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now: int) -> None:
         self._loop = loop
@@ -66,7 +66,7 @@ class Wall:
 
 
 class LoopClock:
-    """A schedo.clock.Clock on a wall; like the real one it notices at a ring that the wall was set."""
+    """A schedo.clock.Clock on a wall; as with the real one, whoever reads it notices a step."""
 
     def __init__(
         self,
@@ -83,7 +83,11 @@ class LoopClock:
         self._alarm: asyncio.TimerHandle | None = None
 
     def now(self) -> int:
-        """Return the wall clock."""
+        """Return the wall clock; a step is told of before anybody sees it."""
+        delta_us = self._wall.offset_us - self._offset_us
+        self._offset_us = self._wall.offset_us
+        if delta_us and self._stepped is not None:
+            self._stepped(delta_us)
         return self._wall.now()
 
     def start(self, wake: Callable[[], None], stepped: Callable[[int], None]) -> None:
@@ -94,23 +98,19 @@ class LoopClock:
     def arm(self, at: int | None) -> None:
         """Ask to be woken at the instant, or within SLEEP_MAX_US."""
         self._disarm()
-        sleep_us = SLEEP_MAX_US if at is None else min(at - self.now() + self._late_us(), SLEEP_MAX_US)
+        wait_us = SLEEP_MAX_US if at is None else at - self.now() + self._late_us()
+        sleep_us = min(wait_us, SLEEP_MAX_US)
         self._alarm = self._loop.call_later(max(sleep_us, 1) / 1_000_000, self.ring)
 
     def close(self) -> None:
         """Give up the alarm; the engine is not called any more."""
         self._disarm()
-        self._wake = None
+        self._wake = self._stepped = None
 
     def ring(self) -> None:
-        """Wake the engine; tell it before if the wall was set."""
-        if self._wake is None or self._stepped is None:
-            return
-        delta_us = self._wall.offset_us - self._offset_us
-        self._offset_us = self._wall.offset_us
-        if delta_us:
-            self._stepped(delta_us)
-        self._wake()
+        """Wake the engine."""
+        if self._wake is not None:
+            self._wake()
 
     def _disarm(self) -> None:
         if self._alarm is not None:

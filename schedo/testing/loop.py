@@ -1,7 +1,8 @@
 """An event loop whose time is virtual: when nothing is ready it jumps to the next timer.
 
-One thread, no selector, no wall clock: the same program gives the same run, and a simulated hour of waiting
-takes no time. Time starts at 0 and is in seconds; instants within a microsecond of each other are one.
+One thread, no selector, no wall clock: the same program gives the same run, and a simulated hour
+of waiting takes no time. Time starts at 0 and is in seconds; instants within a microsecond of each
+other are one.
 """
 
 from __future__ import annotations

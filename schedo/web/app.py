@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from schedo.engine.engine import Engine
 from schedo.errors import NotFound
-from schedo.web import jobs, operating, queues, schedules, submitting
+from schedo.web import jobs, metrics, operating, queues, schedules, submitting
 from schedo.web.endpoint import Endpoint
 from schedo.web.guard import Guard
 from schedo.web.settings import WebSettings
@@ -48,6 +48,7 @@ HANDLERS: dict[str, Handler] = {
         queues.resume_queue,
         operating.check_health,
         operating.check_ready,
+        metrics.get_metrics,
         operating.get_info,
         operating.get_openapi,
         operating.get_docs,

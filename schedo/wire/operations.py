@@ -296,6 +296,13 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: shapes.ReadyAnswer, 503: shapes.ReadyAnswer},
     ),
     Operation(
+        "get_metrics",
+        "GET",
+        "/metrics",
+        "What the server measures, in the text format of Prometheus.",
+        {200: "text/plain"},
+    ),
+    Operation(
         "get_info",
         "GET",
         "/v1/info",

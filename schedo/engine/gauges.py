@@ -1,0 +1,121 @@
+"""How the engine stands at this moment, for whoever watches it.
+
+Most of it is read from memory. How many jobs wait is counted by the store, which takes half a
+second for a million; so that is asked at most every few seconds, and costs at most a part of the
+time whatever the number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from schedo.clock import Clock
+from schedo.core.lifecycle import State
+from schedo.core.limits import SECOND
+from schedo.engine.metrics import OTHER_QUEUES, Metrics
+from schedo.engine.turns import TurnLoop
+from schedo.errors import SchedoError
+from schedo.store.base import Counts, Store
+
+COUNT_AGE_MIN_US = 5 * SECOND
+_COUNT_SHARE = 50  # a count may take one fiftieth of the time
+WAITING_STATES = (State.SCHEDULED, State.BLOCKED, State.QUEUED, State.RETRYING)
+
+
+class QueueGauges(NamedTuple):
+    """One queue, or all those without a name of their own."""
+
+    running: int
+    paused: int  # how many of them are
+    waiting: dict[State, int]
+
+
+class Gauges(NamedTuple):
+    """One moment of an engine."""
+
+    queues: dict[str, QueueGauges]
+    count_age_us: int  # how old the numbers of waiting jobs are
+    windows: dict[str, int]  # entries in memory
+    records: int
+    uncommitted: int
+    workers: int
+    slots: int
+    slots_busy: int
+    store_bytes: int
+    lag_us: int
+
+
+class JobCounts:
+    """The store's count of unfinished jobs, asked again only when it has become old."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._counts = Counts()
+        self._counted_at = 0
+        self._next_at = 0
+        self._counting: asyncio.Task[None] | None = None
+
+    async def read(self) -> tuple[Counts, int]:
+        """Return the counts and their age; the last known ones if the store does not answer."""
+        if self._counting is None and self._clock.now() >= self._next_at:
+            self._counting = asyncio.ensure_future(self._count())
+        if self._counting is not None:
+            await asyncio.shield(self._counting)  # one count for all who ask meanwhile
+        return self._counts, self._clock.now() - self._counted_at
+
+    async def _count(self) -> None:
+        began_at = self._clock.now()
+        try:
+            self._counts = await self._store.count_jobs()
+            self._counted_at = self._clock.now()
+        except SchedoError:
+            pass  # readiness says that the store fails
+        finally:
+            now = self._clock.now()
+            self._next_at = now + max(COUNT_AGE_MIN_US, _COUNT_SHARE * (now - began_at))
+            self._counting = None
+
+
+async def read_gauges(turns: TurnLoop, store: Store, counts: JobCounts) -> Gauges:
+    """Return how the engine stands."""
+    counted, age_us = await counts.read()
+    scheduler = turns.scheduler
+    memory = scheduler.memory
+    workers = list(scheduler.workers)
+    return Gauges(
+        _read_queues(turns, counted),
+        age_us,
+        {
+            "timers": len(memory.timers),
+            "lanes": sum(len(window) for _, window in memory.lanes.windows()),
+            "schedules": scheduler.schedules.armed,
+        },
+        len(memory),
+        turns.uncommitted,
+        len(workers),
+        sum(worker.offer.slots for worker in workers if worker.is_open),
+        sum(len(worker.running) for worker in workers),
+        await store.size_bytes(),
+        turns.watch.lag_us,
+    )
+
+
+def _read_queues(turns: TurnLoop, counted: Counts) -> dict[str, QueueGauges]:
+    metrics: Metrics = turns.watch.metrics
+    lines = {line.queue.name: line for line in turns.scheduler.memory.lanes.lines()}
+    queues: dict[str, QueueGauges] = {}
+    for name in sorted(lines.keys() | counted.by_queue.keys()):
+        label = metrics.name_queue(name)
+        if label != OTHER_QUEUES:
+            metrics.queue(name)  # keeps its name from now on
+        line = lines.get(name)
+        by_state = counted.by_queue.get(name, {})
+        known = queues.get(label) or QueueGauges(0, 0, dict.fromkeys(WAITING_STATES, 0))
+        queues[label] = QueueGauges(
+            known.running + (line.running if line is not None else 0),
+            known.paused + (line is not None and line.queue.paused),
+            {state: known.waiting[state] + by_state.get(state, 0) for state in WAITING_STATES},
+        )
+    return queues

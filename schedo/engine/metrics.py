@@ -1,0 +1,157 @@
+"""What the engine counts and measures about itself: plain numbers that only go up.
+
+Durations are microseconds, in buckets from 50 µs to 10 s. Nothing here is kept per job. Queues are
+measured by name as long as there are few, the rest together as "other", so that nobody can grow
+this by inventing names. What an attempt's start is compared with:
+
+- start_delay, per queue: from due to handed to a worker, whatever it waited for (a slot, a pause,
+  its commit, the run before it). A retry is due at its retry.
+- start_lateness, all queues: the same, only of those that found a slot at once: started in the turn
+  in which their timer rang or their commit made them runnable. This is schedo's own part.
+- Neither has what nobody could have started in time: jobs that were due before this server began,
+  caught-up runs, and attempts that go on after a lost worker or a drain.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence, Set
+
+from schedo.core.changes import Changes
+from schedo.core.leases import Lease
+from schedo.core.lifecycle import FINAL
+from schedo.core.limits import FRONT_US
+from schedo.core.memory import JobMemory
+from schedo.core.model import JobSpec, Trigger, Verdict
+
+# fmt: off
+DURATION_BOUNDS_US = (
+    50, 100, 200, 500,
+    1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
+    1_000_000, 2_000_000, 5_000_000, 10_000_000,
+)
+BATCH_BOUNDS_JOBS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
+# fmt: on
+
+# With two histograms and six gauges for each, all series together stay below 1,000.
+QUEUES_NAMED_MAX = 16
+OTHER_QUEUES = "other"
+
+_UNSUCCESSFUL = ("failed", "timeout", "snoozed", "handed_back", "cancelled", "lost", "stale")
+
+
+class Histogram:
+    """How many observations fell into each bucket; a bound belongs to the bucket below it."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[int] = DURATION_BOUNDS_US) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0
+
+    def observe(self, value: int) -> None:
+        """Count a value; one below zero, after a clock was set back, counts as zero."""
+        if value < 0:
+            value = 0
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def observe_many(self, value: int, times: int) -> None:
+        """Count the same value several times."""
+        self.observe(value)
+        self.counts[bisect_left(self.bounds, value)] += times - 1
+        self.total += max(value, 0) * (times - 1)
+
+
+class QueueTimes:
+    """What is measured for one queue."""
+
+    __slots__ = ("commit_wait", "start_delay")
+
+    def __init__(self) -> None:
+        self.start_delay = Histogram()
+        self.commit_wait = Histogram()
+
+
+class Metrics:
+    """Everything that is counted between a server's start and its end."""
+
+    def __init__(self) -> None:
+        self.began_at = 0
+        self.queues: dict[str, QueueTimes] = {}
+        self.start_lateness = Histogram()
+        self.loop_lag = Histogram()
+        self.commit_time = Histogram()
+        self.commit_jobs = Histogram(BATCH_BOUNDS_JOBS)
+        self.starts = 0
+        self.ended = dict.fromkeys(sorted(FINAL), 0)  # the scheduler counts here
+        self.unsuccessful = dict.fromkeys(_UNSUCCESSFUL, 0)  # attempts by outcome
+        self.verdicts = {verdict.value: 0 for verdict in Verdict}
+
+    def name_queue(self, queue: str) -> str:
+        """Return the name the queue is measured under."""
+        if queue in self.queues or len(self.queues) < QUEUES_NAMED_MAX:
+            return queue
+        return OTHER_QUEUES
+
+    def queue(self, queue: str) -> QueueTimes:
+        """Return what is measured for the queue, or for those that have no place of their own."""
+        times = self.queues.get(queue)
+        if times is None:
+            times = self.queues.setdefault(self.name_queue(queue), QueueTimes())
+        return times
+
+    def note_submit(self, specs: Sequence[JobSpec], wait_us: int) -> None:
+        """Count jobs whose submit was answered, all in one commit, after so long."""
+        if len(specs) == 1:
+            self.queue(specs[0].queue).commit_wait.observe(wait_us)
+            return
+        for queue, count in Counter([spec.queue for spec in specs]).items():
+            self.queue(queue).commit_wait.observe_many(wait_us, count)
+
+    def note_starts(
+        self,
+        leases: Sequence[Lease],
+        memory: JobMemory,
+        ready: Set[int],
+        now: int,
+        *,
+        once: bool = False,
+    ) -> None:
+        """Count attempts just handed out; `once`: those at most once, which others are not."""
+        find, began_at, late = memory.find, self.began_at, self.start_lateness
+        queue, delays = "", late
+        for lease in leases:
+            if lease.options.at_most_once is not once:
+                continue  # it waits for its commit
+            self.starts += 1
+            job = find(lease.key.job_id)
+            if job is None or job.trigger is Trigger.CATCHUP:
+                continue
+            due_at = job.due_at
+            # A submit may name an instant in the past; a schedule's fire is late from its instant.
+            if due_at < job.created_at and job.trigger is not Trigger.SCHEDULE:
+                due_at = job.created_at
+            if due_at < began_at or job.rank == job.due_at - FRONT_US:
+                continue
+            if job.queue != queue:
+                queue, delays = job.queue, self.queue(job.queue).start_delay
+            # Two times Histogram.observe, by hand: this runs for every start there is.
+            delay_us = now - due_at if now > due_at else 0
+            bucket = bisect_left(DURATION_BOUNDS_US, delay_us)
+            delays.counts[bucket] += 1
+            delays.total += delay_us
+            if job.id in ready:
+                late.counts[bucket] += 1
+                late.total += delay_us
+
+    def note_commit(self, changes: Changes, time_us: int) -> None:
+        """Count what a commit has made durable."""
+        self.commit_time.observe(time_us)
+        self.commit_jobs.observe(len(changes.jobs))
+        for attempt in changes.attempts:
+            self.unsuccessful[attempt.outcome] = self.unsuccessful.get(attempt.outcome, 0) + 1
+        for decision in changes.decisions:
+            self.verdicts[decision.verdict.value] += decision.count

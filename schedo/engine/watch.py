@@ -1,0 +1,115 @@
+"""Whether the engine keeps time: how late its turns are, and how long the store has been silent.
+
+Turns and the journal note here what happens, one call an event. What follows is decided when
+somebody asks, so that a stuck commit is seen although nothing happens any more. All instants are
+the clock's, in microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from schedo.clock import Clock
+from schedo.core.changes import Changes
+from schedo.core.leases import Lease
+from schedo.core.limits import SECOND
+from schedo.core.memory import JobMemory
+from schedo.engine.metrics import Metrics
+
+LAG_MAX_US = SECOND
+LATE_SHOWN_US = 5 * SECOND  # so that a probe every few seconds sees that the loop was late
+SILENCE_MAX_US = 5 * SECOND
+_NEVER = 1 << 62
+
+
+class Watch:
+    """The instants that matter, and the worst lag of the last seconds."""
+
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+        self.clock = clock
+        self.metrics = metrics
+        self._turn_due_at = _NEVER
+        self._round_began_at: int | None = None
+        self._late_at = -_NEVER
+        self._late_us = 0
+        self._worst_us = 0  # since the last rotate
+        self._worst_before_us = 0  # between the last two
+
+    # Turns.
+
+    def expect_turn(self, at: int | None, now: int) -> None:
+        """Note when the next turn is due: at the instant, at once if it has passed, or never."""
+        self._turn_due_at = _NEVER if at is None else max(at, now)
+
+    def turn_began(self, now: int) -> None:
+        """Note a turn; if it was due, it has a lag."""
+        if now >= self._turn_due_at:
+            lag_us = now - self._turn_due_at
+            self.metrics.loop_lag.observe(lag_us)
+            self.note_lag(lag_us, now)
+
+    def started(
+        self, leases: Sequence[Lease], memory: JobMemory, ready: Set[int], now: int
+    ) -> None:
+        """Note which attempts the turn has handed out; `ready` had nothing to wait for."""
+        if leases:
+            self.metrics.note_starts(leases, memory, ready, now)
+
+    def started_once(self, leases: Sequence[Lease], memory: JobMemory) -> None:
+        """Note attempts that run at most once, handed out when their start was durable."""
+        if leases:
+            self.metrics.note_starts(leases, memory, frozenset(), self.clock.now(), once=True)
+
+    def note_lag(self, lag_us: int, now: int) -> None:
+        """Note how late something in the loop ran."""
+        if lag_us > self._worst_us:
+            self._worst_us = lag_us
+        if lag_us > LAG_MAX_US:
+            self._late_us, self._late_at = lag_us, now
+
+    def rotate(self) -> None:
+        """Forget the lags before the last call; called about once a second."""
+        self._worst_before_us, self._worst_us = self._worst_us, 0
+
+    @property
+    def lag_us(self) -> int:
+        """The worst lag of the last second or two."""
+        return max(self._worst_us, self._worst_before_us)
+
+    # Rounds of the journal.
+
+    def round_began(self) -> None:
+        """Note that the store is asked for something."""
+        self._round_began_at = self.clock.now()
+
+    def committed(self, changes: Changes) -> None:
+        """Note that the round's changes are durable."""
+        assert self._round_began_at is not None, "a commit is part of a round"
+        self.metrics.note_commit(changes, self.clock.now() - self._round_began_at)
+
+    def round_ended(self) -> None:
+        """Note that the store has answered."""
+        self._round_began_at = None
+
+    # Conclusions.
+
+    def clock_stepped(self, delta_us: int) -> None:
+        """Move what was noted along with the clock: a step is no lateness."""
+        self._turn_due_at += delta_us
+        self._late_at += delta_us
+        if self._round_began_at is not None:
+            self._round_began_at += delta_us
+
+    def find_reasons(self, now: int) -> list[str]:
+        """Return in sentences why jobs would not start in time."""
+        reasons = []
+        overdue_us = now - self._turn_due_at
+        if overdue_us > LAG_MAX_US:
+            reasons.append(f"the timer loop is {overdue_us / SECOND:.1f} s overdue")
+        elif now - self._late_at < LATE_SHOWN_US:
+            reasons.append(f"the timer loop was {self._late_us / SECOND:.1f} s late just now")
+        if self._round_began_at is not None:
+            silent_us = now - self._round_began_at
+            if silent_us > SILENCE_MAX_US:
+                reasons.append(f"the store has not answered for {silent_us / SECOND:.1f} s")
+        return reasons
