@@ -11,7 +11,7 @@ from schedo.core.ids import IdSource, render_id
 from schedo.core.lifecycle import State
 from schedo.core.memory import JobMemory
 from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Unique
-from schedo.core.schedules import NewRun
+from schedo.core.runs import NewRun
 from schedo.core.wants import KeyWanted, Want
 from schedo.core.workers import Workers
 from schedo.errors import DuplicateKey, SchedoError

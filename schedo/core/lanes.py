@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from schedo.core.limits import WINDOW_ENTRIES
+from schedo.core.limits import SUSPECTS_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Lane, Queue
 from schedo.core.window import Window
 from schedo.core.workers import Worker, Workers
@@ -127,7 +127,9 @@ class Lanes:
             if not line.lanes:
                 line.turn = max(line.turn, self._turn)
                 self._active[lane.queue] = line
-            window = line.lanes[lane] = Window(self._capacity, empty=empty)
+            # The store does not know who is a suspect, and they are few: memory holds them all.
+            capacity = SUSPECTS_MAX if lane.alone else self._capacity
+            window = line.lanes[lane] = Window(capacity, empty=empty)
         return window
 
     def _close_if_exhausted(self, line: Line, lane: Lane, window: Window) -> None:

@@ -22,7 +22,8 @@ from schedo.core.lifecycle import FINAL, TIMED, State
 from schedo.core.limits import TURN_ENTRIES_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
 from schedo.core.model import Job, JobSpec, Lane, LeaseKey, Overlap, Place, Queue, Schedule
-from schedo.core.schedules import NewRun, Schedules
+from schedo.core.runs import NewRun
+from schedo.core.schedules import Schedules
 from schedo.core.settling import Circumstances, Settlement, front_rank, settle
 from schedo.core.why import explain
 from schedo.core.workers import WorkerOffer, Workers

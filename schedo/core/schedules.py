@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from schedo.core.firing import Fire, Plan, plan_fires
 from schedo.core.ids import IdSource
@@ -20,41 +20,16 @@ from schedo.core.model import (
     Catchup,
     Decision,
     Job,
-    JobSpec,
     Overlap,
     Schedule,
     ScheduleSpec,
     Trigger,
     Verdict,
 )
-from schedo.core.recurrence import jitter_for, next_after
+from schedo.core.recurrence import next_after
+from schedo.core.runs import Runs, new_run
 from schedo.core.wants import SchedulesWanted, ScheduleWanted, Want
 from schedo.core.window import Window
-
-
-class NewRun(NamedTuple):
-    """What a schedule asks the scheduler to make: one job, possibly blocked behind others."""
-
-    spec: JobSpec
-    schedule_id: int
-    scheduled_for: int
-    due_at: int
-    trigger: Trigger
-    missed_count: int
-    is_blocked: bool
-
-
-class Runs(Protocol):
-    """What the schedules ask of the scheduler; each takes the present instant."""
-
-    def make_run(self, run: NewRun, now: int) -> Job:
-        """Make the job of a fire."""
-
-    def cancel_run(self, job_id: int, now: int) -> None:
-        """Cancel an unfinished run, wherever it is."""
-
-    def wake_run(self, job_id: int, now: int) -> None:
-        """Queue a run that was blocked."""
 
 
 class Triggered(NamedTuple):
@@ -240,7 +215,7 @@ class Schedules:
                 return None, busy
             else:
                 is_blocked = True
-        job = self._runs.make_run(_new_run(schedule, fire, is_blocked), now)
+        job = self._runs.make_run(new_run(schedule, fire, is_blocked), now)
         if len(schedule.active) < ACTIVE_RUNS_KNOWN_MAX:
             schedule.active.append(job.id)
         schedule.last_job_id = job.id
@@ -380,21 +355,6 @@ def _restart(schedule: Schedule, through: int) -> None:
     """Let the watermark begin anew; not behind what was decided, or that would fire twice."""
     schedule.evaluated_through = max(through, schedule.evaluated_through)
     schedule.next_fire_at = next_after(schedule.spec.rule, schedule.evaluated_through)
-
-
-def _new_run(schedule: Schedule, fire: Fire, is_blocked: bool) -> NewRun:
-    due_at = fire.scheduled_for
-    if fire.trigger is not Trigger.MANUAL:
-        due_at += jitter_for(schedule.id, fire.scheduled_for, schedule.spec.rule)
-    return NewRun(
-        schedule.spec.job,
-        schedule.id,
-        fire.scheduled_for,
-        due_at,
-        fire.trigger,
-        fire.missed_count,
-        is_blocked,
-    )
 
 
 _VERDICTS = {

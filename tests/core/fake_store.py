@@ -62,7 +62,7 @@ class FakeStore:
             assert job.is_new == (job.id not in self.jobs), f"job {job.id} is_new is wrong"
             self._check_unique(job)
             stored = job.copy()
-            stored.is_new = False
+            stored.is_new = stored.is_suspect = False
             stored.place = Place.NOWHERE
             if not job.is_new and stored.payload is None:
                 stored.payload = self.jobs[job.id].payload

@@ -141,9 +141,7 @@ def test_the_first_reason_to_stop_stays() -> None:
 
 # Taking attempts back.
 
-LEASE = Lease(
-    LeaseKey(1, 3, 1), "w", "work", "default", b"null", Options(), T0, Trigger.SUBMIT, 0
-)
+LEASE = Lease(LeaseKey(1, 3, 1), "w", "work", "default", b"null", Options(), T0, Trigger.SUBMIT, 0)
 
 
 @pytest.mark.parametrize("state", [s for s in State if s is not State.COMPLETED])

@@ -185,3 +185,54 @@ def test_a_trimmed_lane_stays_open_though_memory_holds_none_of_it() -> None:
 
     assert window.wants_page()
     assert lanes.window(Lane("default", "work")) is window
+
+
+SUSPECTS = Lane("default", "work", alone=True)
+
+
+def test_a_suspect_goes_only_to_a_worker_that_is_kept_for_them() -> None:
+    suspect = job(1)
+    suspect.is_suspect = True
+    lanes = filled(suspect, job(2, 5))
+
+    assert order(lanes, crew()) == [2]
+    workers = Workers()
+    workers.attach(offer("kept", alone=True))
+    assert order(lanes, workers) == [1]
+
+
+def test_suspects_are_never_pushed_out_of_memory_for_the_store_does_not_know_them() -> None:
+    lanes = Lanes(capacity=1)
+    for ident in range(1, 101):
+        suspect = job(ident)
+        suspect.is_suspect = True
+        window = lanes.add(suspect)
+        assert window is not None
+        assert list(window.trim()) == []
+
+    assert lanes.window(SUSPECTS) is not None
+
+
+def test_where_two_workers_serve_a_lane_each_start_goes_to_the_one_with_more_room() -> None:
+    workers = crew(slots=2)
+    workers.attach(offer("other", slots=2))
+    lanes = filled(*(job(n) for n in range(1, 5)))
+    places = []
+
+    for ident, worker in lanes.take(workers):
+        workers.hold(worker.offer.id, LeaseKey(ident, 1, 1))
+        places.append(worker.offer.id)
+
+    assert places == ["w", "other", "w", "other"]
+
+
+def test_taking_stops_when_the_only_worker_is_full() -> None:
+    workers = crew(slots=2)
+    lanes = filled(*(job(n) for n in range(1, 5)))
+    ids = []
+
+    for ident, worker in lanes.take(workers):
+        workers.hold(worker.offer.id, LeaseKey(ident, 1, 1))
+        ids.append(ident)
+
+    assert ids == [1, 2]

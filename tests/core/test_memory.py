@@ -304,9 +304,7 @@ def test_nothing_is_lost_when_a_page_overfills_the_window() -> None:
 
     assert memory.timers.horizon is not None
     known = [job.id for job in stored[1:] if memory.find(job.id) is not None]
-    assert known == [
-        job.id for job in stored[1:] if (job.due_at, job.id) <= memory.timers.horizon
-    ]
+    assert known == [job.id for job in stored[1:] if (job.due_at, job.id) <= memory.timers.horizon]
     assert all(held(memory, ident).place is Place.TIMERS for ident in known)
 
 

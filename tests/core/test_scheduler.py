@@ -11,6 +11,7 @@ from schedo.core.leases import (
     Completed,
     Report,
     Snoozed,
+    Stopped,
 )
 from schedo.core.lifecycle import State
 from schedo.core.model import Job, LeaseKey, Queue
@@ -296,6 +297,33 @@ def test_it_says_whether_there_is_something_to_commit_or_to_load() -> None:
     news.append(server.scheduler.has_news)
 
     assert news == [False, True, False]
+
+
+def test_it_says_which_jobs_became_runnable_by_timer_or_commit() -> None:
+    server = Server(slots=0)
+    now, later = server.submit(make_spec(), T0), server.submit(make_spec(delay_us=SECOND), T0)
+
+    assert server.scheduler.take_ready() == {now.id}
+    server.tick(SECOND)
+    assert server.scheduler.take_ready() == {later.id}
+    assert server.scheduler.take_ready() == set()
+
+
+def test_it_counts_the_jobs_that_have_ended() -> None:
+    server = Server()
+    done, stopped = (server.submit(make_spec(), T0) for _ in range(2))
+    server.run(T0)
+
+    server.complete(done.id, T0)
+    server.cancel(stopped.id, T0)
+    server.report(stopped.id, Stopped(), T0)
+
+    assert server.scheduler._ended == {
+        State.COMPLETED: 1,
+        State.FAILED: 0,
+        State.CANCELLED: 1,
+        State.EXPIRED: 0,
+    }
 
 
 def test_a_look_up_of_a_job_that_does_not_exist_finds_nothing() -> None:

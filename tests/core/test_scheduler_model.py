@@ -46,6 +46,7 @@ CAPACITY = 2
 TASKS = ("a", "b")
 QUEUES = ("p", "q")
 WORKER = "w"
+KEPT = offer("kept", 1, alone=True)  # for those who may have killed a worker
 
 UNIQUES = st.builds(
     Unique,
@@ -87,6 +88,7 @@ OUTCOMES = st.sampled_from(
         Stopped(),
         HandedBack(),
         Lost("gone"),
+        Lost("gone", is_certain=False),
     ]
 )
 ANY = st.integers(0, 1_000_000)  # picks one of however many there are
@@ -99,6 +101,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = self.latest_now = 1_000 * SECOND
         self.server = Server(CAPACITY, now=self.now, slots=3)
+        self.server.attach(KEPT)
         self.answered: set[int] = set()  # jobs whose answer waits for the next commit
         self.answering: set[int] = set()  # for the one on its way
         self.acknowledged: set[int] = set()
@@ -333,6 +336,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.answered, self.answering = set(), set()
         self.server.crash(self.now)
         self.server.attach(offer(WORKER, 3))
+        self.server.attach(KEPT)
         if recovers:
             self.do_a_round()
 

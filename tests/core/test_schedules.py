@@ -17,7 +17,7 @@ from tests.core.builders import (
     offer,
     tries,
 )
-from tests.core.scheduled import kinds, made
+from tests.core.scheduled import T1, kinds, made
 from tests.core.server import Server
 
 # Firing.
@@ -36,6 +36,14 @@ def test_a_schedule_fires_when_exactly_due_and_not_before() -> None:
     assert (run.scheduled_for, run.due_at, run.trigger) == (MINUTE, MINUTE, Trigger.SCHEDULE)
     assert (run.schedule_id, run.missed_count, run.state) == (schedule.id, 0, State.RUNNING)
     assert server.verdicts(schedule.id) == [(Verdict.FIRED, MINUTE, 1)]
+
+
+def test_it_says_how_many_schedules_wait_in_memory() -> None:
+    server = Server()
+    made(server)
+    server.scheduler.schedules.pause(server.put(make_schedule_spec("other"), T1), None, T1)
+
+    assert server.scheduler.schedules.armed == 1
 
 
 def test_an_instant_at_the_moment_of_creation_fires() -> None:

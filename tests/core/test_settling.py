@@ -145,6 +145,22 @@ def test_a_lost_attempt_is_no_failure_and_goes_to_the_front(losses: int) -> None
     )
 
 
+def test_a_job_that_was_lost_beside_others_is_a_suspect_and_not_charged() -> None:
+    result = settled(running(losses=2), Lost("gone", is_certain=False))
+
+    assert (result.state, result.losses, result.is_suspect) == (State.QUEUED, 0, True)
+
+
+@pytest.mark.parametrize("outcome", [Lost("gone"), HandedBack()], ids=["lost", "handed back"])
+def test_a_suspect_stays_one_until_it_has_run_to_an_end(outcome: Outcome) -> None:
+    assert settled(running(is_suspect=True), outcome).is_suspect
+
+
+@pytest.mark.parametrize("outcome", [Completed(), Failed(OOPS), Snoozed(5)])
+def test_a_suspect_that_ran_to_an_end_is_cleared(outcome: Outcome) -> None:
+    assert not settled(running(is_suspect=True), outcome).is_suspect
+
+
 def test_the_third_loss_fails_the_job() -> None:
     assert settled(running(losses=2), Lost("gone")) == Settlement(
         State.FAILED, "lost", Failure("lost", "gone"), losses=1

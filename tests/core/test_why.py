@@ -50,9 +50,7 @@ def test_a_job_of_a_full_queue_says_so() -> None:
     second = server.submit(make_spec())
     server.run(T0)
 
-    assert why(server, second) == (
-        "queue default runs 1 jobs, as many as its concurrency allows"
-    )
+    assert why(server, second) == ("queue default runs 1 jobs, as many as its concurrency allows")
 
 
 def test_a_job_that_nobody_serves_says_so() -> None:

@@ -120,3 +120,21 @@ def test_an_attempt_can_be_held_by_a_worker_that_has_gone() -> None:
     workers.hold("gone", LeaseKey(1, 1, 1))
 
     assert picked(workers) == "a"
+
+
+def test_a_worker_kept_for_suspects_serves_nobody_else() -> None:
+    workers = Workers()
+    workers.attach(offer("kept", alone=True))
+
+    assert picked(workers) is None
+    assert picked(workers, Lane("default", "work", alone=True)) == "kept"
+
+
+def test_a_worker_is_the_only_one_if_no_other_serves_the_lane() -> None:
+    workers = attached(("a", 1))
+    [worker] = workers
+    workers.attach(offer("b", tasks=frozenset({"other"})))
+
+    assert workers.is_only(worker, LANE)
+    workers.attach(offer("b"))
+    assert not workers.is_only(worker, LANE)

@@ -1,0 +1,50 @@
+"""The run that a fire of a schedule asks for, and who makes it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from schedo.core.firing import Fire
+from schedo.core.model import Job, JobSpec, Schedule, Trigger
+from schedo.core.recurrence import jitter_for
+
+
+class NewRun(NamedTuple):
+    """What a schedule asks the scheduler to make: one job, possibly blocked behind others."""
+
+    spec: JobSpec
+    schedule_id: int
+    scheduled_for: int
+    due_at: int
+    trigger: Trigger
+    missed_count: int
+    is_blocked: bool
+
+
+class Runs(Protocol):
+    """What the schedules ask of the scheduler; each takes the present instant."""
+
+    def make_run(self, run: NewRun, now: int) -> Job:
+        """Make the job of a fire."""
+
+    def cancel_run(self, job_id: int, now: int) -> None:
+        """Cancel an unfinished run, wherever it is."""
+
+    def wake_run(self, job_id: int, now: int) -> None:
+        """Queue a run that was blocked."""
+
+
+def new_run(schedule: Schedule, fire: Fire, is_blocked: bool) -> NewRun:
+    """Return the run of a fire; jitter puts it off, unless a person asked for it now."""
+    due_at = fire.scheduled_for
+    if fire.trigger is not Trigger.MANUAL:
+        due_at += jitter_for(schedule.id, fire.scheduled_for, schedule.spec.rule)
+    return NewRun(
+        schedule.spec.job,
+        schedule.id,
+        fire.scheduled_for,
+        due_at,
+        fire.trigger,
+        fire.missed_count,
+        is_blocked,
+    )
