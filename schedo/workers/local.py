@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from schedo.core.ids import render_id
-from schedo.core.leases import Failed, HandedBack, Lease, Report, Stop, StopReason
+from schedo.core.leases import Failed, HandedBack, Lease, Lost, Report, Stop, StopReason
 from schedo.core.model import Failure, LeaseKey, Options
 from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
@@ -41,10 +41,10 @@ class LocalWorker:
         self._offer = WorkerOffer(
             worker_id, slots, frozenset(runners), None, dict(task_defaults or {})
         )
-        self._waiting: deque[Lease] = deque()
+        self._waiting: deque[Call] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._pool: set[asyncio.Task[None]] = set()
-        self._signals: dict[LeaseKey, StopSignal] = {}
+        self._calls: dict[LeaseKey, Call] = {}
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -56,11 +56,14 @@ class LocalWorker:
         """Take no more, let what runs end within the grace time, hand the rest back."""
         self._engine.close_worker(self._offer.id)
         await self._quiet_within(grace_s)
-        for signal in self._signals.values():
-            signal.set(StopReason.CANCEL)
+        for call in self._calls.values():
+            call.stop.set(StopReason.CANCEL)
         await self._quiet_within(STOP_GRACE_S)
-        for key in list(self._signals):
-            self._engine.report(Report(key, HandedBack()))
+        for call in list(self._calls.values()):
+            # What has begun and runs at most once must not begin again.
+            once = call.lease.options.at_most_once
+            outcome = Lost("it did not end before the server did") if once else HandedBack()
+            self._engine.report(Report(call.lease.key, outcome))
         for task in list(self._pool):
             task.cancel()
         await asyncio.gather(*self._pool, return_exceptions=True)
@@ -69,9 +72,9 @@ class LocalWorker:
 
     def start(self, lease: Lease) -> None:
         """Run the attempt in an idle coroutine of the pool, or in a new one."""
-        self._signals[lease.key] = StopSignal()
+        call = self._calls[lease.key] = Call(lease, StopSignal())
         self._quiet.clear()
-        self._waiting.append(lease)
+        self._waiting.append(call)
         while self._idle:
             idle = self._idle.pop()
             if not idle.done():
@@ -83,9 +86,9 @@ class LocalWorker:
 
     def stop(self, stop: Stop) -> None:
         """Ask the attempt to end."""
-        signal = self._signals.get(stop.key)
-        if signal is not None:
-            signal.set(stop.reason)
+        call = self._calls.get(stop.key)
+        if call is not None:
+            call.stop.set(stop.reason)
 
     # The pool.
 
@@ -98,18 +101,18 @@ class LocalWorker:
             self._idle.append(idle)
             await idle
 
-    async def _run(self, lease: Lease) -> None:
-        signal = self._signals[lease.key]
+    async def _run(self, call: Call) -> None:
+        lease = call.lease
         try:
-            report = await self._runners[lease.task](Call(lease, signal))
+            report = await self._runners[lease.task](call)
         except Exception as error:
             log.exception(
                 "the runner of task %s failed on job %s", lease.task, render_id(lease.key.job_id)
             )
             failure = Failure("runner-error", f"{type(error).__name__}: {error}")
             report = Report(lease.key, Failed(failure))
-        del self._signals[lease.key]
-        if not self._signals:
+        del self._calls[lease.key]
+        if not self._calls:
             self._quiet.set()
         self._engine.report(report)
 

@@ -88,7 +88,7 @@ def test_a_private_target_is_refused_unless_it_is_allowed(tmp_path: Path) -> Non
 
 
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
-    """Clients submit while the server is killed again and again; every 2xx must be found and run."""
+    """Clients submit while the server is killed again and again; every 2xx must be run."""
     marks = tmp_path / "marks"
     marks.mkdir()
     acknowledged: list[str] = []
