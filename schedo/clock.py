@@ -2,7 +2,7 @@
 
 Linux: a timerfd on CLOCK_REALTIME, absolute, cancelled by the kernel when the clock is set,
 because the timers of asyncio and uvloop have millisecond granularity (and uvloop's can fire
-early). Python has os.timerfd_create from 3.13; before that a few lines of ctypes. Elsewhere:
+early). Python has os.timerfd_create only from 3.13, so it takes a few lines of ctypes. Elsewhere:
 loop.call_at. The alarm is armed at most SLEEP_MAX_US ahead, so that a slowly slewed clock cannot
 carry it away.
 """
@@ -70,8 +70,12 @@ class SystemClock:
     def arm(self, at: int | None) -> None:
         """Ask to be woken at the instant, or within SLEEP_MAX_US."""
         assert self._alarm is not None, "the clock was started"
-        latest = self.now() + SLEEP_MAX_US
-        self._alarm.arm(latest if at is None or at > latest else at)
+        now = self.now()
+        latest = now + SLEEP_MAX_US
+        if at is not None and at <= latest:
+            self._alarm.arm(at)
+        elif not now < self._alarm.armed_at <= latest:  # else it wakes soon enough as it is
+            self._alarm.arm(latest)
 
     def close(self) -> None:
         """Give up the alarm."""
@@ -90,13 +94,13 @@ class _TimerFd:
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
         self._loop = loop
         self._ring = ring
-        self._armed_at = -1
+        self.armed_at = -1
         self._fd = _create()
         loop.add_reader(self._fd, self._on_readable)
 
     def arm(self, at: int) -> None:
-        if at != self._armed_at:
-            self._armed_at = at
+        if at != self.armed_at:
+            self.armed_at = at
             # An instant in the past fires at once, but zero would disarm.
             _settime(self._fd, max(at, 1))
 
@@ -105,15 +109,9 @@ class _TimerFd:
         os.close(self._fd)
 
     def _on_readable(self) -> None:
-        self._armed_at = -1
-        try:
-            os.read(self._fd, 8)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            if error.errno != errno.ECANCELED:  # ECANCELED: somebody set the clock
-                raise
-        self._ring()
+        self.armed_at = -1
+        if _was_rung(self._fd):
+            self._ring()
 
 
 class _LoopAlarm:
@@ -123,9 +121,11 @@ class _LoopAlarm:
         self._loop = loop
         self._ring = ring
         self._handle: asyncio.TimerHandle | None = None
+        self.armed_at = -1
 
     def arm(self, at: int) -> None:
         self.close()
+        self.armed_at = at
         delay_us = max(0, at - time.time_ns() // 1000)
         self._handle = self._loop.call_later(delay_us / 1_000_000, self._ring)
 
@@ -159,8 +159,10 @@ class _Itimerspec(ctypes.Structure):
     _fields_ = (("interval", _Timespec), ("value", _Timespec))
 
 
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+def _libc() -> ctypes.PyDLL:
+    # PyDLL keeps the interpreter's lock over the call. These calls take a microsecond; letting the
+    # lock go for them could cost milliseconds until the thread that commits gives it back.
+    return ctypes.PyDLL(None, use_errno=True)
 
 
 def _create() -> int:
@@ -170,18 +172,31 @@ def _create() -> int:
     return fd
 
 
+def _make_was_rung() -> Callable[[int], bool]:
+    """Return a function that takes a timerfd's alarm and tells whether there was one."""
+    if sys.platform != "linux":
+        return lambda fd: False
+    buffer = ctypes.create_string_buffer(8)
+    read = _libc().read
+
+    def was_rung(fd: int) -> bool:
+        if read(fd, buffer, 8) == 8:
+            return True
+        number = ctypes.get_errno()
+        if number in (errno.EAGAIN, errno.EINTR):
+            return False
+        if number == errno.ECANCELED:  # somebody set the clock
+            return True
+        raise OSError(number, "reading a timerfd failed")
+
+    return was_rung
+
+
 def _make_settime() -> Callable[[int, int], None]:
     """Return a function that arms a timerfd at an absolute instant in microseconds."""
     flags = _TFD_TIMER_ABSTIME | _TFD_TIMER_CANCEL_ON_SET
     if sys.platform != "linux":
         return lambda fd, at_us: None
-    if sys.version_info >= (3, 13):
-
-        def settime_ns(fd: int, at_us: int) -> None:
-            os.timerfd_settime_ns(fd, flags=flags, initial=at_us * 1000)
-
-        return settime_ns
-
     spec = _Itimerspec()
     pointer = ctypes.byref(spec)
     call = _libc().timerfd_settime
@@ -198,3 +213,4 @@ def _make_settime() -> Callable[[int, int], None]:
 
 
 _settime = _make_settime()
+_was_rung = _make_was_rung()
