@@ -2,8 +2,8 @@
 
 Start: store and engine, workers, then the socket, so that nobody is let in before work can be
 done. Stop on SIGTERM or SIGINT: workers first (no new work, running attempts finish within the
-grace time, the rest is handed back uncounted), then the socket, then the engine, which makes
-everything durable. A second signal cuts the grace short.
+grace time, the rest is handed back uncounted), then the socket, so that one can watch, then the
+engine, which makes everything durable. A second signal cuts the grace short.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import gc
 import hashlib
 import logging
@@ -19,7 +20,7 @@ import resource
 import signal
 import sys
 import tomllib
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from pathlib import Path
 
 import schedo
@@ -27,10 +28,10 @@ from schedo.client.tokens import read_private
 from schedo.clock import SystemClock
 from schedo.config import Config, check_config
 from schedo.engine.engine import Engine
-from schedo.errors import Invalid, SchedoError
+from schedo.errors import Invalid, SchedoError, Unavailable
 from schedo.logs import start_logging
 from schedo.store import open_store
-from schedo.web.app import build_app
+from schedo.web.app import WebApp, build_app
 from schedo.web.server import HttpServer
 from schedo.web.settings import LOOPBACK_HOSTS, WebSettings
 from schedo.workers.attendant import CannotServe
@@ -48,6 +49,7 @@ log = logging.getLogger("schedo")
 SWITCH_INTERVAL_S = 0.0005
 LARGE_BUFFER_BYTES = 65_536
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SECRETS_CHARACTERS_MAX = 65_536
 DONE, REFUSED, MISUSED, BROKEN = 0, 1, 2, 70  # exit codes; 70 is EX_SOFTWARE: start it again
 
@@ -96,47 +98,62 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _serve(config: Config) -> int:
-    end = _End(config.drain_grace_us / 1_000_000)
+    end = _End()
     engine = Engine(open_store(config.store), SystemClock(), retention=config.retention)
     engine.on_fatal(end.break_down)
     await engine.start()
+    crew = _Crew(config, engine)
+    server = HttpServer()
     try:
-        async with _working(config, engine, end), _listening(config, engine) as address:
-            _announce(config, address)
-            # What is loaded now stays: the collector need not look at it again.
-            gc.collect()
-            gc.freeze()
-            await end.wait()
-            log.info("stopping; running jobs have %g s", end.grace_s)
+        await crew.start()
+        app = build_app(engine, _web_settings(config))
+        port = await _listen(server, app, config)
+        _announce(config, port)
+        # What is loaded now stays: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        await end.wait()
+        app.drain()
+        grace_s = 0.0 if end.is_broken else config.drain_grace_us / 1_000_000
+        log.info("stopping; running jobs have %g s, a second signal takes it from them", grace_s)
+        end.on_hurry(crew.hurry)
+        await crew.drain(grace_s)
     finally:
+        await server.stop()
+        await crew.drain(0.0)
         await engine.stop()
     log.info("stopped")
-    return end.exit_code
+    return BROKEN if end.is_broken else DONE
 
 
 class _End:
-    """Whether the server is to end, how, and how long running jobs may still take."""
+    """Whether the server is to end, and how: in order, in a hurry, or because the disk failed."""
 
-    def __init__(self, grace_s: float) -> None:
+    def __init__(self) -> None:
         self._asked = asyncio.Event()
+        self._hurry: Callable[[], None] = lambda: None
+        self.is_broken = False
         self._loop = asyncio.get_running_loop()
-        self.grace_s = grace_s
-        self.exit_code = DONE
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self.ask)
+        for number in SIGNALS:
+            self._loop.add_signal_handler(number, self._ask)
 
-    def ask(self) -> None:
-        """End in order; the next signal ends the process at once, which loses nothing durable."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
+    def _ask(self) -> None:
+        """End in order; asked again, without grace; the third signal ends the process at once."""
+        if self._asked.is_set():
+            self._hurry()
+            for number in SIGNALS:
+                self._loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL)
         self._asked.set()
+
+    def on_hurry(self, call: Callable[[], None]) -> None:
+        """Set what a second signal does."""
+        self._hurry = call
 
     def break_down(self, error: BaseException) -> None:
         """End without grace: the store can take nothing more."""
         log.critical("%s; the server ends and must be started again", error)
-        self.exit_code = BROKEN
-        self.grace_s = 0.0
+        self.is_broken = True
         self._asked.set()
 
     async def wait(self) -> None:
@@ -144,36 +161,49 @@ class _End:
         await self._asked.wait()
 
 
-@contextlib.asynccontextmanager
-async def _working(config: Config, engine: Engine, end: _End) -> AsyncIterator[None]:
-    """Run the workers: one in this loop for shell and http jobs, children for an application."""
-    orphans = _find_orphans(config)
-    runners: dict[str, Runner] = {
-        "http": HttpRunner(
-            config.webhook_allow,
-            f"schedo/{schedo.__version__}",
-            secrets=_read_secrets(config.webhook_secrets_file),
-        )
-    }
-    if config.allow_shell:
-        output_dir = Path(config.output_dir) if config.output_dir else None
-        runners["shell"] = ShellRunner(output_dir, orphans)
-    local = LocalWorker(engine, "local", config.concurrency, runners)
-    local.attach()
-    children: ChildProcesses | None = None
-    try:
+class _Crew:
+    """The workers: one in this loop for shell and http jobs, child processes for an application."""
+
+    def __init__(self, config: Config, engine: Engine) -> None:
+        self._orphans = _find_orphans(config)
+        runners: dict[str, Runner] = {
+            "http": HttpRunner(
+                config.webhook_allow,
+                f"schedo/{schedo.__version__}",
+                secrets=_read_secrets(config.webhook_secrets_file),
+            )
+        }
+        if config.allow_shell:
+            output_dir = Path(config.output_dir) if config.output_dir else None
+            runners["shell"] = ShellRunner(output_dir, self._orphans)
+        self._local = LocalWorker(engine, "local", config.concurrency, runners)
+        self._children: ChildProcesses | None = None
         if config.app is not None:
             slots = -(-config.concurrency // config.processes)
-            children = ChildProcesses(engine, config.app, processes=config.processes, slots=slots)
-            await children.start()
-        yield
-    finally:
-        stops = [local.drain(end.grace_s)]
-        if children is not None:
-            stops.append(children.stop(end.grace_s))
+            self._children = ChildProcesses(
+                engine, config.app, processes=config.processes, slots=slots
+            )
+
+    async def start(self) -> None:
+        """Begin to take work; raise CannotServe if the application cannot be imported."""
+        self._local.attach()
+        if self._children is not None:
+            await self._children.start()
+
+    async def drain(self, grace_s: float) -> None:
+        """Take no more; let what runs end within the grace time, hand the rest back."""
+        stops = [self._local.drain(grace_s)]
+        if self._children is not None:
+            stops.append(self._children.stop(grace_s))
         await asyncio.gather(*stops)
-        if orphans is not None:
-            orphans.close()
+        if self._orphans is not None:
+            self._orphans.close()
+
+    def hurry(self) -> None:
+        """Cut the grace short."""
+        self._local.hurry()
+        if self._children is not None:
+            self._children.hurry()
 
 
 def _read_secrets(path: str | None) -> dict[str, str]:
@@ -203,28 +233,34 @@ def _find_orphans(config: Config) -> Orphans | None:
     return orphans
 
 
-@contextlib.asynccontextmanager
-async def _listening(config: Config, engine: Engine) -> AsyncIterator[str]:
-    """Serve HTTP; yield the address to reach it."""
+def _web_settings(config: Config) -> WebSettings:
     token = config.token
-    settings = WebSettings(
+    return WebSettings(
         token_sha256=[hashlib.sha256(token.reveal().encode()).digest()] if token else None,
         allowed_hosts=(*LOOPBACK_HOSTS, config.host, *config.allowed_hosts),
         allow_shell=config.allow_shell,
         payload_checks={"shell": check_shell_payload, "http": check_http_payload},
         version=schedo.__version__,
     )
-    server = HttpServer()
-    port = await server.start(build_app(engine, settings), config.host, config.port)
-    host = f"[{config.host}]" if ":" in config.host else config.host
+
+
+async def _listen(server: HttpServer, app: WebApp, config: Config) -> int:
+    """Serve HTTP and return the port."""
     try:
-        yield f"http://{host}:{port}"
-    finally:
-        await server.stop()
+        return await server.start(app, config.host, config.port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise Unavailable(
+            f"port {config.port} of {config.host} is taken, perhaps by another schedo;"
+            " choose another one with --port"
+        ) from error
 
 
-def _announce(config: Config, address: str) -> None:
+def _announce(config: Config, port: int) -> None:
     """Print what a person needs first: where the server is, and a line to paste."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    address = f"http://{host}:{port}"
     job = (
         '{"task":"shell","payload":{"command":"echo hello"},"delay":"5s"}'
         if config.allow_shell

@@ -308,13 +308,13 @@ class Attendant:
         self._fail_to_attach(f"the child process ended before it could be used: {message}")
         for key in [key for key, held in self._held.items() if self._can_hand_back(held)]:
             self._end(Report(key, HandedBack()))
-        message = f"{self.worker_id}: {message}"
+        loss = f"{self.worker_id}: {message}"
         if len(self._held) > 1:
             self.has_suspects = True
             for key in list(self._held):
-                self._end(Report(key, Lost(message, is_certain=False)))
+                self._end(Report(key, Lost(loss, is_certain=False)))
         if self._is_known:
-            self._engine.detach(self.worker_id, message)
+            self._engine.detach(self.worker_id, loss)
         self._held.clear()
         self.retired.set()
         self.gone.set()

@@ -8,7 +8,6 @@ ever cannot fill the machine, no more children than this are retired at a time a
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -51,6 +50,7 @@ class ChildProcesses:
         self._keepers: list[asyncio.Task[None]] = []
         self._one_left = asyncio.Event()
         self._has_cells = False
+        self._hurried = asyncio.Event()
 
     async def start(self) -> None:
         """Start the children and put the application's schedules; raise CannotServe."""
@@ -78,15 +78,18 @@ class ChildProcesses:
         everybody = list(self._all)
         for attendant in everybody:
             attendant.retire()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
-                for attendant in everybody:
-                    await attendant.gone.wait()
+        hurry = asyncio.create_task(self._hurried.wait())
+        gone = asyncio.gather(*(attendant.gone.wait() for attendant in everybody))
+        await asyncio.wait((hurry, gone), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
         for attendant in everybody:
             if not attendant.gone.is_set():
                 attendant.dismiss()
-        for attendant in everybody:
-            await attendant.gone.wait()
+        await gone
+
+    def hurry(self) -> None:
+        """Cut the grace of a stop short."""
+        self._hurried.set()
 
     async def _keep(self, attendant: Attendant | None, *, alone: bool = False) -> None:
         """Keep one place filled."""

@@ -43,12 +43,15 @@ def to_microseconds(duration: str | float | timedelta) -> int:
     return parse_duration(duration)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CurrentJob:
     """The attempt that the calling code is part of."""
 
     _lease: Lease
     _stop: StopSignal
+
+    def __repr__(self) -> str:
+        return f"<CurrentJob {self.id} {self.task} attempt {self.attempt}>"
 
     @property
     def id(self) -> str:

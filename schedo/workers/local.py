@@ -7,7 +7,6 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Mapping
@@ -47,6 +46,7 @@ class LocalWorker:
         self._calls: dict[LeaseKey, Call] = {}
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self._hurried = asyncio.Event()
 
     def attach(self) -> None:
         """Let the engine give work."""
@@ -55,10 +55,14 @@ class LocalWorker:
     async def drain(self, grace_s: float) -> None:
         """Take no more, let what runs end within the grace time, hand the rest back."""
         self._engine.close_worker(self._offer.id)
-        await self._quiet_within(grace_s)
+        hurry = asyncio.create_task(self._hurried.wait())
+        quiet = asyncio.create_task(self._quiet.wait())
+        await asyncio.wait((hurry, quiet), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
         for call in self._calls.values():
             call.stop.set(StopReason.CANCEL)
-        await self._quiet_within(STOP_GRACE_S)
+        await asyncio.wait((quiet,), timeout=STOP_GRACE_S)
+        quiet.cancel()
         for call in list(self._calls.values()):
             # What has begun and runs at most once must not begin again.
             once = call.lease.options.at_most_once
@@ -67,6 +71,10 @@ class LocalWorker:
         for task in list(self._pool):
             task.cancel()
         await asyncio.gather(*self._pool, return_exceptions=True)
+
+    def hurry(self) -> None:
+        """Cut the grace of a drain short."""
+        self._hurried.set()
 
     # Transport.
 
@@ -115,8 +123,3 @@ class LocalWorker:
         if not self._calls:
             self._quiet.set()
         self._engine.report(report)
-
-    async def _quiet_within(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._quiet.wait()

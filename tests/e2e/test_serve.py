@@ -2,6 +2,8 @@
 
 import http.server
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -179,6 +181,38 @@ def test_sigterm_hands_back_what_does_not_finish_in_time(tmp_path: Path) -> None
         ended = server.ended(job["id"])
         assert (ended["state"], ended["attempt"]) == ("completed", 2)
         assert "losses" not in ended or ended["losses"] == 0
+
+
+def test_a_second_sigterm_takes_the_grace_but_not_the_hand_back(tmp_path: Path) -> None:
+    with serving(tmp_path, "--allow-shell") as server:
+        started = tmp_path / "started"
+        command = f"touch {started}; if [ $SCHEDO_ATTEMPT = 1 ]; then sleep 100; fi"
+        job = server.submit(task="shell", payload={"command": command})
+        eventually(started.exists, "start")
+        os.kill(server.pid, signal.SIGTERM)
+        eventually(lambda: server.ask("GET", "/readyz")[0] == 503, "drain, seen over HTTP")
+
+        assert server.terminate() == 0
+
+        server.start()
+        ended = server.ended(job["id"])
+        assert (ended["state"], ended["attempt"], ended["losses"]) == ("completed", 2, 0)
+
+
+def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        port = server.url.rpartition(":")[2]
+        second = subprocess.run(
+            [sys.executable, "-m", "schedo", "serve", "--port", port, "--store", "other/s.db"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+
+        assert second.returncode == 1
+        assert f"port {port} of 127.0.0.1 is taken" in second.stderr
 
 
 def test_a_second_server_on_the_same_file_names_the_first(tmp_path: Path) -> None:
