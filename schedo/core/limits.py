@@ -55,7 +55,7 @@ CATCHUP_MAX = 100
 DEFAULT_QUEUE = "default"
 
 # Memory: how many entries each order keeps, and how large a payload may wait in memory.
-WINDOW_ENTRIES = 2_048
+WINDOW_ENTRIES = 1_024
 SUSPECTS_MAX = 1_000_000  # never reached: they are what workers held when they died
 PAYLOAD_INLINE_BYTES_MAX = 4_096
 UNCOMMITTED_JOBS_MAX = 50_000

@@ -324,8 +324,10 @@ class TurnLoop:
 
     def _fail(self, error: SchedoError) -> None:
         self._is_open = False
+        self.watch.expect_no_turn()
+        if str(error) != str(self.failure):  # it is tried again each second, but said once
+            log.error("the store failed: %s", error)
         self.failure = error
-        log.error("the store failed: %s", error)
         self._fail_waiting(error)
         if isinstance(error, StoreBroken):
             self.on_fatal(error)

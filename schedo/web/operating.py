@@ -6,7 +6,6 @@ import platform
 import sqlite3
 from functools import lru_cache
 from importlib import resources
-from importlib.metadata import PackageNotFoundError, version
 
 import orjson
 
@@ -98,6 +97,9 @@ def _read_file(name: str) -> bytes:
 
 @lru_cache(maxsize=1)
 def _tzdata_version() -> str:
+    # Imported when asked for: it brings a megabyte of parsers with it.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("tzdata")
     except PackageNotFoundError:
