@@ -27,6 +27,8 @@ COMMANDS = {
     "jobs": _Entry("schedo.cli.jobs:jobs", "List, show, cancel and retry jobs; read their output."),
     "schedules": _Entry("schedo.cli.schedules:schedules", "List and change schedules."),
     "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),
+    "top": _Entry("schedo.cli.top:top", "Show how the server does, live."),
+    "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report how it copes."),
     "crontab": _Entry("schedo.cli.crontab_import:crontab", "Turn a crontab into schedules."),
     "config": _Entry("schedo.cli.settings:config", "Show the configuration of the server."),
     "completion": _Entry("schedo.cli.completion:completion", "Print a shell completion script."),

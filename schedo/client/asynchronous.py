@@ -122,7 +122,10 @@ class AsyncClient:
     async def submit_many(
         self, jobs: Iterable[Mapping[str, Any]], *, idempotency_key: str | None = None
     ) -> list[AsyncJobHandle | SchedoError]:
-        """Make many jobs, each {task, payload, …}; a refused one has its error in its place."""
+        """Make many jobs, each {task, payload, …}; a refused one has its error in its place.
+
+        What cannot be written as JSON raises Invalid before anything is sent.
+        """
         requests = [operations.render_request(job) for job in jobs]
         return [
             item if isinstance(item, SchedoError) else AsyncJobHandle(self, item)

@@ -52,10 +52,11 @@ class Operation(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     is_repeatable: bool = False  # sending it twice does the same as sending it once
     held_s: float = 0.0  # the server may take this much longer because it was asked to wait
+    answers: frozenset[int] = frozenset()  # statuses that are no errors here
 
     def read(self, answer: Answer) -> T:
         """Return what was asked for, or raise the error that the server answered with."""
-        if answer.status >= 400:
+        if answer.status >= 400 and answer.status not in self.answers:
             raise parse_problem(answer.status, answer.headers, answer.body)
         return self.parse(answer)
 

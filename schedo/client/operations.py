@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 from urllib.parse import quote, urlencode
 
 from schedo.client.messages import Answer, Operation, Record
+from schedo.client.metrics import Scrape, parse_metrics
 from schedo.client.problems import build_error
 from schedo.core import limits
 from schedo.errors import Invalid, SchedoError
@@ -90,11 +91,9 @@ def render_job(task: str, payload: object, options: Mapping[str, Any]) -> Record
 
 
 def render_request(job: Mapping[str, Any]) -> Record:
-    """Return the request for one job of a batch: task, payload and options in one mapping."""
-    if "task" not in job:
-        raise Invalid("every job of a batch needs a task")
-    options = {key: value for key, value in job.items() if key not in ("task", "payload")}
-    return render_job(job["task"], job.get("payload"), options)
+    """Return the request for one job of a batch; if it has no task, the server refuses it alone."""
+    options = {key: value for key, value in job.items() if key != "payload"}
+    return {**render_options(options), "payload": job.get("payload")}
 
 
 def _body(value: object) -> bytes:
@@ -300,6 +299,20 @@ def resume_schedule(name: str, resume_from: Instant | None = None) -> Operation[
 def trigger_schedule(name: str, overlap: str | None = None) -> Operation[Record]:
     """Fire once now: {"job"} or {"skipped_overlap", "blocking_job"}."""
     return _act(f"{_schedule(name)}:trigger", {"overlap": overlap})
+
+
+# The server.
+
+
+def get_readiness() -> Operation[Record]:
+    """Return whether the server is ready, and the reasons if not."""
+    answers = frozenset({503})
+    return Operation("GET", "/readyz", _record, is_repeatable=True, answers=answers)
+
+
+def get_metrics() -> Operation[Scrape]:
+    """Return what the server has measured."""
+    return _get("/metrics", lambda answer: parse_metrics(answer.body))
 
 
 # Queues.

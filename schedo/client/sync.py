@@ -88,6 +88,11 @@ class Client:
     def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
         self._transport = Transport(parse_address(url, token), timeout)
 
+    @property
+    def url(self) -> str:
+        """Where the server is, as it was given."""
+        return self._transport.address.url
+
     def close(self) -> None:
         """Close the connections; the next call opens a new one."""
         self._transport.close()
@@ -122,7 +127,10 @@ class Client:
     def submit_many(
         self, jobs: Iterable[Mapping[str, Any]], *, idempotency_key: str | None = None
     ) -> list[JobHandle | SchedoError]:
-        """Make many jobs, each {task, payload, …}; a refused one has its error in its place."""
+        """Make many jobs, each {task, payload, …}; a refused one has its error in its place.
+
+        What cannot be written as JSON raises Invalid before anything is sent.
+        """
         requests = [operations.render_request(job) for job in jobs]
         return [
             item if isinstance(item, SchedoError) else JobHandle(self, item)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from schedo.engine.turns import TurnLoop
+from schedo.engine.watch import ReadinessLog
 from schedo.errors import SchedoError
 from schedo.store.base import Retention, Store
 
@@ -24,7 +25,7 @@ class Housekeeping:
         self._store = store
         self._retention = retention
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_well = True
+        self._readiness = ReadinessLog()
 
     def start(self) -> None:
         """Begin in the running loop."""
@@ -48,21 +49,11 @@ class Housekeeping:
             watch = self._turns.watch
             watch.rotate()
             watch.note_lag(int((loop.time() - due) * 1_000_000), watch.clock.now())
-            self._say_how_it_stands()
+            self._readiness.note(self._turns.find_reasons())
             try:
                 self._turns.send(lambda scheduler, now: scheduler.sweep(now))
             except SchedoError as error:
                 log.debug("no sweep: %s", error)
-
-    def _say_how_it_stands(self) -> None:
-        reasons = self._turns.find_reasons()
-        if self._is_well == bool(reasons):
-            self._is_well = not reasons
-            log.log(
-                logging.INFO if self._is_well else logging.WARNING,
-                "ready again" if self._is_well else "not ready: %s",
-                *(["; ".join(reasons)] if reasons else []),
-            )
 
     async def _prune_always(self) -> None:
         while True:

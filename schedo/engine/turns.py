@@ -324,9 +324,7 @@ class TurnLoop:
 
     def _fail(self, error: SchedoError) -> None:
         self._is_open = False
-        self.watch.expect_no_turn()
-        if str(error) != str(self.failure):  # it is tried again each second, but said once
-            log.error("the store failed: %s", error)
+        self.watch.failed(error, self.failure)
         self.failure = error
         self._fail_waiting(error)
         if isinstance(error, StoreBroken):

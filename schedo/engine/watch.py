@@ -7,6 +7,7 @@ the clock's, in microseconds.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence, Set
 
 from schedo.clock import Clock
@@ -15,6 +16,9 @@ from schedo.core.leases import Lease
 from schedo.core.limits import SECOND
 from schedo.core.memory import JobMemory
 from schedo.engine.metrics import Metrics
+from schedo.errors import SchedoError
+
+log = logging.getLogger("schedo.engine")
 
 LAG_MAX_US = SECOND
 LATE_SHOWN_US = 5 * SECOND  # so that a probe every few seconds sees that the loop was late
@@ -40,6 +44,12 @@ class Watch:
     def expect_turn(self, at: int | None, now: int) -> None:
         """Note when the next turn is due: at the instant, at once if it has passed, or never."""
         self._turn_due_at = _NEVER if at is None else max(at, now)
+
+    def failed(self, error: SchedoError, before: SchedoError | None) -> None:
+        """Note that there is no turn until the store is back, which is no lateness of the loop."""
+        self._turn_due_at = _NEVER
+        if str(error) != str(before):  # it is tried again each second, but said once
+            log.error("the store failed: %s", error)
 
     def turn_began(self, now: int) -> None:
         """Note a turn; if it was due, it has a lag."""
@@ -113,3 +123,18 @@ class Watch:
             if silent_us > SILENCE_MAX_US:
                 reasons.append(f"the store has not answered for {silent_us / SECOND:.1f} s")
         return reasons
+
+
+class ReadinessLog:
+    """Says in the log when reasons against readiness appear, and when they have gone."""
+
+    def __init__(self) -> None:
+        self._is_ready = True
+
+    def note(self, reasons: list[str]) -> None:
+        """Take in the reasons there are now."""
+        if reasons and self._is_ready:
+            log.warning("not ready: %s", "; ".join(reasons))
+        elif not reasons and not self._is_ready:
+            log.info("ready again")
+        self._is_ready = not reasons

@@ -157,7 +157,10 @@ class Store(Protocol):
         """Return the configured queues by name."""
 
     async def count_jobs(self) -> Counts:
-        """Return how many unfinished jobs each queue has in each state."""
+        """Return how many unfinished jobs each queue has in each state.
+
+        A large store counts in parts, so a job that moves meanwhile can be missed or counted twice.
+        """
 
     async def find_answer(self, scope: str) -> IdempotentAnswer | None:
         """Return the stored answer for an Idempotency-Key, or None."""

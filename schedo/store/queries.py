@@ -110,10 +110,21 @@ ANSWER = "SELECT scope, fingerprint, status, body, created_at FROM answer WHERE 
 
 # Three covering scans of unfinished jobs; ended jobs are not touched.
 COUNTS = f"""
-SELECT queue, state, count(*) FROM job WHERE {_TIMED} GROUP BY queue, state
-UNION ALL SELECT queue, 'queued', count(*) FROM job WHERE state = 'queued' GROUP BY queue
+SELECT queue, 'queued', count(*) FROM job WHERE state = 'queued' GROUP BY queue
 UNION ALL SELECT queue, state, count(*) FROM job
     WHERE (state = 'running' OR state = 'blocked') AND {_LISTED_STATE} GROUP BY queue, state"""
+# Grouping by queue sorts, and what is sorted lies in memory: so the jobs that wait for an instant
+# are counted a part at a time.
+COUNT_SAME = f"""
+SELECT queue, state, count(*), max(id) FROM (
+    SELECT queue, state, id FROM job WHERE {_TIMED} AND due_at = :value AND id > :id
+    ORDER BY id LIMIT :limit
+) GROUP BY queue, state"""
+COUNT_BOUND = f"""
+SELECT due_at FROM job WHERE {_TIMED} AND due_at > :value ORDER BY due_at LIMIT 1 OFFSET :limit"""
+COUNT_BELOW = f"""
+SELECT queue, state, count(*) FROM job WHERE {_TIMED} AND due_at > :value AND due_at < :bound
+GROUP BY queue, state"""
 
 ENDED = """
 SELECT id FROM job WHERE state = ? AND ended_at IS NOT NULL AND ended_at <= ?

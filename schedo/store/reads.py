@@ -11,6 +11,7 @@ from schedo.store import queries, rows
 from schedo.store.base import Opening
 
 _INTEGER_MIN = -(2**63)
+_INTEGER_MAX = 2**63 - 1
 _BEFORE_ALL = (_INTEGER_MIN, _INTEGER_MIN)
 
 
@@ -48,6 +49,22 @@ def _page(
         parameters["limit"] = limit - len(found)
         found += connection.execute(query.later, parameters).fetchall()
     return found
+
+
+def count_timed(
+    connection: sqlite3.Connection, after: tuple[int, int] | None, limit: int
+) -> tuple[list[tuple[str, str, int]], tuple[int, int] | None]:
+    """Count about limit jobs that wait for an instant; return also where to go on, or None."""
+    value, last_id = after or _BEFORE_ALL
+    parameters = {"value": value, "id": last_id, "limit": limit}
+    same = connection.execute(queries.COUNT_SAME, parameters).fetchall()
+    counted = [(queue, state, count) for queue, state, count, _ in same]
+    if sum(count for _, _, count in counted) == limit:
+        return counted, (value, max(row[3] for row in same))
+    bound = connection.execute(queries.COUNT_BOUND, parameters).fetchone()
+    parameters["bound"] = bound[0] if bound is not None else _INTEGER_MAX
+    counted += connection.execute(queries.COUNT_BELOW, parameters).fetchall()
+    return counted, None if bound is None else (bound[0], _INTEGER_MIN)
 
 
 def page_of_jobs(

@@ -29,6 +29,8 @@ from schedo.store.pruning import prune
 P = ParamSpec("P")
 T = TypeVar("T")
 
+COUNTED_AT_ONCE = 10_000  # jobs; sorting them takes half a MiB and a few milliseconds
+
 
 class SqliteStore:
     """A Store whose file is held by this process from open to close."""
@@ -148,7 +150,14 @@ class SqliteStore:
         counts = Counts()
         for queue, state, count in await self._read(reads.rows_of, queries.COUNTS, ()):
             counts.by_queue.setdefault(queue, {})[state] = count
-        return counts
+        after: tuple[int, int] | None = None
+        while True:  # other reads have their turn in between
+            counted, after = await self._read(reads.count_timed, after, COUNTED_AT_ONCE)
+            for queue, state, count in counted:
+                by_state = counts.by_queue.setdefault(queue, {})
+                by_state[state] = by_state.get(state, 0) + count
+            if after is None:
+                return counts
 
     async def find_answer(self, scope: str) -> IdempotentAnswer | None:
         found = await self._read(reads.rows_of, queries.ANSWER, (scope,))

@@ -42,6 +42,13 @@ class VirtualClock:
         self._stepped(delta_us)
         self._wake()
 
+    def stall(self, delta_us: int) -> None:
+        """Let time pass in which nothing wakes, as in a blocked loop; then ring what is due."""
+        self._now += delta_us
+        if self._wake is not None and self.armed_at is not None and self.armed_at <= self._now:
+            self.armed_at = None
+            self._wake()
+
     async def run_until(self, engine: Engine, at: int) -> None:
         """Move on to the instant, stopping at each one the engine has armed on the way."""
         await engine.settled()

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from contextvars import Context
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
+from typing import TypeVarTuple
 
+Ts = TypeVarTuple("Ts")
 _RESOLUTION_S = 1e-6
 
 
@@ -38,21 +39,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
         await asyncio.sleep(seconds)
 
     def call_soon(
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Handle:
         """Run the callback after those that are ready already."""
         handle = Handle(callback, args, self, context)
         self._calls.append(handle)
         return handle
 
-    # There is one thread, so there is nobody to wake.
-    call_soon_threadsafe = call_soon
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> Handle:
+        """Run the callback; there is one thread, so there is nobody to wake."""
+        return self.call_soon(callback, *args, context=context)
 
     def call_at(
         self,
         when: float,
-        callback: Callable[..., Any],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> TimerHandle:
         """Run the callback when the virtual time has come."""

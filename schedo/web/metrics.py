@@ -12,7 +12,7 @@ from typing import Literal
 from schedo.core.lifecycle import State
 from schedo.core.limits import SECOND
 from schedo.engine.gauges import Gauges
-from schedo.engine.metrics import Histogram, Metrics
+from schedo.engine.metrics import DURATION_BOUNDS_US, Histogram, Metrics
 from schedo.web.messages import Answer, Request
 from schedo.web.process import read_process
 from schedo.web.site import Site
@@ -22,7 +22,10 @@ from schedo.wire.exposition import (
     Sample,
     histogram_samples,
     render_exposition,
+    render_labels,
 )
+
+_BOUNDS_S = tuple(bound / SECOND for bound in DURATION_BOUNDS_US)
 
 
 async def get_metrics(site: Site, request: Request) -> Answer:
@@ -39,13 +42,11 @@ async def get_metrics(site: Site, request: Request) -> Answer:
 
 
 def _render_counts(metrics: Metrics) -> list[Family]:
-    attempts = {"completed": metrics.ended[State.COMPLETED], **metrics.unsuccessful}
+    outcomes = {"completed": metrics.ended[State.COMPLETED], **metrics.unsuccessful}
     return [
         _one("schedo_attempts_started_total", "Attempts handed to workers.", metrics.starts),
-        _each(
-            "schedo_attempts_ended_total", "Attempts that have ended.", "outcome", attempts.items()
-        ),
-        _each("schedo_jobs_ended_total", "Jobs that have ended.", "state", metrics.ended.items()),
+        _each("schedo_attempts_ended_total", "Ended attempts.", "outcome", outcomes.items()),
+        _each("schedo_jobs_ended_total", "Ended jobs.", "state", metrics.ended.items()),
         _each(
             "schedo_schedule_instants_total",
             "Instants of schedules by what was decided about them.",
@@ -89,9 +90,9 @@ def _render_histograms(metrics: Metrics) -> list[Family]:
 def _render_state(site: Site, gauges: Gauges) -> list[Family]:
     health = site.engine.health()
     is_ready = health.ready and not site.draining.is_set()
-    versions = {"version": site.settings.version}
+    version = render_labels(version=site.settings.version)
     return [
-        Family("schedo_info", "gauge", "The version.", [Sample(1, versions)]),
+        Family("schedo_info", "gauge", "The version.", [Sample(1, version)]),
         _one("schedo_ready", "Whether jobs are accepted and fired on time.", int(is_ready)),
         _one("schedo_epoch", "How often the store has been opened.", health.epoch),
         _one(
@@ -112,7 +113,7 @@ def _render_state(site: Site, gauges: Gauges) -> list[Family]:
 def _render_queues(gauges: Gauges) -> list[Family]:
     queues = gauges.queues
     waiting = [
-        Sample(count, {"queue": name, "state": state.value})
+        Sample(count, render_labels(queue=name, state=state.value))
         for name, queue in queues.items()
         for state, count in queue.waiting.items()
     ]
@@ -135,7 +136,7 @@ def _one(name: str, text: str, value: float) -> Family:
 
 
 def _each(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> Family:
-    samples = [Sample(value, {label: key}) for key, value in values]
+    samples = [Sample(value, render_labels(**{label: key})) for key, value in values]
     return Family(name, _kind_of(name), text, samples)
 
 
@@ -151,11 +152,10 @@ def _times_by_queue(name: str, text: str, histograms: Mapping[str, Histogram]) -
     samples = [
         sample
         for queue, histogram in histograms.items()
-        for sample in _in_seconds(histogram, {"queue": queue})
+        for sample in _in_seconds(histogram, render_labels(queue=queue))
     ]
     return Family(name, "histogram", text, samples)
 
 
-def _in_seconds(histogram: Histogram, labels: Mapping[str, str] | None = None) -> list[Sample]:
-    bounds = [bound / SECOND for bound in histogram.bounds]
-    return histogram_samples(bounds, histogram.counts, histogram.total / SECOND, labels)
+def _in_seconds(histogram: Histogram, labels: str = "") -> list[Sample]:
+    return histogram_samples(_BOUNDS_S, histogram.counts, histogram.total / SECOND, labels)

@@ -124,9 +124,20 @@ def _answer(site: Site, schedule: Schedule, status: int = 200) -> Answer:
 
 def _describe(site: Site, schedule: Schedule) -> dict[str, Any]:
     rule, source = schedule.spec.rule, schedule.spec.cron_source
-    fires = [] if schedule.paused else _next_fires(site, rule)
-    warnings = parse_cron(source, seed=schedule.name).warnings if source else ()
-    return schedule_fields(schedule, fires, _explain(rule), warnings)
+    fires = _next_fires(site, rule)
+    warnings = list(parse_cron(source, seed=schedule.name).warnings) if source else []
+    if not fires:
+        warnings.append(f"it will not fire again: {_why_never(rule)}")
+    shown = [] if schedule.paused else fires
+    return schedule_fields(schedule, shown, _explain(rule), warnings)
+
+
+def _why_never(rule: Rule) -> str:
+    if rule.end_at is not None:
+        return f"no instant of it comes before its end, {render_instant(rule.end_at)}"
+    if rule.at is not None:
+        return f"its instant, {render_instant(rule.at)}, has passed"
+    return f"no such time comes in {rule.tz} within 50 years"
 
 
 def _next_fires(site: Site, rule: Rule) -> list[int]:

@@ -17,7 +17,13 @@ from schedo.web.idempotency import Keep, perform_once
 from schedo.web.jobs import answer_when_ended
 from schedo.web.messages import Answer, Request, answer_error
 from schedo.web.site import Site
-from schedo.wire.answers import job_fields, job_id_in, render_page, short_fields
+from schedo.wire.answers import (
+    job_fields,
+    job_id_in,
+    render_page,
+    short_fields,
+    show_payload,
+)
 from schedo.wire.decode import decode_checked, decode_request, split_array, split_lines
 from schedo.wire.fields import is_traceparent
 from schedo.wire.jobs import JobRequest, ShortRequest
@@ -130,7 +136,7 @@ def _complete(result: Accepted[Fields], spec: JobSpec) -> Fields:
     if result.conflict:
         fields["conflict"] = True
     elif "payload" not in fields:
-        fields["payload"] = orjson.Fragment(spec.payload)
+        fields["payload"] = show_payload(spec.task, spec.payload)
     return fields
 
 

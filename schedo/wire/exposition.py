@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -12,10 +13,10 @@ _HELP_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 
 
 class Sample(NamedTuple):
-    """One line: a suffix to the family's name, labels, and a value."""
+    """One line: a value, labels as `render_labels` gives them, a suffix to the family's name."""
 
     value: float
-    labels: Mapping[str, str] = {}
+    labels: str = ""
     suffix: str = ""
 
 
@@ -35,40 +36,37 @@ def render_exposition(families: Iterable[Family]) -> bytes:
         if samples:
             lines.append(f"# HELP {name} {text.translate(_HELP_ESCAPES)}")
             lines.append(f"# TYPE {name} {kind}")
-            lines.extend(
-                f"{name}{suffix}{_render_labels(labels)} {_render_value(value)}"
-                for value, labels, suffix in samples
-            )
+        for value, labels, suffix in samples:
+            braced = f"{{{labels}}}" if labels else ""
+            lines.append(f"{name}{suffix}{braced} {_render_value(value)}")
     lines.append("")
     return "\n".join(lines).encode()
 
 
+def render_labels(**labels: str) -> str:
+    """Return labels as they stand between the braces."""
+    return ",".join(f'{name}="{text.translate(_LABEL_ESCAPES)}"' for name, text in labels.items())
+
+
 def histogram_samples(
-    bounds: Sequence[float],
-    counts: Sequence[int],
-    total: float,
-    labels: Mapping[str, str] | None = None,
+    bounds: tuple[float, ...], counts: Sequence[int], total: float, labels: str = ""
 ) -> list[Sample]:
-    """Return a histogram's lines; `counts` are each bucket's own, the last without bound."""
-    labels = labels or {}
+    """Return a histogram's lines; `counts` are each bucket's own, the last unbounded."""
+    prefix = f"{labels}," if labels else ""
     samples = []
     running = 0
-    for bound, count in zip((*bounds, float("inf")), counts, strict=True):
+    for bound, count in zip(_render_bounds(bounds), counts, strict=True):
         running += count
-        samples.append(Sample(running, {**labels, "le": _render_value(bound)}, "_bucket"))
+        samples.append(Sample(running, prefix + bound, "_bucket"))
     return [*samples, Sample(total, labels, "_sum"), Sample(running, labels, "_count")]
 
 
-def _render_labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    pairs = (f'{name}="{value.translate(_LABEL_ESCAPES)}"' for name, value in labels.items())
-    return "{" + ",".join(pairs) + "}"
+@lru_cache(maxsize=8)
+def _render_bounds(bounds: tuple[float, ...]) -> list[str]:
+    return [f'le="{_render_value(bound)}"' for bound in bounds] + ['le="+Inf"']
 
 
 def _render_value(value: float) -> str:
-    if value == float("inf"):
-        return "+Inf"
     if isinstance(value, int):
         return str(value)
     return f"{value:.6f}".rstrip("0").rstrip(".")  # microseconds are as fine as anything here

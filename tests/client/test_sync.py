@@ -69,6 +69,18 @@ def test_many_jobs_come_back_in_their_places(server: FakeServer, client: Client)
     assert server.requests[0].json[1] == {"task": "b", "payload": None, "priority": 99}
 
 
+def test_a_job_without_a_task_is_refused_in_its_place(server: FakeServer, client: Client) -> None:
+    refused = problem(422, "invalid", "/task: this field is required")
+    items = [{"status": 422, "problem": refused}, {"status": 201, "job": job_record()}]
+    server.on("POST", "/v1/jobs:batch", 200, {"items": items})
+
+    error, made = client.submit_many([{"payload": 1}, {"task": "b"}])
+
+    assert isinstance(error, Invalid)
+    assert isinstance(made, JobHandle)
+    assert server.requests[0].json[0] == {"payload": 1}
+
+
 def test_a_result_waits_for_the_end(server: FakeServer, client: Client) -> None:
     server.on("GET", JOB, 200, job_record())
     server.on("GET", f"{JOB}/wait", 200, job_record(state="running"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from schedo.core.changes import Changes
 from schedo.core.lifecycle import State
 from schedo.core.model import Job
 from schedo.errors import StoreError, StoreLocked
-from schedo.store import rows
+from schedo.store import reads, rows
 from schedo.store.sqlite import SqliteStore
 from tests.factories import make_job, make_schedule
 from tests.store.contract import StoreContract
@@ -155,3 +157,28 @@ def test_a_row_has_the_order_of_the_fields() -> None:
 
     assert fields == rows.JOB_COLUMNS
     assert set(rows.JOB_MUTABLE_COLUMNS) < set(rows.JOB_COLUMNS)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+async def test_counting_in_parts_counts_each_job_once(path: Path, limit: int) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    instants = [5, 5, 5, 5, 5, 9, 11, 12, 12, 40]
+    jobs = [
+        make_job(id=n, due_at=at, queue="ab"[n % 2], state=State.SCHEDULED)
+        for n, at in enumerate(instants, 1)
+    ]
+    await put(store, *jobs)
+    await store.close()
+
+    found: Counter[str] = Counter()
+    after, parts = None, 0
+    with closing(sqlite3.connect(path)) as connection:
+        while parts == 0 or after is not None:
+            counted, after = reads.count_timed(connection, after, limit)
+            for queue, _, count in counted:
+                found[queue] += count
+            parts += 1
+            assert sum(count for _, _, count in counted) <= 2 * limit
+
+    assert found == {"a": 5, "b": 5}

@@ -70,7 +70,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 
 def plan(connection: sqlite3.Connection, query: str) -> str:
-    names = ("id", "value", "limit", "queue", "task")
+    names = ("id", "value", "limit", "queue", "task", "bound")
     values = (
         dict.fromkeys(names, 1) if ":id" in query or ":value" in query else [1] * query.count("?")
     )
@@ -119,7 +119,21 @@ def test_lanes_are_found_by_skipping_from_one_to_the_next(connection: sqlite3.Co
 def test_counting_reads_indexes_alone(connection: sqlite3.Connection) -> None:
     found = plan(connection, queries.COUNTS)
 
-    assert "SCAN job USING COVERING INDEX job_timers" in found
     assert "SCAN job USING COVERING INDEX job_lane" in found
     assert "SEARCH job USING INDEX job_state (state=?)" in found
     assert "SCAN job\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (queries.COUNT_SAME, "SEARCH job USING COVERING INDEX job_timers (due_at=? AND id>?)"),
+        (queries.COUNT_BOUND, "SEARCH job USING COVERING INDEX job_timers (due_at>?)"),
+        (queries.COUNT_BELOW, "job USING COVERING INDEX job_timers (due_at>? AND due_at<?)"),
+    ],
+    ids=["same", "bound", "below"],
+)
+def test_counting_a_part_reads_that_part_of_an_index(
+    connection: sqlite3.Connection, query: str, index: str
+) -> None:
+    assert index in plan(connection, query)

@@ -17,6 +17,7 @@ from schedo.wire.problems import KINDS
 from schedo.wire.queues import QueuePatch
 from schedo.wire.schedules import ScheduleRequest
 from schedo.wire.shapes import JobAnswer
+from tests.web.world import World
 
 TEXT = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
 
@@ -55,3 +56,12 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert (limits.PAYLOAD_BYTES_MAX, limits.RESULT_BYTES_MAX) == (2**20, 2**20)
     assert (limits.OUTPUT_BYTES_MAX, limits.OUTPUTS_BYTES_MAX) == (2**20, 2**23)
     assert (HEADERS_MAX, limits.ATTEMPTS_MAX, limits.CRON_CHARACTERS_MAX) == (100, 100, 256)
+
+
+async def test_every_metric_is_documented(world: World) -> None:
+    await world.submit()
+    page = (await world.get("/metrics")).body.decode()
+
+    found = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
+
+    assert found == set(re.findall(r"`((?:schedo|process)_[a-z_]+)`", TEXT))

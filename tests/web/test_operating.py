@@ -20,6 +20,22 @@ async def test_a_server_is_ready_while_its_engine_works(world: World) -> None:
     assert (await world.get("/readyz")).json() == {"ready": True, "reasons": []}
 
 
+async def test_a_server_whose_timers_were_late_is_not_ready_until_they_keep_time(
+    world: World,
+) -> None:
+    await world.submit(delay="1m")
+    await world.engine.settled()
+
+    world.clock.stall(62_000_000)
+    late = await world.get("/readyz")
+    world.clock.stall(5_000_000)
+    again = await world.get("/readyz")
+
+    reasons = ["the timer loop was 2.0 s late just now"]
+    assert (late.status, late.json()) == (503, {"ready": False, "reasons": reasons})
+    assert (again.status, again.json()) == (200, {"ready": True, "reasons": []})
+
+
 async def test_info_tells_versions_and_limits(world: World) -> None:
     info = (await world.get("/v1/info")).json()
 

@@ -188,6 +188,34 @@ async def test_a_trigger_runs_now_or_says_what_stands_in_the_way(world: World) -
     assert keyed.code == "bad-request"
 
 
+@pytest.mark.parametrize(
+    ("rule", "warning"),
+    [
+        (
+            {"at": "2026-11-20T11:04:04Z"},
+            "it will not fire again: its instant, 2026-11-20T11:04:04.000000Z, has passed",
+        ),
+        (
+            {"at": "2026-11-20T11:04:04Z", "paused": True},
+            "it will not fire again: its instant, 2026-11-20T11:04:04.000000Z, has passed",
+        ),
+        (
+            {"every": "60s", "end_at": "2026-11-20T11:04:04Z"},
+            "it will not fire again: no instant of it comes before its end,"
+            " 2026-11-20T11:04:04.000000Z",
+        ),
+    ],
+    ids=["passed", "passed and paused", "ended"],
+)
+async def test_a_schedule_that_will_not_fire_again_says_so(
+    world: World, rule: dict[str, Any], warning: str
+) -> None:
+    reply = await world.put("/v1/schedules/s", {"task": "a", **rule})
+
+    assert (reply.status, reply.json()["warnings"]) == (201, [warning])
+    assert (await world.get("/v1/schedules/s")).json()["warnings"] == [warning]
+
+
 async def test_schedules_are_listed_by_name_in_pages(world: World) -> None:
     for name in ("b", "a", "c"):
         await world.put(f"/v1/schedules/{name}", DAILY)

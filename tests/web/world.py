@@ -146,8 +146,10 @@ class Hands:
 class World(Browser):
     """The server side, and a way to reach it."""
 
-    def __init__(self, settings: WebSettings | None = None) -> None:
-        self.store = MemoryStore()
+    def __init__(
+        self, settings: WebSettings | None = None, store: MemoryStore | None = None
+    ) -> None:
+        self.store = store or MemoryStore()
         self.clock = VirtualClock(T0)
         self.engine = Engine(self.store, self.clock, draw=lambda: 0.5)
         self.hands = Hands()

@@ -1,0 +1,112 @@
+"""A frame of `schedo top` as lines of text, fitted to the terminal."""
+
+from __future__ import annotations
+
+import click
+
+from schedo.cli.escapes import escape, truncate
+from schedo.cli.figures import Figures, QueueFigures, Spread
+from schedo.cli.moments import render_moment, render_span
+from schedo.cli.tables import render_table
+from schedo.core.limits import SECOND
+
+_QUEUE_HEADERS = (
+    *("QUEUE", "STATE", "RUNNING", "LIMIT", "QUEUED", "LATER", "STARTS/S"),
+    *("DELAY P50", "P99", "COMMIT P50", "P99"),
+)
+_SIZES = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
+
+
+def render_frame(
+    figures: Figures, url: str, now: int, *, width: int | None = None, is_coloured: bool = False
+) -> list[str]:
+    """Return the lines, none wider than width; `now` is in microseconds."""
+    lines = [
+        f"schedo {figures.version} at {url}",
+        _render_readiness(figures),
+        f"epoch {figures.epoch}   up {render_span(int(figures.up_s) * SECOND)}"
+        f"   memory {_size(figures.rss_bytes)}   cpu {figures.cpu_share:.0%}"
+        f"   files {figures.open_fds}   store {_size(figures.store_bytes)}",
+        "",
+        *_render_rates(figures),
+    ]
+    lines = [line if width is None else truncate(escape(line), width) for line in lines]
+    if is_coloured:
+        lines[1] = click.style(lines[1], fg="green" if figures.is_ready else "red", bold=True)
+    rows = [_queue_row(queue) for queue in figures.queues]
+    lines += ["", *render_table(_QUEUE_HEADERS, rows, width, is_coloured)]
+    if figures.fires:
+        fires = [
+            (fire["schedule"], render_moment(fire["at"], now), fire["rule"], fire["task"])
+            for fire in figures.fires
+        ]
+        lines += ["", *render_table(("NEXT FIRE", "AT", "RULE", "TASK"), fires, width)]
+    return lines
+
+
+def _render_readiness(figures: Figures) -> str:
+    return "ready" if figures.is_ready else "not ready: " + "; ".join(figures.reasons)
+
+
+def _render_rates(figures: Figures) -> list[str]:
+    ended, troubles = (
+        "   ".join(f"{name} {_rate(rate)}" for name, rate in rates.items())
+        for rates in (figures.ended_per_s, figures.troubles_per_s)
+    )
+    windows = "   ".join(f"{name} {count:,}" for name, count in figures.windows.items())
+    batch = "-" if figures.commit_jobs is None else f"{figures.commit_jobs:,.1f}"
+    return [
+        f"jobs/s      submitted {_rate(figures.submitted_per_s)}   {ended}",
+        f"attempts/s  started {_rate(figures.started_per_s)}   {troubles}",
+        f"lateness    {_spread(figures.lateness)}   of {_rate(figures.lateness.per_s)}/s",
+        f"loop lag    {_spread(figures.loop_lag)}   worst {_time(figures.loop_lag_worst_s)}",
+        f"commits     {_spread(figures.commit)}   {_rate(figures.commit.per_s)}/s"
+        f"   jobs each {batch}   waiting {figures.uncommitted:,}",
+        f"workers     {figures.workers}   slots {figures.slots:,}   busy {figures.slots_busy:,}",
+        f"in memory   {windows}",
+    ]
+
+
+def _queue_row(queue: QueueFigures) -> tuple[str, ...]:
+    waiting = queue.waiting
+    return (
+        queue.name,
+        "paused" if queue.is_paused else "open",
+        f"{queue.running:,}",
+        "-" if queue.concurrency is None else f"{queue.concurrency:,}",
+        f"{waiting['queued']:,}",
+        f"{waiting['scheduled'] + waiting['retrying'] + waiting['blocked']:,}",
+        _rate(queue.delay.per_s),
+        _time(queue.delay.p50),
+        _time(queue.delay.p99),
+        _time(queue.commit_wait.p50),
+        _time(queue.commit_wait.p99),
+    )
+
+
+def _spread(spread: Spread) -> str:
+    return f"p50 {_time(spread.p50)}   p99 {_time(spread.p99)}"
+
+
+def _time(seconds: float | None) -> str:
+    """Return a duration with two or three digits: "87µs", "1.2ms", "340ms", "2.5s"."""
+    if seconds is None:
+        return "-"
+    if seconds == float("inf"):
+        return ">10s"  # behind the last bucket
+    for factor, unit in ((1e6, "µs"), (1e3, "ms")):
+        value = seconds * factor
+        if value < 999.5:
+            return f"{value:.1f}{unit}" if unit == "ms" and value < 9.95 else f"{value:.0f}{unit}"
+    return f"{seconds:.1f}s"
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s >= 10 or not per_s else f"{per_s:.1f}"
+
+
+def _size(count: int) -> str:
+    for size, unit in _SIZES:
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"

@@ -1,0 +1,101 @@
+"""A server says that it is not ready while jobs would not start in time, and why."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from schedo.core.limits import MINUTE, SECOND
+from schedo.engine.metrics import Metrics
+from schedo.engine.watch import ReadinessLog, Watch
+from schedo.errors import StoreError
+from schedo.testing.clock import VirtualClock
+from tests.engine.world import T0, running
+
+
+async def test_a_commit_that_takes_longer_than_5_s_makes_a_server_unready(path: Path) -> None:
+    async with running(path) as world:
+        world.store.hold()
+        submit = asyncio.create_task(world.submit(delay_us=MINUTE))
+        await world.store.wait_held()
+
+        world.clock.stall(5 * SECOND)
+        assert world.engine.health().ready
+        world.clock.stall(SECOND)
+        assert world.engine.health().reasons == ["the store has not answered for 6.0 s"]
+
+        world.store.release()
+        await submit
+        assert world.engine.health().ready
+
+
+async def test_a_turn_that_comes_a_second_late_makes_a_server_unready_for_5_s(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=MINUTE)
+
+        world.clock.stall(MINUTE + 3 * SECOND)
+        assert world.engine.health().reasons == ["the timer loop was 3.0 s late just now"]
+
+        world.clock.stall(5 * SECOND)
+        assert world.engine.health().ready
+
+
+async def test_a_turn_that_is_a_second_late_is_just_in_time(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=MINUTE)
+
+        world.clock.stall(MINUTE + SECOND)
+
+        assert world.engine.health().ready
+
+
+async def test_a_turn_that_does_not_come_at_all_makes_a_server_unready(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=MINUTE)
+        world.clock.armed_at = None  # the alarm is lost
+
+        world.clock.stall(MINUTE + 2 * SECOND)
+
+        assert world.engine.health().reasons == ["the timer loop is 2.0 s overdue"]
+
+
+async def test_a_clock_that_is_set_while_a_commit_is_on_its_way_is_no_silence(path: Path) -> None:
+    async with running(path) as world:
+        world.store.hold()
+        submit = asyncio.create_task(world.submit(delay_us=MINUTE))
+        await world.store.wait_held()
+
+        world.clock.step(MINUTE)
+
+        assert world.engine.health().ready
+        world.store.release()
+        await submit
+
+
+def test_a_turn_that_could_not_be_while_the_store_failed_has_no_lag() -> None:
+    clock = VirtualClock(T0)
+    watch = Watch(clock, Metrics())
+    watch.expect_turn(T0 + SECOND, T0)
+
+    watch.failed(StoreError("it broke"), None)
+    watch.turn_began(T0 + MINUTE)
+
+    assert (watch.lag_us, watch.find_reasons(T0 + MINUTE)) == (0, [])
+
+
+def test_the_log_says_once_when_a_server_is_no_longer_ready_and_when_it_is_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "schedo.engine")
+    readiness = ReadinessLog()
+
+    for reasons in ([], ["one", "two"], ["two"], [], []):
+        readiness.note(reasons)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "not ready: one; two",
+        "ready again",
+    ]
