@@ -15,13 +15,15 @@ from schedo.core.cron import check_zone, parse_cron
 from schedo.errors import Invalid
 
 _DEFAULT_SHELL = "/bin/sh"
-_SOURCE_CHARACTERS_MAX = 40
-_SLUG_CHARACTERS_MAX = 48
+_SOURCE_CHARACTERS_MAX = 20
+_READABLE_CHARACTERS_MAX = 40
 _FIELDS = 5
 _SETTING = re.compile(r"""("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)""")
 _QUOTED = re.compile(r"""("[^"]*"|'[^']*')\s*\Z""")
 _MAIL = ("MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?\Z")
+# Period in days or a macro, delay in minutes, an identifier (which no day of the month looks like).
+_ANACRON = re.compile(r"(?:[0-9]+|@[a-z]+)\s+[0-9]+\s+(?![0-9*,/?#LWH()-]+\s)[^\s=]+\s+\S", re.I)
 _TO_PERCENT = re.compile(r"(?:[^\\%]|\\.|\\\Z)*")
 
 
@@ -59,6 +61,22 @@ class CrontabFile:
 
     entries: list[CrontabEntry] = field(default_factory=list)
     problems: list[CrontabProblem] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)  # of entries, and of lines with unusable times
+
+
+def is_anacrontab(text: str) -> bool:
+    """Say whether all lines that run something are anacron's: period, delay, identifier, command.
+
+    By themselves some of them can be read as lines of a crontab.
+    """
+    lines = (line.strip() for line in text.split("\n"))
+    entries = [line for line in lines if line and line[0] != "#" and not _SETTING.match(line)]
+    return bool(entries) and all(map(_ANACRON.match, entries))
+
+
+def slug_source(source: str) -> str:
+    """Return what the names of a file's entries begin with, before a dot."""
+    return _slug(source.rstrip("/").rsplit("/", 1)[-1], _SOURCE_CHARACTERS_MAX)
 
 
 def parse_crontab(
@@ -85,12 +103,11 @@ class _Reader:
     def __init__(self, system: bool, source: str, current_user: str | None) -> None:
         self.file = CrontabFile()
         self._system = system
-        self._source = _slug(source.rstrip("/").rsplit("/", 1)[-1], _SOURCE_CHARACTERS_MAX)
+        self._source = slug_source(source)
         self._current_user = current_user
         self._environment: dict[str, str] = {}
         self._tz: str | None = None
         self._bad_tz_line: int | None = None
-        self._names: set[str] = set()
 
     def read(self, number: int, line: str) -> None:
         if not line or line.startswith("#"):
@@ -145,12 +162,12 @@ class _Reader:
         if not command:
             raise _Unusable("there is no command")
         name = self._choose_name(f"{user}\n{command}\n{stdin}", command)
+        self.file.names.add(name)
         cron = _check_times(times, name)
         if self._bad_tz_line is not None:
             raise _Unusable(f"its CRON_TZ, in line {self._bad_tz_line}, is not a known zone")
         if user is not None and user != self._current_user:
             self._note(number, line, f"in cron it runs as {user}, in schedo as schedo's own user")
-        self._names.add(name)
         environment = dict(self._environment)
         self.file.entries.append(
             CrontabEntry(number, cron, self._tz, command, user, environment, stdin, name)
@@ -162,10 +179,10 @@ class _Reader:
     def _choose_name(self, identity: str, command: str) -> str:
         """Return a name that says the file and the command, and that no earlier line has."""
         digest = hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:8]
-        slug = _slug(command, _SLUG_CHARACTERS_MAX)
+        slug = _slug(command, _READABLE_CHARACTERS_MAX - len(self._source) - 1)
         name = first = f"{self._source}.{slug}-{digest}"
         count = 1
-        while name in self._names:
+        while name in self.file.names:
             count += 1
             name = f"{first}-{count}"
         return name

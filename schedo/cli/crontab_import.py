@@ -13,13 +13,21 @@ import pwd
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from schedo.cli.connection import as_json, connected
-from schedo.cli.crontab import CrontabEntry, CrontabFile, CrontabProblem, parse_crontab
+from schedo.cli.crontab import (
+    CrontabEntry,
+    CrontabFile,
+    CrontabProblem,
+    is_anacrontab,
+    parse_crontab,
+    slug_source,
+)
 from schedo.cli.escapes import escape
 from schedo.cli.failures import explain
 from schedo.cli.moments import read_now, render_full
@@ -28,8 +36,8 @@ from schedo.client.messages import Record
 from schedo.client.sync import Client
 from schedo.core.model import Rule
 from schedo.core.recurrence import next_after
-from schedo.core.zones import check_zone
-from schedo.errors import Invalid, SchedoError
+from schedo.core.zones import check_zone, load_zone
+from schedo.errors import Invalid, NotFound, SchedoError
 from schedo.wire.times import render_instant
 
 _BYTES_MAX = 1_048_576
@@ -43,6 +51,14 @@ class _Taken(NamedTuple):
     name: str
     next_fire: str | None
     is_new: bool | None  # None: a dry run
+    tz: str
+
+
+class _Stale(NamedTuple):
+    """A schedule that an earlier import made, of an entry that the file no longer has."""
+
+    name: str
+    is_deleted: bool
 
 
 @click.group()
@@ -59,6 +75,12 @@ def crontab() -> None:
     help="Whether each line names a user, as in /etc/crontab.  [default: found out]",
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="Only say what would be made.")
+@click.option(
+    "--prune",
+    "is_pruning",
+    is_flag=True,
+    help="Delete the schedules that earlier imports of FILE made and it no longer has.",
+)
 @click.option("--tz", help="The time zone, if no CRON_TZ says it.  [default: this machine's]")
 @click.option("--prefix", default="", help="Put this before the name of each schedule.")
 @click.option("--overlap", default="allow", show_default=True, help="As for a schedule.")
@@ -70,36 +92,72 @@ def import_(
     path: str,
     is_system: bool | None,
     is_dry: bool,
-    tz: str | None,
-    prefix: str,
+    is_pruning: bool,
     is_json: bool,
-    **policy: str,
+    **options: Any,
 ) -> None:
     """Make or update a schedule for each entry of the crontab FILE (- is stdin).
 
     The exit code is 1 if a line could not be taken over.
     """
+    if is_dry and is_pruning:
+        raise click.UsageError("give --dry-run or --prune; an import without either lists both")
+    tz, prefix = options.pop("tz"), options.pop("prefix")
     zone = _check(tz) if tz else find_local_zone()
     file = _parse(_read(path), path, is_system)
+    mark = {"crontab": _mark(path)}
     taken, problems = [], list(file.problems)
     for entry in file.entries:
-        name, spec = prefix + entry.name, {**build_spec(entry, zone), **policy}
+        name = prefix + entry.name
+        spec = {**build_spec(entry, zone), "meta": mark, **options}
         try:
             taken.append(_plan(entry, name, spec) if is_dry else _put(client, entry, name, spec))
         except SchedoError as error:
             if error.code in ("unreachable", "unauthorized"):
                 raise
             problems.append(CrontabProblem(entry.line_number, entry.command, explain(error)))
-    _report(taken, problems, zone, is_json)
+    stale = [] if is_dry else _find_stale(client, path, prefix, file.names)
+    if is_pruning:
+        stale = [_prune(client, item) for item in stale]
+    _report(taken, problems, stale, is_json)
     if any(not problem.is_notice for problem in problems):
         click.get_current_context().exit(1)
+
+
+def _mark(path: str) -> str:
+    """Return what schedules remember of the file they come from."""
+    absolute = path if path == "-" else os.path.abspath(path)
+    return absolute.encode("utf-8", "replace").decode()
+
+
+def _find_stale(client: Client, path: str, prefix: str, names: set[str]) -> list[_Stale]:
+    """Return what earlier imports of the file, with the same prefix, made and it no longer has."""
+    kept = {prefix + name for name in names}
+    start = f"{prefix}{slug_source(_source(path))}."
+    return [
+        _Stale(schedule["name"], is_deleted=False)
+        for schedule in client.list_schedules()
+        if schedule["name"].startswith(start)
+        and schedule["name"] not in kept
+        and (schedule.get("meta") or {}).get("crontab") == _mark(path)
+    ]
+
+
+def _prune(client: Client, stale: _Stale) -> _Stale:
+    with suppress(NotFound):  # somebody else was quicker
+        client.delete_schedule(stale.name)
+    return stale._replace(is_deleted=True)
+
+
+def _source(path: str) -> str:
+    return "crontab" if path == "-" else path
 
 
 def _check(tz: str) -> str:
     try:
         check_zone(tz)
     except Invalid as error:
-        raise click.BadParameter(explain(error), param_hint="--tz") from error
+        raise click.BadParameter(error.problems[0].detail, param_hint="--tz") from error
     return tz
 
 
@@ -118,7 +176,12 @@ def _read(path: str) -> str:
 
 
 def _parse(text: str, path: str, is_system: bool | None) -> CrontabFile:
-    source = "crontab" if path == "-" else path
+    if is_anacrontab(text):
+        raise click.BadParameter(
+            f"{path} is an anacrontab (period, delay, identifier, command), not a crontab; make a"
+            " schedule of each line: schedo schedules put NAME --cron @daily -- COMMAND"
+        )
+    source = _source(path)
     me = pwd.getpwuid(os.getuid()).pw_name
     as_system = parse_crontab(text, system=True, source=source, current_user=me)
     as_user = parse_crontab(text, system=False, source=source)
@@ -190,24 +253,27 @@ def build_spec(entry: CrontabEntry, zone: str) -> dict[str, Any]:
 
 def _plan(entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Taken:
     fire = next_after(Rule(cron=spec["cron"], tz=spec["tz"]), read_now())
-    return _Taken(entry, name, None if fire is None else render_instant(fire), None)
+    return _Taken(entry, name, None if fire is None else render_instant(fire), None, spec["tz"])
 
 
 def _put(client: Client, entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Taken:
     schedule, is_new = client.put_schedule(name, **spec)
     fires = schedule.get("next_fires") or [None]
-    return _Taken(entry, name, fires[0], is_new)
+    return _Taken(entry, name, fires[0], is_new, spec["tz"])
 
 
-def _report(taken: list[_Taken], problems: list[CrontabProblem], zone: str, is_json: bool) -> None:
+def _report(
+    taken: list[_Taken], problems: list[CrontabProblem], stale: list[_Stale], is_json: bool
+) -> None:
     refused = [problem for problem in problems if not problem.is_notice]
     if is_json:
         notices = [_problem_record(problem) for problem in problems if problem.is_notice]
         print_json(
             {
-                "schedules": [_taken_record(item, zone) for item in taken],
+                "schedules": [_taken_record(item) for item in taken],
                 "refused": [_problem_record(problem) for problem in refused],
                 "notices": notices,
+                "stale": [{"name": item.name, "deleted": item.is_deleted} for item in stale],
             }
         )
         return
@@ -218,20 +284,27 @@ def _report(taken: list[_Taken], problems: list[CrontabProblem], zone: str, is_j
     ]
     for number, _, text in sorted(lines):
         click.echo(f"line {number}: {escape(text)}")
-    click.echo(f"{len(taken)} taken over, {len(refused)} refused; times are in {zone}")
+    for item in stale:
+        done = "deleted" if item.is_deleted else f"(schedo schedules rm {item.name})"
+        click.echo(f"no longer in the file: {escape(f'{item.name} {done}')}")
+    zones = ", ".join(sorted({item.tz for item in taken}))
+    times = f"; times are in {zones}" if taken else ""
+    click.echo(f"{len(taken)} taken over, {len(refused)} refused{times}")
 
 
 def _taken_line(item: _Taken) -> str:
-    fire = "never" if item.next_fire is None else render_full(item.next_fire, read_now())
+    fire = "never"
+    if item.next_fire is not None:
+        fire = render_full(item.next_fire, read_now(), load_zone(item.tz))
     return f"{item.name} {_NEWS[item.is_new]}; next fire {fire}"
 
 
-def _taken_record(item: _Taken, zone: str) -> Record:
+def _taken_record(item: _Taken) -> Record:
     return {
         "line": item.entry.line_number,
         "name": item.name,
         "cron": item.entry.cron,
-        "tz": item.entry.tz or zone,
+        "tz": item.tz,
         "user": item.entry.user,
         "command": item.entry.command,
         "next_fire": item.next_fire,

@@ -12,7 +12,7 @@ import click
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.failures import explain
-from schedo.cli.moments import read_now, render_full, render_moment
+from schedo.cli.moments import drop_clock, read_now, render_full, render_moment
 from schedo.cli.outputs import latest_attempt, write_outputs
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.client import operations
@@ -46,14 +46,14 @@ def list_(client: Client, limit: int, is_json: bool, **filters: Any) -> None:
         print_json(records)
         return
     now = read_now()
-    headers = ("ID", "STATE", "TASK", "QUEUE", "WHEN", "TRIES", "WHAT")
-    print_table(headers, [_row(record, now) for record in records])
+    headers = ("ID", "STATE", "TASK", "QUEUE", "WHEN", "FAILURES", "WHAT")
+    print_table(headers, [_row(record, now) for record in records], {"WHEN": drop_clock})
 
 
 def _row(job: Record, now: int) -> tuple[str, ...]:
-    tries = f"{job.get('attempt', 0)}/{job.get('max_attempts', '-')}"
+    failures = f"{job.get('failures', 0)}/{job.get('max_attempts', '-')}"
     when = render_moment(_key_moment(job), now)
-    return (job["id"], job["state"], job["task"], job["queue"], when, tries, describe_work(job))
+    return (job["id"], job["state"], job["task"], job["queue"], when, failures, describe_work(job))
 
 
 def _key_moment(job: Record) -> str | None:
@@ -64,9 +64,9 @@ def _key_moment(job: Record) -> str | None:
 
 def describe_work(job: Record) -> str:
     """Return in one line what a job does, or why it failed."""
-    message = (job.get("error") or {}).get("message")
-    if message and job.get("state") in (State.FAILED, State.RETRYING):
-        return str(message)
+    error = job.get("error") or {}
+    if error and job.get("state") in (State.FAILED, State.RETRYING):
+        return ": ".join(str(error[name]) for name in ("type", "message") if error.get(name))
     payload = job.get("payload")
     if isinstance(payload, dict):
         if job.get("task") == "shell" and "command" in payload:

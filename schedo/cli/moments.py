@@ -57,6 +57,12 @@ def render_moment(text: str | None, now: int, zone: tzinfo | None = None) -> str
     return f"{local.strftime(form)} ({render_distance(us, now)})"
 
 
+def drop_clock(moment: str) -> str:
+    """Return what render_moment made with only how far away it is: "2m ago"."""
+    _, found, distance = moment.partition(" (")
+    return distance.removesuffix(")") if found else moment
+
+
 def render_full(text: str, now: int, zone: tzinfo | None = None) -> str:
     """Return an instant of the API in local time with milliseconds and offset."""
     us = parse_instant(text)

@@ -18,6 +18,7 @@ from schedo.client.problems import job_failed
 from schedo.client.records import JobView
 from schedo.client.sync import Client
 from schedo.core.lifecycle import State
+from schedo.wire.times import parse_instant
 
 _INTERRUPTED = 130
 
@@ -53,7 +54,7 @@ def run(client: Client, command: tuple[str, ...], is_json: bool, **options: Any)
         return
     fields = _given(options, "queue", "timeout", "delay")
     if options["at"] is not None:
-        fields["run_at"] = read_moment(options["at"], "--at")
+        fields["run_at"] = _read_at(options["at"])
     job = client.submit("shell", payload, **fields)
     if options["is_waiting"]:
         click.get_current_context().exit(_wait(client, job.id, is_json))
@@ -65,6 +66,13 @@ def run(client: Client, command: tuple[str, ...], is_json: bool, **options: Any)
 
 def _given(options: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: options[name] for name in names if options[name] is not None}
+
+
+def _read_at(text: str) -> str:
+    moment = read_moment(text, "--at")
+    if parse_instant(moment) < read_now():
+        click.echo(f"schedo: warning: {escape(text)} has passed; the job is due at once", err=True)
+    return moment
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ import click
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.jobs import describe_work, render_fact
-from schedo.cli.moments import read_moment, read_now, render_full, render_moment
+from schedo.cli.moments import drop_clock, read_moment, read_now, render_full, render_moment
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.words import WordsCommand, read_command
 from schedo.client import operations
@@ -39,7 +39,8 @@ def list_(client: Client, is_json: bool) -> None:
         return
     now = read_now()
     headers = ("NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WHAT")
-    print_table(headers, [_row(record, now) for record in records])
+    shorter = {"NEXT": drop_clock, "LAST": drop_clock}
+    print_table(headers, [_row(record, now) for record in records], shorter)
 
 
 def _row(schedule: Record, now: int) -> tuple[str, ...]:

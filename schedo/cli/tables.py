@@ -1,7 +1,8 @@
 """Plain tables and JSON on stdout.
 
 A table is cut to the terminal's width only when there is a terminal; its first column is the name
-by which a thing is found again and is never cut.
+by which a thing is found again and is never cut. Columns that would be useless with their end cut
+off say how they are put shorter instead.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import click
 
 from schedo.cli.escapes import escape, measure, truncate
 
+Shorter = Mapping[str, Callable[[str], str]]  # header: how its cells are put where room is short
+_NOTHING_SHORTER: Shorter = {}
 _GAP = 2
 _COLUMN_MIN = 6
 _COLORS = {
@@ -34,10 +37,12 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def print_table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], shorter: Shorter = _NOTHING_SHORTER
+) -> None:
     """Print a table that fits the terminal; states are coloured unless NO_COLOR is set."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in render_table(headers, [list(row) for row in rows], width, has_colors()):
+    for line in render_table(headers, [list(row) for row in rows], width, has_colors(), shorter):
         click.echo(line, color=True)
 
 
@@ -62,21 +67,36 @@ def render_table(
     rows: Sequence[Sequence[str]],
     width: int | None = None,
     is_coloured: bool = False,
+    shorter: Shorter = _NOTHING_SHORTER,
 ) -> list[str]:
     """Return the lines of a table, none wider than width."""
     cells = [[escape(cell) for cell in row] for row in (headers, *rows)]
-    widths = [max(map(measure, column)) for column in zip(*cells, strict=True)]
-    if width is not None:
-        widths = _shrink(widths, width)
+    widths = _measure_columns(cells)
+    if width is not None and _find_excess(widths, width) > 0:
+        for header, shorten in shorter.items():
+            column = headers.index(header)
+            for row in cells[1:]:
+                row[column] = shorten(row[column])
+        whole = {0, *map(headers.index, shorter)}
+        widths = _shrink(_measure_columns(cells), width, whole)
     return [_render_row(row, widths, is_coloured) for row in cells]
 
 
-def _shrink(widths: list[int], total: int) -> list[int]:
-    """Return widths that fit into the total, taken from the widest columns but the first."""
+def _measure_columns(cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(measure, column)) for column in zip(*cells, strict=True)]
+
+
+def _find_excess(widths: Sequence[int], total: int) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1) - total
+
+
+def _shrink(widths: list[int], total: int, whole: Collection[int]) -> list[int]:
+    """Return widths that fit into the total, taken from the widest columns that may be cut."""
     widths = list(widths)
-    excess = sum(widths) + _GAP * (len(widths) - 1) - total
-    while excess > 0 and len(widths) > 1:
-        widest = max(range(1, len(widths)), key=lambda column: widths[column])
+    excess = _find_excess(widths, total)
+    columns = [column for column in range(len(widths)) if column not in whole]
+    while excess > 0 and columns:
+        widest = max(columns, key=lambda column: widths[column])
         if widths[widest] <= _COLUMN_MIN:
             break
         widths[widest] -= 1

@@ -30,11 +30,10 @@ def prepare_directory(path: str, mountinfo: str | None = None) -> None:
         mode = directory.stat().st_mode
     except OSError as error:
         raise StoreError(f"cannot use the directory {directory}: {error.strerror}") from error
+    if os.path.isdir(path):
+        raise StoreError(f"{path} is a directory; give the path of a file")
     if mode & stat.S_IWOTH:
-        raise StoreError(
-            f"every user may write to {directory}, so anyone could replace the database;"
-            f" use a directory of your own (chmod o-w {directory})"
-        )
+        raise StoreError(_explain_open(directory, is_sticky=bool(mode & stat.S_ISVTX)))
     mounts = _read_mounts() if mountinfo is None else mountinfo
     kind = find_filesystem(directory.resolve(), mounts)
     if kind in _NETWORK:
@@ -42,6 +41,21 @@ def prepare_directory(path: str, mountinfo: str | None = None) -> None:
             f"{directory} is on a network file system ({kind}), where SQLite's log and locks do not"
             " work; use a local disk"
         )
+
+
+def _explain_open(directory: Path, *, is_sticky: bool) -> str:
+    if not is_sticky:
+        return (
+            f"every user may write to {directory}, so anyone could replace the database;"
+            f" use a directory of your own (chmod o-w {directory})"
+        )
+    # Nobody can replace another's file here, but a name that is free is anybody's, and the names
+    # of the log and the lock are known beforehand.
+    return (
+        f"every user may make files in {directory}, also in the place of the database's log and"
+        f" lock; make a directory of your own with `mkdir -m 700 {directory / 'schedo'}`"
+        " and put the database there"
+    )
 
 
 def find_filesystem(directory: Path, mountinfo: str) -> str | None:

@@ -6,7 +6,13 @@ import re
 
 import pytest
 
-from schedo.cli.crontab import CrontabEntry, CrontabFile, CrontabProblem, parse_crontab
+from schedo.cli.crontab import (
+    CrontabEntry,
+    CrontabFile,
+    CrontabProblem,
+    is_anacrontab,
+    parse_crontab,
+)
 
 PATH = "/usr/local/sbin:/usr/local/bin:/sbin:/bin:/usr/sbin:/usr/bin"
 
@@ -357,4 +363,34 @@ def test_names_are_unique_in_a_file() -> None:
 def test_names_are_names_of_schedules(source: str, command: str) -> None:
     (entry,) = read(f"0 0 * * * {command}", source).entries
 
-    assert re.fullmatch(r"[A-Za-z0-9._-]{1,128}", entry.name)
+    assert re.fullmatch(r"[A-Za-z0-9._-]{1,40}-[0-9a-f]{8}", entry.name)
+
+
+DEBIANS_ANACRONTAB = """\
+# /etc/anacrontab: configuration file for anacron
+SHELL=/bin/sh
+HOME=/root
+LOGNAME=root
+
+# These replace cron's entries
+1\t5\tcron.daily\trun-parts --report /etc/cron.daily
+7\t10\tcron.weekly\trun-parts --report /etc/cron.weekly
+@monthly\t15\tcron.monthly\trun-parts --report /etc/cron.monthly
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (DEBIANS_ANACRONTAB, True),
+        ("@monthly 15 cron.monthly run-parts /etc/cron.monthly", True),
+        ("@monthly 15 tidy run\n0 3 * * * run", False),
+        ("1 5 L * * run", False),
+        ("1 5 1-7,15 * * run", False),
+        ("@monthly root run-parts /etc/cron.monthly", False),
+        ("A=1\n# nothing", False),
+        (ETC_CRONTAB, False),
+    ],
+)
+def test_an_anacrontab_is_told_from_a_crontab(text: str, expected: bool) -> None:
+    assert is_anacrontab(text) is expected

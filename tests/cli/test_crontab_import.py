@@ -31,7 +31,12 @@ def names(text: str) -> list[str]:
     return [entry.name for entry in parse_crontab(text, system=False, source="mycron").entries]
 
 
+def list_as_stored(server: FakeServer, *schedules: dict[str, object]) -> None:
+    server.on("GET", "/v1/schedules", 200, {"items": list(schedules)})
+
+
 def accept_all(server: FakeServer, text: str, status: int = 201, prefix: str = "") -> None:
+    list_as_stored(server)
     for name in names(text):
         path = f"/v1/schedules/{prefix}{name}"
         server.on("PUT", path, status, schedule_record(name=prefix + name))
@@ -48,7 +53,7 @@ def test_each_entry_becomes_a_schedule_and_the_rest_is_said_line_by_line(
     backup, report = names(USER_FILE)
     assert result.exit_code == 1
     assert lines[0].startswith("line 2: note: MAILTO")
-    assert lines[1].startswith(f"line 3: {backup} created; next fire 2026-11-21 03:00:00.000")
+    assert lines[1].startswith(f"line 3: {backup} created; next fire 2026-11-21 04:00:00.000+01:00")
     assert lines[2].startswith("line 4: refused: ")
     assert lines[3].startswith(f"line 5: {report} created")
     assert lines[4] == "2 taken over, 1 refused; times are in Europe/Paris"
@@ -58,6 +63,7 @@ def test_each_entry_becomes_a_schedule_and_the_rest_is_said_line_by_line(
         "task": "shell",
         "payload": {"command": "backup --full", "shell": "/bin/bash", "env": {}},
         "retry": "none",
+        "meta": {"crontab": str(tmp_path / "mycron")},
         "overlap": "allow",
         "catchup": "latest",
     }
@@ -72,8 +78,87 @@ def test_importing_again_changes_nothing(server: FakeServer, schedo: Call, tmp_p
 
     assert first.exit_code == second.exit_code == 0
     assert "up to date" in second.stdout
-    assert server.requests[0].target == server.requests[1].target
-    assert server.requests[0].body == server.requests[1].body
+    puts = [request for request in server.requests if request.method == "PUT"]
+    assert puts[0].target == puts[1].target
+    assert puts[0].body == puts[1].body
+
+
+def stored(name: str, crontab: str | None) -> dict[str, object]:
+    return schedule_record(name=name, meta={"crontab": crontab} if crontab else None)
+
+
+def test_what_an_earlier_import_made_of_lines_that_are_gone_is_listed(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    text = "0 3 * * * backup\n61 * * * * report\n"
+    path = write(tmp_path, text)
+    twice = names("0 3 * * * backup\n0 4 * * * backup\n0 5 * * * report\n")
+    list_as_stored(
+        server,
+        *(stored(name, path) for name in (*twice, "mycron.gone-1", "x.mycron.gone-1")),
+        stored("mycron.another-1", "/elsewhere/mycron"),
+        stored("mycron.by-hand", None),
+    )
+    server.on("PUT", f"/v1/schedules/{twice[0]}", 200, schedule_record(name=twice[0]))
+
+    shown = schedo("crontab", "import", path)
+    as_json = schedo("crontab", "import", path, "--json")
+
+    assert shown.exit_code == as_json.exit_code == 1
+    assert [line for line in shown.stdout.splitlines() if "no longer" in line] == [
+        f"no longer in the file: {twice[1]} (schedo schedules rm {twice[1]})",
+        "no longer in the file: mycron.gone-1 (schedo schedules rm mycron.gone-1)",
+    ]
+    assert json.loads(as_json.stdout)["stale"] == [
+        {"name": twice[1], "deleted": False},
+        {"name": "mycron.gone-1", "deleted": False},
+    ]
+    assert {request.method for request in server.requests} == {"PUT", "GET"}
+
+
+def test_prune_deletes_what_the_file_no_longer_has(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    text = "0 3 * * * backup\n"
+    path = write(tmp_path, text)
+    list_as_stored(server, stored("mycron.gone-1", path), stored("mycron.gone-2", path))
+    server.on("PUT", f"/v1/schedules/{names(text)[0]}", 200, schedule_record())
+    server.on("DELETE", "/v1/schedules/mycron.gone-1", 204)
+    server.on("DELETE", "/v1/schedules/mycron.gone-2", 404, problem(404, "not-found", "no such"))
+
+    result = schedo("crontab", "import", path, "--prune")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1:3] == [
+        "no longer in the file: mycron.gone-1 deleted",
+        "no longer in the file: mycron.gone-2 deleted",
+    ]
+
+
+def test_each_fire_is_shown_in_the_zone_of_its_entry(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    path = write(tmp_path, "CRON_TZ=Asia/Tokyo\n0 3 * * * a\nCRON_TZ=\n0 3 * * * b\n")
+
+    both = schedo("crontab", "import", path, "--dry-run").stdout.splitlines()
+    one = schedo("crontab", "import", "-", "--dry-run", input="CRON_TZ=Asia/Tokyo\n0 3 * * * a\n")
+    none = schedo("crontab", "import", "-", "--dry-run", input="# nothing\n")
+
+    assert " 03:00:00.000+09:00 (" in both[0]
+    assert " 03:00:00.000+00:00 (" in both[1]
+    assert both[2] == "2 taken over, 0 refused; times are in Asia/Tokyo, UTC"
+    assert one.stdout.splitlines()[1] == "1 taken over, 0 refused; times are in Asia/Tokyo"
+    assert none.stdout == "0 taken over, 0 refused\n"
+
+
+def test_an_anacrontab_is_no_crontab(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
+    path = write(tmp_path, "@monthly 15 cron.monthly run-parts /etc/cron.monthly\n", "anacrontab")
+
+    result = schedo("crontab", "import", path)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "is an anacrontab (period, delay, identifier, command)" in result.stderr
+    assert server.requests == []
 
 
 def test_a_dry_run_asks_the_server_nothing(
@@ -112,6 +197,7 @@ def test_what_the_server_refuses_is_refused_by_line(
     text = "0 3 * * * backup\n"
     disabled = problem(403, "shell-disabled", "this server runs no commands")
     server.on("PUT", f"/v1/schedules/{names(text)[0]}", 403, disabled)
+    list_as_stored(server)
 
     result = schedo("crontab", "import", write(tmp_path, text))
 
@@ -238,7 +324,8 @@ def test_the_variable_tz_is_stronger_than_the_machine(monkeypatch: pytest.Monkey
     ("args", "reason"),
     [
         (["/nowhere"], "cannot read /nowhere"),
-        (["-", "--tz", "Mars/Base"], "Mars/Base"),
+        (["-", "--tz", "Mars/Base"], "for --tz: the time zone 'Mars/Base' is not known"),
+        (["-", "--dry-run", "--prune"], "give --dry-run or --prune"),
         ([], "Missing argument"),
     ],
     ids=str,
@@ -256,6 +343,7 @@ def test_bytes_that_are_not_text_refuse_their_line_only(
     path = tmp_path / "mycron"
     path.write_bytes(b"0 3 * * * true\n0 4 * * * echo \xff\x1b[2J\n")
     server.on("PUT", f"/v1/schedules/{names('0 3 * * * true')[0]}", 201, schedule_record())
+    list_as_stored(server)
 
     result = schedo("crontab", "import", str(path), "--user-format")
 

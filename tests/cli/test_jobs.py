@@ -16,7 +16,9 @@ def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
     failed = job_record(
         state="failed",
         failed_at=DONE,
-        attempt=5,
+        attempt=7,
+        failures=5,
+        losses=1,
         task="shell",
         payload={"command": "false"},
         error={"type": "exit-code", "message": "exit code 1"},
@@ -27,9 +29,9 @@ def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
 
     headers, row = result.stdout.splitlines()
     assert result.exit_code == 0
-    assert headers.split() == ["ID", "STATE", "TASK", "QUEUE", "WHEN", "TRIES", "WHAT"]
+    assert headers.split() == ["ID", "STATE", "TASK", "QUEUE", "WHEN", "FAILURES", "WHAT"]
     assert row.split()[:4] == [JOB_ID, "failed", "shell", "default"]
-    assert row.endswith("5/5    exit code 1")
+    assert row.endswith("5/5       exit-code: exit code 1")
     assert server.requests[0].target == "/v1/jobs?state=failed&queue=default&limit=20"
 
 

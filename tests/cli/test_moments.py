@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from schedo.cli.moments import (
+    drop_clock,
     parse_moment,
     render_distance,
     render_full,
@@ -57,6 +58,18 @@ def test_a_hint_says_how_far_away_it_is(seconds: float, text: str) -> None:
 )
 def test_an_instant_is_local_and_short(instant: str | None, text: str) -> None:
     assert render_moment(instant, NOW, BERLIN) == text
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        ("2026-11-21 00:30 (in 12h30m)", "in 12h30m"),
+        ("-", "-"),
+        ("9999-12-31T23:59:59.000000Z", "9999-12-31T23:59:59.000000Z"),
+    ],
+)
+def test_where_room_is_short_only_the_distance_is_shown(moment: str, text: str) -> None:
+    assert drop_clock(moment) == text
 
 
 def test_an_instant_in_full_has_its_offset() -> None:

@@ -67,6 +67,17 @@ def test_a_time_to_run_at_is_sent_with_its_offset(server: FakeServer, schedo: Ca
     assert server.requests[0].json["payload"]["cwd"] == "/tmp"
 
 
+def test_a_time_that_has_passed_is_warned_about(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", "/v1/jobs", 201, job_record())
+
+    past = schedo("run", "true", "--at", "2020-01-01 12:00")
+    later = schedo("run", "true", "--at", "2999-01-01 12:00")
+
+    assert (past.exit_code, past.stdout) == (0, f"{JOB_ID}  queued\n")
+    assert past.stderr == ("schedo: warning: 2020-01-01 12:00 has passed; the job is due at once\n")
+    assert later.stderr == ""
+
+
 def test_a_cron_expression_makes_a_named_schedule(server: FakeServer, schedo: Call) -> None:
     server.on("PUT", "/v1/schedules/nightly", 201, schedule_record(warnings=["a warning"]))
 

@@ -34,6 +34,17 @@ def test_the_widest_column_gives_way_first() -> None:
     assert line == "1  yyyyyyyy…  zzzzzzzzzz"
 
 
+def test_a_column_that_can_be_put_shorter_is_not_cut() -> None:
+    rows = [("1", "12:00:05 (in 5s)", "z" * 20)]
+    shorter = {"B": lambda text: text[10:-1]}
+
+    (_, wide) = render_table(("A", "B", "C"), rows, width=41, shorter=shorter)
+    (_, narrow) = render_table(("A", "B", "C"), rows, width=24, shorter=shorter)
+
+    assert wide == "1  12:00:05 (in 5s)  zzzzzzzzzzzzzzzzzzzz"
+    assert narrow == "1  in 5s  zzzzzzzzzzzzz…"
+
+
 def test_columns_stay_readable_in_a_very_narrow_terminal() -> None:
     (_, line) = render_table(("A", "B"), [("1" * 10, "y" * 20)], width=5)
 

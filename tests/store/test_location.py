@@ -54,10 +54,27 @@ def test_a_missing_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None
 
 def test_a_directory_that_everybody_may_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o1777)
+    (tmp_path / "open").chmod(0o777)
 
     with pytest.raises(StoreError, match=r"every user may write to .*chmod o-w"):
         prepare_directory(str(tmp_path / "open" / "jobs.db"))
+
+
+def test_a_directory_like_tmp_is_refused_and_its_mode_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o1777)
+
+    with pytest.raises(StoreError) as caught:
+        prepare_directory(str(tmp_path / "open" / "jobs.db"))
+
+    assert f"every user may make files in {tmp_path}/open" in str(caught.value)
+    assert f"`mkdir -m 700 {tmp_path}/open/schedo`" in str(caught.value)
+    assert "chmod" not in str(caught.value)
+
+
+def test_a_directory_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"is a directory; give the path of a file"):
+        prepare_directory(str(tmp_path))
 
 
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

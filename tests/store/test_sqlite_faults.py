@@ -227,7 +227,7 @@ async def test_a_file_of_a_newer_version_is_left_alone(store: SqliteStore, path:
 async def test_a_directory_in_the_place_of_the_file_is_an_error(path: Path) -> None:
     os.makedirs(path)
 
-    with pytest.raises(StoreError, match="cannot open"):
+    with pytest.raises(StoreError, match="is a directory"):
         await SqliteStore(path).open()
 
 

@@ -121,6 +121,25 @@ def test_large_payloads_and_results_are_left_out_of_lists() -> None:
     assert {"payload", "result"} <= job_fields(job).keys()
 
 
+@pytest.mark.parametrize(
+    ("task", "payload", "shown"),
+    [
+        ("http", b'{"url": "u", "secret": "whsec_x"}', {"url": "u", "secret": "***"}),
+        ("http", b'{"secr\\u0065t":"whsec_x"}', {"secret": "***"}),
+        ("http", b'{"secret": null}', {"secret": None}),
+        ("http", b'{"body": {"secret": "mine"}}', {"body": {"secret": "mine"}}),
+        ("http", b'["secret"]', ["secret"]),
+        ("other", b'{"secret": "mine"}', {"secret": "mine"}),
+    ],
+)
+def test_the_secret_of_an_http_job_is_masked(task: str, payload: bytes, shown: object) -> None:
+    job = PLAIN.copy()
+    job.task, job.payload = task, payload
+
+    assert orjson.loads(render_job(job))["payload"] == shown
+    assert job.payload == payload
+
+
 def test_the_id_is_found_in_a_rendered_job_without_parsing_it() -> None:
     assert job_id_in(render_job(FULL)) == "0000000000007"
 

@@ -88,6 +88,54 @@ def test_a_long_or_strange_name_of_a_field_makes_a_short_error(name: str) -> Non
     assert len(caught.value.problems[0].pointer) < 500
 
 
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"task": 1}, "/task: Expected text, got whole number"),
+        ({"queue": ["a"]}, "/queue: Expected text, got array"),
+        ({"priority": "1"}, "/priority: Expected whole number, got text"),
+        ({"priority": 10}, "/priority: Expected whole number <= 9"),
+        ({"delay": {}}, "/delay: Expected number or text, got object"),
+        ({"delay": True}, "/delay: Expected number or text, got true or false"),
+        ({"meta": 1.5}, "/meta: Expected object, got number"),
+        ({"tags": [1]}, "/tags/0: Expected text, got whole number"),
+    ],
+    ids=str,
+)
+def test_a_wrong_type_is_said_in_the_words_of_json(fields: dict[str, object], reason: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        read_job(**fields)
+
+    assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (
+            {"delivery": "maybe"},
+            "/delivery: 'maybe' is none of at_least_once, at_most_once",
+        ),
+        (
+            {"retry": {"backoff": "linear"}},
+            "/retry/backoff: 'linear' is none of exponential, fixed",
+        ),
+        (
+            {"unique": {"key": "k", "while": ["queued", "late"]}},
+            "/unique/while/1: 'late' is none of blocked, queued, retrying, running, scheduled",
+        ),
+    ],
+    ids=str,
+)
+def test_a_value_that_is_none_of_the_choices_is_told_them(
+    fields: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        read_job(**fields)
+
+    assert str(caught.value) == reason
+
+
 def test_lines_and_arrays_are_split_into_their_texts() -> None:
     assert [bytes(item) for item in split_array(b'[{"a": 1}, 2]')] == [b'{"a": 1}', b"2"]
     assert [bytes(item) for item in split_lines(b'{"a": 1}\r\n\n2\n')] == [b'{"a": 1}\r', b"2"]

@@ -58,6 +58,17 @@ async def test_a_handler_can_ask_which_job_it_runs(is_async: bool) -> None:
     }
 
 
+async def test_the_current_job_is_named_by_id_task_and_attempt() -> None:
+    async def look() -> str:
+        return repr(current_job())
+
+    with ThreadPoolExecutor(1) as pool:
+        runner = TaskRunner(TaskSpec("task", look, Arguments("task", look)), pool)
+        report = await runner(make_call(None, "task"))
+
+    assert result_of(report) == f"<CurrentJob {JOB} task attempt 2>"
+
+
 def test_outside_of_a_handler_there_is_no_current_job() -> None:
     with pytest.raises(RuntimeError, match="only inside a task"):
         current_job()

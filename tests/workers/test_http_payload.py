@@ -18,7 +18,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     [
         (None, "/payload", "Expected object"),
         ({}, "/payload/url", "required"),
-        ({"url": 1}, "/payload/url", "Expected str"),
+        ({"url": 1}, "/payload/url", "Expected text"),
         ({"url": "http://a", "x": 1}, "/payload/x", "there is no such field"),
         ({"url": ""}, "/payload/url", "visible ASCII"),
         ({"url": "a.example/x"}, "/payload/url", "begin with http:// or https://"),
