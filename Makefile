@@ -10,7 +10,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check fmt format lint types bench bench-quick lock build clean
+.PHONY: help run test check fmt format lint types sim bench bench-quick lock build clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -51,12 +51,21 @@ fmt: $(VENV)/.dev  ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix --exit-zero --quiet .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## run the benchmarks and print their tables
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest bench --benchmark-enable --timeout=0 -s $(ARGS)
+BENCH := $(BIN)/python -m pytest bench --benchmark-enable --timeout=0 -s -q --benchmark-name=short \
+	--benchmark-columns=min,median,max,ops,rounds --benchmark-sort=name \
+	-W ignore::pytest_benchmark.logger.PytestBenchmarkWarning $(if $(K),-k '$(K)',--benchmark-autosave)
 
-bench-quick: $(VENV)/.dev  ## the same in seconds, to see that they run
-	env -u PYTHONDONTWRITEBYTECODE SCHEDO_BENCH_QUICK=1 $(BIN)/python -m pytest bench --benchmark-enable --timeout=0 -s \
+bench: $(VENV)/.dev  ## run the benchmarks, print their tables, compare with the last run [K=name]
+	env -u PYTHONDONTWRITEBYTECODE $(BENCH) --benchmark-storage=.benchmarks/full \
+		$(if $(wildcard .benchmarks/full/*/*.json),--benchmark-compare) $(ARGS)
+
+bench-quick: $(VENV)/.dev  ## the same within a minute, to see that they run [K=name]
+	env -u PYTHONDONTWRITEBYTECODE SCHEDO_BENCH_QUICK=1 $(BENCH) --benchmark-storage=.benchmarks/quick \
+		$(if $(wildcard .benchmarks/quick/*/*.json),--benchmark-compare) \
 		--benchmark-max-time=0.1 --benchmark-min-rounds=1 $(ARGS)
+
+sim: $(VENV)/.dev  ## simulate servers, faults and crashes [SEEDS=200] [FIRST=0] or replay one [SEED=n] [ARGS=--trace]
+	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))) $(ARGS)
 
 LOCK := $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --upgrade \
 	--generate-hashes --no-emit-index-url --no-header --no-config --no-cache --quiet

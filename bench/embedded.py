@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,38 +14,48 @@ from schedo.core.leases import Completed, Report
 from schedo.core.model import JobSpec
 from schedo.engine.engine import Engine
 from schedo.store.sqlite import SqliteStore
-from schedo.workers.contract import Call
+from schedo.workers.contract import Call, Runner
 from schedo.workers.local import LocalWorker
+
+BATCH = 1_000
+HEAD_START_US = 500_000
 
 
 class Probe:
-    """A local async task: notes its lateness in microseconds, and that it ran."""
+    """A local async task: notes its lateness in microseconds, and how often each job ran."""
 
     def __init__(self) -> None:
         self.lateness_us: list[int] = []
+        self.started_at = 0  # the last one
+        self.runs: Counter[int] = Counter()
         self._wanted = 0
         self._done = asyncio.Event()
 
     async def __call__(self, call: Call) -> Report:
-        self.lateness_us.append(time.time_ns() // 1000 - call.lease.scheduled_for)
+        self.started_at = time.time_ns() // 1000
+        self.lateness_us.append(self.started_at - call.lease.scheduled_for)
+        self.runs[call.lease.key.job_id] += 1
         if len(self.lateness_us) == self._wanted:
             self._done.set()
         return Report(call.lease.key, Completed(b"null"))
 
     async def ran(self, count: int) -> None:
         """Return once it has run so often."""
+        self._done.clear()
         self._wanted = count
         if len(self.lateness_us) < count:
             await self._done.wait()
 
 
 @asynccontextmanager
-async def embedded(directory: Path, slots: int = 100) -> AsyncIterator[tuple[Engine, Probe]]:
-    """A running engine whose task `probe` is run in this loop."""
-    engine = Engine(SqliteStore(directory / "bench.db"), SystemClock())
+async def embedded(
+    path: Path, slots: int = 100, runners: Mapping[str, Runner] | None = None
+) -> AsyncIterator[tuple[Engine, Probe]]:
+    """A running engine on the file; it runs the task `probe`, and others, in this loop."""
+    engine = Engine(SqliteStore(path), SystemClock())
     await engine.start()
     probe = Probe()
-    worker = LocalWorker(engine, "bench", slots, {"probe": probe})
+    worker = LocalWorker(engine, "bench", slots, {"probe": probe, **(runners or {})})
     worker.attach()
     try:
         yield engine, probe
@@ -53,11 +64,42 @@ async def embedded(directory: Path, slots: int = 100) -> AsyncIterator[tuple[Eng
         await engine.stop()
 
 
-def probe_job(delay_us: int = 0) -> JobSpec:
+def probe_job(run_at: int | None = None) -> JobSpec:
     """Return a job that the probe runs."""
-    return JobSpec("probe", b"{}", delay_us=delay_us)
+    return JobSpec("probe", b"{}", run_at=run_at)
 
 
-def percentile(sorted_values: list[int], share: float) -> int:
-    """Return the value below which that share of the values lies."""
-    return sorted_values[min(len(sorted_values) - 1, int(len(sorted_values) * share))]
+async def fire(path: Path, offsets_us: Sequence[int]) -> list[int]:
+    """Run a job at each offset from a common start; return by how many us each was late.
+
+    All are submitted before the first is due, as durable jobs; the commits of starts and ends go
+    on beside the firing.
+    """
+    async with embedded(path) as (engine, probe):
+        start = engine.clock.now() + HEAD_START_US + 100 * len(offsets_us)
+        for first in range(0, len(offsets_us), BATCH):
+            part = offsets_us[first : first + BATCH]
+            await engine.submit([probe_job(start + at) for at in part], view=lambda job: job.id)
+        assert engine.clock.now() < start, "all jobs are submitted ahead"
+        await probe.ran(len(offsets_us))
+        assert len(probe.runs) == len(offsets_us), "every job ran once"
+        return probe.lateness_us
+
+
+async def complete(path: Path, count: int, batch: int, in_flight: int) -> float:
+    """Submit count jobs, so many a batch, and return jobs a second once all ends are durable."""
+    async with embedded(path) as (engine, probe):
+        specs = [probe_job()] * batch
+        left = iter(range(0, count, batch))
+
+        async def submit() -> None:
+            for _ in left:
+                await engine.submit(specs, view=lambda job: job.id)
+
+        began = time.perf_counter()
+        await asyncio.gather(*(submit() for _ in range(in_flight)))
+        await probe.ran(count)
+        await engine.settled()
+        elapsed = time.perf_counter() - began
+        assert len(probe.runs) == count, "every job ran once"
+        return count / elapsed

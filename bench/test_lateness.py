@@ -1,82 +1,60 @@
-"""How late a local async task starts after its due time, beside a bare timerfd loop in the same
-run.
+"""How late a local async task starts after its due time, beside a bare timerfd in the same run.
 
     make bench K=lateness
 
-Each firing is a durable job in a real SQLite file: the commits of starts and ends go on beside it.
-The floor is the same number of alarms on the same clock with nothing behind them.
+Each firing is a durable job in a real SQLite file, at a Poisson instant: the commits of starts and
+ends go on beside it. The table shows the lateness of single firings; the lines above it the
+percentiles. bench/server/lateness.py measures a whole server.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import time
 from pathlib import Path
 
 import pytest
 import uvloop
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench.embedded import embedded, percentile, probe_job
-from schedo.clock import SystemClock
+from bench.embedded import fire
+from bench.figures import QUICK, percentiles, poisson_offsets_us, replay, show
+from bench.floors import ring_timerfd
+from bench.server.filling import fill
 
-QUICK = bool(os.environ.get("SCHEDO_BENCH_QUICK"))
-SECONDS = 2 if QUICK else 5
-HEAD_START_US = 300_000
-
-
-async def _fire(directory: Path, rate: int) -> list[int]:
-    """Run rate jobs a second, evenly spread, and return how late each started."""
-    count = rate * SECONDS
-    async with embedded(directory) as (engine, probe):
-        step_us = 1_000_000 / rate
-        specs = [probe_job(HEAD_START_US + int(i * step_us)) for i in range(count)]
-        for start in range(0, count, 1_000):
-            await engine.submit(specs[start : start + 1_000], view=lambda job: job.id)
-        await probe.ran(count)
-        return probe.lateness_us
+SECONDS = 1 if QUICK else 5
+RATES = [100, 1_000] if QUICK else [100, 1_000, 5_000, 10_000]
+ARMED = [0, 10_000] if QUICK else [0, 1_000_000]
+FAR_S = 4 * 3600.0
 
 
-async def _ring(rate: int) -> list[int]:
-    """Ring a bare alarm rate times a second and return how late each was."""
-    clock = SystemClock()
-    step_us = 1_000_000 // rate
-    count = rate * SECONDS
-    lateness: list[int] = []
-    due = clock.now() + HEAD_START_US
-    done = asyncio.Event()
-
-    def ring() -> None:
-        nonlocal due
-        while due <= clock.now():
-            lateness.append(clock.now() - due)
-            due += step_us
-        if len(lateness) >= count:
-            done.set()
-        else:
-            clock.arm(due)
-
-    clock.start(ring, lambda delta_us: None)
-    clock.arm(due)
-    await done.wait()
-    clock.close()
-    return lateness
+def tell(name: str, rate: int, late_us: list[int]) -> None:
+    figures = "  ".join(f"{share} {us:>6} us" for share, us in percentiles(late_us).items())
+    print(f"\n{rate:>6}/s  {name:<26}  {figures}", end="")
 
 
-@pytest.mark.parametrize("rate", [100, 1_000] if QUICK else [100, 1_000, 5_000])
-@pytest.mark.benchmark(group="lateness")
-def test_lateness_of_a_local_task(benchmark: BenchmarkFixture, tmp_path: Path, rate: int) -> None:
+@pytest.mark.parametrize("armed", ARMED, ids=lambda armed: f"{armed:>9,} others armed")
+@pytest.mark.parametrize("rate", RATES, ids=lambda rate: f"{rate:>6,}/s")
+@pytest.mark.benchmark(group="lateness: due to handler's start", timer=replay)
+def test_embedded(benchmark: BenchmarkFixture, tmp_path: Path, rate: int, armed: int) -> None:
+    path = tmp_path / "bench.db"
+    if armed:
+        fill(path, armed, FAR_S)
+    offsets = poisson_offsets_us(rate, rate * SECONDS)
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        floor = sorted(runner.run(_ring(rate)))
-        run = benchmark.pedantic(lambda: runner.run(_fire(tmp_path, rate)), rounds=1)
-    late = sorted(run)
+        late = runner.run(fire(path, offsets))
 
-    assert len(late) == rate * SECONDS, "every job ran once"
-    assert late[0] >= 0, "none ran early"
-    shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
-    for name, values in (("job", late), ("bare timer", floor)):
-        figures = {share: percentile(values, part) for share, part in shares.items()}
-        benchmark.extra_info[name] = figures
-        text = "  ".join(f"{share} {figure:>6} us" for share, figure in figures.items())
-        print(f"\n{rate:>6}/s  {name:<10}  {text}  max {values[-1]:>6} us", end="")
-    print()
+    assert min(late) >= 0, "none ran early"
+    tell(f"job, {armed:,} armed", rate, late)
+    show(benchmark, [us / 1_000_000 for us in late])
+
+
+@pytest.mark.parametrize("rate", RATES, ids=lambda rate: f"{rate:>6,}/s")
+@pytest.mark.benchmark(group="lateness: due to handler's start", timer=replay)
+def test_bare_timerfd(benchmark: BenchmarkFixture, rate: int) -> None:
+    start = time.time_ns() // 1000 + 100_000
+    late = ring_timerfd([start + at for at in poisson_offsets_us(rate, rate * SECONDS)])
+
+    tell("bare timerfd", rate, late)
+    show(benchmark, [us / 1_000_000 for us in late])

@@ -1,0 +1,44 @@
+"""The application that the benchmarks serve: tasks that do next to nothing.
+
+Each child process keeps a tally of the jobs it ran and writes it down when it ends, so that a
+benchmark can prove that every job ran once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from array import array
+from pathlib import Path
+
+from schedo import Schedo
+
+app = Schedo()
+_tally = array("q")
+
+
+@app.task
+async def noop(n: int = 0) -> None:
+    _tally.append(n)
+
+
+@app.task
+async def stamp(run: int = 0) -> int:
+    """Return when it was called, in microseconds."""
+    return time.time_ns() // 1000
+
+
+@atexit.register
+def _write_tally() -> None:
+    directory = os.environ.get("BENCH_TALLY")
+    if directory and _tally:
+        Path(directory, f"{os.getpid()}.tally").write_bytes(_tally.tobytes())
+
+
+def read_tallies(directory: Path) -> list[int]:
+    """Return the numbers of all jobs that ran, as often as they ran."""
+    numbers = array("q")
+    for path in sorted(directory.glob("*.tally")):
+        numbers.frombytes(path.read_bytes())
+    return numbers.tolist()

@@ -1,0 +1,149 @@
+"""A day of steady load in virtual time: does anything drift?
+
+The real engine and the real SQLite store with a clock that jumps from alarm to alarm: schedules of
+several intervals and jobs submitted a minute ahead, every job seen once, in order, at its instant.
+Ended jobs are pruned after an hour, so that memory, file and speed must stay as they were after the
+first hour. The floor of the speed is a bare SQLite file with as many commits. A day makes half a
+million of them: `--directory /dev/shm` takes the disk out of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from pathlib import Path
+
+from bench.floors import commit_groups
+from bench.server.connection import run
+from bench.server.evidence import NotDone
+from bench.server.script import Option, Results, run_script
+from schedo.core.leases import Completed, Report
+from schedo.core.limits import HOUR, MINUTE, SECOND
+from schedo.core.model import JobSpec, Overlap, Rule, ScheduleSpec
+from schedo.engine.engine import Engine
+from schedo.store.base import Retention
+from schedo.store.sqlite import SqliteStore
+from schedo.testing.clock import VirtualClock
+from schedo.workers.contract import Call
+from schedo.workers.local import LocalWorker
+
+T0 = 1_795_132_800 * SECOND  # 2026-11-20T00:00:00Z
+INTERVALS_S = (2, 3, 5, 10, 30, 60, 300, 3600)
+AHEAD = 60  # jobs submitted each minute, one due each second of the next
+PRUNE_BATCH = 500
+PRUNE_BATCHES = 2  # a minute makes about 130 jobs
+KEPT = Retention(completed_us=HOUR)
+
+
+class SteppingClock(VirtualClock):
+    """Goes on only when what an instant has set off is over, up to the end of the runs it made."""
+
+    async def run_until(self, engine: Engine, at: int) -> None:
+        """Move on to the instant, stopping at each one the engine has armed on the way."""
+        await self._settle(engine)
+        while self.armed_at is not None and self.armed_at <= at:
+            await super().run_until(engine, self.armed_at)
+            await self._settle(engine)
+        self._now = max(self._now, at)
+
+    async def _settle(self, engine: Engine) -> None:
+        # A fire makes a job durable, its commit starts it, its end is one more commit.
+        for _ in range(3):
+            await engine.settled()
+
+
+class Witness:
+    """A task that holds every run against the one instant that is next in its line."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._next: dict[bytes, int] = {}
+        self._steps: dict[bytes, int] = {}
+        self.runs = 0
+        self.late_us = 0
+        self.errors = 0
+
+    def expect(self, line: bytes, first: int, step: int) -> None:
+        """Say when a line's first run is due, and how far apart the others are."""
+        self._next[line], self._steps[line] = first, step
+
+    async def __call__(self, call: Call) -> Report:
+        line, instant = call.lease.payload or b"", call.lease.scheduled_for
+        self.runs += 1
+        self.late_us = max(self.late_us, self._clock.now() - instant)
+        if instant != self._next[line]:
+            self.errors += 1
+        self._next[line] = instant + self._steps[line]
+        return Report(call.lease.key, Completed(b"null"))
+
+
+def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
+    """Measure so many hours."""
+    run(_measure(arguments.hours, directory, results))
+
+
+async def _measure(hours: int, directory: Path, results: Results) -> None:
+    clock = SteppingClock(T0)
+    store = SqliteStore(directory / "bench.db")
+    engine = Engine(store, clock, retention=KEPT)
+    await engine.start()
+    witness = Witness(clock)
+    worker = LocalWorker(engine, "bench", 100, {"witness": witness})
+    worker.attach()
+    for seconds in INTERVALS_S:
+        line = b'{"every":%d}' % seconds
+        rule = Rule(every_us=seconds * SECOND)
+        job = JobSpec("witness", line)
+        await engine.put_schedule(ScheduleSpec(f"s{seconds}", rule, job, overlap=Overlap.ALLOW))
+        witness.expect(line, T0, seconds * SECOND)
+    witness.expect(b"{}", T0 + MINUTE, SECOND)
+    rss, sizes, rates = [], [], []
+    for hour in range(hours):
+        before, began = witness.runs, time.perf_counter()
+        await _live_an_hour(engine, clock, T0 + hour * HOUR)
+        rates.append((witness.runs - before) / (time.perf_counter() - began))
+        rss.append(_rss_bytes())
+        sizes.append(await store.size_bytes())
+    await worker.drain(5.0)
+    await engine.stop()
+    _judge(witness, hours, results)
+    floor = commit_groups(directory / "bare.db", min(witness.runs, 5_000), 1)
+    results.add("virtual lateness: max", witness.late_us, "us")
+    results.add(f"memory after {hours} h", rss[-1], "bytes", rss[0], "after 1 h")
+    results.add(f"file after {hours} h", sizes[-1], "bytes", sizes[min(1, hours - 1)], "after 2 h")
+    results.add("jobs a second, last hour", rates[-1], "/s", rates[0], "first hour")
+    results.add("jobs a second, last hour", rates[-1], "/s", floor, "bare commits")
+
+
+async def _live_an_hour(engine: Engine, clock: VirtualClock, start: int) -> None:
+    for minute in range(60):
+        now = start + minute * MINUTE
+        specs = [
+            JobSpec("witness", b"{}", run_at=now + MINUTE + second * SECOND)
+            for second in range(AHEAD)
+        ]
+        await engine.submit(specs, view=lambda job: job.id)
+        await clock.run_until(engine, now + MINUTE - 1)
+        for _ in range(PRUNE_BATCHES):
+            await engine.store.prune(clock.now(), KEPT, PRUNE_BATCH)
+
+
+def _judge(witness: Witness, hours: int, results: Results) -> None:
+    seconds = hours * 3600
+    due = sum(-(-seconds // each) for each in INTERVALS_S) + seconds - 60
+    if (witness.runs, witness.errors) != (due, 0):
+        raise NotDone(f"{witness.runs} runs of {due}, {witness.errors} not at their instant")
+    results.check(f"{due:,} runs in {hours} h, none missing, none twice, each at its instant")
+
+
+def _rss_bytes() -> int:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found, "Linux says how much a process holds"
+    return int(found[1]) * 1024
+
+
+OPTIONS = (Option("hours", 24, 2, "virtual hours"),)
+
+if __name__ == "__main__":
+    run_script(__doc__, measure, OPTIONS)

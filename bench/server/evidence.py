@@ -1,0 +1,58 @@
+"""Proof that the work was done: what the store says after the server was restarted."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+STATES = "SELECT state, count(*) FROM job WHERE task = ? GROUP BY state"
+
+
+class NotDone(Exception):
+    """The server did not do what it was measured at."""
+
+
+def ask_store(path: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    """Return the rows of a query on the store's file, which a server may hold."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return connection.execute(sql, values).fetchall()
+
+
+def check_completed(path: Path, task: str, count: int) -> str:
+    """Return a sentence if all jobs of the task completed at the first attempt; raise NotDone."""
+    states = dict(ask_store(path, STATES, task))
+    ((tries, losses, failures, odd),) = ask_store(
+        path,
+        "SELECT sum(attempt), sum(losses), sum(failures),"
+        " (SELECT count(*) FROM attempt JOIN job ON job.id = job_id WHERE task = ?1)"
+        " FROM job WHERE task = ?1",
+        task,
+    )
+    if states != {"completed": count} or (tries, losses, failures, odd) != (count, 0, 0, 0):
+        raise NotDone(
+            f"of {count} jobs the store has {states}: {tries} tries, {losses} losses,"
+            f" {failures} failures, {odd} attempts that did not complete"
+        )
+    return f"{count:,} jobs in the store after a restart, each completed at its first attempt"
+
+
+def check_waiting(path: Path, task: str, count: int) -> str:
+    """Return a sentence if all jobs of the task wait for their time; raise NotDone."""
+    states = dict(ask_store(path, STATES, task))
+    if states != {"scheduled": count}:
+        raise NotDone(f"of {count} jobs the store has {states}")
+    return f"{count:,} jobs in the store after a restart, as many as were acknowledged"
+
+
+def check_once(ran: Iterable[int], count: int) -> str:
+    """Return a sentence if each of the jobs 0 to count - 1 ran once; raise NotDone."""
+    runs = Counter(ran)
+    missing = [n for n in range(count) if not runs[n]]
+    twice = [n for n, times in runs.items() if times > 1]
+    if missing or twice or len(runs) != count:
+        raise NotDone(f"{len(missing)} of {count} jobs never ran, {len(twice)} ran more than once")
+    return f"{count:,} handler calls, one for each job"

@@ -1,0 +1,144 @@
+"""A real `schedo serve` (or an empty web server) in a process of its own, ended by its own pid."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).resolve().parents[2]
+NOOP_APP = "bench.noop_app:app"
+DEADLINE_S = 60.0
+
+
+class Process:
+    """A program of this project that prints its address when it listens."""
+
+    def __init__(self, directory: Path, *words: str, **environment: str) -> None:
+        self.directory = directory
+        self._words = words
+        self._environment = environment
+        self._process: subprocess.Popen[str] | None = None
+        self.host = ""
+        self.port = 0
+
+    def start(self) -> float:
+        """Start it; return after how many seconds it said where it listens."""
+        hidden = ("SCHEDO_", "PYTHONDONTWRITEBYTECODE")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
+        began = time.perf_counter()
+        with (self.directory / "server.log").open("a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *self._words],
+                cwd=ROOT,
+                env=environment | self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        elapsed = time.perf_counter() - began
+        found = re.search(r"http://([\d.]+):(\d+)", line)
+        if not found:
+            log_text = (self.directory / "server.log").read_text()
+            raise RuntimeError(f"the server said {line!r}; its log: {log_text[-2000:]}")
+        self.host, self.port = found[1], int(found[2])
+        return elapsed
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it was started"
+        return self._process.pid
+
+    @property
+    def rss_bytes(self) -> int:
+        """How much memory the process itself holds now, without its children."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert found, "Linux says how much a process holds"
+        return int(found[1]) * 1024
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Ask it to end and wait; kill it if it does not."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+    def kill(self) -> None:
+        """End it without any warning."""
+        self.stop(signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class Server(Process):
+    """`schedo serve` on the file bench.db of a directory."""
+
+    def __init__(self, directory: Path, *options: str, app: str | None = None) -> None:
+        self.store = directory / "bench.db"
+        words = ["-m", "schedo", "serve", "--port", "0", "--store", str(self.store)]
+        super().__init__(
+            directory,
+            *words,
+            "--log-level",
+            "warning",
+            *options,
+            *([app] if app else []),
+            BENCH_TALLY=str(directory),
+        )
+
+    def start_ready(self) -> float:
+        """Start it; return after how many seconds /readyz said yes."""
+        began = time.perf_counter()
+        self.start()
+        deadline = began + DEADLINE_S
+        while time.perf_counter() < deadline:
+            try:
+                with urllib.request.urlopen(self.url + "/readyz", timeout=DEADLINE_S):
+                    return time.perf_counter() - began
+            except urllib.error.HTTPError as error:
+                error.close()
+                time.sleep(0.002)
+        raise RuntimeError(f"the server was not ready within {DEADLINE_S:g} s")
+
+    def restart(self) -> None:
+        """End it in order and start it on the same file."""
+        self.stop()
+        self.start_ready()
+
+
+def empty_server(directory: Path) -> Process:
+    """Return uvicorn with a Starlette endpoint that does nothing, not yet started."""
+    return Process(directory, "-m", "bench.server.empty")

@@ -1,0 +1,54 @@
+"""Ready lanes: a thousand jobs queued and taken, with more or fewer queues side by side."""
+
+from __future__ import annotations
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench.figures import QUICK
+from schedo.core.lanes import Lanes
+from schedo.core.model import Job
+from schedo.core.workers import WorkerOffer, Workers
+
+JOBS = 1_000
+ROUNDS = 5 if QUICK else 30
+QUEUES = {"  1 queue": 1, " 10 queues": 10, "100 queues": 100}
+
+
+def make_jobs(queues: int) -> list[Job]:
+    return [
+        Job(id=n, task="work", queue=f"q{n % queues}", rank=n * 7_919 % JOBS) for n in range(JOBS)
+    ]
+
+
+def add_all(lanes: Lanes, jobs: list[Job]) -> None:
+    for job in jobs:
+        lanes.add(job)
+
+
+def take_all(lanes: Lanes, workers: Workers) -> None:
+    for _ in range(JOBS):
+        assert lanes.take(workers) is not None
+
+
+@pytest.mark.parametrize("queues", QUEUES.values(), ids=list(QUEUES))
+@pytest.mark.benchmark(group="lanes: queue 1,000 jobs")
+def test_add(benchmark: BenchmarkFixture, queues: int) -> None:
+    jobs = make_jobs(queues)
+
+    benchmark.pedantic(add_all, setup=lambda: ((Lanes(), jobs), {}), rounds=ROUNDS)
+
+
+@pytest.mark.parametrize("queues", QUEUES.values(), ids=list(QUEUES))
+@pytest.mark.benchmark(group="lanes: take 1,000 jobs in turn")
+def test_take(benchmark: BenchmarkFixture, queues: int) -> None:
+    jobs = make_jobs(queues)
+    workers = Workers()
+    workers.attach(WorkerOffer("bench", 10))
+
+    def setup() -> tuple[tuple[Lanes, Workers], dict[str, object]]:
+        lanes = Lanes()
+        add_all(lanes, jobs)
+        return (lanes, workers), {}
+
+    benchmark.pedantic(take_all, setup=setup, rounds=ROUNDS)

@@ -1,0 +1,82 @@
+"""Wire: from the bytes of a request to checked jobs and back, beside orjson alone."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from schedo.core.lifecycle import State
+from schedo.core.model import Job, JobSpec
+from schedo.wire.answers import job_fields, render_job, render_page
+from schedo.wire.decode import decode_checked, decode_request, split_array
+from schedo.wire.jobs import JobRequest
+
+NOW = 1_795_172_645_000_000
+PLAIN = {"task": "email.send", "payload": {"to": "ada@example.org", "n": 1}}
+FULL = {
+    **PLAIN,
+    "delay": "5m",
+    "queue": "mail",
+    "priority": 3,
+    "retry": {"max_attempts": 3, "initial": "10s"},
+    "timeout": "30s",
+    "unique": "welcome-1",
+    "tags": ["a", "b"],
+    "meta": {"user": 1},
+}
+BODIES = {"plain job": orjson.dumps(PLAIN), "job with every option": orjson.dumps(FULL)}
+BATCH = orjson.dumps([PLAIN] * 100)
+JOB = Job(
+    id=NOW * 256,
+    task="email.send",
+    payload=orjson.dumps(PLAIN["payload"]),
+    state=State.COMPLETED,
+    created_at=NOW,
+    due_at=NOW,
+    attempt=1,
+    picked_at=NOW,
+    started_at=NOW,
+    ended_at=NOW,
+    result=b'"sent"',
+)
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=list(BODIES))
+@pytest.mark.benchmark(group="wire: decode one job")
+def test_decode(benchmark: BenchmarkFixture, body: bytes) -> None:
+    benchmark(lambda: decode_request(body, JobRequest).to_spec())
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=list(BODIES))
+@pytest.mark.benchmark(group="wire: decode one job")
+def test_orjson_alone(benchmark: BenchmarkFixture, body: bytes) -> None:
+    benchmark(orjson.loads, body)
+
+
+@pytest.mark.benchmark(group="wire: decode a batch of 100 jobs")
+def test_decode_batch(benchmark: BenchmarkFixture) -> None:
+    def decode() -> list[JobSpec]:
+        return [decode_checked(item, JobRequest).to_spec() for item in split_array(BATCH)]
+
+    assert len(benchmark(decode)) == 100
+
+
+@pytest.mark.benchmark(group="wire: decode a batch of 100 jobs")
+def test_orjson_alone_batch(benchmark: BenchmarkFixture) -> None:
+    benchmark(orjson.loads, BATCH)
+
+
+@pytest.mark.benchmark(group="wire: encode one job")
+def test_encode(benchmark: BenchmarkFixture) -> None:
+    benchmark(render_job, JOB)
+
+
+@pytest.mark.benchmark(group="wire: encode one job")
+def test_orjson_alone_encode(benchmark: BenchmarkFixture) -> None:
+    benchmark(orjson.dumps, orjson.loads(render_job(JOB)))
+
+
+@pytest.mark.benchmark(group="wire: encode a page of 100 jobs")
+def test_encode_page(benchmark: BenchmarkFixture) -> None:
+    benchmark(lambda: render_page([job_fields(JOB) for _ in range(100)]))

@@ -1,0 +1,215 @@
+"""`schedo bench`: what it submits, how it follows the jobs, and what it says of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.cli.conftest import Call
+from tests.client.server import FakeServer, Request, job_record, problem
+
+JOBS = "/v1/jobs"
+BATCH = "/v1/jobs:batch"
+
+
+def ended(job_id: str, state: str = "completed", **fields: Any) -> dict[str, Any]:
+    """Return a job that started 1 ms after it was due and ended 2 ms later."""
+    times = {
+        "started_at": "2026-11-20T11:00:00.001000Z",
+        f"{state}_at": "2026-11-20T11:00:00.003000Z",
+    }
+    return job_record(id=job_id, state=state, **{**times, **fields})
+
+
+def accept(server: FakeServer, *job_ids: str) -> None:
+    for job_id in job_ids:
+        server.on("POST", JOBS, 201, job_record(id=job_id))
+
+
+def listed(server: FakeServer, *records: dict[str, Any], cursor: str | None = None) -> None:
+    page = {"items": list(records)}
+    server.on("GET", JOBS, 200, {**page, "next_cursor": cursor} if cursor else page)
+
+
+def asked(server: FakeServer, method: str, path: str) -> list[Request]:
+    return [
+        each
+        for each in server.requests
+        if (each.method, urlsplit(each.target).path) == (method, path)
+    ]
+
+
+def query(request: Request) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(request.target).query)
+
+
+def test_jobs_are_submitted_with_one_tag_by_which_they_are_found(
+    server: FakeServer, schedo: Call
+) -> None:
+    accept(server, "a", "b")
+    listed(server, ended("b"), ended("a"))
+
+    result = schedo("bench", "-n", "2", "--command", "echo hello")
+
+    first, second = (request.json for request in asked(server, "POST", JOBS))
+    (look,) = asked(server, "GET", JOBS)
+    assert result.exit_code == 0
+    assert first == second
+    assert first["task"] == "shell"
+    assert first["payload"] == {"command": "echo hello"}
+    assert query(look) == {"tag": first["tags"], "limit": ["500"]}
+
+
+def test_a_task_is_submitted_with_its_payload_delay_and_queue(
+    server: FakeServer, schedo: Call
+) -> None:
+    accept(server, "a")
+    listed(server, ended("a"))
+
+    schedo(
+        *("bench", "-n", "1", "--task", "email.send", "--payload", '{"to": "ada"}'),
+        *("--delay", "5s", "--queue", "mail"),
+    )
+
+    (request,) = asked(server, "POST", JOBS)
+    job = request.json
+    del job["tags"]
+    assert job == {"task": "email.send", "payload": {"to": "ada"}, "delay": "5s", "queue": "mail"}
+    assert "idempotency-key" not in request.headers
+
+
+def test_batches_hold_as_many_jobs_as_asked_and_the_last_one_the_rest(
+    server: FakeServer, schedo: Call
+) -> None:
+    two = [{"status": 201, "job": job_record(id=each)} for each in ("a", "b")]
+    server.on("POST", BATCH, 200, {"items": two})
+    accept(server, "c")
+    listed(server, ended("c"), ended("b"), ended("a"))
+
+    result = schedo("bench", "-n", "3", "--batch", "2", "--concurrency", "1", "--task", "t")
+
+    assert [len(request.json) for request in asked(server, "POST", BATCH)] == [2]
+    assert len(asked(server, "POST", JOBS)) == 1
+    assert result.stdout.endswith("\n3 of 3 jobs completed\n")
+
+
+def test_times_are_those_of_the_server(server: FakeServer, schedo: Call) -> None:
+    accept(server, "a", "b")
+    late = {"completed_at": "2026-11-20T11:00:00.500000Z"}
+    listed(server, ended("b", **late), ended("a"))
+
+    found = json.loads(schedo("bench", "-n", "2", "--task", "t", "--json").stdout)
+
+    assert (found["jobs"], found["accepted"], found["completed"], found["lost"]) == (2, 2, 2, 0)
+    assert (found["ended_us"], found["ended_per_second"]) == (500_000, 4.0)
+    assert found["latency_us"]["started"] == {"p50": 1000, "p95": 1000, "p99": 1000, "max": 1000}
+    assert found["latency_us"]["finished"]["max"] == 500_000
+    assert found["histogram_us"]["started"] == {"1000": 2}
+    assert sum(found["histogram_us"]["accepted"].values()) == 2
+
+
+def test_a_histogram_is_drawn_when_asked_for(server: FakeServer, schedo: Call) -> None:
+    accept(server, "a")
+    listed(server, ended("a"))
+
+    result = schedo("bench", "-n", "1", "--task", "t", "--histogram")
+
+    assert "started: due to start, by the server's clock\n  <=    1ms  1  ████" in result.stdout
+    assert result.stderr == "", "a progress bar is for a terminal"
+
+
+def test_a_page_whose_jobs_have_ended_is_not_asked_for_again(
+    server: FakeServer, schedo: Call
+) -> None:
+    accept(server, "a", "b")
+    listed(server, job_record(id="b", state="running"), cursor="older")
+    listed(server, ended("a"))
+    server.on("GET", f"{JOBS}/b/wait", 200, ended("b"))
+    listed(server, ended("b"), cursor="older")
+
+    result = schedo("bench", "-n", "2", "--task", "t")
+
+    cursors = [query(look).get("cursor") for look in asked(server, "GET", JOBS)]
+    assert cursors == [None, ["older"], None]
+    assert result.exit_code == 0
+
+
+def test_a_submit_that_is_refused_for_now_is_sent_again(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", JOBS, 429, problem(429, "overloaded", "try again soon"))
+    accept(server, "a")
+    listed(server, ended("a"))
+
+    result = schedo("bench", "-n", "1", "--task", "t")
+
+    assert len(asked(server, "POST", JOBS)) == 2
+    assert result.exit_code == 0
+
+
+def test_a_failed_job_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
+    accept(server, "a", "b")
+    listed(server, ended("b", "failed"), ended("a"))
+
+    result = schedo("bench", "-n", "2", "--task", "t")
+
+    assert result.exit_code == 1
+    assert "\n1 of 2 jobs completed, 1 not completed; see: schedo jobs ls --tag bench-" in (
+        result.stdout
+    )
+
+
+def test_a_job_that_is_never_seen_to_end_is_lost(server: FakeServer, schedo: Call) -> None:
+    accept(server, "a", "b")
+    listed(server, ended("a"))
+
+    result = schedo("bench", "-n", "2", "--task", "t", "--patience", "0s")
+
+    assert result.exit_code == 1
+    assert "\n1 of 2 jobs completed, 1 lost; see: " in result.stdout
+
+
+def test_a_refused_job_is_said_and_exit_code_1(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", JOBS, 403, problem(403, "shell-disabled", "commands are not allowed"))
+    listed(server)
+
+    result = schedo("bench", "-n", "1", "--command", "true")
+
+    assert result.exit_code == 1
+    assert result.stderr == "schedo: refused: commands are not allowed\n"
+    assert "\n0 of 1 jobs completed, 1 refused; see: " in result.stdout
+
+
+def test_a_server_that_is_not_there_is_one_sentence(schedo: Call) -> None:
+    result = schedo("bench", "--url", "http://127.0.0.1:1", "-n", "1", "--task", "t")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("schedo: cannot reach schedo at http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        ([], "give either --command or --task"),
+        (["--command", "x", "--task", "y"], "give either --command or --task"),
+        (["--command", "x", "--payload", "1"], "--payload goes with --task"),
+        (["--task", "x", "--payload", "{"], "this is not JSON"),
+        (["--task", "x", "--delay", "soon"], "'soon'"),
+        (["--task", "x", "--patience", "-1"], "'-1'"),
+        (["--task", "x", "--batch", "1001"], "1001 is not in the range"),
+        (["--task", "x", "--concurrency", "0"], "0 is not in the range"),
+        (["--task", "x", "--rate", "0"], "0.0 is not in the range"),
+        (["--task", "x", "-n", "0"], "0 is not in the range"),
+        (["--task", "x", "--url", "localhost"], "write it as http://127.0.0.1:8080"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_exit_code_2_and_asks_the_server_nothing(
+    server: FakeServer, schedo: Call, args: list[str], reason: str
+) -> None:
+    result = schedo("bench", *args)
+
+    assert result.exit_code == 2
+    assert reason in " ".join(result.stderr.split())
+    assert server.requests == []
