@@ -8,6 +8,7 @@ start_at, so they stay where they are when the server restarts (as Temporal's In
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 from schedo.core import limits
 from schedo.core.cron import count_fires, next_fire, parse_cron, previous_fire
@@ -16,7 +17,11 @@ from schedo.core.model import Rule
 from schedo.core.zones import check_zone
 from schedo.errors import Invalid
 
+# Thousands of schedules share a handful of rules, and most fire at the same full minutes.
+_NEXT_FIRES_KEPT = 1_024
 
+
+@lru_cache(maxsize=_NEXT_FIRES_KEPT)
 def next_after(rule: Rule, after: int) -> int | None:
     """Return the first instant strictly after `after`, or None if there is none."""
     if rule.start_at is not None:

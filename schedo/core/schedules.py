@@ -53,6 +53,7 @@ class Schedules:
         # By schedule id: its blocked job; for schedules that are not in memory, too.
         self._blocked: dict[int, int] = {}
         self._window = Window(capacity)
+        self._loose: set[int] = set()  # those that perhaps nothing holds any more
         self.wanted: list[Want] = []
 
     def restore_blocked(self, blocked: list[tuple[int, int]]) -> None:
@@ -73,7 +74,9 @@ class Schedules:
         elif is_latest:
             self._unblock_loaded(schedule, now)
             self._cancel_others(schedule.id, now)
-        elif schedule.spec.overlap is Overlap.CANCEL_OTHER:
+        elif schedule.spec.overlap is Overlap.CANCEL_OTHER or any(
+            run < job_id for run in schedule.active
+        ):
             self._runs.cancel_run(job_id, now)  # the later one was made to take its place
         else:
             self._runs.wake_run(job_id, now)  # it was about to go when the later one was made
@@ -109,6 +112,7 @@ class Schedules:
             return known
         self._schedules[schedule.id] = schedule
         self._names[schedule.name] = schedule.id
+        self._loose.add(schedule.id)
         self._review((schedule,))
         return schedule
 
@@ -303,10 +307,10 @@ class Schedules:
 
     def committed(self) -> None:
         """Let go of records that no window holds and the store has."""
-        if len(self._schedules) > len(self._window):
-            kept = self._memory.changes.schedules
-            idle = [i for i in self._schedules if i not in kept and i not in self._window]
-            for ident in idle:
+        kept = self._memory.changes.schedules
+        loose, self._loose = self._loose, {i for i in self._loose if i in kept}
+        for ident in loose - self._loose:
+            if ident in self._schedules and ident not in self._window:
                 del self._names[self._schedules.pop(ident).name]
 
     def _review(self, loaded: Sequence[Schedule]) -> None:
@@ -337,7 +341,8 @@ class Schedules:
         at = schedule.next_fire_at
         if schedule.paused or at is None or not self._window.add(at, schedule.id):
             self._window.remove(schedule.id)
-        self._window.trim()
+            self._loose.add(schedule.id)
+        self._loose.update(self._window.trim())
 
     def _decide(
         self, schedule: Schedule, fire: Fire, verdict: Verdict, job_id: int | None, now: int
