@@ -379,9 +379,10 @@ class TurnLoop:
             return
         scheduler.adopt_running(job, lease, now)
         if lease.key in self._gone:
-            self._settle(scheduler, Report(lease.key, Lost("its worker has gone")), now)
+            self._reports.setdefault(lease.key, Report(lease.key, Lost("its worker has gone")))
 
     def _forget(self, key: LeaseKey) -> None:
+        self._undelivered.discard(key)
         self._leases.pop(key, None)
         self._gone.pop(key, None)
         self._reports.pop(key, None)

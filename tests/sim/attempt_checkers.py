@@ -1,0 +1,293 @@
+"""What must hold of attempts in every history: who may run what, when, and how often."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from schedo.core.leases import Completed, Failed, HandedBack, Snoozed, StopReason
+from schedo.core.lifecycle import TIMED
+from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
+from schedo.core.model import LeaseKey
+from tests.sim.history import History, Live
+from tests.sim.trace import (
+    Answered,
+    Called,
+    Detached,
+    Died,
+    Opened,
+    Reported,
+    Seen,
+    Started,
+    Stepped,
+    StopAsked,
+    StoreFailed,
+)
+
+Findings = Iterator[str]
+TIMEOUT_SLACK_US = 5 * SECOND
+RECOVERY_MAX_US = 60 * SECOND  # with a store that stalls at each of its steps
+
+
+def durable_before_runnable(history: History) -> Findings:
+    """Nothing is started of which the disk does not know."""
+    for ident, starts in history.starts.items():
+        rows = history.rows.get(ident)
+        if not rows or rows[0][0] > starts[0][0]:
+            yield f"job {ident} was started before it was durable"
+
+
+def never_two_live_leases(history: History) -> Findings:
+    """A job has one attempt at a time, as long as its worker and its server live."""
+    live = Live()
+    for event in history.trace:
+        if isinstance(event, Started):
+            key = event.lease.key
+            for other in live.leases:
+                if other.job_id == key.job_id:
+                    yield f"{key} was started while {other} runs"
+        live.see(event)
+
+
+def attempts_only_grow(history: History) -> Findings:
+    """A lease is given once; later ones of its job have larger numbers, and so have servers."""
+    epoch = 0
+    last: dict[int, tuple[int, int]] = {}
+    for event in history.trace:
+        if isinstance(event, Opened):
+            if event.epoch <= epoch:
+                yield f"server {event.server} opened with epoch {event.epoch} after {epoch}"
+            epoch = event.epoch
+        elif isinstance(event, Started):
+            key = event.lease.key
+            if key.epoch != epoch:
+                yield f"{key} was started in epoch {epoch}"
+            if (key.epoch, key.attempt) <= last.get(key.job_id, (0, 0)):
+                yield f"{key} was started after {last[key.job_id]}"
+            last[key.job_id] = (key.epoch, key.attempt)
+
+
+def nothing_starts_early(history: History) -> Findings:
+    """Not before its time, nor while a retry or a snooze waits; a clock set back does not count."""
+    waits = _Waits(history)
+    for position, event in enumerate(history.trace):
+        if isinstance(event, Started) and history.rows.get(event.lease.key.job_id):
+            due = waits.due(event)
+            if history.high_water[position] < due:
+                yield f"{event.lease.key} was started {due - event.wall} us early"
+        else:
+            waits.see(position, event)
+
+
+class _Waits:
+    """Until when each job must wait, as far as somebody outside can tell."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._submitted = {item.spec.payload: item.spec for item in history.submitted}
+        self._moved = {(at, ident) for ident, where in history.moved.items() for at in where}
+        self._until: dict[int, int] = {}
+        self._moving: dict[int, set[int]] = defaultdict(set)  # calls that may act at any time
+        self._reported: dict[int, int] = {}
+
+    def due(self, event: Started) -> int:
+        ident = event.lease.key.job_id
+        if ident in self._until:
+            return self._until[ident]
+        spec = self._submitted.get(event.lease.payload or b"")
+        if spec is None:
+            return event.lease.scheduled_for
+        if spec.run_at is not None:
+            return spec.run_at
+        return self._history.rows[ident][0][1].created_at + spec.delay_us
+
+    def see(self, position: int, event: Seen) -> None:
+        if isinstance(event, Called) and isinstance(event.subject, tuple) and event.subject:
+            if (position, event.subject[0]) in self._moved:
+                self._until[event.subject[0]] = 0
+                self._moving[event.subject[0]].add(event.call)
+        elif isinstance(event, Answered):
+            for calls in self._moving.values():
+                calls.discard(event.call)
+        elif isinstance(event, Reported) and event.is_live:
+            ident = event.key.job_id
+            wait = _shortest_wait(self._history, event)
+            self._until[ident] = 0 if self._moving.get(ident) else event.wall + wait
+            self._reported[ident] = position
+        elif isinstance(event, Died):  # what was reported to it and is not on disk was for nothing
+            for ident in self._not_stored(position):
+                self._until[ident] = 0
+            self._reported.clear()
+        elif isinstance(event, Stepped):  # a report that is settled later counts from then
+            for ident in self._not_stored(position):
+                self._until[ident] += min(0, event.delta_us)
+
+    def _not_stored(self, position: int) -> list[int]:
+        """Return the jobs of which a report has not come to disk before the position."""
+        rows = self._history.rows
+        return [
+            ident
+            for ident, at in self._reported.items()
+            if not any(
+                at < row < position and job.state in TIMED for row, job in rows.get(ident, ())
+            )
+        ]
+
+
+def _shortest_wait(history: History, event: Reported) -> int:
+    match event.outcome:
+        case Snoozed(delay):
+            return delay
+        case Failed(retry_in_us=int() as delay):
+            return delay
+        case Failed():
+            rows = history.rows.get(event.key.job_id)
+            retry = rows[0][1].options.retry if rows else None
+            if retry is not None and retry.backoff == "fixed" and not retry.jitter:
+                return retry.initial_us
+    return 0
+
+
+def at_most_once_means_once(history: History) -> Findings:
+    """It starts again only if its handler or somebody asked for that."""
+    ends: dict[int, list[int]] = defaultdict(list)
+    for position, event in history.of(Reported):
+        if event.is_live and isinstance(event.outcome, Snoozed | HandedBack | Failed):
+            ends[event.key.job_id].append(position)
+    for position, event in history.of(StopAsked):
+        if event.stop.reason is StopReason.TIMEOUT:
+            ends[event.stop.key.job_id].append(position)
+    for ident, starts in history.starts.items():
+        if not starts[0][1].lease.options.at_most_once:
+            continue
+        allowed = ends.get(ident, []) + history.retried.get(ident, [])
+        for (before, _), (after, event) in pairwise(starts):
+            if not any(before < position < after for position in allowed):
+                yield f"{event.lease.key} runs at most once and was started again"
+
+
+def a_reported_completion_stands(history: History) -> Findings:
+    """As long as its server lives, a completed job is not run again."""
+    done: dict[int, LeaseKey] = {}
+    asked = {(at, ident) for ident, where in history.retried.items() for at in where}
+    for position, event in enumerate(history.trace):
+        if isinstance(event, Reported) and event.is_live and isinstance(event.outcome, Completed):
+            done[event.key.job_id] = event.key
+        elif isinstance(event, Died):
+            done.clear()
+        elif isinstance(event, Called) and isinstance(event.subject, tuple):
+            if (position, event.subject[0]) in asked:
+                done.pop(event.subject[0], None)
+        elif isinstance(event, Started) and event.lease.key.job_id in done:
+            yield f"{event.lease.key} was started after {done[event.lease.key.job_id]} completed"
+
+
+def expired_jobs_do_not_start(history: History) -> Findings:
+    """Not at their expiry nor later; what waits for a commit or a load may be given out later."""
+    for ident, starts in history.starts.items():
+        row = history.rows[ident][0][1] if ident in history.rows else None
+        if row is None or row.expires_at is None or ident in history.retried:
+            continue
+        for _, event in starts:
+            if event.wall >= row.expires_at and is_given_at_once(event):
+                yield f"{event.lease.key} was started after it had expired"
+
+
+def timeouts_are_kept(history: History) -> Findings:
+    """Nobody is stopped before the time is up, and everybody soon after, whatever clocks show."""
+    running: dict[LeaseKey, Started] = {}
+    failed_at = -RECOVERY_MAX_US
+    for event in history.trace:
+        if isinstance(event, Started) and event.lease.options.timeout_us is not None:
+            if event.at > failed_at + RECOVERY_MAX_US:
+                running[event.lease.key] = event
+        elif isinstance(event, Reported):
+            running.pop(event.key, None)
+        elif isinstance(event, Detached):
+            running = {key: held for key, held in running.items() if held.line != event.line}
+        elif isinstance(event, Died | StoreFailed):
+            running.clear()  # after a recovery the time begins anew
+            failed_at = event.at
+        elif isinstance(event, StopAsked) and event.stop.reason is StopReason.TIMEOUT:
+            start = running.pop(event.stop.key, None)
+            if start is not None and event.at < _time_up_at(start) and is_given_at_once(start):
+                yield f"{event.stop.key} was stopped before its time was up"
+        overdue = [k for k, s in running.items() if event.at > _time_up_at(s) + TIMEOUT_SLACK_US]
+        for key in overdue:
+            del running[key]
+            yield f"{key} was not stopped when its time was up"
+
+
+def _time_up_at(start: Started) -> int:
+    return start.at + (start.lease.options.timeout_us or 0)
+
+
+def queues_keep_their_limits(history: History) -> Findings:
+    """Not more leases of a queue than its concurrency, and none while it is paused."""
+    limits = _Settings(("set_queue",), lambda called: called.subject.concurrency, None)
+    paused = _Settings(
+        ("set_queue", "pause_queue", "resume_queue"),
+        lambda called: called.name == "pause_queue",
+        False,
+    )
+    live = Live()
+    for event in history.trace:
+        live.see(event)
+        if isinstance(event, Started) and is_given_at_once(event):
+            queue = event.lease.queue
+            running = sum(1 for held in live.leases.values() if held.lease.queue == queue)
+            if all(most is not None and running > most for most in limits.of(queue)):
+                yield f"{event.lease.key} is the {running}. of queue {queue}"
+            if paused.of(queue) == {True}:
+                yield f"{event.lease.key} was started in queue {queue}, which is paused"
+        elif isinstance(event, Called | Answered):
+            for settings in (limits, paused):
+                settings.learn(history.calls[event.call][1], event)
+
+
+class _Settings:
+    """What a queue may be set to: what was acknowledged last, and all that was asked for since."""
+
+    def __init__(
+        self, names: tuple[str, ...], value: Callable[[Called], object], default: object
+    ) -> None:
+        self._names = names
+        self._value = value
+        self._default = default
+        self._known: dict[str, object] = {}
+        self._open: dict[str, dict[int, object]] = defaultdict(dict)
+
+    def of(self, queue: str) -> set[Any]:
+        return {self._known.get(queue, self._default), *self._open[queue].values()}
+
+    def learn(self, called: Called, event: Called | Answered) -> None:
+        if called.name not in self._names:
+            return
+        queue = getattr(called.subject, "name", called.subject)
+        asked = self._open[queue]
+        if isinstance(event, Called):
+            asked[called.call] = self._value(called)
+        elif event.code is None:  # calls act in the order in which they were made
+            self._known[queue] = self._value(called)
+            self._open[queue] = {call: value for call, value in asked.items() if call > called.call}
+
+
+def is_given_at_once(event: Started) -> bool:
+    """Whether the lease waited for nothing between the decision and the worker."""
+    payload = event.lease.payload or b""
+    return not event.lease.options.at_most_once and len(payload) <= PAYLOAD_INLINE_BYTES_MAX
+
+
+CHECKERS: tuple[Callable[[History], Findings], ...] = (
+    durable_before_runnable,
+    never_two_live_leases,
+    attempts_only_grow,
+    nothing_starts_early,
+    at_most_once_means_once,
+    a_reported_completion_stands,
+    expired_jobs_do_not_start,
+    timeouts_are_kept,
+    queues_keep_their_limits,
+)

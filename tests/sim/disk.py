@@ -1,0 +1,215 @@
+"""A disk that outlives servers, and one server's faulty way to it.
+
+Commits and ordered loads run one after the other, each after a delay; the other reads run beside
+them. A commit may fail before or after it is written, or the whole server may die there. A disk
+that broke under a commit may still bring that commit back when the store is opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+from schedo.core.changes import Changes
+from schedo.core.model import Job
+from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
+from schedo.store.base import JobFilter, Opening, Retention
+from schedo.store.memory import MemoryStore
+from schedo.testing.loop import VirtualLoop
+from tests.sim.trace import Pruned, Stored, StoreFailed
+
+ORDERED = frozenset(
+    {
+        "take_stock",
+        "load_timers",
+        "load_lane",
+        "load_schedules",
+        "load_running",
+        "load_expired",
+        "load_job",
+        "load_unique",
+        "load_schedule",
+        "load_payload",
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Faults:
+    """How often what goes wrong at one access, and how long an access takes."""
+
+    commit_fails: float = 0.0  # half of them before and half after it was written
+    load_fails: float = 0.0
+    breaks: float = 0.0  # a commit after which nothing can be trusted
+    dies: float = 0.0  # the server dies in the access, before or after its effect
+    stalls: float = 0.0
+    delay_s: float = 0.001
+    stall_s: float = 20.0
+
+
+NO_FAULTS = Faults()
+
+
+class Rows(MemoryStore):
+    """A memory store that finds waiting and running jobs without going through the ended ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unfinished: dict[int, Job] = {}
+
+    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
+        unfinished, self._unfinished = self._unfinished, self._jobs
+        try:
+            return await super().list_jobs(which, before, limit)
+        finally:
+            self._unfinished = unfinished
+
+    def _put_job(self, job: Job) -> None:
+        super()._put_job(job)
+        if job.is_final:
+            self._unfinished.pop(job.id, None)
+        else:
+            self._unfinished[job.id] = self._jobs[job.id]
+
+    def _page(
+        self,
+        is_wanted: Callable[[Job], bool],
+        order: Callable[[Job], tuple[int, int]],
+        after: tuple[int, int] | None,
+        limit: int,
+    ) -> list[Job]:
+        jobs, self._jobs = self._jobs, self._unfinished
+        try:
+            return super()._page(is_wanted, order, after, limit)
+        finally:
+            self._jobs = jobs
+
+
+class Disk:
+    """What is durable, and the faults on the way to it."""
+
+    def __init__(self, loop: VirtualLoop, random: Random, see: Callable[..., None]) -> None:
+        self.loop = loop
+        self.random = random
+        self.see: Callable[..., None] = see
+        self.faults = NO_FAULTS
+        self.memory = Rows()
+        self.returning: Changes | None = None  # a commit that failed and may come back
+
+    def chance(self, probability: float) -> bool:
+        return probability > 0 and self.random.random() < probability
+
+    async def write(self, changes: Changes) -> None:
+        await self.memory.commit(changes)
+        self.see(Stored, changes)
+
+    async def pass_time(self) -> None:
+        faults = self.faults
+        delay = faults.delay_s * self.random.expovariate(1.0)
+        if self.chance(faults.stalls):
+            delay += self.random.uniform(0, faults.stall_s)
+        await self.loop.pass_time(delay)
+
+
+class ServerStore:
+    """A schedo.store.base.Store of one server; after its death nothing reaches the disk."""
+
+    def __init__(self, disk: Disk, die: Callable[[], None]) -> None:
+        self._disk = disk
+        self._die = die
+        self._turn = asyncio.Lock()
+        self.is_dead = False
+        self._is_broken = False
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        call = getattr(self._disk.memory, name)
+
+        async def ordered(*args: Any) -> Any:
+            async with self._turn:
+                await self._access()
+                return await call(*args)
+
+        async def beside(*args: Any) -> Any:
+            await self._access()
+            return await call(*args)
+
+        return ordered if name in ORDERED else beside
+
+    async def open(self) -> Opening:
+        """Take the disk; what a broken commit left behind may appear now."""
+        await self._access()
+        disk = self._disk
+        if disk.returning is not None:
+            await disk.memory.open()
+            if disk.chance(0.5):
+                await disk.write(disk.returning)
+            disk.returning = None
+            await disk.memory.close()
+        opening = await disk.memory.open()
+        await self._access()
+        return opening
+
+    async def close(self) -> None:
+        """Let go of the disk."""
+        if not self.is_dead:
+            await self._disk.memory.close()
+
+    async def commit(self, changes: Changes) -> None:
+        """Write the changes, unless something goes wrong before or after."""
+        frozen = freeze(changes)
+        disk = self._disk
+        async with self._turn:
+            await self._access(disk.faults.commit_fails / 2)
+            if disk.chance(disk.faults.breaks):
+                self._is_broken = True
+                disk.returning = frozen
+                self._fail(StoreBroken("the disk failed"))
+            await disk.write(frozen)
+            await self._access(disk.faults.commit_fails / 2)
+
+    async def prune(self, now: int, retention: Retention, limit: int) -> int:
+        """Delete what is past its retention."""
+        async with self._turn:
+            await self._access()
+            before = set(self._disk.memory._jobs)
+            count = await self._disk.memory.prune(now, retention, limit)
+            gone = before.difference(self._disk.memory._jobs)
+            if gone:
+                self._disk.see(Pruned, tuple(sorted(gone)))
+            return count
+
+    async def _access(self, fails: float | None = None) -> None:
+        """Let time pass, and perhaps the server die or the access fail."""
+        disk = self._disk
+        await disk.pass_time()
+        if not self.is_dead and disk.chance(disk.faults.dies):
+            self._die()
+        if self.is_dead:
+            raise asyncio.CancelledError  # nobody will ever know
+        if self._is_broken:
+            raise StoreBroken("the disk has failed")
+        if disk.chance(disk.faults.load_fails if fails is None else fails):
+            full = disk.chance(0.3) and fails is not None
+            self._fail(StoreFull("no room") if full else StoreError("it flickered"))
+
+    def _fail(self, error: SchedoError) -> None:
+        self._disk.see(StoreFailed, error.code)
+        raise error
+
+
+def freeze(changes: Changes) -> Changes:
+    """Return a copy that will not change: what a store reads before its first await."""
+    return dataclasses.replace(
+        changes,
+        jobs={ident: job.copy() for ident, job in changes.jobs.items()},
+        schedules={ident: schedule.copy() for ident, schedule in changes.schedules.items()},
+        schedules_deleted=list(changes.schedules_deleted),
+        queues=dict(changes.queues),
+        attempts=list(changes.attempts),
+        outputs=list(changes.outputs),
+        decisions=list(changes.decisions),
+        answers=list(changes.answers),
+    )

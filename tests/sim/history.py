@@ -1,0 +1,203 @@
+"""A trace put in order: who asked what, what each job's row was, who was given which attempt."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from schedo.core.model import Job, JobSpec, LeaseKey, Schedule
+from tests.sim.trace import (
+    Answered,
+    Called,
+    Calmed,
+    Detached,
+    Died,
+    Ended,
+    Opened,
+    Reported,
+    Seen,
+    Started,
+    Stepped,
+    Stored,
+    Trace,
+)
+
+
+class Submitted(NamedTuple):
+    """One spec of a submit and what was said to it: new, conflict, refused, unknown."""
+
+    spec: JobSpec
+    called: Called
+    answered: Answered | None
+    verdict: str
+    job: Job | None
+
+
+class History:
+    """Views of one trace; positions are indexes into it."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def of(self, kind: type[Any]) -> Iterator[tuple[int, Any]]:
+        """Yield the events of one kind with their positions."""
+        for position, event in enumerate(self.trace):
+            if type(event) is kind:
+                yield position, event
+
+    @cached_property
+    def calls(self) -> dict[int, tuple[int, Called]]:
+        return {event.call: (position, event) for position, event in self.of(Called)}
+
+    @cached_property
+    def answers(self) -> dict[int, tuple[int, Answered]]:
+        return {event.call: (position, event) for position, event in self.of(Answered)}
+
+    def calls_of(self, *names: str) -> Iterator[tuple[int, Called, int | None, Answered | None]]:
+        """Yield the calls of these names with their answers, and the positions of both."""
+        for number, (position, called) in self.calls.items():
+            if called.name in names:
+                answered = self.answers.get(number)
+                yield position, called, *(answered or (None, None))
+
+    @cached_property
+    def submitted(self) -> list[Submitted]:
+        found = []
+        for _, called, _, answered in self.calls_of("submit"):
+            for number, spec in enumerate(called.subject):
+                verdict, what = _verdict(answered, number)
+                job = what if verdict in ("new", "conflict") else None
+                found.append(Submitted(spec, called, answered, verdict, job))
+        return found
+
+    @cached_property
+    def rows(self) -> dict[int, list[tuple[int, Job]]]:
+        """Return the durable versions of each job, with the position of their commits."""
+        rows: dict[int, list[tuple[int, Job]]] = defaultdict(list)
+        for position, event in self.of(Stored):
+            for job in event.changes.jobs.values():
+                rows[job.id].append((position, job))
+        return rows
+
+    @cached_property
+    def schedule_rows(self) -> dict[int, list[tuple[int, Schedule]]]:
+        """Return the durable versions of each schedule, with the position of their commits."""
+        rows: dict[int, list[tuple[int, Schedule]]] = defaultdict(list)
+        for position, event in self.of(Stored):
+            for schedule in event.changes.schedules.values():
+                rows[schedule.id].append((position, schedule))
+        return rows
+
+    @cached_property
+    def retried(self) -> dict[int, list[int]]:
+        """Return where somebody asked to retry a job by hand, whatever came of it."""
+        return self._asked("retry")
+
+    @cached_property
+    def moved(self) -> dict[int, list[int]]:
+        """Return where somebody asked for another time of a job."""
+        return self._asked("retry", "run_now", "reschedule")
+
+    def _asked(self, *names: str) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for position, called, _, _ in self.calls_of(*names):
+            found[called.subject[0]].append(position)
+        return found
+
+    @cached_property
+    def starts(self) -> dict[int, list[tuple[int, Started]]]:
+        starts: dict[int, list[tuple[int, Started]]] = defaultdict(list)
+        for position, event in self.of(Started):
+            starts[event.lease.key.job_id].append((position, event))
+        return starts
+
+    @property
+    def end(self) -> Ended | None:
+        last = self.trace[-1] if self.trace else None
+        return last if isinstance(last, Ended) else None
+
+    def is_calm_at(self, position: int) -> bool:
+        """Whether nothing fails any more at the position."""
+        return self._calmed < position
+
+    @cached_property
+    def _calmed(self) -> int:
+        return next((position for position, _ in self.of(Calmed)), len(self.trace))
+
+    def was_deleted(self, schedule_id: int, position: int) -> bool:
+        """Whether a commit before the position has deleted the schedule."""
+        return self._deleted.get(schedule_id, position) < position
+
+    @cached_property
+    def _deleted(self) -> dict[int, int]:
+        return {
+            schedule_id: position
+            for position, event in self.of(Stored)
+            for schedule_id in event.changes.schedules_deleted
+        }
+
+    @cached_property
+    def high_water(self) -> list[int]:
+        """Return the latest that the wall clock had shown at each position."""
+        highest = 0
+        marks = []
+        for event in self.trace:
+            was = event.wall - event.delta_us if isinstance(event, Stepped) else event.wall
+            highest = max(highest, was, event.wall)
+            marks.append(highest)
+        return marks
+
+    def is_pending(self, names: tuple[str, ...], subject: object, position: int) -> bool:
+        """Whether a call about the subject was asked before the position and answered after it."""
+        return any(
+            asked < position and (answered is None or answered > position)
+            for asked, answered in self._spans.get(subject, {}).get(names, ())
+        )
+
+    def _opened_after(self, position: int) -> int | None:
+        return next((at for at, _ in self.of(Opened) if at > position), None)
+
+    @cached_property
+    def _spans(self) -> dict[object, dict[tuple[str, ...], list[tuple[int, int | None]]]]:
+        spans: dict[object, dict[tuple[str, ...], list[tuple[int, int | None]]]] = {}
+        for names in (EDITS, TRIGGERS):
+            for position, called, answered, answer in self.calls_of(*names):
+                if answered is not None and answer is not None and answer.status >= 500:
+                    answered = self._opened_after(answered)  # a broken disk may still bring it back
+                span = (position, answered)
+                subject = called.subject if isinstance(called.subject, tuple) else (called.subject,)
+                name = getattr(subject[0], "name", subject[0])
+                spans.setdefault(name, {}).setdefault(names, []).append(span)
+        return spans
+
+
+class Live:
+    """The leases that workers hold: given, not reported, worker and server alive."""
+
+    def __init__(self) -> None:
+        self.leases: dict[LeaseKey, Started] = {}
+
+    def see(self, event: Seen) -> None:
+        if isinstance(event, Started):
+            self.leases[event.lease.key] = event
+        elif isinstance(event, Reported) and event.is_live:
+            self.leases.pop(event.key, None)
+        elif isinstance(event, Detached):
+            self.leases = {k: held for k, held in self.leases.items() if held.line != event.line}
+        elif isinstance(event, Died):
+            self.leases = {}
+
+
+EDITS = ("put_schedule", "pause_schedule", "resume_schedule", "delete_schedule")
+TRIGGERS = ("trigger_schedule",)
+
+
+def _verdict(answered: Answered | None, number: int) -> tuple[str, Any]:
+    if answered is None:
+        return ("unknown", None)
+    if answered.code is None:
+        verdict, what = answered.value[number]
+        return (verdict, what)
+    return ("refused" if answered.status < 500 else "unknown", None)

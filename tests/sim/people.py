@@ -1,0 +1,322 @@
+"""The programs and operators of the simulation: what they ask of a server, at random.
+
+Each submitted job carries a text of its own in its payload, by which it is known whatever became of
+the answer to its submit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from schedo.core.limits import HOUR, MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
+from schedo.core.model import (
+    PLAIN,
+    Catchup,
+    JobSpec,
+    Options,
+    Overlap,
+    Queue,
+    Retry,
+    Rule,
+    ScheduleSpec,
+    Unique,
+)
+from schedo.engine.answers import Accepted
+from schedo.engine.engine import Engine
+from schedo.errors import SchedoError
+from tests.sim.world import World
+
+QUEUES = ("default", "fast", "slow")
+TASKS = ("a", "b", "c")
+CRONS = (
+    "* * * * *",
+    "*/5 * * * *",
+    "0 * * * *",
+    "*/20 * * * * *",
+    "30 2 * * *",
+    "15,45 1-3 * * *",
+    "10 2-4 * * *",
+    "0 */2 * * *",
+    "30 0-23 * * *",
+)
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe")
+RETRIES = (
+    None,
+    Retry(max_attempts=1),
+    Retry(max_attempts=3, backoff="fixed", initial_us=5 * SECOND, jitter=0.0),
+    Retry(max_attempts=4, initial_us=SECOND, factor=2.0, max_us=MINUTE),
+    Retry(max_attempts=6, backoff="ladder", ladder_us=(0, SECOND, 20 * SECOND)),
+)
+ACTIONS = {
+    "submit": 50,
+    "cancel": 6,
+    "retry": 4,
+    "run_now": 3,
+    "reschedule": 4,
+    "get": 4,
+    "wait": 3,
+    "put_schedule": 6,
+    "pause_schedule": 2,
+    "resume_schedule": 3,
+    "trigger_schedule": 3,
+    "delete_schedule": 1,
+    "set_queue": 2,
+    "pause_queue": 1,
+    "resume_queue": 2,
+    "reattach": 2,
+    "detach": 1,
+}
+ALWAYS = {"submit", "put_schedule"}
+
+
+class People:
+    """Everybody who asks something of the servers."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.random
+        self._jobs: list[int] = []
+        self._tokens = 0
+        self._names = [f"s{number}" for number in range(world.plan.schedules)]
+        self._weights = [
+            weight if name in ALWAYS else weight * self._random.choice((0, 1, 1, 2))
+            for name, weight in ACTIONS.items()
+        ]
+
+    def act(self) -> None:
+        """Let somebody ask for something."""
+        name = self._random.choices(list(ACTIONS), self._weights)[0]
+        getattr(self, f"_{name}")()
+
+    # Jobs.
+
+    def _submit(self) -> None:
+        count = 1 if self._random.random() < 0.8 else self._random.randint(2, 12)
+        specs = tuple(self._spec() for _ in range(count))
+
+        async def ask(engine: Engine) -> tuple[Any, ...]:
+            answers: list[Any] = await engine.submit(specs)
+            return tuple(map(self._learn, answers))
+
+        self._world.call("submit", specs, ask)
+
+    def _learn(self, answer: Accepted[Any] | SchedoError) -> tuple[str, Any]:
+        if isinstance(answer, SchedoError):
+            return ("refused", answer.code)
+        self._jobs.append(answer.job.id)
+        del self._jobs[:-60]
+        return ("conflict" if answer.conflict else "new", answer.job)
+
+    def _spec(self) -> JobSpec:
+        random = self._random
+        now = self._world.wall.now()
+        self._tokens += 1
+        size = PAYLOAD_INLINE_BYTES_MAX + 10 if random.random() < 0.04 else 0
+        delay = random.choice((0, 0, 0, 1, random.randrange(60), random.randrange(600)))
+        run_at = None
+        if random.random() < 0.15:
+            run_at = now + random.randint(-MINUTE, 10 * MINUTE)
+        return JobSpec(
+            task=random.choice(TASKS),
+            payload=b'"t%d%s"' % (self._tokens, b" " * size),
+            queue=random.choice(QUEUES),
+            priority=random.choice((0, 0, 0, -9, 5, 9)),
+            run_at=run_at,
+            delay_us=0 if run_at is not None else delay * SECOND,
+            expires_in_us=random.randrange(300) * SECOND if random.random() < 0.1 else None,
+            options=self._options(),
+        )
+
+    def _options(self) -> Options:
+        random = self._random
+        if random.random() < 0.3:
+            return PLAIN
+        unique = None
+        if random.random() < 0.25:
+            unique = Unique(
+                key=f"k{random.randrange(6)}",
+                for_us=random.choice((None, None, MINUTE)),
+                on_conflict=random.choice(("return", "reject", "replace")),
+            )
+            if random.random() < 0.2:
+                unique = msgspec.structs.replace(unique, states=("scheduled", "queued"))
+        return Options(
+            retry=random.choice(RETRIES),
+            timeout_us=random.choice((None, None, SECOND, 10 * SECOND, MINUTE)),
+            at_most_once=random.random() < 0.25,
+            unique=unique,
+        )
+
+    def _job(self, name: str, ask: Callable[[Engine, int], Any], *more: Any) -> None:
+        if self._jobs:
+            job_id = self._random.choice(self._jobs)
+            self._world.call(name, (job_id, *more), lambda engine: ask(engine, job_id))
+
+    def _cancel(self) -> None:
+        self._job("cancel", Engine.cancel)
+
+    def _retry(self) -> None:
+        self._job("retry", Engine.retry)
+
+    def _run_now(self) -> None:
+        self._job("run_now", Engine.run_now)
+
+    def _get(self) -> None:
+        self._job("get", Engine.get)
+
+    def _wait(self) -> None:
+        timeout_s = self._random.uniform(0, 60)
+        self._job("wait", lambda engine, job_id: engine.wait(job_id, timeout_s))
+
+    def _reschedule(self) -> None:
+        random = self._random
+        due_at = priority = None
+        if random.random() < 0.7:
+            due_at = self._world.wall.now() + random.randint(-MINUTE, 5 * MINUTE)
+        if due_at is None or random.random() < 0.5:
+            priority = random.randint(-9, 9)
+        self._job(
+            "reschedule",
+            lambda engine, job_id: engine.reschedule(job_id, due_at=due_at, priority=priority),
+            due_at,
+        )
+
+    # Schedules.
+
+    def _put_schedule(self) -> None:
+        if self._names:
+            spec = self._schedule_spec()
+            self._world.call("put_schedule", spec, lambda engine: engine.put_schedule(spec))
+
+    def _schedule_spec(self) -> ScheduleSpec:
+        random = self._random
+        return ScheduleSpec(
+            name=(name := random.choice(self._names)),
+            rule=self._rule(),
+            job=JobSpec(
+                task=random.choice(TASKS),
+                payload=b'"%s"' % name.encode(),
+                queue=random.choice(QUEUES),
+                options=Options(
+                    timeout_us=random.choice((None, 30 * SECOND)),
+                    at_most_once=random.random() < 0.2,
+                ),
+            ),
+            overlap=random.choice(list(Overlap)),
+            catchup=random.choice(list(Catchup)),
+            catchup_window_us=random.choice((10 * MINUTE, 24 * HOUR)),
+            catchup_max=random.choice((1, 3, 10)),
+            paused=random.random() < 0.1,
+        )
+
+    def _rule(self) -> Rule:
+        random = self._random
+        now = self._world.wall.now()
+        kind = random.random()
+        if kind < 0.05:
+            return Rule(at=now + random.randrange(10 * MINUTE))
+        start_at = now + random.randint(-HOUR, MINUTE) if random.random() < 0.2 else None
+        end_at = now + random.randint(2 * MINUTE, HOUR) if random.random() < 0.1 else None
+        if kind < 0.5:
+            every_us = random.choice((5, 7, 30, 60, 300)) * SECOND
+            jitter_us = random.choice((0, 0, 3 * SECOND))
+            return Rule(every_us=every_us, start_at=start_at, end_at=end_at, jitter_us=jitter_us)
+        return Rule(
+            cron=random.choice(CRONS),
+            tz=random.choice(ZONES),
+            gap=random.choice(("after", "after", "skip")),
+            fold=random.choice(("first", "last", "both")),
+            start_at=start_at,
+            end_at=end_at,
+        )
+
+    def _schedule(self, name: str, ask: Callable[[Engine, str], Any], *more: Any) -> None:
+        if self._names:
+            which = self._random.choice(self._names)
+            self._world.call(name, (which, *more), lambda engine: ask(engine, which))
+
+    def _pause_schedule(self) -> None:
+        self._schedule("pause_schedule", Engine.pause_schedule)
+
+    def _resume_schedule(self) -> None:
+        since = None
+        if self._random.random() < 0.5:
+            since = self._world.wall.now() - self._random.randrange(HOUR)
+        self._schedule(
+            "resume_schedule", lambda engine, name: engine.resume_schedule(name, since), since
+        )
+
+    def _trigger_schedule(self) -> None:
+        overlap = self._random.choice((None, None, *Overlap))
+        self._schedule(
+            "trigger_schedule", lambda engine, name: engine.trigger_schedule(name, overlap), overlap
+        )
+
+    def _delete_schedule(self) -> None:
+        self._schedule("delete_schedule", Engine.delete_schedule)
+
+    # Queues and workers.
+
+    def _set_queue(self) -> None:
+        queue = Queue(
+            self._random.choice(QUEUES),
+            concurrency=self._random.choice((None, 1, 2, 5)),
+            weight=self._random.randint(1, 5),
+        )
+        self._world.call("set_queue", queue, lambda engine: engine.set_queue(queue))
+
+    def _pause_queue(self) -> None:
+        name = self._random.choice(QUEUES)
+        self._world.call("pause_queue", name, lambda engine: engine.pause_queue(name))
+
+    def _resume_queue(self) -> None:
+        name = self._random.choice(QUEUES)
+        self._world.call("resume_queue", name, lambda engine: engine.resume_queue(name))
+
+    def _reattach(self) -> None:
+        server = self._world.server
+        if server is not None and server.is_open:
+            bench = self._random.choice(self._world.benches)
+            line = server.lines[bench.name]
+            if line.is_live:
+                line.attach(self._random.randint(1, 8))
+            else:
+                server.connect(bench)
+
+    def _detach(self) -> None:
+        server = self._world.server
+        if server is not None and server.is_open:
+            line = self._random.choice(list(server.lines.values()))
+            if line.is_live:
+                line.detach()
+                if self._random.random() < 0.7:
+                    server.connect(line.bench)
+
+    # When the trouble is over.
+
+    async def repair(self) -> None:
+        """Open all queues, so that every job can run."""
+        for queue in map(Queue, QUEUES):
+            await self.insist("set_queue", queue, partial(Engine.set_queue, queue=queue))
+
+    async def end_schedules(self) -> None:
+        """Delete all schedules, so that no new jobs come."""
+        for name in self._names:
+            await self.insist(
+                "delete_schedule", (name,), partial(Engine.delete_schedule, name=name)
+            )
+
+    async def insist(self, name: str, subject: Any, ask: Callable[[Engine], Any]) -> None:
+        """Ask until a server has answered."""
+        while True:
+            task = self._world.call(name, subject, ask)
+            if task is not None:
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    return
+            await self._world.loop.pass_time(1.0)

@@ -1,0 +1,69 @@
+"""What one simulated world is like, drawn at random: each seed is another kind of trouble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from schedo.core.limits import HOUR, MINUTE, SECOND
+from schedo.store.base import Retention
+from tests.sim.disk import NO_FAULTS, Faults
+
+# Instants shortly before clocks change somewhere, and an ordinary one.
+STARTS = (
+    1_800_000_000 * SECOND,  # 2027-01-15T08:00Z
+    1_774_744_200 * SECOND,  # 2026-03-29T00:30Z: Berlin goes to summer time at 01:00Z
+    1_792_888_200 * SECOND,  # 2026-10-25T00:30Z: Berlin goes back at 01:00Z
+    1_772_951_400 * SECOND,  # 2026-03-08T06:30Z: New York goes to summer time at 07:00Z
+    1_791_039_600 * SECOND,  # 2026-10-03T15:00Z: Lord Howe goes half an hour forward at 15:30Z
+)
+LENGTHS = ((5, 0.5), (10, 1.0), (20, 2.0), (20, 5.0), (40, 5.0))  # minutes, seconds an action
+KEPT = Retention(1_000 * HOUR, 1_000 * HOUR, 1_000 * HOUR, 1_000 * HOUR)
+KEPT_SHORTLY = Retention(5 * MINUTE, 5 * MINUTE, 10 * MINUTE, 5 * MINUTE)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The kind of world."""
+
+    start: int
+    minutes: int = 20  # of trouble; then come the quiet ones
+    window: int = 2048
+    retention: Retention = KEPT
+    faults: Faults = NO_FAULTS
+    crash_every_s: float = 0.0  # 0: never
+    stop_every_s: float = 0.0
+    step_every_s: float = 0.0
+    steps_noticed: bool = True
+    action_every_s: float = 4.0
+    schedules: int = 6
+
+    @classmethod
+    def draw(cls, random: Random) -> Plan:
+        """Return a plan; each kind of trouble is in about half of them."""
+
+        def maybe(*values: float) -> float:
+            return random.choice(values) if random.random() < 0.5 else 0.0
+
+        faults = Faults(
+            commit_fails=maybe(0.002, 0.02, 0.1),
+            load_fails=maybe(0.001, 0.01),
+            breaks=maybe(0.002, 0.01),
+            dies=maybe(0.0005, 0.005),
+            stalls=maybe(0.002, 0.02),
+            delay_s=random.choice((0.0001, 0.002, 0.05)),
+        )
+        minutes, action_every_s = random.choice(LENGTHS)
+        return cls(
+            start=random.choice(STARTS) + random.randrange(SECOND),
+            minutes=minutes,
+            window=random.choice((2, 4, 16, 2048)),
+            retention=random.choice((KEPT, KEPT, KEPT, KEPT_SHORTLY)),
+            faults=faults,
+            crash_every_s=maybe(60.0, 300.0),
+            stop_every_s=maybe(300.0) if random.random() < 0.5 else 0.0,
+            step_every_s=maybe(60.0, 300.0),
+            steps_noticed=random.random() < 0.7,
+            action_every_s=action_every_s,
+            schedules=random.choice((0, 3, 6, 10)),
+        )

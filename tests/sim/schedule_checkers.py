@@ -1,0 +1,275 @@
+"""What must hold of schedules in every history; the calendar comes from oracle.py."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from schedo.core.lifecycle import State
+from schedo.core.limits import LATE_FIRE_US, MISSED_COUNT_MAX, SECOND
+from schedo.core.model import (
+    Catchup,
+    Decision,
+    Job,
+    Overlap,
+    Schedule,
+    ScheduleSpec,
+    Trigger,
+    Verdict,
+)
+from tests.sim.history import EDITS, TRIGGERS, History, Live
+from tests.sim.oracle import instants
+from tests.sim.trace import Called, Started, Stored
+
+Findings = Iterator[str]
+BY_CALENDAR = (Trigger.SCHEDULE, Trigger.CATCHUP)
+FIRE_SLACK_US = 2 * SECOND
+CAUSES = {Verdict.MISSED, Verdict.COALESCED, Verdict.CAUGHT_UP}
+
+
+def an_instant_has_one_job(history: History) -> Findings:
+    """No two jobs of a schedule are for the same instant."""
+    made: dict[tuple[int, int], int] = {}
+    for ident, rows in history.rows.items():
+        job = rows[0][1]
+        if job.trigger in BY_CALENDAR and job.schedule_id and job.scheduled_for is not None:
+            other = made.setdefault((job.schedule_id, job.scheduled_for), ident)
+            if other != ident:
+                yield f"jobs {other} and {ident} are both for {job.scheduled_for}"
+
+
+def no_ghost_instants(history: History) -> Findings:
+    """Every run of a schedule is for an instant of the rule that was in force."""
+    for position, schedule_id, job in _new_runs(history):
+        if job.trigger not in BY_CALENDAR or job.scheduled_for is None:
+            continue
+        at = job.scheduled_for
+        specs = _specs_around(history, schedule_id, position)
+        if not any(instants(spec.rule, at - 1, at) for spec in specs):
+            yield f"job {job.id} is for {at}, which is no instant of its schedule"
+
+
+def every_instant_is_decided_once(history: History) -> Findings:
+    """Between two watermarks each instant of the calendar has exactly one decision."""
+    for rows in history.schedule_rows.values():
+        decided: set[int] = set()
+        old: Schedule | None = None
+        for position, new in rows:
+            base = old.evaluated_through if old is not None else new.created_at - 1
+            rule = new.spec.rule
+            is_steady = old is None or (old.spec.rule == rule and old.paused == new.paused)
+            is_steady = is_steady and not history.is_pending(EDITS, new.name, position)
+            found, problems = _decided(history, position, new, base, is_steady=is_steady)
+            yield from (f"schedule {new.name}: {problem}" for problem in problems)
+            for instant in found & decided:
+                yield f"schedule {new.name}: {instant} was decided about twice"
+            decided |= found
+            if is_steady:
+                due = set(instants(rule, base, new.evaluated_through))
+                if not new.paused and due != found:
+                    yield (
+                        f"schedule {new.name} at {position}: {sorted(due - found)[:3]} not decided,"
+                        f" {sorted(found - due)[:3]} not due"
+                    )
+            if old is not None and new.evaluated_through < old.evaluated_through:
+                yield f"schedule {new.name}: its watermark went back at {position}"
+            old = new
+
+
+def _decided(
+    history: History, position: int, schedule: Schedule, base: int, *, is_steady: bool
+) -> tuple[set[int], list[str]]:
+    """Return the instants of the calendar that one commit decides about, and what is odd.
+
+    While the rule is being edited nobody outside can tell which instants a folded decision counts.
+    """
+    found: set[int] = set()
+    uncounted: set[int] = set()
+    problems = []
+    may_be_manual = history.is_pending(TRIGGERS, schedule.name, position)
+    for decision in _decisions(history, position, schedule.id):
+        if decision.verdict is Verdict.MANUAL:
+            continue
+        rule = schedule.spec.rule
+        if decision.count == 1:
+            if may_be_manual and not instants(
+                rule, decision.scheduled_for - 1, decision.scheduled_for
+            ):
+                continue
+            counted = [decision.scheduled_for]
+        elif not is_steady:
+            continue
+        else:
+            counted = instants(rule, base, decision.scheduled_for)
+            if decision.count >= MISSED_COUNT_MAX - schedule.spec.catchup_max:  # or many more
+                uncounted.update(counted)
+                continue
+            counted = counted[-decision.count :]
+        if found.intersection(counted):
+            problems.append(f"{decision} is about an instant twice")
+        found.update(counted)
+    return found | uncounted, problems
+
+
+def schedules_go_on(history: History) -> Findings:
+    """When nothing fails any more, no due instant waits for its decision."""
+    for position, called, _, answer in history.calls_of("delete_schedule"):
+        if history.end is None or answer is None or answer.code is not None:
+            continue
+        if not history.is_calm_at(position):
+            continue
+        for rows in history.schedule_rows.values():
+            before = [row for at, row in rows if at < position]
+            if not before or before[-1].name != called.subject[0] or before[-1].paused:
+                continue
+            if history.was_deleted(before[-1].id, position):
+                continue
+            row = before[-1]
+            overdue = instants(row.spec.rule, row.evaluated_through, called.wall - FIRE_SLACK_US)
+            if overdue:
+                yield f"schedule {row.name}: nothing was decided about {overdue[:3]}"
+
+
+def policies_are_kept(history: History) -> Findings:
+    """What is a minute late runs; what is older goes by the catch-up policy, and only that."""
+    for rows in history.schedule_rows.values():
+        for position, schedule in rows:
+            if history.is_pending(EDITS, schedule.name, position):
+                continue
+            catchup = schedule.spec.catchup
+            decisions = list(_decisions(history, position, schedule.id))
+            caught_up = [d for d in decisions if d.verdict is Verdict.CAUGHT_UP]
+            if caught_up and catchup is Catchup.SKIP:
+                yield f"schedule {schedule.name} caught up {caught_up[0].scheduled_for}"
+            if catchup is Catchup.LATEST and len({d.decided_at for d in caught_up}) < len(
+                caught_up
+            ):
+                yield f"schedule {schedule.name} caught up more than one instant at once"
+            for decision in decisions:
+                age = decision.decided_at - decision.scheduled_for
+                is_cut = len(decisions) > schedule.spec.catchup_max
+                if decision.verdict in CAUSES and age < LATE_FIRE_US and not is_cut:
+                    yield f"schedule {schedule.name}: {decision} was only late"
+
+
+def runs_do_not_overlap(history: History) -> Findings:
+    """Unless they are allowed to, no two runs of a schedule are unfinished and not blocked."""
+    free = _free_runs(history) | set(history.retried)
+    going: dict[int, set[int]] = defaultdict(set)
+    known: set[int] = set()
+    for position, event in history.of(Stored):
+        grown = set()
+        for job in event.changes.jobs.values():
+            if job.schedule_id is None or job.id in free:
+                continue
+            if job.is_final or job.state is State.BLOCKED:
+                going[job.schedule_id].discard(job.id)
+            else:
+                going[job.schedule_id].add(job.id)
+            if job.id not in known and not history.was_deleted(job.schedule_id, position + 1):
+                grown.add(job.schedule_id)
+            known.add(job.id)
+        for schedule_id in grown:
+            if len(going[schedule_id]) > 1:
+                yield f"runs {sorted(going[schedule_id])} overlap at {position}"
+
+
+def leases_of_runs_do_not_overlap(history: History) -> Findings:
+    """Unless they are allowed to, two runs of a schedule are never with workers."""
+    free = _free_runs(history) | set(history.retried)
+    live = Live()
+    for position, event in enumerate(history.trace):
+        if isinstance(event, Started):
+            key = event.lease.key
+            owner = _owner(history, key.job_id)
+            # After a deletion its blocked run goes its way.
+            is_bound = owner is not None and not history.was_deleted(owner, position)
+            if is_bound and key.job_id not in free:
+                for other in live.leases:
+                    is_other = other.job_id != key.job_id and other.job_id not in free
+                    if is_other and _owner(history, other.job_id) == owner:
+                        yield f"{key} was started while {other} of the same schedule runs"
+        live.see(event)
+
+
+def _owner(history: History, job_id: int) -> int | None:
+    rows = history.rows.get(job_id)
+    return rows[0][1].schedule_id if rows else None
+
+
+def a_stopped_schedule_makes_no_runs(history: History) -> Findings:
+    """Once a pause or a deletion is acknowledged, nothing is fired until somebody asks for it."""
+    stopped: dict[str, int] = {}
+    names = {i: rows[0][1].name for i, rows in history.schedule_rows.items()}
+    runs = defaultdict(list)
+    for position, schedule_id, job in _new_runs(history):
+        runs[position].append((names.get(schedule_id, ""), job))
+    for position, event in enumerate(history.trace):
+        if isinstance(event, Called) and event.name in (*EDITS, *TRIGGERS):
+            subject = event.subject[0] if isinstance(event.subject, tuple) else event.subject.name
+            stopped.pop(subject, None)
+        elif isinstance(event, Stored):
+            for name, job in runs[position]:
+                if name in stopped and job.trigger in BY_CALENDAR:
+                    yield f"job {job.id} was made after {name} was stopped at {stopped[name]}"
+        elif getattr(event, "code", "") is None:
+            called = history.calls[event.call][1]  # type: ignore[attr-defined]
+            is_stop = called.name in ("pause_schedule", "delete_schedule")
+            if is_stop and not history.is_pending(EDITS, called.subject[0], position):
+                stopped[called.subject[0]] = position
+
+
+def _new_runs(history: History) -> Iterator[tuple[int, int, Job]]:
+    for rows in history.rows.values():
+        position, job = rows[0]
+        if job.schedule_id is not None:
+            yield position, job.schedule_id, job
+
+
+def _decisions(history: History, position: int, schedule_id: int) -> Iterator[Decision]:
+    event = history.trace[position]
+    assert isinstance(event, Stored), "rows are stored"
+    return (d for d in event.changes.decisions if d.schedule_id == schedule_id)
+
+
+def _specs_around(history: History, schedule_id: int, position: int) -> list[ScheduleSpec]:
+    """Return the specs that a commit may have gone by: before it, in it, and between."""
+    rows = history.schedule_rows.get(schedule_id, [])
+    before = [row.spec for at, row in rows if at < position][-1:]
+    within = [row.spec for at, row in rows if at == position]
+    name = (before or within)[0].name if before or within else ""
+    pending = [
+        called.subject
+        for at, called, answered, answer in history.calls_of("put_schedule")
+        if called.subject.name == name and at < position and (answered or position) >= position
+        if answer is not None
+    ]
+    return before + within + pending
+
+
+def _free_runs(history: History) -> set[int]:
+    """Return the runs that may overlap others, or whose policy at their making is not sure."""
+    free = set()
+    for position, schedule_id, job in _new_runs(history):
+        specs = _specs_around(history, schedule_id, position)
+        is_manual = job.trigger is Trigger.MANUAL
+        policies = {spec.overlap for spec in specs}
+        catches_all = any(spec.catchup is Catchup.ALL for spec in specs) and any(
+            decision.verdict is Verdict.CAUGHT_UP
+            for decision in _decisions(history, position, schedule_id)
+        )
+        if is_manual or catches_all or Overlap.ALLOW in policies or not policies:
+            free.add(job.id)
+    return free
+
+
+CHECKERS: tuple[Callable[[History], Findings], ...] = (
+    an_instant_has_one_job,
+    no_ghost_instants,
+    every_instant_is_decided_once,
+    schedules_go_on,
+    policies_are_kept,
+    runs_do_not_overlap,
+    leases_of_runs_do_not_overlap,
+    a_stopped_schedule_makes_no_runs,
+)

@@ -1,0 +1,131 @@
+"""One seeded simulation from trouble to rest: `run(seed)` gives its trace.
+
+The world is in trouble for some minutes, then everything heals; schedules go on for a while, then
+they are deleted, and the world goes on until every job has ended, or for half a day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from schedo.core.lifecycle import FINAL
+from schedo.store.base import JobFilter
+from tests.sim.people import People
+from tests.sim.plan import Plan
+from tests.sim.trace import Ended, Trace
+from tests.sim.world import ENGINE_LOG, BugLog, World
+
+PROBE_EVERY_S = 10.0
+QUIET_S = 400.0  # longer than the most frequent schedules' interval and the late threshold
+REST_MAX_S = 12 * 3600.0
+
+
+def run(seed: int, plan: Plan | None = None) -> Trace:
+    """Live through one world and return what was seen of it."""
+    world = World(seed, plan)
+    bugs = BugLog(world)
+    was_level, was_propagating = ENGINE_LOG.level, ENGINE_LOG.propagate
+    ENGINE_LOG.setLevel(logging.ERROR)
+    ENGINE_LOG.propagate = False
+    ENGINE_LOG.addHandler(bugs)
+    asyncio.set_event_loop(None)
+    try:
+        world.loop.run_until_complete(_live(world))
+    finally:
+        ENGINE_LOG.removeHandler(bugs)
+        ENGINE_LOG.setLevel(was_level)
+        ENGINE_LOG.propagate = was_propagating
+        world.loop.close()
+    return world.trace
+
+
+async def _live(world: World) -> None:
+    people = People(world)
+    world.boot()
+    probes = world.loop.create_task(_probe(world))
+    await _trouble(world, people)
+    world.calm()
+    await _served(world)
+    await people.repair()
+    await world.loop.pass_time(QUIET_S)
+    await people.end_schedules()
+    await _rest(world)
+    probes.cancel()
+    await _say_the_end(world)
+    world.is_over = True
+    assert world.server is not None, "a calm server stays"
+    world.server.die_soon()
+    await world.loop.pass_time(0)
+
+
+async def _trouble(world: World, people: People) -> None:
+    plan, random = world.plan, world.random
+    world.disk.faults = plan.faults
+    end = world.loop.time() + plan.minutes * 60
+    rates = {
+        "act": plan.action_every_s,
+        "crash": plan.crash_every_s,
+        "stop": plan.stop_every_s,
+        "step": plan.step_every_s,
+    }
+    next_at = {
+        name: world.loop.time() + random.expovariate(1 / every)
+        for name, every in rates.items()
+        if every
+    }
+    while True:
+        name, at = min(next_at.items(), key=lambda item: item[1])
+        if at >= end:
+            return
+        await world.loop.pass_time(max(0.0, at - world.loop.time()))
+        next_at[name] = world.loop.time() + random.expovariate(1 / rates[name])
+        if name == "act":
+            people.act()
+        elif name == "crash" and world.server is not None:
+            world.server.die_soon()
+        elif name == "stop":
+            await world.stop_server()
+        elif name == "step":
+            small = random.randint(-10_000_000, 10_000_000)
+            large = random.randint(-12 * 3600, 12 * 3600) * 1_000_000
+            delta_us = random.choice((small, large))
+            world.set_clock(delta_us, notices=plan.steps_noticed)
+
+
+async def _served(world: World) -> None:
+    """Return when a server works without an error."""
+    while True:
+        server = world.server
+        if server is not None and server.is_open and server.engine.health().ready:
+            return
+        await world.loop.pass_time(1.0)
+
+
+async def _probe(world: World) -> None:
+    while True:
+        await world.loop.pass_time(PROBE_EVERY_S)
+        server = world.server
+        if server is not None and server.is_open and server.engine._loop.failure is None:
+            server.probe()
+
+
+async def _rest(world: World) -> None:
+    """Return when every job has ended, or when that takes too long."""
+    until = world.loop.time() + REST_MAX_S
+    while world.loop.time() < until:
+        await world.loop.pass_time(20.0)
+        if all(job.state in FINAL for job in world.disk.memory._jobs.values()):
+            return
+
+
+async def _say_the_end(world: World) -> None:
+    server = world.server
+    assert server is not None, "a calm server stays"
+    engine = server.engine
+    await engine.settled()
+    stored = await engine.store.list_jobs(JobFilter(), None, 1_000_000)
+    jobs = [await engine.get(job.id) for job in stored]
+    schedules = await engine.list_schedules(None, 1_000)
+    running = sum(status.running for status in await engine.list_queues())
+    world.see(Ended, tuple(jobs), tuple(schedules), running)
