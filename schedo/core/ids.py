@@ -21,12 +21,12 @@ class IdSource:
     """Hands out ids that only grow; start it with the largest id in the store."""
 
     def __init__(self, last: int = 0) -> None:
-        self._last = last
+        self.last = last
 
     def next(self, now: int) -> int:
         """Return a new id for something created at now."""
-        self._last = max(self._last + 1, now * _PER_MICROSECOND)
-        return self._last
+        self.last = max(self.last + 1, now * _PER_MICROSECOND)
+        return self.last
 
 
 def render_id(number: int) -> str:

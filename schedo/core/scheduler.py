@@ -55,6 +55,11 @@ class Scheduler:
         self.attempts = Attempts(self.memory, self.workers, epoch)
         self._wanted: list[wants.Want] = []
 
+    @property
+    def last_id(self) -> int:
+        """The largest id that was handed out or found in the store."""
+        return self._ids.last
+
     # Restoring: what the store knew when it was opened.
 
     def restore(

@@ -47,19 +47,23 @@ class Engine:
         self._draw = draw
         self._window = window
         self.metrics = Metrics()
+        self._scheduler: Scheduler | None = None
         self._loop = TurnLoop(store, self._make_scheduler, Watch(clock, self.metrics))
         self._counts = JobCounts(store, clock)
         self._housekeeping = Housekeeping(self._loop, store, retention or Retention())
         self._payload_bytes = 0
 
     def _make_scheduler(self, opening: Opening) -> Scheduler:
-        return Scheduler(
+        # The newest job may have been pruned since, and the clock set back: its id is still taken.
+        last_id = self._scheduler.last_id if self._scheduler is not None else 0
+        self._scheduler = Scheduler(
             epoch=opening.epoch,
-            last_id=opening.last_id,
+            last_id=max(opening.last_id, last_id),
             random=self._draw,
             capacity=self._window,
             ended=self.metrics.ended,
         )
+        return self._scheduler
 
     # Life.
 

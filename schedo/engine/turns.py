@@ -67,8 +67,7 @@ class TurnLoop:
         self._ended: list[LeaseKey] = []
         self._undelivered: set[LeaseKey] = set()  # decided, but no worker has them yet
         self._leases: dict[LeaseKey, Lease] = {}  # handed out, their end not yet durable
-        self._gone: dict[LeaseKey, Lease] = {}  # lost with their workers, not yet durable
-        self._reports: dict[LeaseKey, Report] = {}  # settled, not yet durable
+        self._reports: dict[LeaseKey, Report] = {}  # settled, not yet durable; also of the lost
         self._expected: dict[asyncio.Future[Any], None] = {}  # replies owed by commands that acted
         self._offers: dict[str, tuple[WorkerOffer, Transport]] = {}
         self._starting: set[asyncio.Task[None]] = set()
@@ -162,9 +161,8 @@ class TurnLoop:
             self._offers.pop(worker_id, None)
             for key in scheduler.detach(worker_id, message, now):
                 self._ended.append(key)
-                lease = self._leases.pop(key, None)
-                if lease is not None:
-                    self._gone[key] = lease
+                if key in self._leases:
+                    self._reports.setdefault(key, Report(key, Lost(message)))
 
         self._inbox.send(detach)
 
@@ -356,8 +354,7 @@ class TurnLoop:
 
     async def _resume_running(self, scheduler: Scheduler) -> None:
         now = self.clock.now()
-        known = (*self._gone.values(), *self._leases.values())
-        leases = {lease.key.job_id: lease for lease in known}
+        leases = {lease.key.job_id: lease for lease in self._leases.values()}  # the latest of each
         after = 0
         while page := await self._store.load_running(after, RUNNING_PAGE):
             after = page[-1].id
@@ -376,15 +373,12 @@ class TurnLoop:
             was_given = job.key not in self._undelivered
             outcome = Lost("the server was restarted") if was_given else HandedBack()
             scheduler.adopt_ended(job, outcome, now)
-            return
-        scheduler.adopt_running(job, lease, now)
-        if lease.key in self._gone:
-            self._reports.setdefault(lease.key, Report(lease.key, Lost("its worker has gone")))
+        else:
+            scheduler.adopt_running(job, lease, now)
 
     def _forget(self, key: LeaseKey) -> None:
         self._undelivered.discard(key)
         self._leases.pop(key, None)
-        self._gone.pop(key, None)
         self._reports.pop(key, None)
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from schedo.clock import SystemClock
 from schedo.core.changes import Changes
-from schedo.core.leases import Completed, Failed, Report
+from schedo.core.leases import Completed, Failed, HandedBack, Report
 from schedo.core.lifecycle import State
 from schedo.core.limits import MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Failure, JobSpec, Overlap, Rule, ScheduleSpec, Trigger
 from schedo.errors import StoreError
-from schedo.store.base import JobFilter
+from schedo.store.base import JobFilter, Retention
 from schedo.store.sqlite import SqliteStore
 from tests.engine.world import T0, THRICE, World, leased, recovered, running
 from tests.factories import make_job, make_schedule
@@ -146,6 +146,53 @@ async def test_the_first_of_two_results_counts_after_a_failed_commit_too(path: P
         ended = await world.engine.wait(job.id, 5)
 
         assert (ended.state, ended.result) == (State.COMPLETED, b"1")
+
+
+async def test_a_lost_attempt_is_not_believed_later_even_after_a_failed_commit(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(at_most_once=True)
+        lease = world.worker.leases.pop()
+        world.store.fail_next(FLICKER)
+
+        world.engine.detach("w", "it hung up")
+        world.engine.report(Report(lease.key, Completed(b"1")))
+        await recovered(world)
+
+        ended = await world.engine.wait(job.id, 5)
+        assert (ended.state, ended.losses) == (State.FAILED, 1)
+
+
+async def test_the_latest_of_two_lost_attempts_keeps_its_number(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=MINUTE)
+        await _start_with_commits_held(world)
+        world.worker.end(HandedBack())
+        await asyncio.wait_for(leased(world), 5)
+        second = world.worker.leases.pop()
+
+        world.engine.detach("w", "it hung up")
+        world.store.fail_next(FLICKER)
+        world.store.release()
+        await recovered(world)
+        world.worker.attach()
+        await asyncio.wait_for(leased(world), 5)
+
+        assert (second.key.attempt, world.worker.leases[0].key.attempt) == (2, 3)
+
+
+async def test_the_id_of_a_pruned_job_is_not_given_again(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        world.worker.end()
+        await world.engine.settled()
+        await world.store.prune(T0, Retention(0, 0, 0, 0), 10)
+        world.clock.step(-MINUTE)
+        world.store.fail_next(FLICKER)
+        with pytest.raises(StoreError):
+            await world.submit()
+        await recovered(world)
+
+        assert (await world.submit()).id > job.id
 
 
 async def test_a_replaced_run_is_cancelled_even_if_the_store_fails_in_between(path: Path) -> None:

@@ -312,11 +312,11 @@ class People:
             )
 
     async def insist(self, name: str, subject: Any, ask: Callable[[Engine], Any]) -> None:
-        """Ask until a server has answered."""
+        """Ask until a server knows what it did."""
         while True:
             task = self._world.call(name, subject, ask)
             if task is not None:
                 await asyncio.wait([task])
-                if not task.cancelled():
+                if not task.cancelled() and task.result():
                     return
             await self._world.loop.pass_time(1.0)

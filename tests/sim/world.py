@@ -225,7 +225,7 @@ class World:
 
     def call(
         self, name: str, subject: Any, ask: Callable[[Engine], Awaitable[Any]]
-    ) -> asyncio.Task[Any] | None:
+    ) -> asyncio.Task[bool] | None:
         """Ask the server that works for something; its answer goes into the trace."""
         server = self.server
         if server is None or not server.is_open:
@@ -241,15 +241,17 @@ class World:
                 is_answered = True
                 self.see(Answered, number, *what)
 
-        async def run() -> None:
+        async def run() -> bool:
+            """Return whether the server knows what it did."""
             try:
                 value = await ask(server.engine)
             except SchedoError as error:
                 if not server.is_dead:
                     answer(None, error.code, error.status)
-            else:
-                if not server.is_dead:
-                    answer(value)
+                return error.status < 500
+            if not server.is_dead:
+                answer(value)
+            return not server.is_dead
 
         server.died.append(lambda: answer(None, "died", 503))
         return server.run(run())
