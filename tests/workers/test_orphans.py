@@ -172,7 +172,9 @@ from schedo.workers.orphans import Orphans
 from schedo.workers.shell import ShellRunner
 from tests.workers.calls import make_call
 
-line = "setsid sleep 60 & echo $! $$ > " + sys.argv[2] + "; sleep 60"
+# It says its pid only when it has left the group.
+escape = "setsid sh -c 'echo $$ $PPID > " + sys.argv[2] + "; exec sleep 60' &"
+line = escape + " sleep 60"
 runner = ShellRunner(orphans=Orphans(Path(sys.argv[1])))
 asyncio.run(runner(make_call({"command": line})))
 """
