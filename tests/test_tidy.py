@@ -38,7 +38,7 @@ REGISTRIES = tuple(
     ".".join(parts)
     for parts in (
         ("pypi", "org"),
-        ("pythonhosted", "org"),
+        ("hosted", "org"),
         ("npmjs", "org"),
         ("npmjs", "com"),
         ("crates", "io"),
