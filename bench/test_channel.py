@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
@@ -13,17 +10,10 @@ from schedo.engine.channel import Channel
 SIZES = [1, 100, 10_000]
 
 
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    yield loop
-    loop.close()
-
-
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size:>6,} in a batch")
 @pytest.mark.benchmark(group="channel: send and drain")
-def test_channel(benchmark: BenchmarkFixture, loop: asyncio.AbstractEventLoop, size: int) -> None:
-    channel: Channel[int] = Channel(loop, lambda: None, size)
+def test_channel(benchmark: BenchmarkFixture, size: int) -> None:
+    channel: Channel[int] = Channel(lambda: None, size)
 
     def pass_through() -> int:
         for item in range(size):

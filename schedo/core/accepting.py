@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +24,7 @@ TASK_DEFAULTS = Options(retry=Retry())
 RUN_RETRY = Retry(max_attempts=3)
 
 
-class Accepted(NamedTuple):
+class Accepted(msgspec.Struct, frozen=True):
     """The answer to one spec: the new job, or the one that already holds its unique key."""
 
     job: Job

@@ -9,6 +9,9 @@ from schedo.core.model import Job, LeaseKey, Place
 from schedo.core.timers import Timers
 from schedo.core.workers import Worker, Workers
 
+_RUNNING = State.RUNNING
+_WITH_WORKER = Place.RUNNING
+
 
 class Attempts:
     """Running attempts by job id; one job has at most one."""
@@ -24,17 +27,18 @@ class Attempts:
 
     def start(self, job: Job, worker: Worker, now: int) -> None:
         """Give the worker a lease of the job's next attempt."""
-        self._memory.move(job, State.RUNNING)
+        self._memory.move(job, _RUNNING)
         job.attempt += 1
         job.epoch = self._epoch
-        job.worker = worker.offer.id
+        job.worker = worker_id = worker.offer.id
         job.picked_at = job.started_at = now
-        key = job.key
-        self._hold(job, key, now)
+        key = LeaseKey(job.id, job.attempt, job.epoch)
+        worker.running.add(key)
+        self._hold(job, now)
         self._leases.append(
             Lease(
                 key,
-                worker.offer.id,
+                worker_id,
                 job.task,
                 job.queue,
                 job.payload,
@@ -56,7 +60,8 @@ class Attempts:
             job.picked_at = job.started_at = now
         job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker
         self._memory.touch(job)
-        self._hold(job, lease.key, now)
+        self._workers.hold(job.worker, lease.key)
+        self._hold(job, now)
         if job.cancel_requested_at is not None:
             self.stop(job, StopReason.CANCEL)
 
@@ -71,7 +76,7 @@ class Attempts:
         job = self._memory.find(key.job_id)
         return (
             job is not None
-            and job.place is Place.RUNNING
+            and job.place is _WITH_WORKER
             and job.attempt == key.attempt
             and job.epoch == key.epoch
         )
@@ -84,8 +89,9 @@ class Attempts:
         """Note that the worker has let the job go; return why it was asked to stop, if it was."""
         self._memory.lanes.line(job.queue).running -= 1
         self._workers.release(job.worker, key)
-        self._deadlines.cancel(job.id)
-        return self._stopping.pop(job.id, None)
+        if job.options.timeout_us is not None:
+            self._deadlines.cancel(job.id)
+        return self._stopping.pop(job.id, None) if self._stopping else None
 
     def stop_overdue(self, now: int, limit: int) -> None:
         """Ask the attempts whose timeout has come to end."""
@@ -114,10 +120,9 @@ class Attempts:
         stops, self._stops = self._stops, []
         return stops
 
-    def _hold(self, job: Job, key: LeaseKey, now: int) -> None:
-        job.place = Place.RUNNING
+    def _hold(self, job: Job, now: int) -> None:
+        job.place = _WITH_WORKER
         self._memory.lanes.line(job.queue).running += 1
-        self._workers.hold(job.worker, key)
         if job.options.timeout_us is not None:
             self._deadlines.arm(job.id, now + job.options.timeout_us)
 

@@ -25,8 +25,11 @@ class IdSource:
 
     def next(self, now: int) -> int:
         """Return a new id for something created at now."""
-        self.last = max(self.last + 1, now * _PER_MICROSECOND)
-        return self.last
+        number = now * _PER_MICROSECOND
+        if number <= self.last:
+            number = self.last + 1
+        self.last = number
+        return number
 
 
 def render_id(number: int) -> str:

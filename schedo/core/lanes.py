@@ -8,12 +8,14 @@ idle starts at the present turn, so that it cannot claim the past.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from schedo.core.limits import SUSPECTS_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Lane, Queue
 from schedo.core.window import Window
 from schedo.core.workers import Worker, Workers
+
+_UNLIMITED = 1 << 30
 
 
 class Line:
@@ -28,10 +30,25 @@ class Line:
         self.turn = 0.0
 
     @property
+    def room(self) -> int:
+        """How many more jobs the queue's own limits let start."""
+        queue = self.queue
+        if queue.paused:
+            return 0
+        return _UNLIMITED if queue.concurrency is None else queue.concurrency - self.running
+
+    @property
     def is_open(self) -> bool:
         """Whether the queue's own limits let another job start."""
-        queue = self.queue
-        return not queue.paused and (queue.concurrency is None or self.running < queue.concurrency)
+        return self.room > 0
+
+
+class _Lines(dict[str, Line]):
+    """The queues by name; one that is asked for and new is made with the defaults."""
+
+    def __missing__(self, name: str) -> Line:
+        line = self[name] = Line(Queue(name))
+        return line
 
 
 class Lanes:
@@ -39,16 +56,11 @@ class Lanes:
 
     def __init__(self, capacity: int = WINDOW_ENTRIES) -> None:
         self._capacity = capacity
-        self._lines: dict[str, Line] = {}
+        self._lines = _Lines()
+        # Returns the queue's line, made with the defaults if it is new.
+        self.line: Callable[[str], Line] = self._lines.__getitem__
         self._active: dict[str, Line] = {}  # the lines that have a lane
         self._turn = 0.0
-
-    def line(self, name: str) -> Line:
-        """Return the queue's line, made with the defaults if it is new."""
-        line = self._lines.get(name)
-        if line is None:
-            line = self._lines[name] = Line(Queue(name))
-        return line
 
     def find_line(self, name: str) -> Line | None:
         """Return the queue's line if anything ever happened on it."""
@@ -60,11 +72,14 @@ class Lanes:
 
     def announce(self, lane: Lane) -> None:
         """Say that the store holds queued jobs of the lane."""
-        self._lane(lane, empty=False)
+        self._open(lane, empty=False)
 
     def add(self, job: Job) -> Window | None:
         """Put the job in its lane and return that, or None if it stays in the store only."""
-        window = self._lane(job.lane, empty=True)
+        lane = job.lane
+        window = self._lines[job.queue].lanes.get(lane)
+        if window is None:
+            window = self._open(lane, empty=True)
         return window if window.add(job.rank, job.id) else None
 
     def remove(self, job: Job) -> None:
@@ -86,23 +101,24 @@ class Lanes:
         for line in self._active.values():
             yield from line.lanes.items()
 
-    def take(self, workers: Workers) -> Iterator[tuple[int, Worker]]:
-        """Remove and yield the jobs whose turn it is, each with the worker to run it.
+    def take(self, workers: Workers) -> tuple[list[int], Worker] | None:
+        """Remove and return the jobs whose turn it is and the worker to run them, or None.
 
-        Whoever asks for the next one has started the one before.
+        Whoever asks again has started them: they count in the queue's limits and take slots.
         """
-        while (choice := self._choose(workers)) is not None:
-            line, lane, worker = choice
-            window = line.lanes[lane]
-            # Where nothing else waits and nobody else serves, the choice stays the same.
-            is_fixed = len(self._active) == len(line.lanes) == 1 and workers.is_only(worker, lane)
-            while (entry := window.pop()) is not None:
-                self._turn = line.turn
-                line.turn += 1 / line.queue.weight
-                self._close_if_exhausted(line, lane, window)
-                yield entry[1], worker
-                if not (is_fixed and line.is_open and worker.free > 0):
-                    break
+        choice = self._choose(workers)
+        if choice is None:
+            return None
+        line, lane, worker = choice
+        window = line.lanes[lane]
+        # Where nothing else waits and nobody else serves, the choice stays the same.
+        is_fixed = len(self._active) == len(line.lanes) == 1 and workers.is_only(worker, lane)
+        entries = window.pop_first(min(worker.free, line.room) if is_fixed else 1)
+        step = 1 / line.queue.weight
+        line.turn += step * len(entries)
+        self._turn = line.turn - step
+        self._close_if_exhausted(line, lane, window)
+        return [job_id for _, job_id in entries], worker
 
     def _choose(self, workers: Workers) -> tuple[Line, Lane, Worker] | None:
         """Return the line whose turn it is, its first lane that somebody serves, and by whom."""
@@ -120,16 +136,14 @@ class Lanes:
         if line is not None and lane in line.lanes:
             self._close_if_exhausted(line, lane, line.lanes[lane])
 
-    def _lane(self, lane: Lane, *, empty: bool) -> Window:
-        line = self.line(lane.queue)
-        window = line.lanes.get(lane)
-        if window is None:
-            if not line.lanes:
-                line.turn = max(line.turn, self._turn)
-                self._active[lane.queue] = line
-            # The store does not know who is a suspect, and they are few: memory holds them all.
-            capacity = SUSPECTS_MAX if lane.alone else self._capacity
-            window = line.lanes[lane] = Window(capacity, empty=empty)
+    def _open(self, lane: Lane, *, empty: bool) -> Window:
+        line = self._lines[lane.queue]
+        if not line.lanes:
+            line.turn = max(line.turn, self._turn)
+            self._active[lane.queue] = line
+        # The store does not know who is a suspect, and they are few: memory holds them all.
+        capacity = SUSPECTS_MAX if lane.alone else self._capacity
+        window = line.lanes[lane] = Window(capacity, empty=empty)
         return window
 
     def _close_if_exhausted(self, line: Line, lane: Lane, window: Window) -> None:

@@ -54,7 +54,7 @@ class Lost(msgspec.Struct, frozen=True, tag="lost"):
 Outcome = Completed | Failed | Snoozed | Stopped | HandedBack | Lost
 
 
-class Lease(NamedTuple):
+class Lease(msgspec.Struct, frozen=True, array_like=True):
     """A worker's right to one attempt, with all it needs to run it."""
 
     key: LeaseKey
@@ -77,7 +77,7 @@ class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
     total_bytes: int
 
 
-class Report(NamedTuple):
+class Report(msgspec.Struct, frozen=True, array_like=True):
     """What a worker says when an attempt has ended."""
 
     key: LeaseKey

@@ -7,17 +7,21 @@ newest version. When neither is true any more it is recycled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from schedo.core.changes import Changes
 from schedo.core.ids import render_id
 from schedo.core.lanes import Lanes
-from schedo.core.lifecycle import TIMED, State, can_follow, check_transition
+from schedo.core.lifecycle import FOLLOWERS, TIMED, State, check_transition
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Place
 from schedo.core.pool import JobPool
 from schedo.core.wants import LaneWanted, TimersWanted, Want
 from schedo.core.window import Window
+
+# Naming a member through its class costs as much as a small call, and these are named for each job.
+_QUEUED = State.QUEUED
+_NOWHERE, _IN_TIMERS, _IN_LANE, _RUNNING = Place
 
 
 class JobMemory:
@@ -25,6 +29,8 @@ class JobMemory:
 
     def __init__(self, capacity: int = WINDOW_ENTRIES, *, empty: bool = False) -> None:
         self._jobs: dict[int, Job] = {}
+        # Returns the record of an id if it is in memory.
+        self.find: Callable[[int], Job | None] = self._jobs.get
         self._keys: dict[str, int] = {}  # unique keys of the records in memory
         self._committing: dict[int, Job] = {}
         self._loose: set[int] = set()  # records no window wants, to be recycled at the next commit
@@ -40,10 +46,6 @@ class JobMemory:
     def blank(self) -> Job:
         """Return a recycled or new record, not yet in memory."""
         return self._pool.take()
-
-    def find(self, job_id: int) -> Job | None:
-        """Return the record if it is in memory."""
-        return self._jobs.get(job_id)
 
     def find_key(self, key: str) -> Job | None:
         """Return the record in memory that holds the unique key."""
@@ -73,8 +75,10 @@ class JobMemory:
 
     def move(self, job: Job, state: State) -> None:
         """Change the state by the table and note it; the caller places the record."""
-        check_transition_of(job, state)
-        self.take_out(job)
+        if state not in FOLLOWERS[job.state] and state is not job.state:
+            check_transition(render_id(job.id), job.state, state)
+        if job.place is not _NOWHERE:
+            self.take_out(job)
         job.state = state
         self.changes.jobs[job.id] = job
 
@@ -83,26 +87,27 @@ class JobMemory:
 
         Durable before runnable: a new record is placed by the commit that carries it, not before.
         """
-        assert job.place is Place.NOWHERE, "a record is held in one place"
+        assert job.place is _NOWHERE, "a record is held in one place"
         if job.is_new:
             return
-        if job.state in TIMED:
-            if self.timers.add(job.due_at, job.id):
-                job.place = Place.TIMERS
-                self._let_go(self.timers.trim())
-        elif job.state is State.QUEUED:
+        if job.state is _QUEUED:
             window = self.lanes.add(job)
             if window is not None:
-                job.place = Place.LANE
-                self._let_go(window.trim())
+                job.place = _IN_LANE
+                if window.is_overfull:
+                    self._let_go(window.trim())
+        elif job.state in TIMED and self.timers.add(job.due_at, job.id):
+            job.place = _IN_TIMERS
+            if self.timers.is_overfull:
+                self._let_go(self.timers.trim())
 
     def take_out(self, job: Job) -> None:
         """Take the record out of the timers or its lane."""
-        if job.place is Place.TIMERS:
+        if job.place is _IN_TIMERS:
             self.timers.remove(job.id)
-        elif job.place is Place.LANE:
+        elif job.place is _IN_LANE:
             self.lanes.remove(job)
-        job.place = Place.NOWHERE
+        job.place = _NOWHERE
 
     def release_key(self, job: Job) -> None:
         """Let another job take the record's unique key."""
@@ -131,14 +136,14 @@ class JobMemory:
                 if job.payload is not None and len(job.payload) > PAYLOAD_INLINE_BYTES_MAX:
                     job.payload = None  # the store has it
                 self.place(job)
-                if job.place is Place.LANE:
+                if job.place is _IN_LANE:
                     self.ready.add(job.id)
-            if job.place is Place.NOWHERE and job.id not in again:
+            if job.place is _NOWHERE and job.id not in again:
                 self._forget(job)
         loose, self._loose = self._loose, set()
         for job_id in loose:
             known = self._jobs.get(job_id)
-            if known is not None and known.place is Place.NOWHERE and job_id not in again:
+            if known is not None and known.place is _NOWHERE and job_id not in again:
                 self._forget(known)
 
     # Pages.
@@ -181,18 +186,18 @@ class JobMemory:
     def _take_in(self, page: list[Job]) -> None:
         for job in page:
             job = self.adopt(job)
-            if job.place is Place.NOWHERE:
+            if job.place is _NOWHERE:
                 self.place(job)
                 self._loose.add(job.id)  # a page can overfill the window, and then it is not placed
         # The page cannot show what is not yet durable: records that were changed or made since.
         for job in self.changes.jobs.values():
-            if job.place is Place.NOWHERE and (job.state in TIMED or job.state is State.QUEUED):
+            if job.place is _NOWHERE and (job.state in TIMED or job.state is State.QUEUED):
                 self.place(job)
 
     def _let_go(self, job_ids: Iterable[int]) -> None:
         """Note that the window is too full for these; they are recycled with the next commit."""
         for job_id in job_ids:
-            self._jobs[job_id].place = Place.NOWHERE
+            self._jobs[job_id].place = _NOWHERE
             self._loose.add(job_id)
 
     def _forget(self, job: Job) -> None:
@@ -200,9 +205,3 @@ class JobMemory:
         if job.unique_key is not None and self._keys.get(job.unique_key) == job.id:
             del self._keys[job.unique_key]
         self._pool.give_back(job)
-
-
-def check_transition_of(job: Job, state: State) -> None:
-    """Raise IllegalTransition unless the job may go to the state, or is in it."""
-    if job.state is not state and not can_follow(job.state, state):
-        check_transition(render_id(job.id), job.state, state)

@@ -7,10 +7,11 @@ opaque to the core.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -150,7 +151,7 @@ class Job:
 
     @property
     def lane(self) -> Lane:
-        return Lane(self.queue, self.task, self.is_suspect)
+        return _lane(self.queue, self.task, self.is_suspect)
 
     @property
     def key(self) -> LeaseKey:
@@ -159,7 +160,11 @@ class Job:
 
     def copy(self) -> Job:
         """Return a record that later turns will not change."""
-        return copy.copy(self)
+        return Job(*_read_all(self))
+
+
+_lane = lru_cache(maxsize=4_096)(Lane)  # thousands of jobs wait in a handful of lanes
+_read_all = attrgetter(*(each.name for each in dataclasses.fields(Job)))
 
 
 class JobSpec(msgspec.Struct, frozen=True):

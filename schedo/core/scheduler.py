@@ -29,6 +29,9 @@ from schedo.core.why import explain
 from schedo.core.workers import WorkerOffer, Workers
 from schedo.errors import IllegalTransition, StaleLease
 
+_QUEUED, _COMPLETED = State.QUEUED, State.COMPLETED
+_NOWHERE = Place.NOWHERE
+
 WAITING = frozenset({State.SCHEDULED, State.BLOCKED, State.QUEUED, State.RETRYING})
 
 
@@ -185,8 +188,8 @@ class Scheduler:
         for _, job_id in self.memory.timers.pop_due(now, TURN_ENTRIES_MAX):
             job = self.memory.find(job_id)
             assert job is not None, "the timers hold records in memory"
-            job.place = Place.NOWHERE
-            self.memory.move(job, State.QUEUED)
+            job.place = _NOWHERE
+            self.memory.move(job, _QUEUED)
             self.memory.place(job)
             self.memory.ready.add(job_id)
         self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
@@ -236,7 +239,7 @@ class Scheduler:
             self.memory.changes.outputs.append(Output(key.job_id, key.attempt, capture))
         stop = self.attempts.end(job, key)
         around = Circumstances(now, self._random(), stop, self._retry_before(job))
-        job.place = Place.NOWHERE
+        job.place = _NOWHERE
         self._apply(job, settle(job, report.outcome, around), now)
         return job
 
@@ -325,14 +328,17 @@ class Scheduler:
     def _start_jobs(self, now: int) -> None:
         if not self.workers.has_room():
             return
-        for job_id, worker in self.memory.lanes.take(self.workers):
-            job = self.memory.find(job_id)
-            assert job is not None, "the lanes hold records in memory"
-            job.place = Place.NOWHERE
-            if job.expires_at is not None and job.expires_at <= now:
-                self._finish(job, State.EXPIRED, now)
-            else:
-                self.attempts.start(job, worker, now)
+        find, start = self.memory.find, self.attempts.start
+        while (taken := self.memory.lanes.take(self.workers)) is not None:
+            job_ids, worker = taken
+            for job_id in job_ids:
+                job = find(job_id)
+                assert job is not None, "the lanes hold records in memory"
+                job.place = _NOWHERE
+                if job.expires_at is not None and job.expires_at <= now:
+                    self._finish(job, State.EXPIRED, now)
+                else:
+                    start(job, worker, now)
 
     def _retry_before(self, job: Job) -> int | None:
         """A run of a schedule is not retried past the next fire, unless runs may overlap."""

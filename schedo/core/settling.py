@@ -4,7 +4,7 @@ out.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from schedo.core.backoff import delay_us
 from schedo.core.leases import (
@@ -22,7 +22,7 @@ from schedo.core.limits import FRONT_US, LOSSES_MAX
 from schedo.core.model import ONCE, Failure, Job
 
 
-class Settlement(NamedTuple):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """The job's next state, and what else changes."""
 
     state: State
@@ -36,7 +36,7 @@ class Settlement(NamedTuple):
     is_suspect: bool = False  # runs alone next time
 
 
-class Circumstances(NamedTuple):
+class Circumstances(msgspec.Struct, frozen=True, gc=False):
     """What a settlement depends on beside job and outcome."""
 
     now: int

@@ -19,11 +19,11 @@ _STALE_KEPT = 64
 class Timers:
     """An instant for each key; every method takes the lock, none blocks for long."""
 
-    __slots__ = ("_at", "_buckets", "_current", "_heap", "_lock", "_order", "_stale")
+    __slots__ = ("_buckets", "_current", "_heap", "_lock", "_order", "_stale", "live")
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._at: dict[int, int] = {}  # the live entries
+        self.live: dict[int, int] = {}  # the instants by key; to be read only
         self._heap: list[tuple[int, int]] = []  # entries of the buckets up to _current
         self._buckets: dict[int, list[tuple[int, int]]] = {}
         self._order: list[int] = []  # heap of the numbers of the buckets
@@ -31,21 +31,21 @@ class Timers:
         self._stale = 0
 
     def __len__(self) -> int:
-        return len(self._at)
+        return len(self.live)
 
     def __contains__(self, key: int) -> bool:
-        return key in self._at
+        return key in self.live
 
     def arm(self, key: int, at: int) -> None:
         """Set the key's instant; an earlier one is forgotten."""
         with self._lock:
-            old = self._at.get(key)
+            old = self.live.get(key)
             if old == at:
                 return
             if old is not None:
-                del self._at[key]  # first: a sweep must not take the old entry for a live one
+                del self.live[key]  # first: a sweep must not take the old entry for a live one
                 self._drop_one()
-            self._at[key] = at
+            self.live[key] = at
             number = at >> _BUCKET_BITS
             if number <= self._current:
                 heappush(self._heap, (at, key))
@@ -60,7 +60,7 @@ class Timers:
     def cancel(self, key: int) -> bool:
         """Forget the key; return whether it was armed."""
         with self._lock:
-            if self._at.pop(key, None) is None:
+            if self.live.pop(key, None) is None:
                 return False
             self._drop_one()
             return True
@@ -69,15 +69,6 @@ class Timers:
         """Return the soonest (instant, key), or None."""
         with self._lock:
             return self._settle()
-
-    def pop(self) -> tuple[int, int] | None:
-        """Remove and return the soonest (instant, key), or None."""
-        with self._lock:
-            entry = self._settle()
-            if entry is not None:
-                heappop(self._heap)
-                del self._at[entry[1]]
-            return entry
 
     def pop_due(self, now: int, limit: int) -> list[tuple[int, int]]:
         """Remove and return up to limit entries that are due at now, soonest first."""
@@ -88,24 +79,24 @@ class Timers:
                 if entry is None or entry[0] > now:
                     break
                 heappop(self._heap)
-                del self._at[entry[1]]
+                del self.live[entry[1]]
                 due.append(entry)
         return due
 
     def keep_first(self, count: int) -> list[tuple[int, int]]:
         """Remove and return, in order, all entries behind the first count."""
         with self._lock:
-            live = sorted((at, key) for key, at in self._at.items())
+            live = sorted((at, key) for key, at in self.live.items())
             rest = live[count:]
             for _, key in rest:
-                del self._at[key]
+                del self.live[key]
             self._sweep()
             return rest
 
     def last(self) -> tuple[int, int] | None:
         """Return the latest (instant, key), or None; costs a look at every entry."""
         with self._lock:
-            return max(((at, key) for key, at in self._at.items()), default=None)
+            return max(((at, key) for key, at in self.live.items()), default=None)
 
     def _settle(self) -> tuple[int, int] | None:
         """Bring the soonest live entry to the top of the heap and return it."""
@@ -113,7 +104,7 @@ class Timers:
             heap = self._heap
             while heap:
                 entry = heap[0]
-                if self._at.get(entry[1]) == entry[0]:
+                if self.live.get(entry[1]) == entry[0]:
                     return entry
                 heappop(heap)
                 self._stale -= 1
@@ -125,12 +116,12 @@ class Timers:
 
     def _drop_one(self) -> None:
         self._stale += 1
-        if self._stale > _STALE_KEPT and self._stale > len(self._at):
+        if self._stale > _STALE_KEPT and self._stale > len(self.live):
             self._sweep()
 
     def _sweep(self) -> None:
         """Rebuild from the live entries; a bucket that is left empty goes too."""
-        entries = sorted((at, key) for key, at in self._at.items())
+        entries = sorted((at, key) for key, at in self.live.items())
         self._heap = []
         self._buckets = {}
         for entry in entries:

@@ -14,22 +14,25 @@ from schedo.core.timers import Timers
 
 Pair = tuple[int, int]
 START: Pair = (-(1 << 62), 0)
+_END = 1 << 62
 
 
 class Window:
     """The first entries of one order: between half of its capacity and half again as many."""
 
-    __slots__ = ("_capacity", "_timers", "horizon", "is_loading")
+    __slots__ = ("_capacity", "_limit", "_live", "_timers", "horizon", "is_loading")
 
     def __init__(self, capacity: int, *, empty: bool = False) -> None:
         """Start with nothing known; empty says that the store has no entry of this order."""
         self._capacity = capacity
+        self._limit = 3 * capacity // 2
         self._timers = Timers()
+        self._live = self._timers.live
         self.horizon: Pair | None = None if empty else START
         self.is_loading = False
 
     def __len__(self) -> int:
-        return len(self._timers)
+        return len(self._live)
 
     def __contains__(self, ident: int) -> bool:
         return ident in self._timers
@@ -37,7 +40,7 @@ class Window:
     @property
     def is_exhausted(self) -> bool:
         """Whether neither memory nor store has an entry."""
-        return self.horizon is None and not len(self._timers)
+        return self.horizon is None and not self._live
 
     def add(self, key: int, ident: int) -> bool:
         """Take the entry in; False if it sorts behind the horizon and stays in the store only."""
@@ -54,17 +57,22 @@ class Window:
         """Return the first pair in memory, or None."""
         return self._timers.first()
 
-    def pop(self) -> Pair | None:
-        """Remove and return the first pair in memory, or None."""
-        return self._timers.pop()
+    def pop_first(self, limit: int) -> list[Pair]:
+        """Remove and return up to limit pairs, the first ones in memory."""
+        return self._timers.pop_due(_END, limit)
 
     def pop_due(self, now: int, limit: int) -> list[Pair]:
         """Remove and return up to limit pairs whose key is not after now, first ones first."""
         return self._timers.pop_due(now, limit)
 
+    @property
+    def is_overfull(self) -> bool:
+        """Whether there is more here than the capacity and half of it again."""
+        return len(self._live) > self._limit
+
     def trim(self) -> Iterable[int]:
         """Return the ids that no longer fit, now in the store only; a little too many still fit."""
-        if len(self._timers) <= 3 * self._capacity // 2:
+        if not self.is_overfull:
             return ()
         rest = self._timers.keep_first(self._capacity)
         self.horizon = self._timers.last()
@@ -79,7 +87,7 @@ class Window:
         return (
             self.horizon is not None
             and not self.is_loading
-            and len(self._timers) <= self._capacity // 2
+            and len(self._live) <= self._capacity // 2
         )
 
     def extend(self, after: Pair, last: Pair | None) -> bool:

@@ -1,12 +1,10 @@
-"""A small bounded channel between the engine's parts: send from any thread, drain in batches.
+"""A small channel between the engine's parts: send one by one, drain in batches.
 
 The receiver is one callback in the loop, called once however many items arrived before it ran.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -16,36 +14,31 @@ T = TypeVar("T")
 
 
 class Channel(Generic[T]):
-    """Items in order; `notify` runs soon after the first one arrives in an empty channel."""
+    """Items in order; `notify` is called when the first one arrives in an empty channel."""
 
-    __slots__ = ("_items", "_limit", "_loop", "_notify")
+    __slots__ = ("_items", "_limit", "_notify")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, notify: Callable[[], None], limit: int
-    ) -> None:
-        self._loop = loop
+    def __init__(self, notify: Callable[[], None], limit: int) -> None:
         self._notify = notify
         self._limit = limit
-        self._items: deque[T] = deque()
+        self._items: list[T] = []
 
     def __len__(self) -> int:
         return len(self._items)
 
     def send(self, item: T) -> None:
-        """Add an item from the loop's own thread; raise Overloaded when the channel is full."""
-        items = self._items
-        if len(items) >= self._limit:
+        """Add an item; raise Overloaded when the channel is full."""
+        if len(self._items) >= self._limit:
             raise Overloaded(f"{self._limit} requests are waiting already; try again soon")
-        items.append(item)
-        if len(items) == 1:
-            self._notify()
+        self.send_always(item)
 
-    def send_threadsafe(self, item: T) -> None:
-        """Add an item from any thread; it is never refused, for the sender could not be told."""
+    def send_always(self, item: T) -> None:
+        """Add an item of a sender that is bounded by itself."""
         self._items.append(item)
-        self._loop.call_soon_threadsafe(self._notify)
+        if len(self._items) == 1:
+            self._notify()
 
     def drain(self) -> list[T]:
         """Remove and return all items."""
-        items = self._items
-        return [items.popleft() for _ in range(len(items))]
+        items, self._items = self._items, []
+        return items

@@ -18,10 +18,11 @@ from schedo.core.scheduler import Scheduler
 from schedo.core.workers import WorkerOffer
 from schedo.engine.answers import Accepted, Health, QueueStatus, Triggered
 from schedo.engine.gauges import Gauges, JobCounts, read_gauges
+from schedo.engine.handouts import Transport
 from schedo.engine.housekeeping import Housekeeping
 from schedo.engine.metrics import Metrics
 from schedo.engine.replies import guard, no_job, refuse
-from schedo.engine.turns import Command, Transport, TurnLoop
+from schedo.engine.turns import Command, TurnLoop
 from schedo.engine.watch import Watch
 from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Opening, Retention, Store

@@ -17,15 +17,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from schedo.core.leases import HandedBack, Lease, Lost, Report, Snoozed, Stop
-from schedo.core.limits import SECOND
-from schedo.core.model import Job, LeaseKey
+from schedo.core.leases import HandedBack, Lease, Lost, Report
+from schedo.core.model import Job
 from schedo.core.scheduler import Scheduler
 from schedo.core.wants import Want
 from schedo.core.workers import WorkerOffer
 from schedo.engine.channel import Channel
+from schedo.engine.handouts import Handouts, Transport
 from schedo.engine.journal import Batch, Journal
 from schedo.engine.watch import Watch
 from schedo.errors import SchedoError, StaleLease, StoreBroken, Unavailable
@@ -34,20 +34,9 @@ from schedo.store.base import Opening, Store
 log = logging.getLogger("schedo.engine")
 
 Command = Callable[[Scheduler, int], None]
-COMMANDS_WAITING_MAX = 100_000
+INBOX_MAX = 100_000
 RECOVERY_PAUSE_S = 1.0
-PAYLOAD_PAUSE_US = SECOND
 RUNNING_PAGE = 1_000
-
-
-class Transport(Protocol):
-    """The way to one worker; neither method blocks or raises."""
-
-    def start(self, lease: Lease) -> None:
-        """Let the worker run the attempt; the lease's payload is there."""
-
-    def stop(self, stop: Stop) -> None:
-        """Ask the worker to end the attempt."""
 
 
 class TurnLoop:
@@ -63,14 +52,8 @@ class TurnLoop:
         self._is_open = False
         self._is_turn_due = False
         self._replies: list[tuple[asyncio.Future[Any], Any]] = []
-        self._held: list[Lease] = []
-        self._ended: list[LeaseKey] = []
-        self._undelivered: set[LeaseKey] = set()  # decided, but no worker has them yet
-        self._leases: dict[LeaseKey, Lease] = {}  # handed out, their end not yet durable
-        self._reports: dict[LeaseKey, Report] = {}  # settled, not yet durable; also of the lost
+        self._handouts = Handouts(store.load_payload, self.report)
         self._expected: dict[asyncio.Future[Any], None] = {}  # replies owed by commands that acted
-        self._offers: dict[str, tuple[WorkerOffer, Transport]] = {}
-        self._starting: set[asyncio.Task[None]] = set()
         self.waiters: dict[int, list[asyncio.Future[Job]]] = {}
         self.on_fatal: Callable[[BaseException], None] = _log_fatal
         self.failure: SchedoError | None = Unavailable("the server is starting")
@@ -80,7 +63,7 @@ class TurnLoop:
     async def start(self) -> None:
         """Take the store, recover, and begin to turn; raise what the store raises."""
         self._loop = asyncio.get_running_loop()
-        self._inbox: Channel[Command] = Channel(self._loop, self.wake, COMMANDS_WAITING_MAX)
+        self._inbox: Channel[Command | Report] = Channel(self.wake, INBOX_MAX)
         self._journal = Journal(
             self._store, self._take_batch, self._release, self._deliver, self.watch
         )
@@ -95,7 +78,8 @@ class TurnLoop:
         self._is_open = False
         self.failure = Unavailable("the server has stopped")
         self._runner.cancel()
-        await asyncio.gather(self._runner, *self._starting, return_exceptions=True)
+        await asyncio.gather(self._runner, return_exceptions=True)
+        await self._handouts.close()
         self.clock.close()
         self._fail_waiting(self.failure)
         await self._store.close()
@@ -145,34 +129,31 @@ class TurnLoop:
         """Add a worker, or change what it offers."""
 
         def attach(scheduler: Scheduler, now: int) -> None:
-            self._offers[offer.id] = (offer, transport)
+            self._handouts.workers[offer.id] = (offer, transport)
             scheduler.attach(offer)
 
-        self._inbox.send(attach)
+        self._inbox.send_always(attach)
 
     def close_worker(self, worker_id: str) -> None:
         """Give the worker no more; what it runs goes on."""
-        self._inbox.send(lambda scheduler, now: scheduler.workers.close(worker_id))
+        self._inbox.send_always(lambda scheduler, now: scheduler.workers.close(worker_id))
 
     def detach(self, worker_id: str, message: str) -> None:
         """Forget the worker; what it still held is lost."""
 
         def detach(scheduler: Scheduler, now: int) -> None:
-            self._offers.pop(worker_id, None)
+            self._handouts.workers.pop(worker_id, None)
             for key in scheduler.detach(worker_id, message, now):
-                self._ended.append(key)
-                if key in self._leases:
-                    self._reports.setdefault(key, Report(key, Lost(message)))
+                self._handouts.note_loss(key, message)
 
-        self._inbox.send(detach)
+        self._inbox.send_always(detach)
 
     def report(self, report: Report) -> None:
         """Take in how an attempt ended."""
-        self._inbox.send(lambda scheduler, now: self._settle(scheduler, report, now))
+        self._inbox.send_always(report)
 
     def _settle(self, scheduler: Scheduler, report: Report, now: int) -> None:
-        self._ended.append(report.key)
-        self._reports.setdefault(report.key, report)  # the first one counts
+        self._handouts.note_end(report)
         try:
             scheduler.report(report, now)
         except StaleLease as error:
@@ -188,18 +169,20 @@ class TurnLoop:
         self.watch.turn_began(now)
         scheduler = self.scheduler
         try:
-            for command in self._inbox.drain():
-                command(scheduler, now)
+            for each in self._inbox.drain():
+                if isinstance(each, Report):
+                    self._settle(scheduler, each, now)
+                else:
+                    each(scheduler, now)
             scheduler.tick(now)
         except Exception as error:
             self._break(error)
             return
         leases, ready = scheduler.attempts.take_leases(), scheduler.take_ready()
-        for lease in leases:
-            self._start(lease)
+        self._handouts.start(leases)
         for stop in scheduler.attempts.take_stops():
-            self._stop(stop)
-        if scheduler.has_news or self._replies or self._held:
+            self._handouts.stop(stop)
+        if scheduler.has_news or self._replies or self._handouts.held:
             self._journal.wake()
         now = self.clock.now()
         self.watch.started(leases, scheduler.memory, ready, now)
@@ -211,44 +194,6 @@ class TurnLoop:
             self.wake()
         else:
             self.clock.arm(at)
-
-    def _start(self, lease: Lease) -> None:
-        self._undelivered.add(lease.key)
-        if lease.options.at_most_once:
-            self._held.append(lease)
-        else:
-            self._hand_out(lease)
-
-    def _hand_out(self, lease: Lease) -> None:
-        known = self._offers.get(lease.worker)
-        if known is None or not self.scheduler.attempts.is_live(lease.key):
-            self._undelivered.discard(lease.key)
-            return  # lost while it waited for its commit or its payload
-        if lease.payload is None:
-            task = self._loop.create_task(self._load_and_hand_out(lease))
-            self._starting.add(task)
-            task.add_done_callback(self._starting.discard)
-            return
-        self._undelivered.discard(lease.key)
-        self._leases[lease.key] = lease
-        known[1].start(lease)
-        reason = self.scheduler.attempts.stop_reason(lease.key.job_id)
-        if reason is not None:  # asked to stop while it waited for its commit or its payload
-            known[1].stop(Stop(lease.key, lease.worker, reason))
-
-    async def _load_and_hand_out(self, lease: Lease) -> None:
-        try:
-            payload = await self._store.load_payload(lease.key.job_id)
-        except SchedoError as error:
-            log.error("the payload of a job could not be read: %s", error)
-            self.report(Report(lease.key, Snoozed(PAYLOAD_PAUSE_US)))
-        else:
-            self._hand_out(lease._replace(payload=payload))
-
-    def _stop(self, stop: Stop) -> None:
-        known = self._offers.get(stop.worker)
-        if known is not None:
-            known[1].stop(stop)
 
     def _clock_stepped(self, delta_us: int) -> None:
         log.warning("the clock was set %+.3f s", delta_us / 1_000_000)
@@ -262,8 +207,7 @@ class TurnLoop:
         scheduler = self.scheduler
         batch = Batch(scheduler.take_changes(), scheduler.take_wants())
         batch.replies, self._replies = self._replies, []
-        batch.leases, self._held = self._held, []
-        batch.ended, self._ended = self._ended, []
+        batch.leases, batch.ended = self._handouts.take()
         if self.waiters:
             jobs = batch.changes.jobs.values()
             batch.finals = [job.copy() for job in jobs if job.is_final and job.id in self.waiters]
@@ -271,13 +215,12 @@ class TurnLoop:
 
     def _release(self, batch: Batch) -> None:
         self.scheduler.committed()
-        for key in batch.ended:
-            self._forget(key)
+        self._handouts.forget(batch.ended)
         for reply, value in batch.replies:
             if not reply.done():
                 reply.set_result(value)
         for lease in batch.leases:
-            self._hand_out(lease)
+            self._handouts.start_late(lease)
         self.watch.started_once(batch.leases, self.scheduler.memory)
         if batch.changes.jobs:
             self.wake()  # what is durable now may run
@@ -338,14 +281,11 @@ class TurnLoop:
         """Make a new scheduler of the store, the workers' attempts and what they reported."""
         scheduler = self.scheduler = self._make_scheduler(opening)
         scheduler.restore(opening.queues, opening.lanes, opening.blocked)
-        for offer, _ in self._offers.values():
+        for offer, _ in self._handouts.workers.values():
             scheduler.attach(offer)
-        self._held, self._ended = [], []
-        for task in self._starting:
-            task.cancel()
+        self._handouts.recover(scheduler.attempts)
         await self._resume_running(scheduler)
-        self._undelivered.clear()
-        for report in self._reports.values():
+        for report in self._handouts.recovered():
             self._settle(scheduler, report, self.clock.now())
         await self._journal.round()
         self._is_open = True
@@ -354,7 +294,7 @@ class TurnLoop:
 
     async def _resume_running(self, scheduler: Scheduler) -> None:
         now = self.clock.now()
-        leases = {lease.key.job_id: lease for lease in self._leases.values()}  # the latest of each
+        leases = self._handouts.latest()
         after = 0
         while page := await self._store.load_running(after, RUNNING_PAGE):
             after = page[-1].id
@@ -365,21 +305,16 @@ class TurnLoop:
             if stored is not None and stored.attempt < lease.key.attempt:
                 self._take_back(scheduler, stored, lease, now)
             else:
-                self._forget(lease.key)  # its end is durable already
+                self._handouts.forget([lease.key])  # its end is durable already
 
     def _take_back(self, scheduler: Scheduler, job: Job, lease: Lease | None, now: int) -> None:
         """Take in an attempt that a worker was given, or end one that nobody has."""
         if lease is None or lease.key.attempt < job.attempt:
-            was_given = job.key not in self._undelivered
+            was_given = not self._handouts.is_waiting(job.key)
             outcome = Lost("the server was restarted") if was_given else HandedBack()
             scheduler.adopt_ended(job, outcome, now)
         else:
             scheduler.adopt_running(job, lease, now)
-
-    def _forget(self, key: LeaseKey) -> None:
-        self._undelivered.discard(key)
-        self._leases.pop(key, None)
-        self._reports.pop(key, None)
 
 
 def _told(error: Exception) -> SchedoError:

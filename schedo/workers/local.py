@@ -83,14 +83,8 @@ class LocalWorker:
         call = self._calls[lease.key] = Call(lease, StopSignal())
         self._quiet.clear()
         self._waiting.append(call)
-        while self._idle:
-            idle = self._idle.pop()
-            if not idle.done():
-                idle.set_result(None)
-                return
-        task = asyncio.get_running_loop().create_task(self._run_always())
-        self._pool.add(task)
-        task.add_done_callback(self._pool.discard)
+        if len(self._waiting) == 1:
+            self._wake_one()
 
     def stop(self, stop: Stop) -> None:
         """Ask the attempt to end."""
@@ -100,9 +94,23 @@ class LocalWorker:
 
     # The pool.
 
+    def _wake_one(self) -> None:
+        while self._idle:
+            idle = self._idle.pop()
+            if not idle.done():
+                idle.set_result(None)
+                return
+        task = asyncio.get_running_loop().create_task(self._run_always())
+        self._pool.add(task)
+        task.add_done_callback(self._pool.discard)
+
     async def _run_always(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            # Each that is woken wakes two more while there is work for them. One that never has to
+            # wait does it all before they run; if each waits, the last starts after few rounds.
+            for _ in range(min(2, len(self._waiting) - 1)):
+                self._wake_one()
             while self._waiting:
                 await self._run(self._waiting.popleft())
             idle = loop.create_future()

@@ -27,17 +27,25 @@ def filled(*jobs: Job, capacity: int = 100) -> Lanes:
     return lanes
 
 
-def order(lanes: Lanes, workers: Workers, count: int = 1_000) -> list[int]:
+def starts(lanes: Lanes, workers: Workers) -> list[tuple[int, str]]:
+    """Start what can start; return the jobs in that order, each with its worker."""
+    started = []
+    while (taken := lanes.take(workers)) is not None:
+        job_ids, worker = taken
+        for ident in job_ids:
+            workers.hold(worker.offer.id, LeaseKey(ident, 1, 1))
+            started.append((ident, worker.offer.id))
+    return started
+
+
+def order(lanes: Lanes, workers: Workers) -> list[int]:
     """Return the jobs in the order in which they would start."""
-    ids: list[int] = []
-    while len(ids) < count and (taken := next(lanes.take(workers), None)) is not None:
-        ids.append(taken[0])
-    return ids
+    return [job_id for job_id, _ in starts(lanes, workers)]
 
 
 def test_no_job_and_no_worker_means_nothing_to_take() -> None:
-    assert next(Lanes().take(crew()), None) is None
-    assert next(filled(job(1)).take(Workers()), None) is None
+    assert Lanes().take(crew()) is None
+    assert filled(job(1)).take(Workers()) is None
 
 
 def test_the_smallest_rank_goes_first_and_equal_ranks_by_id() -> None:
@@ -80,21 +88,20 @@ def test_a_queue_of_weight_three_starts_three_times_as_often() -> None:
         lanes.add(job(n, queue="light"))
     lanes.line("heavy").queue = Queue("heavy", weight=3)
 
-    started = order(lanes, crew(), 12)
+    started = starts(lanes, crew(slots=12))
 
-    assert len([n for n in started if n <= 12]) == 9
+    assert len([n for n, _ in started if n <= 12]) == 9
 
 
 def test_a_queue_that_was_idle_cannot_claim_the_past() -> None:
     lanes = filled(*(job(n, queue="busy") for n in range(1, 101)))
-    workers = crew()
-    order(lanes, workers, 90)
+    starts(lanes, crew(slots=90))
     for n in range(101, 111):
         lanes.add(job(n, queue="new"))
 
-    started = order(lanes, workers, 6)
+    started = starts(lanes, crew(slots=6))
 
-    assert len([n for n in started if n > 100]) == 3
+    assert len([n for n, _ in started if n > 100]) == 3
 
 
 def test_a_paused_queue_starts_nothing() -> None:
@@ -109,7 +116,7 @@ def test_a_queue_at_its_concurrency_starts_nothing_more() -> None:
     lanes = filled(job(1), job(2))
     lanes.line("default").queue = Queue("default", concurrency=1)
 
-    assert order(lanes, crew(), 1) == [1]
+    assert order(lanes, crew(slots=1)) == [1]
     lanes.line("default").running = 1
     assert order(lanes, crew()) == []
     lanes.line("default").running = 0
@@ -123,14 +130,14 @@ def test_a_lane_is_closed_when_its_last_job_leaves() -> None:
 
     assert lanes.window(Lane("default", "work")) is None
     assert [lane for lane, _ in lanes.windows()] == [Lane("default", "other")]
-    next(lanes.take(crew()))
+    lanes.take(crew())
     assert list(lanes.windows()) == []
     assert lanes.window(Lane("default", "other")) is None
 
 
 def test_removing_a_job_of_a_closed_lane_is_harmless() -> None:
     lanes = filled(job(1))
-    next(lanes.take(crew()))
+    lanes.take(crew(slots=1))
 
     lanes.remove(job(1))
 
@@ -139,7 +146,7 @@ def test_removing_a_job_of_a_closed_lane_is_harmless() -> None:
 
 def test_lines_are_remembered_after_their_lanes_are_closed() -> None:
     lanes = filled(job(1))
-    next(lanes.take(crew()))
+    lanes.take(crew(slots=1))
 
     assert lanes.find_line("default") is lanes.line("default")
     assert lanes.find_line("unheard of") is None
@@ -155,7 +162,7 @@ def test_an_announced_lane_waits_for_its_first_page() -> None:
     window = lanes.window(Lane("default", "work"))
     assert window is not None
     assert window.wants_page()
-    assert next(lanes.take(crew()), None) is None
+    assert lanes.take(crew()) is None
 
 
 def test_a_lane_stays_open_while_a_page_is_on_its_way_and_closes_when_it_brings_nothing() -> None:
@@ -181,7 +188,7 @@ def test_a_trimmed_lane_stays_open_though_memory_holds_none_of_it() -> None:
     assert window is not None
     assert list(window.trim()) == [2, 3]
 
-    next(lanes.take(crew()))
+    lanes.take(crew(slots=1))
 
     assert window.wants_page()
     assert lanes.window(Lane("default", "work")) is window
@@ -217,22 +224,20 @@ def test_where_two_workers_serve_a_lane_each_start_goes_to_the_one_with_more_roo
     workers = crew(slots=2)
     workers.attach(offer("other", slots=2))
     lanes = filled(*(job(n) for n in range(1, 5)))
-    places = []
 
-    for ident, worker in lanes.take(workers):
-        workers.hold(worker.offer.id, LeaseKey(ident, 1, 1))
-        places.append(worker.offer.id)
-
-    assert places == ["w", "other", "w", "other"]
+    assert starts(lanes, workers) == [(1, "w"), (2, "other"), (3, "w"), (4, "other")]
 
 
 def test_taking_stops_when_the_only_worker_is_full() -> None:
-    workers = crew(slots=2)
     lanes = filled(*(job(n) for n in range(1, 5)))
-    ids = []
 
-    for ident, worker in lanes.take(workers):
-        workers.hold(worker.offer.id, LeaseKey(ident, 1, 1))
-        ids.append(ident)
+    assert starts(lanes, crew(slots=2)) == [(1, "w"), (2, "w")]
 
-    assert ids == [1, 2]
+
+def test_the_only_lane_is_taken_no_further_than_its_queue_allows() -> None:
+    lanes = filled(*(job(n) for n in range(1, 5)))
+    lanes.line("default").queue = Queue("default", concurrency=3)
+    lanes.line("default").running = 1
+
+    assert lanes.take(crew()) is not None
+    assert len(lanes.window(Lane("default", "work")) or ()) == 2

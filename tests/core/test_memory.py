@@ -272,12 +272,12 @@ def test_what_changed_during_the_load_wins_over_the_page() -> None:
     assert held(memory, 1).place is Place.NOWHERE
     assert held(memory, 3).place is Place.TIMERS  # the page could not show it
     assert held(memory, 4).place is Place.RUNNING
-    assert [memory.timers.pop(), memory.timers.pop()] == [(5, 3), (20, 2)]
+    assert memory.timers.pop_first(9) == [(5, 3), (20, 2)]
 
 
 def test_nothing_is_lost_when_a_window_is_trimmed_during_the_load() -> None:
     memory = holding(*(waiting(n, n * 10) for n in range(1, 6)))
-    memory.timers.pop()
+    memory.timers.pop_first(1)
     memory.take_out(held(memory, 1))
     want = timers_wanted(memory)
     for ident in (6, 7, 8, 9):

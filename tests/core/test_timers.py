@@ -19,10 +19,7 @@ def armed(*entries: tuple[int, int]) -> Timers:
 
 
 def drained(timers: Timers) -> list[tuple[int, int]]:
-    entries = []
-    while (entry := timers.pop()) is not None:
-        entries.append(entry)
-    return entries
+    return timers.pop_due(1 << 62, 1 << 30)
 
 
 def test_an_empty_set_of_timers_has_no_first_and_no_last() -> None:
@@ -30,7 +27,6 @@ def test_an_empty_set_of_timers_has_no_first_and_no_last() -> None:
 
     assert timers.first() is None
     assert timers.last() is None
-    assert timers.pop() is None
     assert timers.pop_due(DAY, 10) == []
 
 
@@ -168,7 +164,6 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("arm"), KEYS, INSTANTS),
         st.tuples(st.just("cancel"), KEYS),
-        st.tuples(st.just("pop")),
         st.tuples(st.just("due"), INSTANTS, st.integers(0, 4)),
         st.tuples(st.just("keep"), st.integers(0, 6)),
     )
@@ -190,9 +185,6 @@ def test_they_behave_as_a_sorted_list(steps: list[tuple[str, int, int]]) -> None
             case "cancel", [key]:
                 assert timers.cancel(key) == (model.pop(key, None) is not None)
                 continue
-            case "pop", _:
-                gone = ordered[:1]
-                assert timers.pop() == (gone[0] if gone else None)
             case "due", [now, limit]:
                 gone = [entry for entry in ordered if entry[0] <= now][:limit]
                 assert timers.pop_due(now, limit) == gone

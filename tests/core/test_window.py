@@ -34,12 +34,12 @@ def test_a_window_on_an_empty_store_takes_everything_and_wants_no_page() -> None
 def test_pairs_leave_in_order() -> None:
     window = complete((30, 3), (10, 1), (20, 2))
 
-    assert window.pop() == (10, 1)
+    assert window.pop_first(1) == [(10, 1)]
     assert window.pop_due(25, 10) == [(20, 2)]
     window.remove(3)
     window.remove(4)
 
-    assert window.pop() is None
+    assert window.pop_first(1) == []
     assert window.is_exhausted
 
 
@@ -74,7 +74,7 @@ def test_a_page_is_wanted_when_half_the_capacity_is_left_and_only_once() -> None
     window.trim()
     assert not window.wants_page()
 
-    window.pop()
+    window.pop_first(1)
 
     assert window.wants_page()
     window.is_loading = True
@@ -115,5 +115,5 @@ def test_a_page_for_a_horizon_that_was_trimmed_meanwhile_is_dropped() -> None:
 
     assert window.horizon == (5, 7)
     assert not window.is_loading
-    window.pop()
+    window.pop_first(1)
     assert window.wants_page()

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from schedo.core.changes import Changes
 from schedo.core.leases import Completed, StopReason
 from schedo.core.lifecycle import State
@@ -110,7 +112,7 @@ def start_twice(trace: Trace, random: Random) -> Trace:
     at = random.choice(positions(trace, Started, lambda event: True))
     event: Any = trace[at]
     key = event.lease.key._replace(attempt=event.lease.key.attempt + 1)
-    again = changed(event, line=event.line + 1, lease=event.lease._replace(key=key))
+    again = changed(event, line=event.line + 1, lease=replace(event.lease, key=key))
     return put(trace, at, event, again)
 
 
@@ -122,7 +124,7 @@ def run_a_completed_job_again(trace: Trace, random: Random) -> Trace:
     report: Any = trace[at]
     start: Any = trace[positions(trace, Started, lambda event: event.lease.key == report.key)[0]]
     key = report.key._replace(attempt=report.key.attempt + 1)
-    again = changed(start, at=report.at, wall=report.wall, lease=start.lease._replace(key=key))
+    again = changed(start, at=report.at, wall=report.wall, lease=replace(start.lease, key=key))
     return put(trace, at, report, again)
 
 
@@ -130,14 +132,14 @@ def give_an_old_attempt(trace: Trace, random: Random) -> Trace:
     at = random.choice(positions(trace, Started, lambda event: event.lease.key.attempt > 1))
     event: Any = trace[at]
     key = event.lease.key._replace(attempt=event.lease.key.attempt - 1)
-    return put(trace, at, changed(event, lease=event.lease._replace(key=key)))
+    return put(trace, at, changed(event, lease=replace(event.lease, key=key)))
 
 
 def give_a_stale_epoch(trace: Trace, random: Random) -> Trace:
     at = random.choice(positions(trace, Started, lambda event: True))
     event: Any = trace[at]
     key = event.lease.key._replace(epoch=event.lease.key.epoch - 1)
-    return put(trace, at, changed(event, lease=event.lease._replace(key=key)))
+    return put(trace, at, changed(event, lease=replace(event.lease, key=key)))
 
 
 def open_with_an_old_epoch(trace: Trace, random: Random) -> Trace:
@@ -174,7 +176,7 @@ def repeat_what_runs_once(trace: Trace, random: Random) -> Trace:
     at = random.choice(once)
     event: Any = trace[at]
     key = event.lease.key._replace(attempt=event.lease.key.attempt + 1)
-    return put(trace, at, event, changed(event, lease=event.lease._replace(key=key)))
+    return put(trace, at, event, changed(event, lease=replace(event.lease, key=key)))
 
 
 def revive_an_ended_job(trace: Trace, random: Random) -> Trace:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from schedo.core.changes import Changes
 from schedo.core.model import Job, Overlap, Verdict
 from tests.sim.history import EDITS, History
@@ -116,7 +118,7 @@ def let_runs_overlap(trace: Trace, random: Random) -> Trace:
     owner = _schedule_of(history, ident)
     other = next(job for job in _other_runs(history, ident) if job.schedule_id == owner)
     key = event.lease.key._replace(job_id=other.id, attempt=99)
-    return put(trace, at, event, changed(event, lease=event.lease._replace(key=key)))
+    return put(trace, at, event, changed(event, lease=replace(event.lease, key=key)))
 
 
 def _schedule_of(history: History, ident: int) -> int | None:

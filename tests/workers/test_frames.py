@@ -7,8 +7,9 @@ import socket
 
 import pytest
 
-from schedo.core.leases import Completed, Failed, Lease, Report, StopReason
+from schedo.core.leases import Completed, Failed, Lease, Outcome, Report, Snoozed, StopReason
 from schedo.core.model import (
+    PLAIN,
     Failure,
     JobSpec,
     LeaseKey,
@@ -17,6 +18,7 @@ from schedo.core.model import (
     Rule,
     ScheduleSpec,
     Trigger,
+    Unique,
 )
 from schedo.workers import frames
 from schedo.workers.desk import Ticket
@@ -37,9 +39,9 @@ SPEC = JobSpec("task", b"[1]", options=Options(retry=Retry(max_attempts=2)))
 FROM_CHILD: list[frames.FromChild] = [
     frames.Attach(7, {"task": Options()}, [ScheduleSpec("s", Rule(cron="* * * * *"), SPEC)]),
     frames.CannotImport("why"),
-    frames.Started(KEY),
-    frames.Result(Report(KEY, Completed(b'{"x":1}'))),
-    frames.Result(Report(KEY, Failed(Failure("ValueError", "no"), retryable=False))),
+    frames.Progress([], KEY),
+    frames.Progress([Report(KEY, Completed(b'{"x":1}'))], KEY),
+    frames.Progress([Report(KEY, Failed(Failure("ValueError", "no"), retryable=False))]),
     frames.Abandoned(KEY),
     frames.Pong(),
     frames.Ask(1, "submit", specs=[SPEC]),
@@ -53,8 +55,8 @@ FROM_SERVER: list[frames.FromServer] = [
 ]
 
 
-def test_a_frame_is_its_length_and_json() -> None:
-    assert encode_frame(frames.Ping()) == b'\x00\x00\x00\x0f{"type":"ping"}'
+def test_a_frame_is_its_length_and_messagepack() -> None:
+    assert encode_frame(frames.Ping()) == b"\x00\x00\x00\x0b\x81\xa4type\xa4ping"
 
 
 def test_every_frame_of_a_child_comes_back_as_it_was() -> None:
@@ -82,12 +84,12 @@ def test_frames_may_arrive_byte_by_byte() -> None:
     "data",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        b"\x00\x00\x00\x02{}",
-        b"\x00\x00\x00\x03\xff\xfe\xfd",
-        b'\x00\x00\x00\x10{"type":"bogus"}',
-        b'\x00\x00\x00\x11{"type":"leases"}',
+        b"\x00\x00\x00\x01\x80",
+        b"\x00\x00\x00\x09\x81\xa4type\xa2\xff\xfe",
+        b"\x00\x00\x00\x0c\x81\xa4type\xa5bogus",
+        b"\x00\x00\x00\x0d\x81\xa4type\xa6leases",
         b"\x00\x00\x00\x00",
-        b"\x00\x00\x9c\x40" + b"[" * 40_000,
+        b"\x00\x00\x9c\x40" + b"\x91" * 40_000,
     ],
     ids=["http", "no type", "not UTF-8", "unknown", "a server's", "empty", "deep"],
 )
@@ -101,6 +103,43 @@ def test_a_frame_that_is_too_long_is_refused_at_its_header() -> None:
         list(child_frames().feed(b"\x00\x40\x00\x01"))
     with pytest.raises(BadFrame, match="at most 4194304 are possible"):
         encode_frame(frames.CannotImport("x" * 4_194_304))
+
+
+TEXT = "x" * 1_000
+HEAVY = Options(
+    tags=tuple(f"{n:0128}" for n in range(20)),
+    meta={"numbers": [0.5] * 1_000},
+    traceparent="0" * 55,
+    tracestate="x" * 512,
+    unique=Unique("\u20ac" * 255),
+)
+
+
+@pytest.mark.parametrize(
+    "lease",
+    [
+        Lease(KEY, "w", "task", "default", TEXT.encode(), PLAIN, 17, Trigger.SUBMIT, 0),
+        Lease(KEY, "w" * 64, "t" * 128, "q" * 128, b"1", HEAVY, 2**62, Trigger.CATCHUP, 10_000),
+    ],
+    ids=["a payload", "every option"],
+)
+def test_a_lease_takes_no_more_bytes_than_it_is_measured_at(lease: Lease) -> None:
+    assert len(encode_frame(frames.Leases([lease], 12.5))) <= frames.measure_lease(lease)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Completed(TEXT.encode()),
+        Failed(Failure("E" * 128, "x" * 2_048, traceback="x" * 14_336)),
+        Snoozed(2**62),
+    ],
+    ids=["completed", "failed", "snoozed"],
+)
+def test_a_report_takes_no_more_bytes_than_it_is_measured_at(outcome: Outcome) -> None:
+    report = Report(KEY, outcome)
+
+    assert len(encode_frame(frames.Progress([report]))) <= frames.measure_report(report)
 
 
 class End:

@@ -1,0 +1,158 @@
+"""The attempts that workers were given, until their end is durable.
+
+The store learns of a start after the worker does, so a recovery needs this beside the store: which
+leases are out, and which reports it may not have yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from schedo.core.attempts import Attempts
+from schedo.core.leases import Lease, Lost, Report, Snoozed, Stop
+from schedo.core.limits import SECOND
+from schedo.core.model import LeaseKey
+from schedo.core.workers import WorkerOffer
+from schedo.errors import SchedoError
+
+log = logging.getLogger("schedo.engine")
+
+PAYLOAD_PAUSE_US = SECOND
+
+
+class Transport(Protocol):
+    """The way to one worker; neither method blocks or raises."""
+
+    def start(self, lease: Lease) -> None:
+        """Let the worker run the attempt; the lease's payload is there."""
+
+    def stop(self, stop: Stop) -> None:
+        """Ask the worker to end the attempt."""
+
+
+class Handouts:
+    """The attached workers with the ways to them, and what each was given."""
+
+    def __init__(
+        self,
+        load_payload: Callable[[int], Awaitable[bytes]],
+        report: Callable[[Report], None],
+    ) -> None:
+        self._load_payload = load_payload
+        self._report = report
+        self._leases: dict[LeaseKey, Lease] = {}  # handed out, their end not yet durable
+        self._reports: dict[LeaseKey, Report] = {}  # settled, not yet durable; also of the lost
+        self._waiting: set[LeaseKey] = set()  # for a commit or a payload: no worker has them yet
+        self._ended: list[LeaseKey] = []
+        self._loading: set[asyncio.Task[None]] = set()
+        self.workers: dict[str, tuple[WorkerOffer, Transport]] = {}
+        self.held: list[Lease] = []  # of jobs that run at most once: handed out when durable
+
+    # Out.
+
+    def start(self, leases: Iterable[Lease]) -> None:
+        """Hand out what may run at once; the rest waits for its commit or for its payload."""
+        for lease in leases:
+            if lease.options.at_most_once:
+                self._waiting.add(lease.key)
+                self.held.append(lease)
+            elif lease.payload is None:
+                self._waiting.add(lease.key)
+                self._load(lease)
+            else:
+                self._leases[lease.key] = lease
+                self.workers[lease.worker][1].start(lease)
+
+    def start_late(self, lease: Lease) -> None:
+        """Hand out a lease that had to wait; it may have been lost or stopped meanwhile."""
+        known = self.workers.get(lease.worker)
+        if known is None or not self._attempts.is_live(lease.key):
+            self._waiting.discard(lease.key)
+            return
+        if lease.payload is None:
+            self._load(lease)
+            return
+        self._waiting.discard(lease.key)
+        self._leases[lease.key] = lease
+        known[1].start(lease)
+        reason = self._attempts.stop_reason(lease.key.job_id)
+        if reason is not None:
+            known[1].stop(Stop(lease.key, lease.worker, reason))
+
+    def stop(self, stop: Stop) -> None:
+        """Ask the worker to end the attempt, if it is still there."""
+        known = self.workers.get(stop.worker)
+        if known is not None:
+            known[1].stop(stop)
+
+    def _load(self, lease: Lease) -> None:
+        task = asyncio.create_task(self._load_and_start(lease))
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+
+    async def _load_and_start(self, lease: Lease) -> None:
+        try:
+            payload = await self._load_payload(lease.key.job_id)
+        except SchedoError as error:
+            log.error("the payload of a job could not be read: %s", error)
+            self._report(Report(lease.key, Snoozed(PAYLOAD_PAUSE_US)))
+        else:
+            self.start_late(replace(lease, payload=payload))
+
+    # Back.
+
+    def note_end(self, report: Report) -> None:
+        """Remember how an attempt ended until that is durable; the first report counts."""
+        self._ended.append(report.key)
+        self._reports.setdefault(report.key, report)
+
+    def note_loss(self, key: LeaseKey, message: str) -> None:
+        """Remember that an attempt went with its worker."""
+        self._ended.append(key)
+        if key in self._leases:
+            self._reports.setdefault(key, Report(key, Lost(message)))
+
+    def take(self) -> tuple[list[Lease], list[LeaseKey]]:
+        """Return what the next commit releases: leases to hand out, and attempts to forget."""
+        taken = self.held, self._ended
+        self.held, self._ended = [], []
+        return taken
+
+    def forget(self, keys: Iterable[LeaseKey]) -> None:
+        """Forget attempts whose end is durable."""
+        for key in keys:
+            self._leases.pop(key, None)
+            self._reports.pop(key, None)
+            if self._waiting:
+                self._waiting.discard(key)
+
+    # Recovery.
+
+    def recover(self, attempts: Attempts) -> None:
+        """Go on with a new scheduler's attempts: what was to be handed out is not any more."""
+        self._attempts = attempts
+        self.held, self._ended = [], []
+        for task in self._loading:
+            task.cancel()
+
+    def latest(self) -> dict[int, Lease]:
+        """Return the last lease that was handed out of each job, by job id."""
+        return {lease.key.job_id: lease for lease in self._leases.values()}
+
+    def is_waiting(self, key: LeaseKey) -> bool:
+        """Whether the attempt was decided on, but no worker was given it."""
+        return key in self._waiting
+
+    def recovered(self) -> list[Report]:
+        """Forget what waited, which is decided anew, and return the reports to settle again."""
+        self._waiting.clear()
+        return list(self._reports.values())
+
+    async def close(self) -> None:
+        """Wait for what still loads."""
+        await asyncio.gather(*self._loading, return_exceptions=True)
