@@ -23,6 +23,8 @@ BUILT_IN_DEFAULTS: Mapping[str, Options] = {
 TASK_DEFAULTS = Options(retry=Retry())
 RUN_RETRY = Retry(max_attempts=3)
 
+_SCHEDULED, _QUEUED = State.SCHEDULED, State.QUEUED
+
 
 class Accepted(msgspec.Struct, frozen=True):
     """The answer to one spec: the new job, or the one that already holds its unique key."""
@@ -124,10 +126,13 @@ class Acceptor:
         job.missed_count = run.missed_count
         if run.is_blocked:
             job.state = State.BLOCKED
-        return self._add(job)
+        self._memory.add(job)
+        return job
 
     def rank(self, job: Job) -> int:
         """Return the job's place in its lane: a priority counts as having come earlier."""
+        if job.priority == 0:
+            return job.due_at
         line = self._memory.lanes.line(job.queue)
         return job.due_at - job.priority * line.queue.priority_step_us
 
@@ -137,7 +142,8 @@ class Acceptor:
         job = self._fill(spec, options, due_at, now)
         if options.unique is not None:
             job.unique_key = options.unique.key
-        return self._add(job)
+        self._memory.add(job)
+        return job
 
     def _fill(self, spec: JobSpec, options: Options, due_at: int, now: int) -> Job:
         job = self._memory.blank()
@@ -150,18 +156,10 @@ class Acceptor:
         job.created_at = now
         job.due_at = due_at
         job.rank = self.rank(job)
-        job.state = State.SCHEDULED if due_at > now else State.QUEUED
+        job.state = _SCHEDULED if due_at > now else _QUEUED
         job.expires_at = spec.expires_at
         if spec.expires_in_us is not None:
             job.expires_at = now + spec.expires_in_us
-        job.is_new = True
-        return job
-
-    def _add(self, job: Job) -> Job:
-        memory = self._memory
-        memory.adopt(job)
-        memory.touch(job)
-        memory.place(job)
         return job
 
     def _settle_options(self, task: str, options: Options) -> Options:

@@ -74,12 +74,7 @@ class Attempts:
     def is_live(self, key: LeaseKey) -> bool:
         """Return whether the lease holds its job."""
         job = self._memory.find(key.job_id)
-        return (
-            job is not None
-            and job.place is _WITH_WORKER
-            and job.attempt == key.attempt
-            and job.epoch == key.epoch
-        )
+        return job is not None and holds(key, job)
 
     def stop_reason(self, job_id: int) -> StopReason | None:
         """Return why the job's attempt was asked to stop, or None."""
@@ -125,6 +120,11 @@ class Attempts:
         self._memory.lanes.line(job.queue).running += 1
         if job.options.timeout_us is not None:
             self._deadlines.arm(job.id, now + job.options.timeout_us)
+
+
+def holds(key: LeaseKey, job: Job) -> bool:
+    """Return whether the lease is the one that holds its job."""
+    return job.place is _WITH_WORKER and job.attempt == key.attempt and job.epoch == key.epoch
 
 
 def renew(job: Job) -> None:

@@ -54,8 +54,9 @@ class _Lines(dict[str, Line]):
 class Lanes:
     """All waiting jobs that are due, by queue and lane; memory holds the head of each lane."""
 
-    def __init__(self, capacity: int = WINDOW_ENTRIES) -> None:
+    def __init__(self, capacity: int = WINDOW_ENTRIES, limit: int | None = None) -> None:
         self._capacity = capacity
+        self._limit = limit
         self._lines = _Lines()
         # Returns the queue's line, made with the defaults if it is new.
         self.line: Callable[[str], Line] = self._lines.__getitem__
@@ -142,8 +143,8 @@ class Lanes:
             line.turn = max(line.turn, self._turn)
             self._active[lane.queue] = line
         # The store does not know who is a suspect, and they are few: memory holds them all.
-        capacity = SUSPECTS_MAX if lane.alone else self._capacity
-        window = line.lanes[lane] = Window(capacity, empty=empty)
+        limit = SUSPECTS_MAX if lane.alone else self._limit
+        window = line.lanes[lane] = Window(self._capacity, limit, empty=empty)
         return window
 
     def _close_if_exhausted(self, line: Line, lane: Lane, window: Window) -> None:

@@ -56,6 +56,8 @@ DEFAULT_QUEUE = "default"
 
 # Memory: how many entries each order keeps, and how large a payload may wait in memory.
 WINDOW_ENTRIES = 1_024
+# A burst of queued jobs up to this many never has to be read back from the store.
+LANE_ENTRIES_MAX = 6_144
 SUSPECTS_MAX = 1_000_000  # never reached: they are what workers held when they died
 PAYLOAD_INLINE_BYTES_MAX = 4_096
 UNCOMMITTED_JOBS_MAX = 50_000

@@ -27,7 +27,9 @@ _NOWHERE, _IN_TIMERS, _IN_LANE, _RUNNING = Place
 class JobMemory:
     """Job records by id, held by the timers, a lane or a worker."""
 
-    def __init__(self, capacity: int = WINDOW_ENTRIES, *, empty: bool = False) -> None:
+    def __init__(
+        self, capacity: int = WINDOW_ENTRIES, lane_limit: int | None = None, *, empty: bool = False
+    ) -> None:
         self._jobs: dict[int, Job] = {}
         # Returns the record of an id if it is in memory.
         self.find: Callable[[int], Job | None] = self._jobs.get
@@ -36,7 +38,7 @@ class JobMemory:
         self._loose: set[int] = set()  # records no window wants, to be recycled at the next commit
         self._pool = JobPool()
         self.timers = Window(capacity, empty=empty)
-        self.lanes = Lanes(capacity)
+        self.lanes = Lanes(capacity, lane_limit)
         self.changes = Changes()
         self.ready: set[int] = set()  # jobs whose timer or commit has made them runnable of late
 
@@ -58,6 +60,13 @@ class JobMemory:
         if known is None and loaded is not None and loaded.id not in self._jobs:
             return loaded  # in memory without the key means that it was just released
         return known
+
+    def add(self, job: Job) -> None:
+        """Take a new record in; the commit that carries it places it."""
+        job.is_new = True
+        self._jobs[job.id] = self.changes.jobs[job.id] = job
+        if job.unique_key is not None:
+            self._keys[job.unique_key] = job.id
 
     def adopt(self, job: Job) -> Job:
         """Take a loaded record in, held nowhere yet; the one in memory wins."""

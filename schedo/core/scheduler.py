@@ -14,7 +14,7 @@ from typing import Any
 
 from schedo.core import wants
 from schedo.core.accepting import Acceptor, Answered
-from schedo.core.attempts import Attempts, renew
+from schedo.core.attempts import Attempts, holds, renew
 from schedo.core.changes import Attempt, Changes, Output
 from schedo.core.ids import IdSource, render_id
 from schedo.core.leases import Lease, Lost, Outcome, Report, StopReason
@@ -45,13 +45,14 @@ class Scheduler:
         last_id: int,
         random: Callable[[], float],
         capacity: int = WINDOW_ENTRIES,
+        lane_limit: int | None = None,
         ended: dict[State, int] | None = None,
     ) -> None:
         self.epoch = epoch
         self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # counts go on in there
         self._random = random
         self._ids = IdSource(last_id)
-        self.memory = JobMemory(capacity)
+        self.memory = JobMemory(capacity, lane_limit)
         self.workers = Workers()
         self.schedules = Schedules(self.memory, self._ids, self, capacity)
         self._acceptor = Acceptor(self.memory, self._ids, self.workers, self.cancel)
@@ -227,7 +228,7 @@ class Scheduler:
         """Settle an ended attempt; StaleLease, and kept as evidence, if the lease is not live."""
         key = report.key
         job = self.memory.find(key.job_id)
-        if job is None or not self.attempts.is_live(key):
+        if job is None or not holds(key, job):
             self.memory.changes.attempts.append(
                 Attempt(key.job_id, key.attempt, key.epoch, None, None, now, "stale", None)
             )
@@ -238,7 +239,8 @@ class Scheduler:
         for capture in report.output:
             self.memory.changes.outputs.append(Output(key.job_id, key.attempt, capture))
         stop = self.attempts.end(job, key)
-        around = Circumstances(now, self._random(), stop, self._retry_before(job))
+        retry_before = None if job.schedule_id is None else self._retry_before(job.schedule_id)
+        around = Circumstances(now, self._random(), stop, retry_before)
         job.place = _NOWHERE
         self._apply(job, settle(job, report.outcome, around), now)
         return job
@@ -340,11 +342,9 @@ class Scheduler:
                 else:
                     start(job, worker, now)
 
-    def _retry_before(self, job: Job) -> int | None:
+    def _retry_before(self, schedule_id: int) -> int | None:
         """A run of a schedule is not retried past the next fire, unless runs may overlap."""
-        if job.schedule_id is None:
-            return None
-        schedule = self.schedules.find(job.schedule_id)
+        schedule = self.schedules.find(schedule_id)
         if schedule is None or schedule.paused or schedule.spec.overlap is Overlap.ALLOW:
             return None
         return schedule.next_fire_at

@@ -18,14 +18,17 @@ _END = 1 << 62
 
 
 class Window:
-    """The first entries of one order: between half of its capacity and half again as many."""
+    """The first entries of one order: from half of its capacity up to its limit."""
 
     __slots__ = ("_capacity", "_limit", "_live", "_timers", "horizon", "is_loading")
 
-    def __init__(self, capacity: int, *, empty: bool = False) -> None:
-        """Start with nothing known; empty says that the store has no entry of this order."""
+    def __init__(self, capacity: int, limit: int | None = None, *, empty: bool = False) -> None:
+        """Start with nothing known; empty says that the store has no entry of this order.
+
+        When there are more than limit (half again the capacity), the capacity's are kept.
+        """
         self._capacity = capacity
-        self._limit = 3 * capacity // 2
+        self._limit = 3 * capacity // 2 if limit is None else limit
         self._timers = Timers()
         self._live = self._timers.live
         self.horizon: Pair | None = None if empty else START
@@ -67,7 +70,7 @@ class Window:
 
     @property
     def is_overfull(self) -> bool:
-        """Whether there is more here than the capacity and half of it again."""
+        """Whether there is more here than may stay."""
         return len(self._live) > self._limit
 
     def trim(self) -> Iterable[int]:

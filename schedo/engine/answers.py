@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from schedo.core.model import Job, Queue
 
 T = TypeVar("T")
 
 
-class Accepted(NamedTuple, Generic[T]):
+class Accepted(msgspec.Struct, Generic[T], frozen=True):
     """The answer to one spec; conflict: the job is the one that holds the unique key already."""
 
     job: T

@@ -12,7 +12,12 @@ from schedo.core.accepting import Accepted as CoreAccepted
 from schedo.core.changes import IdempotentAnswer
 from schedo.core.leases import Report
 from schedo.core.lifecycle import State
-from schedo.core.limits import UNCOMMITTED_JOBS_MAX, UNCOMMITTED_PAYLOAD_BYTES_MAX, WINDOW_ENTRIES
+from schedo.core.limits import (
+    LANE_ENTRIES_MAX,
+    UNCOMMITTED_JOBS_MAX,
+    UNCOMMITTED_PAYLOAD_BYTES_MAX,
+    WINDOW_ENTRIES,
+)
 from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
 from schedo.core.scheduler import Scheduler
 from schedo.core.workers import WorkerOffer
@@ -42,11 +47,13 @@ class Engine:
         retention: Retention | None = None,
         draw: Callable[[], float] = random.random,
         window: int = WINDOW_ENTRIES,
+        lane_limit: int = LANE_ENTRIES_MAX,
     ) -> None:
         self.store = store
         self.clock = clock
         self._draw = draw
         self._window = window
+        self._lane_limit = lane_limit
         self.metrics = Metrics()
         self._scheduler: Scheduler | None = None
         self._loop = TurnLoop(store, self._make_scheduler, Watch(clock, self.metrics))
@@ -62,6 +69,7 @@ class Engine:
             last_id=max(opening.last_id, last_id),
             random=self._draw,
             capacity=self._window,
+            lane_limit=self._lane_limit,
             ended=self.metrics.ended,
         )
         return self._scheduler

@@ -198,7 +198,7 @@ async def test_the_id_of_a_pruned_job_is_not_given_again(path: Path) -> None:
 async def test_a_replaced_run_is_cancelled_even_if_the_store_fails_in_between(path: Path) -> None:
     async with running(path, now=T0 + 1, window=2) as world:
         world.engine.detach("w", "nobody works")
-        await world.engine.submit([JobSpec("work", priority=9) for _ in range(10)])
+        await world.engine.submit([JobSpec("work", priority=9) for _ in range(20)])
         await world.engine.put_schedule(
             ScheduleSpec(
                 name="s",
@@ -209,13 +209,13 @@ async def test_a_replaced_run_is_cancelled_even_if_the_store_fails_in_between(pa
         )
         await world.run_until(T0 + MINUTE)
 
-        world.store.fail_loads(FLICKER)  # the first run is on disk only, behind the ten others
+        world.store.fail_loads(FLICKER)  # the first run is on disk only, behind the others
         world.clock.step(MINUTE)
         await recovered(world)
         await world.engine.settled()
         await world.engine.settled()
 
-        jobs = await world.store.list_jobs(JobFilter(state="cancelled"), None, 20)
+        jobs = await world.store.list_jobs(JobFilter(state="cancelled"), None, 50)
         assert [job.scheduled_for for job in jobs] == [T0 + MINUTE]
 
 

@@ -57,7 +57,13 @@ class World:
         self.path = path
         self.clock = VirtualClock(now)
         self.store = FaultyStore(SqliteStore(path))
-        self.engine = Engine(cast(Store, self.store), self.clock, draw=lambda: 0.5, window=window)
+        self.engine = Engine(
+            cast(Store, self.store),
+            self.clock,
+            draw=lambda: 0.5,
+            window=window,
+            lane_limit=2 * window,
+        )
         self.worker = HandWorker(self.engine)
 
     async def submit(self, **fields: object) -> Job:

@@ -61,6 +61,7 @@ class Server:
             retention=world.plan.retention,
             draw=world.random.random,
             window=world.plan.window,
+            lane_limit=2 * world.plan.window,
         )
         self.engine.on_fatal(lambda error: self.die_soon())
         self.context = Context()
