@@ -46,7 +46,6 @@ from schedo.workers.signing import parse_secrets
 
 log = logging.getLogger("schedo")
 
-SWITCH_INTERVAL_S = 0.0005
 LARGE_BUFFER_BYTES = 65_536
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -59,9 +58,6 @@ def run_server(config: Config) -> int:
     listener = start_logging(config.log_format, config.log_level)
     os.umask(0o077)
     _give_memory_back()
-    # The loop and the thread that commits take turns at the interpreter; at the usual 5 ms a
-    # commit's few statements would wait for a busy loop five times, and a timer for a commit.
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold tokens and payloads
     try:
         check_config(config)

@@ -66,5 +66,7 @@ UNCOMMITTED_PAYLOAD_BYTES_MAX = 67_108_864
 # A lost or handed back job goes before all others of its lane: further than any priority reaches.
 FRONT_US = 366 * DAY
 
-# One turn handles at most this many due entries, so that the loop stays responsive.
+# One turn handles at most this many due entries, so that the loop stays responsive: some 5 ms. A
+# schedule's fire costs ten times as much as a job's.
 TURN_ENTRIES_MAX = 512
+TURN_FIRES_MAX = 48

@@ -19,7 +19,7 @@ from schedo.core.changes import Attempt, Changes, Output
 from schedo.core.ids import IdSource, render_id
 from schedo.core.leases import Lease, Lost, Outcome, Report, StopReason
 from schedo.core.lifecycle import FINAL, TIMED, State
-from schedo.core.limits import TURN_ENTRIES_MAX, WINDOW_ENTRIES
+from schedo.core.limits import TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
 from schedo.core.model import Job, JobSpec, Lane, LeaseKey, Overlap, Place, Queue, Schedule
 from schedo.core.runs import NewRun
@@ -185,7 +185,7 @@ class Scheduler:
 
     def tick(self, now: int) -> None:
         """Do what is due at now, a bounded amount; `next_wake_at` tells when to come again."""
-        self.schedules.fire_due(now, TURN_ENTRIES_MAX)
+        self.schedules.fire_due(now, TURN_FIRES_MAX)
         for _, job_id in self.memory.timers.pop_due(now, TURN_ENTRIES_MAX):
             job = self.memory.find(job_id)
             assert job is not None, "the timers hold records in memory"
