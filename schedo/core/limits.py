@@ -56,6 +56,7 @@ DEFAULT_QUEUE = "default"
 
 # Memory: how many entries each order keeps, and how large a payload may wait in memory.
 WINDOW_ENTRIES = 1_024
+PAGE_ENTRIES_MAX = 256
 # A burst of queued jobs up to this many never has to be read back from the store.
 LANE_ENTRIES_MAX = 6_144
 SUSPECTS_MAX = 1_000_000  # never reached: they are what workers held when they died
@@ -70,3 +71,5 @@ FRONT_US = 366 * DAY
 # schedule's fire costs ten times as much as a job's.
 TURN_ENTRIES_MAX = 512
 TURN_FIRES_MAX = 48
+# And one commit, so that who submits meanwhile does not wait long for the commit before his.
+COMMIT_FIRES_MAX = 96

@@ -19,7 +19,7 @@ from schedo.core.changes import Attempt, Changes, Output
 from schedo.core.ids import IdSource, render_id
 from schedo.core.leases import Lease, Lost, Outcome, Report, StopReason
 from schedo.core.lifecycle import FINAL, TIMED, State
-from schedo.core.limits import TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
+from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
 from schedo.core.model import Job, JobSpec, Lane, LeaseKey, Overlap, Place, Queue, Schedule
 from schedo.core.runs import NewRun
@@ -185,7 +185,8 @@ class Scheduler:
 
     def tick(self, now: int) -> None:
         """Do what is due at now, a bounded amount; `next_wake_at` tells when to come again."""
-        self.schedules.fire_due(now, TURN_FIRES_MAX)
+        if self._may_fire:
+            self.schedules.fire_due(now, TURN_FIRES_MAX)
         for _, job_id in self.memory.timers.pop_due(now, TURN_ENTRIES_MAX):
             job = self.memory.find(job_id)
             assert job is not None, "the timers hold records in memory"
@@ -201,10 +202,15 @@ class Scheduler:
         timer = self.memory.timers.first()
         instants = (
             timer[0] if timer is not None else None,
-            self.schedules.next_at(),
+            self.schedules.next_at() if self._may_fire else None,
             self.attempts.next_timeout_at(),
         )
         return min((at for at in instants if at is not None), default=None)
+
+    @property
+    def _may_fire(self) -> bool:
+        """Whether the next commit has room for another fire; `committed` makes room."""
+        return len(self.memory.changes.schedules) < COMMIT_FIRES_MAX
 
     def sweep(self, now: int) -> None:
         """Ask for waiting jobs whose expiry has come; called about once a second."""

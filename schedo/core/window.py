@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from schedo.core.limits import PAGE_ENTRIES_MAX
 from schedo.core.timers import Timers
 
 Pair = tuple[int, int]
@@ -83,7 +84,8 @@ class Window:
 
     @property
     def page_size(self) -> int:
-        return self._capacity
+        """How many entries are loaded at a time: few, for commits wait while a page is read."""
+        return min(self._capacity, PAGE_ENTRIES_MAX)
 
     def wants_page(self) -> bool:
         """Whether the store has more and too little is here; one page is asked for at a time."""

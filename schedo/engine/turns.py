@@ -222,8 +222,8 @@ class TurnLoop:
         for lease in batch.leases:
             self._handouts.start_late(lease)
         self.watch.started_once(batch.leases, self.scheduler.memory)
-        if batch.changes.jobs:
-            self.wake()  # what is durable now may run
+        if batch.changes:
+            self.wake()  # what is durable now may run, and there is room for more
         for job in batch.finals:
             for waiter in self.waiters.pop(job.id, ()):
                 if not waiter.done():
