@@ -1,4 +1,7 @@
-"""Journal: what one durable commit takes by its size, beside a bare SQLite file in the same run."""
+"""Journal: what one durable commit takes by its size, beside a bare SQLite file in the same run.
+
+A commit is fast because its jobs reach the tables later; what that takes is shown too.
+"""
 
 from __future__ import annotations
 
@@ -115,6 +118,22 @@ def test_commit_ended(
     benchmark.pedantic(
         lambda changes: runner.run(store.commit(changes)), setup=setup, rounds=ROUNDS
     )
+
+
+@pytest.mark.parametrize("size", SIZES, ids=size_name)
+@pytest.mark.benchmark(group="journal: fold ended jobs into the table")
+def test_fold(
+    benchmark: BenchmarkFixture, runner: asyncio.Runner, store: SqliteStore, size: int
+) -> None:
+    ids = count(1)
+
+    def setup() -> None:
+        changes = new_jobs(ids, size)
+        runner.run(store.commit(changes))
+        end(changes)
+        runner.run(store.commit(changes))
+
+    benchmark.pedantic(lambda: runner.run(store.load_job(0)), setup=setup, rounds=ROUNDS)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=size_name)

@@ -124,6 +124,29 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def unsynced(connection: sqlite3.Connection) -> Iterator[None]:
+    """Do not wait for the disk in a transaction inside; the next one outside takes it along.
+
+    Until then a power cut can undo it, as a whole and with all that came after it (NORMAL in
+    sqlite.org/pragma.html#pragma_synchronous). After an error call sync_commits before any other
+    transaction: here it may fail, and must not hide the error.
+    """
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        yield
+    except BaseException:
+        with suppress(sqlite3.Error):
+            sync_commits(connection)
+        raise
+    sync_commits(connection)
+
+
+def sync_commits(connection: sqlite3.Connection) -> None:
+    """Let every commit be on the disk when it returns."""
+    connection.execute("PRAGMA synchronous = FULL")
+
+
 def is_log_long(path: str) -> bool:
     """Tell whether the log of the database has outgrown its file's standing size."""
     return _log_bytes(path) > WAL_BYTES_MAX

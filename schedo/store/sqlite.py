@@ -1,6 +1,8 @@
 """The store in one SQLite file.
 
-A commit is on the disk when it returns: write-ahead log, synchronous=FULL. After an I/O error
+A commit is on the disk when it returns: write-ahead log, synchronous=FULL. What it changed may
+still be pending then (see schedo/store/pending.py): before anything reads or writes the tables it
+is folded into them, and in any case a moment later. After an I/O error
 nothing more is promised: every later call raises StoreBroken, and the log is left for the next
 start to recover.
 """
@@ -24,11 +26,13 @@ from schedo.store.connection import Connection
 from schedo.store.location import prepare_directory, size_bytes
 from schedo.store.lock import FileLock
 from schedo.store.migrate import check_file, migrate
+from schedo.store.pending import Pending, replay
 from schedo.store.pruning import prune
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+FOLD_PERIOD_S = 0.1
 COUNTED_AT_ONCE = 10_000  # jobs; sorting them takes half a MiB and a few milliseconds
 
 
@@ -42,10 +46,13 @@ class SqliteStore:
         self._reader: Connection | None = None
         self._closing: asyncio.Task[None] | None = None
         self._broken: str | None = None
+        self._pending = Pending()
+        self._fold_timer: asyncio.TimerHandle | None = None
 
     async def open(self) -> Opening:
         assert self._writer is None, "the store is open already"
         self._closing, self._broken = None, None
+        self._pending = Pending()
         prepare_directory(self.path)
         self._lock.acquire()
         try:
@@ -65,17 +72,26 @@ class SqliteStore:
         await asyncio.shield(self._closing)
 
     async def commit(self, changes: Changes) -> None:
-        statements = writes.encode(changes)
+        commit = writes.encode(changes)
         writer = self._opened(self._writer)
-        await self._run(writer, writes.write, statements)
+        await self._run(writer, self._pending.commit, commit)
+        # After the commit is acknowledged, so that nobody waits for it but the next commit.
+        if self._pending.is_long:
+            self._post(self._pending.fold_oldest)
+        if self._pending and self._fold_timer is None:
+            self._fold_later()
         if connections.is_log_long(self.path):
-            # After the commit is acknowledged, so that nobody waits for it but the next commit.
-            writer.post(self._checkpoint)
+            self._post(connections.checkpoint, self.path)
 
     # Ordered with commits.
 
     async def take_stock(self) -> Opening:
-        return await self._load(reads.take_stock)
+        def take_stock(connection: sqlite3.Connection) -> Opening:
+            self._pending.forget()  # here, because a commit may still be on its way
+            self._pending.fold(connection)
+            return reads.take_stock(connection)
+
+        return await self._run(self._opened(self._writer), take_stock)
 
     async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
         return await self._load(reads.page_of_jobs, queries.TIMERS, after, limit)
@@ -174,7 +190,11 @@ class SqliteStore:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        return await self._run(self._opened(self._writer), function, *args, **kwargs)
+        def load(connection: sqlite3.Connection) -> T:
+            self._pending.fold(connection)
+            return function(connection, *args, **kwargs)
+
+        return await self._run(self._opened(self._writer), load)
 
     async def _read(
         self,
@@ -182,7 +202,10 @@ class SqliteStore:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        return await self._run(self._opened(self._reader), function, *args, **kwargs)
+        reader = self._opened(self._reader)
+        if self._pending:
+            await self._run(self._opened(self._writer), self._pending.fold)
+        return await self._run(reader, function, *args, **kwargs)
 
     async def _run(
         self,
@@ -216,18 +239,44 @@ class SqliteStore:
             self._broken = str(meaning)
         return meaning
 
-    def _checkpoint(self, connection: sqlite3.Connection) -> None:
-        if self._broken is not None:
-            return
-        try:
-            connections.checkpoint(connection, self.path)
-        except sqlite3.Error as error:
-            # A full disk or a lock is met again, and reported, by the next commit.
-            self._noted(error)
+    def _post(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], None],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Run the function after all earlier calls; nobody waits for it."""
+
+        def run(connection: sqlite3.Connection) -> None:
+            if self._broken is None:
+                try:
+                    function(connection, *args, **kwargs)
+                except sqlite3.Error as error:
+                    # A full disk or a lock is met again, and reported, by the next commit.
+                    self._noted(error)
+                except StoreError:
+                    pass  # also this
+
+        if self._writer is not None:
+            self._writer.post(run)
+
+    def _fold_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._fold_timer = loop.call_later(FOLD_PERIOD_S, self._fold_old)
+
+    def _fold_old(self) -> None:
+        """Fold what was there a period ago, in which most jobs of a fast stream have ended."""
+        self._fold_timer = None
+        self._post(self._pending.fold_old)
+        if self._pending:
+            self._fold_later()
 
     async def _let_go(self) -> None:
         reader, writer = self._reader, self._writer
         self._reader = self._writer = None
+        if self._fold_timer is not None:
+            self._fold_timer.cancel()
+            self._fold_timer = None
         if self._broken is not None:
             # Whoever closes last copies the log into the database. The reader cannot, so it comes
             # last and leaves the log to the next start, which recovers from what is really on the
@@ -249,7 +298,8 @@ class SqliteStore:
         # In the connection's thread, so that the lock is not free while a commit is on its way.
         try:
             if self._broken is None:
-                with contextlib.suppress(sqlite3.Error):  # the next start recovers then
+                with contextlib.suppress(sqlite3.Error, StoreError):  # the next start recovers then
+                    self._pending.fold(connection)
                     connections.truncate_log(connection)
             connection.close()
         finally:
@@ -263,6 +313,7 @@ def _prepare(connection: sqlite3.Connection, path: str, is_new: bool) -> Opening
     connections.prepare_writer(connection)
     migrate(connection)
     with connections.transaction(connection):
+        replay(connection)
         connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'epoch'")
     return reads.take_stock(connection)
 

@@ -1,6 +1,6 @@
 """The statements of one commit, and running them as one transaction.
 
-`encode` reads the records on the caller's side, before anything waits; `write` runs on the writer's
+`encode` reads the records on the caller's side, before anything waits; `run` runs on the writer's
 thread and touches no record. A commit is a list of statements with their rows, in order of writing.
 """
 
@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from schedo.core import limits
 from schedo.core.changes import Changes
-from schedo.core.model import Job
+from schedo.core.model import PLAIN, Job
 from schedo.errors import StoreError
 from schedo.store import rows
-from schedo.store.connection import transaction
 
 INSERT_JOB = (
     f"INSERT INTO job ({', '.join(rows.JOB_COLUMNS)})"
@@ -86,8 +85,37 @@ class Statement(NamedTuple):
     exact: bool = False
 
 
-def encode(changes: Changes) -> list[Statement]:
+class PlainJobs(NamedTuple):
+    """The rows of jobs that touch nothing but the job table, and no unique index of it."""
+
+    new: list[rows.Row]
+    known: list[rows.Row]
+
+
+class Commit(NamedTuple):
+    """What one commit writes; plain: the same in brief, if plain jobs are all there is."""
+
+    statements: list[Statement]
+    plain: PlainJobs | None
+
+
+def encode(changes: Changes) -> Commit:
     """Return the statements that make the changes durable, in the order of writing."""
+    statements, plain = _encode_jobs(changes.jobs.values())
+    if (
+        changes.schedules
+        or changes.schedules_deleted
+        or changes.queues
+        or changes.attempts
+        or changes.outputs
+        or changes.decisions
+        or changes.answers
+    ):
+        return Commit(statements + _encode_others(changes), None)
+    return Commit(statements, plain)
+
+
+def _encode_others(changes: Changes) -> list[Statement]:
     deleted = set(changes.schedules_deleted)
     schedules = [s for s in changes.schedules.values() if s.id not in deleted]
     decisions = [d for d in changes.decisions if d.schedule_id not in deleted]
@@ -96,63 +124,66 @@ def encode(changes: Changes) -> list[Statement]:
     # A first attempt is always within the limit by itself.
     jobs_heard = dict.fromkeys(output.job_id for output in changes.outputs if output.attempt > 1)
     statements = [
-        *_encode_jobs(changes.jobs.values()),
         Statement(DELETE_SCHEDULE, [(each,) for each in deleted]),
         Statement(DELETE_DECISIONS, [(each,) for each in deleted]),
-        Statement(UPSERT_SCHEDULE, [rows.schedule_row(each) for each in schedules]),
-        Statement(UPSERT_QUEUE, [rows.queue_row(each) for each in changes.queues.values()]),
-        Statement(INSERT_ATTEMPT, [rows.attempt_row(each) for each in changes.attempts]),
+        Statement(UPSERT_SCHEDULE, [*map(rows.schedule_row, schedules)]),
+        Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
+        Statement(INSERT_ATTEMPT, [*map(rows.attempt_row, changes.attempts)]),
         Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_tried]),
-        Statement(
-            INSERT_OUTPUT,
-            [rows.output_row(each) for each in changes.outputs],
-        ),
+        Statement(INSERT_OUTPUT, [*map(rows.output_row, changes.outputs)]),
         Statement(TRIM_OUTPUTS, [{"id": each} for each in jobs_heard]),
-        Statement(INSERT_DECISION, [rows.decision_row(each) for each in decisions]),
+        Statement(INSERT_DECISION, [*map(rows.decision_row, decisions)]),
         Statement(TRIM_DECISIONS, [{"id": each} for each in schedules_decided]),
         Statement(UPSERT_ANSWER, changes.answers),
     ]
     return [statement for statement in statements if statement.rows]
 
 
-def _encode_jobs(jobs: Iterable[Job]) -> list[Statement]:
+def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None]:
     # Updates that hold no unique key come first: one of them may free a key that another one takes.
     without_key: list[rows.Row] = []
     with_key: list[rows.Row] = []
     new: list[rows.Row] = []
     payloads: list[tuple[int, bytes]] = []
     tags: list[tuple[str, int]] = []
-    texts: dict[int, str | None] = {}  # jobs of one batch mostly share their options
+    is_plain = True
+    options, text = PLAIN, None  # jobs of one batch mostly share their options
     for job in jobs:
+        if job.due_at > limits.INSTANT_MAX:
+            is_plain = False  # SQLite must see it, and may refuse it
         if not job.is_new:
             (without_key if job.unique_key is None else with_key).append(rows.known_job_row(job))
             continue
-        payload, options = job.payload, job.options
+        payload = job.payload
         assert payload is not None, "a new job brings its payload"
-        key = id(options)
-        if key not in texts:
-            texts[key] = rows.options_text(options)
+        if job.options is not options:
+            options = job.options
+            text = rows.options_text(options)
         if len(payload) > limits.PAYLOAD_INLINE_BYTES_MAX:
             payloads.append((job.id, payload))
             payload = None
         if options.tags:
             tags.extend((tag, job.id) for tag in options.tags)
-        new.append(rows.new_job_row(job, payload, texts[key]))
-    return [
+        if job.unique_key is not None or job.schedule_id is not None:
+            is_plain = False
+        new.append(rows.new_job_row(job, payload, text))
+    statements = [
         Statement(UPDATE_JOB, without_key, exact=True),
         Statement(UPDATE_JOB, with_key, exact=True),
         Statement(INSERT_JOB, new),
         Statement(INSERT_PAYLOAD, payloads),
         Statement(INSERT_TAG, tags),
     ]
+    is_plain = is_plain and not (with_key or payloads or tags)
+    plain = PlainJobs(new, without_key) if is_plain and (new or without_key) else None
+    return [statement for statement in statements if statement.rows], plain
 
 
-def write(connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
-    """Run the statements as one transaction: all of them, durably, or none."""
-    with transaction(connection):
-        for sql, values, exact in statements:
-            cursor = connection.executemany(sql, values)
-            if exact and cursor.rowcount != len(values):
-                # Memory believed in a job that the store has not: nothing it says can be trusted.
-                missing = len(values) - cursor.rowcount
-                raise StoreError(f"{missing} of {len(values)} updated jobs are not in the store")
+def run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
+    """Run the statements inside a transaction."""
+    for sql, values, exact in statements:
+        cursor = connection.executemany(sql, values)
+        if exact and cursor.rowcount != len(values):
+            # Memory believed in a job that the store has not: nothing it says can be trusted.
+            missing = len(values) - max(cursor.rowcount, 0)
+            raise StoreError(f"{missing} of {len(values)} updated jobs are not in the store")

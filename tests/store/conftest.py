@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-for name in ("contract_jobs", "contract_lists", "contract_schedules", "steps"):
+for name in ("contract_jobs", "contract_lists", "contract_reads", "contract_schedules", "steps"):
     pytest.register_assert_rewrite(f"tests.store.{name}")
 
 

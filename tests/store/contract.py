@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from tests.store.contract_jobs import JobClaims
 from tests.store.contract_lists import ListClaims
+from tests.store.contract_reads import ReadClaims
 from tests.store.contract_schedules import ScheduleClaims
 
 
-class StoreContract(JobClaims, ListClaims, ScheduleClaims):
-    """Every claim; see the three modules."""
+class StoreContract(JobClaims, ListClaims, ReadClaims, ScheduleClaims):
+    """Every claim; see the four modules."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from schedo.core.changes import Changes
+from schedo.core.lifecycle import State
 from schedo.core.model import Job, Schedule
 from schedo.store.base import JobFilter, Store
 
@@ -40,3 +41,9 @@ async def listed(
 def ids(found: Iterable[Job | Schedule]) -> list[int]:
     """Return the ids in order."""
     return [each.id for each in found]
+
+
+def ended(job: Job, result: bytes = b"null") -> Job:
+    """Return the job, completed."""
+    job.state, job.ended_at, job.result = State.COMPLETED, 9, result
+    return job

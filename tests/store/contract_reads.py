@@ -1,0 +1,123 @@
+"""Claims that every read and load sees each commit that returned before, whatever it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from schedo.core.changes import Changes
+from schedo.core.lifecycle import State
+from schedo.core.model import Lane, Queue
+from schedo.store.base import JobFilter, Retention, Store
+from tests.factories import make_job
+from tests.store.steps import ended, of_jobs, put
+
+Read = Callable[[Store], Awaitable[Any]]
+LANE = Lane("default", "email.send")
+KEPT_NOT = Retention(completed_us=0, cancelled_us=0, failed_us=0)
+
+
+def number(found: Any) -> int | None:
+    """Return the id of the one job that was found, if any."""
+    jobs = found if isinstance(found, list) else [found]
+    (job,) = jobs or [None]
+    return None if job is None else job.id
+
+
+# What each says once a job waits in the state it asks for, and once that job has ended.
+WAITING: dict[str, tuple[State, Read]] = {
+    "load_timers": (State.SCHEDULED, lambda store: store.load_timers(None, 9)),
+    "load_lane": (State.QUEUED, lambda store: store.load_lane(LANE, None, 9)),
+    "load_running": (State.RUNNING, lambda store: store.load_running(0, 9)),
+    "load_expired": (State.QUEUED, lambda store: store.load_expired(50, 9)),
+    "list_jobs": (State.QUEUED, lambda store: store.list_jobs(JobFilter("queued"), None, 9)),
+}
+EITHER: dict[str, Read] = {
+    "load_job": lambda store: store.load_job(1),
+    "get_job": lambda store: store.get_job(1),
+    "list_jobs": lambda store: store.list_jobs(JobFilter(), None, 9),
+}
+
+
+class ReadClaims:
+    @pytest.mark.parametrize(("state", "read"), WAITING.values(), ids=WAITING)
+    async def test_a_waiting_job_is_seen_until_it_ends(
+        self, store: Store, state: State, read: Read
+    ) -> None:
+        job = make_job(id=1, state=state, expires_at=50)
+
+        await put(store, job)
+        assert number(await read(store)) == 1
+        await store.commit(of_jobs(ended(job)))
+        assert number(await read(store)) is None
+
+    @pytest.mark.parametrize("read", EITHER.values(), ids=EITHER)
+    @pytest.mark.parametrize("is_read_between", [True, False])
+    async def test_a_job_is_seen_as_it_was_committed_last(
+        self, store: Store, read: Read, is_read_between: bool
+    ) -> None:
+        job = make_job(id=1, payload=b"[1]")
+        await put(store, job)
+        if is_read_between:
+            assert number(await read(store)) == 1
+
+        await store.commit(of_jobs(ended(job, b"[7]")))
+
+        found = await read(store)
+        seen = found[0] if isinstance(found, list) else found
+        assert (seen.state, seen.ended_at, seen.result) == (State.COMPLETED, 9, b"[7]")
+        assert seen.payload == b"[1]"
+
+    async def test_a_payload_is_there_as_soon_as_its_job(self, store: Store) -> None:
+        await put(store, make_job(id=1, payload=b"[1]"))
+
+        assert await store.load_payload(1) == b"[1]"
+
+    async def test_counts_follow_every_commit(self, store: Store) -> None:
+        job = make_job(id=1)
+        await put(store, job, make_job(id=2))
+        assert (await store.count_jobs()).by_queue == {"default": {"queued": 2}}
+
+        await store.commit(of_jobs(ended(job)))
+
+        assert (await store.count_jobs()).by_queue == {"default": {"queued": 1}}
+
+    async def test_stock_follows_every_commit(self, store: Store) -> None:
+        job = make_job(id=5)
+        await put(store, job)
+        assert [(await store.take_stock()).last_id, (await store.take_stock()).lanes] == [5, [LANE]]
+
+        await store.commit(of_jobs(ended(job)))
+
+        assert (await store.take_stock()).lanes == []
+
+    async def test_a_job_that_has_just_ended_can_be_pruned(self, store: Store) -> None:
+        await put(store, ended(make_job(id=1)))
+
+        assert await store.prune(100, KEPT_NOT, 9) == 1
+        assert await store.get_job(1) is None
+
+    async def test_a_plain_commit_after_others_does_not_hide_them(self, store: Store) -> None:
+        job = make_job(id=1, unique_key="k")
+        await put(store, job)
+        job.unique_key = None
+        await put(store, make_job(id=2))
+        await store.commit(of_jobs(ended(job)))
+
+        assert await store.load_unique("k") is None
+        await put(store, make_job(id=3, unique_key="k"))
+        assert number(await store.load_unique("k")) == 3
+
+    async def test_a_job_may_be_updated_in_a_commit_of_any_kind(self, store: Store) -> None:
+        job = make_job(id=1)
+        await put(store, job)
+
+        await store.commit(Changes(jobs={1: ended(job)}, queues={"a": Queue("a")}))
+        job.result = b"[8]"
+        await store.commit(of_jobs(job))
+
+        found = await store.get_job(1)
+        assert found is not None
+        assert found.result == b"[8]"
