@@ -18,13 +18,14 @@ from schedo.core.attempts import Attempts, holds, renew
 from schedo.core.changes import Attempt, Changes, Output
 from schedo.core.ids import IdSource, render_id
 from schedo.core.leases import Lease, Lost, Outcome, Report, StopReason
-from schedo.core.lifecycle import FINAL, TIMED, State
+from schedo.core.lifecycle import TIMED, State
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
 from schedo.core.model import Job, JobSpec, Lane, LeaseKey, Overlap, Place, Queue, Schedule
+from schedo.core.moves import Moves
 from schedo.core.runs import NewRun
 from schedo.core.schedules import Schedules
-from schedo.core.settling import Circumstances, Settlement, front_rank, settle
+from schedo.core.settling import Circumstances, settle
 from schedo.core.why import explain
 from schedo.core.workers import WorkerOffer, Workers
 from schedo.errors import IllegalTransition, StaleLease
@@ -49,13 +50,13 @@ class Scheduler:
         ended: dict[State, int] | None = None,
     ) -> None:
         self.epoch = epoch
-        self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # counts go on in there
         self._random = random
         self._ids = IdSource(last_id)
         self.memory = JobMemory(capacity, lane_limit)
         self.workers = Workers()
         self.schedules = Schedules(self.memory, self._ids, self, capacity)
         self._acceptor = Acceptor(self.memory, self._ids, self.workers, self.cancel)
+        self._moves = Moves(self.memory, self.schedules, self._acceptor.rank, ended)
         self.attempts = Attempts(self.memory, self.workers, epoch)
         self._wanted: list[wants.Want] = []
 
@@ -89,7 +90,7 @@ class Scheduler:
     def adopt_ended(self, job: Job, outcome: Outcome, now: int) -> None:
         """Take in a job whose record says that it runs, but whose attempt nobody has."""
         job = self.memory.adopt(job)
-        self._apply(job, settle(job, outcome, Circumstances(now, 0.0, None, None)), now)
+        self._moves.apply(job, settle(job, outcome, Circumstances(now, 0.0, None, None)), now)
 
     # Commands. Each takes a record that `find` or a want delivered.
 
@@ -122,7 +123,7 @@ class Scheduler:
         """End a waiting job; ask a running one to stop. Cancelling twice is harmless."""
         if job.state in WAITING:
             job = self.memory.adopt(job)
-            self._finish(job, State.CANCELLED, now)
+            self._moves.finish(job, State.CANCELLED, now)
         elif job.state is State.RUNNING:
             if job.cancel_requested_at is None:
                 job.cancel_requested_at = now
@@ -143,7 +144,7 @@ class Scheduler:
             )
         job = self.memory.adopt(job)
         renew(job)
-        self._queue_at(job, now, now)
+        self._moves.queue_at(job, now, now)
         return job
 
     def run_now(self, job: Job, now: int) -> Job:
@@ -154,7 +155,7 @@ class Scheduler:
                 " only a scheduled or retrying job can be run early"
             )
         job = self.memory.adopt(job)
-        self._queue_at(job, now, now)
+        self._moves.queue_at(job, now, now)
         return job
 
     def reschedule(self, job: Job, due_at: int | None, priority: int | None, now: int) -> Job:
@@ -169,10 +170,10 @@ class Scheduler:
         if due_at is None:
             due_at = job.due_at
         if due_at <= now:
-            self._queue_at(job, due_at, now)
+            self._moves.queue_at(job, due_at, now)
         else:
             state = State.RETRYING if job.state is State.RETRYING else State.SCHEDULED
-            self._wait_until(job, state, due_at)
+            self._moves.wait_until(job, state, due_at)
         return job
 
     def set_queue(self, queue: Queue) -> Queue:
@@ -248,7 +249,7 @@ class Scheduler:
         retry_before = None if job.schedule_id is None else self._retry_before(job.schedule_id)
         around = Circumstances(now, self._random(), stop, retry_before)
         job.place = _NOWHERE
-        self._apply(job, settle(job, report.outcome, around), now)
+        self._moves.apply(job, settle(job, report.outcome, around), now)
         return job
 
     # Drains.
@@ -327,7 +328,7 @@ class Scheduler:
 
         def wake(job: Job | None, now: int) -> None:
             if job is not None and job.state is State.BLOCKED:
-                self._queue_at(self.memory.adopt(job), job.due_at, now)
+                self._moves.queue_at(self.memory.adopt(job), job.due_at, now)
 
         self.with_job(job_id, wake, now)
 
@@ -344,7 +345,7 @@ class Scheduler:
                 assert job is not None, "the lanes hold records in memory"
                 job.place = _NOWHERE
                 if job.expires_at is not None and job.expires_at <= now:
-                    self._finish(job, State.EXPIRED, now)
+                    self._moves.finish(job, State.EXPIRED, now)
                 else:
                     start(job, worker, now)
 
@@ -355,54 +356,6 @@ class Scheduler:
             return None
         return schedule.next_fire_at
 
-    def _apply(self, job: Job, settled: Settlement, now: int) -> None:
-        """End the running attempt and let the job go where the settlement says."""
-        if settled.evidence is not None:
-            self.memory.changes.attempts.append(
-                Attempt(
-                    job.id,
-                    job.attempt,
-                    job.epoch,
-                    job.worker,
-                    job.started_at,
-                    now,
-                    settled.evidence,
-                    settled.failure,
-                )
-            )
-        job.failures += settled.failures
-        job.losses += settled.losses
-        job.is_suspect = settled.is_suspect
-        job.failure = settled.failure
-        job.result = settled.result
-        if settled.state is State.QUEUED:
-            self._queue_at(job, job.due_at, now, is_front=settled.is_front)
-        elif settled.due_at is not None:
-            self._wait_until(job, settled.state, settled.due_at)
-        else:
-            self._finish(job, settled.state, now)
-
-    def _finish(self, job: Job, state: State, now: int) -> None:
-        self.memory.move(job, state)
-        self._ended[state] += 1
-        job.ended_at = now
-        if job.schedule_id is not None:
-            self.schedules.job_ended(job, now)
-
-    def _queue_at(self, job: Job, due_at: int, now: int, *, is_front: bool = False) -> None:
-        self.memory.move(job, State.QUEUED)
-        job.due_at = due_at
-        job.rank = front_rank(job) if is_front else self._acceptor.rank(job)
-        self.memory.place(job)
-        if job.schedule_id is not None:
-            self.schedules.job_waits(job)
-
-    def _wait_until(self, job: Job, state: State, due_at: int) -> None:
-        self.memory.move(job, state)
-        job.due_at = due_at
-        job.rank = self._acceptor.rank(job)
-        self.memory.place(job)
-
     def _expire(self, job: Job, now: int) -> None:
         if job.state in WAITING and job.expires_at is not None and job.expires_at <= now:
-            self._finish(self.memory.adopt(job), State.EXPIRED, now)
+            self._moves.finish(self.memory.adopt(job), State.EXPIRED, now)

@@ -318,7 +318,7 @@ def test_it_counts_the_jobs_that_have_ended() -> None:
     server.cancel(stopped.id, T0)
     server.report(stopped.id, Stopped(), T0)
 
-    assert server.scheduler._ended == {
+    assert server.scheduler._moves._ended == {
         State.COMPLETED: 1,
         State.FAILED: 0,
         State.CANCELLED: 1,

@@ -1,0 +1,79 @@
+"""The ways a job goes on: to a worker's lane, to an instant, to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schedo.core.changes import Attempt
+from schedo.core.lifecycle import FINAL, State
+from schedo.core.memory import JobMemory
+from schedo.core.model import Job
+from schedo.core.schedules import Schedules
+from schedo.core.settling import Settlement, front_rank
+
+
+class Moves:
+    """Changes where a job is, and tells its schedule."""
+
+    def __init__(
+        self,
+        memory: JobMemory,
+        schedules: Schedules,
+        rank: Callable[[Job], int],
+        ended: dict[State, int] | None,
+    ) -> None:
+        self._memory = memory
+        self._schedules = schedules
+        self._rank = rank
+        self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # counts go on in there
+
+    def apply(self, job: Job, settled: Settlement, now: int) -> None:
+        """End the running attempt and let the job go where the settlement says."""
+        if settled.evidence is not None:
+            self._memory.changes.attempts.append(
+                Attempt(
+                    job.id,
+                    job.attempt,
+                    job.epoch,
+                    job.worker,
+                    job.started_at,
+                    now,
+                    settled.evidence,
+                    settled.failure,
+                )
+            )
+        job.failures += settled.failures
+        job.losses += settled.losses
+        job.is_suspect = settled.is_suspect
+        job.failure = settled.failure
+        job.result = settled.result
+        if settled.state is State.QUEUED:
+            self.queue_at(job, job.due_at, now, is_front=settled.is_front)
+        elif settled.due_at is not None:
+            self.wait_until(job, settled.state, settled.due_at)
+        else:
+            self.finish(job, settled.state, now)
+
+    def finish(self, job: Job, state: State, now: int) -> None:
+        """End the job."""
+        self._memory.move(job, state)
+        self._ended[state] += 1
+        job.ended_at = now
+        if job.schedule_id is not None:
+            self._schedules.job_ended(job, now)
+
+    def queue_at(self, job: Job, due_at: int, now: int, *, is_front: bool = False) -> None:
+        """Let the job wait for a worker."""
+        self._memory.move(job, State.QUEUED)
+        job.due_at = due_at
+        job.rank = front_rank(job) if is_front else self._rank(job)
+        self._memory.place(job)
+        if job.schedule_id is not None:
+            self._schedules.job_waits(job)
+
+    def wait_until(self, job: Job, state: State, due_at: int) -> None:
+        """Let the job wait for the instant."""
+        self._memory.move(job, state)
+        job.due_at = due_at
+        job.rank = self._rank(job)
+        self._memory.place(job)
