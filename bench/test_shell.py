@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from bench.embedded import embedded
 from bench.figures import QUICK, replay, show
 from bench.floors import run_xargs
 from schedo.core.model import JobSpec
+from schedo.workers.commands import Command, Commands
 from schedo.workers.shell import ShellRunner
-from schedo.workers.spawn import Command, spawn
 
 COUNT = 200 if QUICK else 2_000
 AT_ONCE = 16
@@ -28,16 +27,16 @@ one_spawn = pytest.mark.benchmark(group="shell: one /bin/true, start to end")
 many = pytest.mark.benchmark(group="shell: /bin/true, 16 at a time", timer=replay)
 
 
-async def run_true() -> int:
-    process = spawn(Command([TRUE], os.environ), subprocess.DEVNULL, subprocess.DEVNULL)
-    await process.ended
-    return process.reap()
+async def run_true(commands: Commands) -> int:
+    return await commands.start(Command([TRUE], os.environ), 1, 2).ended
 
 
 @one_spawn
-def test_spawn(benchmark: BenchmarkFixture) -> None:
+def test_start(benchmark: BenchmarkFixture) -> None:
+    commands = Commands()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert benchmark(lambda: runner.run(run_true())) == 0
+        assert benchmark(lambda: runner.run(run_true(commands))) == 0
+        commands.close()
 
 
 @one_spawn
@@ -50,7 +49,8 @@ def test_bare_posix_spawn(benchmark: BenchmarkFixture) -> None:
 
 async def run_jobs(path: Path) -> float:
     """Return commands a second, from the submit until every end is durable."""
-    async with embedded(path, AT_ONCE, {"shell": ShellRunner()}) as (engine, _):
+    runner = ShellRunner()
+    async with embedded(path, AT_ONCE, {"shell": runner}) as (engine, _):
         specs = [JobSpec("shell", b'{"command":["/bin/true"]}')] * COUNT
         began = time.perf_counter()
         accepted = await engine.submit(specs, view=lambda job: job.id)
@@ -58,7 +58,9 @@ async def run_jobs(path: Path) -> float:
             assert not isinstance(each, Exception)
             job = await engine.wait(each.job, 60.0)
             assert job.result is not None, "the command succeeded"
-        return COUNT / (time.perf_counter() - began)
+        rate = COUNT / (time.perf_counter() - began)
+    runner.close()
+    return rate
 
 
 @many

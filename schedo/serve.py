@@ -162,6 +162,7 @@ class _Crew:
 
     def __init__(self, config: Config, engine: Engine) -> None:
         self._orphans = _find_orphans(config)
+        self._shell: ShellRunner | None = None
         runners: dict[str, Runner] = {
             "http": HttpRunner(
                 config.webhook_allow,
@@ -171,7 +172,7 @@ class _Crew:
         }
         if config.allow_shell:
             output_dir = Path(config.output_dir) if config.output_dir else None
-            runners["shell"] = ShellRunner(output_dir, self._orphans)
+            runners["shell"] = self._shell = ShellRunner(output_dir, self._orphans)
         self._local = LocalWorker(engine, "local", config.concurrency, runners)
         self._children: ChildProcesses | None = None
         if config.app is not None:
@@ -192,6 +193,8 @@ class _Crew:
         if self._children is not None:
             stops.append(self._children.stop(grace_s))
         await asyncio.gather(*stops)
+        if self._shell is not None:
+            self._shell.close()
         if self._orphans is not None:
             self._orphans.close()
 

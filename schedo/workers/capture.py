@@ -20,7 +20,8 @@ from schedo.core import limits
 from schedo.core.leases import Capture
 
 _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
-_READ_BYTES = 65_536
+_READ_BYTES = 4_096  # malloc's own; most commands write little
+_READ_BYTES_MAX = 65_536  # a whole pipe, once a read was full
 _FILE_BEHIND_BYTES_MAX = 1_048_576
 
 Stream = Literal["stdout", "stderr"]
@@ -162,6 +163,7 @@ class Tap:
         self.kept = HeadAndTail()
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self.loop.create_future()  # the last writer has gone
+        self._read_bytes = _READ_BYTES
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         self._is_reading = False
@@ -199,12 +201,14 @@ class Tap:
 
     def _read(self) -> int:
         try:
-            data = os.read(self._read_end, _READ_BYTES)
+            data = os.read(self._read_end, self._read_bytes)
         except BlockingIOError:
             return 0
         if not data:
             self.close()
             return 0
+        if len(data) == self._read_bytes:
+            self._read_bytes = _READ_BYTES_MAX
         self.kept.feed(data)
         if self.file is not None:
             self.file.write(data)

@@ -7,8 +7,8 @@ and asks the runner to stop; a runner that was stopped reports Stopped, and the 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from schedo.core.leases import Lease, Report, StopReason
 
@@ -16,30 +16,29 @@ from schedo.core.leases import Lease, Report, StopReason
 class StopSignal:
     """Tells one running attempt to end; set at most once, the first reason stays."""
 
-    __slots__ = ("_event", "reason")
+    __slots__ = ("listener", "reason")
 
     def __init__(self) -> None:
-        self._event: asyncio.Event | None = None  # most attempts end without ever waiting for it
         self.reason: StopReason | None = None
+        self.listener: Callable[[], None] | None = None  # called once, by set
 
     def set(self, reason: StopReason) -> None:
         """Ask the attempt to end."""
         if self.reason is None:
             self.reason = reason
-            if self._event is not None:
-                self._event.set()
+            if self.listener is not None:
+                self.listener()
 
     async def wait(self) -> StopReason:
-        """Return the reason once the attempt is asked to end."""
+        """Return the reason once the attempt is asked to end; listens itself."""
         while self.reason is None:
-            if self._event is None:
-                self._event = asyncio.Event()
-            await self._event.wait()
+            is_set = asyncio.Event()
+            self.listener = is_set.set
+            await is_set.wait()
         return self.reason
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One attempt as a runner sees it; the lease's payload has been loaded."""
 
     lease: Lease

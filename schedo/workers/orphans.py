@@ -2,9 +2,10 @@
 
 A small file beside the store has lines for each command that starts and one for each that ended.
 It is never synced: it has to survive the server's death, not the machine's. A pid alone proves
-nothing, so a process is killed only if its start time is the recorded one, or if it carries the
-attempt's random mark in its environment; the mark also finds descendants that left the group
-(setsid). Both need Linux's /proc; elsewhere nothing is recorded.
+nothing, so a process is killed only if it has not started after the instant at which the recorded
+one was seen alive (two cannot have had the pid by then), or if it carries the attempt's mark in its
+environment; the mark also finds descendants that left the group (setsid). Both need Linux's /proc;
+elsewhere only marks are recorded.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,11 +26,11 @@ _KILL_ROUNDS_MAX = 5
 logger = logging.getLogger(__name__)
 
 
-class _Leader(NamedTuple):
+class Leader(NamedTuple):
     """The process that was started; the pid alone may be another process's by now."""
 
     pid: int
-    start_time: int
+    seen_at: int  # alive then, in ticks since boot
 
 
 class Orphans:
@@ -40,7 +41,7 @@ class Orphans:
         self._descriptor: int | None = None
         self._bytes = 0
         self._bytes_max = _FILE_BYTES_MAX
-        self._running: dict[str, _Leader | None] = {}
+        self._running: dict[str, Leader | None] = {}
         self._has_failed = False
 
     def announce(self, mark: str) -> None:
@@ -48,12 +49,10 @@ class Orphans:
         self._running[mark] = None
         self._append(_render(mark, None))
 
-    def record(self, mark: str, pid: int) -> None:
-        """Remember the process that was started for the mark and is not yet reaped."""
-        start_time = find_start_time(pid)
-        if start_time is not None:
-            leader = self._running[mark] = _Leader(pid, start_time)
-            self._append(_render(mark, leader))
+    def record(self, mark: str, leader: Leader) -> None:
+        """Remember the process that was started for the mark."""
+        self._running[mark] = leader
+        self._append(_render(mark, leader))
 
     def forget(self, mark: str) -> None:
         """Note that the command has ended; what it left in the background may live."""
@@ -70,8 +69,7 @@ class Orphans:
         boot, left = _parse(text)
         killed: set[int] = set()
         if left and boot == _boot_id():
-            killed = {leader.pid for leader in left.values() if leader and _kill_group(leader)}
-            killed |= kill_marked(left)
+            killed = kill_left(left)
         self._rewrite()
         return len(killed)
 
@@ -122,6 +120,12 @@ def find_start_time(pid: int) -> int | None:
     return int(stat.rpartition(b")")[2].split()[_START_TIME_FIELD])
 
 
+def kill_left(left: Mapping[str, Leader | None]) -> set[int]:
+    """Kill what still runs of the marks and their leaders' groups; return the pids."""
+    killed = {leader.pid for leader in left.values() if leader and _kill_group(leader)}
+    return killed | kill_marked(left)
+
+
 def kill_marked(marks: Collection[str]) -> set[int]:
     """Kill every process whose environment carries one of the marks; return their pids."""
     wanted = {f"{MARK}={mark}".encode() for mark in marks}
@@ -134,8 +138,9 @@ def kill_marked(marks: Collection[str]) -> set[int]:
     return killed
 
 
-def _kill_group(leader: _Leader) -> bool:
-    if find_start_time(leader.pid) != leader.start_time:
+def _kill_group(leader: Leader) -> bool:
+    start_time = find_start_time(leader.pid)
+    if start_time is None or start_time > leader.seen_at:
         return False
     with contextlib.suppress(OSError):
         os.killpg(leader.pid, signal.SIGKILL)
@@ -178,21 +183,21 @@ def _boot_id() -> str:
         return "unknown"
 
 
-def _render(mark: str, leader: _Leader | None) -> str:
-    return f"+ {mark} {leader.pid} {leader.start_time}\n" if leader else f"+ {mark}\n"
+def _render(mark: str, leader: Leader | None) -> str:
+    return f"+ {mark} {leader.pid} {leader.seen_at}\n" if leader else f"+ {mark}\n"
 
 
-def _parse(text: str) -> tuple[str | None, dict[str, _Leader | None]]:
+def _parse(text: str) -> tuple[str | None, dict[str, Leader | None]]:
     boot: str | None = None
-    left: dict[str, _Leader | None] = {}
+    left: dict[str, Leader | None] = {}
     for line in text.splitlines():
         match line.split():
             case ["boot", value]:
                 boot = value
             case ["+", mark]:
                 left[mark] = None
-            case ["+", mark, pid, start_time] if pid.isdecimal() and start_time.isdecimal():
-                left[mark] = _Leader(int(pid), int(start_time))
+            case ["+", mark, pid, seen_at] if pid.isdecimal() and seen_at.isdecimal():
+                left[mark] = Leader(int(pid), int(seen_at))
             case ["-", mark]:
                 left.pop(mark, None)
     return boot, left

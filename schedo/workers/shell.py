@@ -25,13 +25,14 @@ import msgspec
 
 from schedo.core import limits
 from schedo.core.ids import render_id
-from schedo.core.leases import Capture, Completed, Failed, Lease, Outcome, Report, Stopped
+from schedo.core.leases import Capture, Completed, Failed, Lease, Lost, Outcome, Report, Stopped
 from schedo.core.model import Failure
 from schedo.errors import Invalid, Problem
 from schedo.wire.times import parse_duration, render_instant
 from schedo.workers.capture import OutputFile, Stream, Tap
+from schedo.workers.commands import Command, Commands, Running, StarterDied
 from schedo.workers.contract import Call
-from schedo.workers.orphans import MARK, Orphans, kill_marked
+from schedo.workers.orphans import MARK, Leader, Orphans, kill_left
 from schedo.workers.payloads import (
     Seconds,
     decode_payload,
@@ -39,7 +40,6 @@ from schedo.workers.payloads import (
     point_all,
     refuse_payload,
 )
-from schedo.workers.spawn import Command, Process, spawn
 
 _GRACE_US_MAX = limits.HOUR
 _WORD_BYTES_MAX = 131_071  # Linux takes no longer argument or variable (MAX_ARG_STRLEN)
@@ -132,10 +132,15 @@ class ShellRunner:
     def __init__(self, output_dir: Path | None = None, orphans: Orphans | None = None) -> None:
         self._output_dir = output_dir
         self._orphans = orphans
+        self._commands = Commands()
         self._env = {k: v for k, v in os.environ.items() if _INHERITED.match(k)}
         self._env.setdefault("PATH", _PATH)
         if output_dir is not None:
             output_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def close(self) -> None:
+        """End the process that starts commands."""
+        self._commands.close()
 
     async def __call__(self, call: Call) -> Report:
         """Return how the command ended, with what it wrote."""
@@ -148,7 +153,7 @@ class ShellRunner:
         except OSError as error:  # no descriptors left for the pipes
             return Report(call.lease.key, Failed(Failure("spawn-failed", f"no pipe: {error}")))
         try:
-            outcome = await attempt.run()
+            outcome = await attempt.run(self._commands)
             return Report(call.lease.key, outcome, attempt.output())
         finally:
             attempt.close()
@@ -170,7 +175,8 @@ class _Attempt:
         self._orphans = orphans
         self._mark = secrets.token_hex(8)
         self._env = {**env, **payload.env, **_describe(call.lease), MARK: self._mark}
-        self._process: Process | None = None
+        self._leader: Leader | None = None
+        self._running: Running | None = None
         self._taps: list[Tap] = []
         try:
             for stream in ("stdout", "stderr"):
@@ -179,24 +185,28 @@ class _Attempt:
             self.close()
             raise
 
-    async def run(self) -> Outcome:
+    async def run(self, commands: Commands) -> Outcome:
         """Start the command and return how it ended."""
         try:
-            process = self._start()
+            running = self._start(commands)
         except (OSError, ValueError) as error:
             return Failed(_explain_start(error, self._payload))
-        stopping = asyncio.create_task(self._call.stop.wait())
-        try:
-            await asyncio.wait((process.ended, stopping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
-        if not process.ended.done():
-            await self._stop(process)
-            self._reap(process)
+        await self._until_ended_or_stopped(running)
+        if not running.ended.done():
+            await self._stop(running)
+            self._release(running)
             await self._close_files()
             return Stopped()
-        status = self._reap(process)
-        return self._settle(status, await self._close_files())
+        wrong = running.ended.exception()
+        if isinstance(wrong, StarterDied):
+            await self._kill_left()
+        self._release(running)
+        notes = await self._close_files()
+        if isinstance(wrong, StarterDied):
+            return Lost(str(wrong))
+        if wrong is not None:
+            return Failed(_explain_start(wrong, self._payload))
+        return self._settle(running.ended.result(), notes)
 
     def output(self) -> tuple[Capture, ...]:
         """Return what each stream that was written to has kept."""
@@ -205,16 +215,16 @@ class _Attempt:
     def close(self) -> None:
         """Leave nothing behind, however run() ended."""
         self._forget()
-        if self._process is not None:
-            self._process.abandon()
+        if self._running is not None:
+            self._running.abandon()
             with contextlib.suppress(RuntimeError):  # the loop's threads are already shut down
-                self._process.ended.get_loop().run_in_executor(None, kill_marked, {self._mark})
+                self._kill_left()
         for tap in self._taps:
             tap.close()
             if tap.file is not None:
                 tap.file.give_up()
 
-    def _start(self) -> Process:
+    def _start(self, commands: Commands) -> Running:
         asked = self._payload
         argv = asked.command
         if isinstance(argv, str):
@@ -225,33 +235,55 @@ class _Attempt:
         stdout, stderr = (tap.write_end for tap in self._taps)
         if self._orphans is not None:  # before the start, so that no crash can come between
             self._orphans.announce(self._mark)
-        process = self._process = spawn(command, stdout, stderr)
-        if self._orphans is not None:
-            self._orphans.record(self._mark, process.pid)
+        running = self._running = commands.start(command, stdout, stderr, self._record)
         for tap in self._taps:
             tap.start()
-        return process
+        return running
 
-    async def _stop(self, process: Process) -> None:
+    def _record(self, pid: int, ticks: int | None) -> None:
+        if ticks is not None:
+            self._leader = Leader(pid, ticks)
+            if self._orphans is not None:
+                self._orphans.record(self._mark, self._leader)
+
+    async def _until_ended_or_stopped(self, running: Running) -> None:
+        turn = running.ended.get_loop().create_future()
+
+        def wake(_: object = None) -> None:
+            if not turn.done():
+                turn.set_result(None)
+
+        running.ended.add_done_callback(wake)
+        self._call.stop.listener = wake
+        if self._call.stop.reason is None:
+            await turn
+
+    async def _stop(self, running: Running) -> None:
         """End the command and its descendants; each that holds a pipe has the grace time."""
-        process.signal_group(signal.SIGTERM)
-        process.signal_group(signal.SIGCONT)  # a stopped process would not see the first
+        running.signal_group(signal.SIGTERM)
+        running.signal_group(signal.SIGCONT)  # a stopped process would not see the first
         grace_s = parse_duration(self._payload.grace) / limits.SECOND
-        await asyncio.wait((process.ended, *(tap.ended for tap in self._taps)), timeout=grace_s)
-        process.signal_group(signal.SIGKILL)
-        await asyncio.wait((process.ended,), timeout=_KILL_WAIT_S)
-        await process.ended.get_loop().run_in_executor(None, kill_marked, {self._mark})
+        holders: list[asyncio.Future[Any]] = [running.ended, *(tap.ended for tap in self._taps)]
+        await asyncio.wait(holders, timeout=grace_s)
+        running.signal_group(signal.SIGKILL)
+        await asyncio.wait((running.ended,), timeout=_KILL_WAIT_S)
+        await self._kill_left()
 
-    def _reap(self, process: Process) -> int | None:
-        """Take what is left in the pipes, then the status; None if SIGKILL has not ended it."""
+    def _kill_left(self) -> asyncio.Future[set[int]]:
+        """Kill off the loop what still runs: what has left the group, or lost its starter."""
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(None, kill_left, {self._mark: self._leader})
+
+    def _release(self, running: Running) -> None:
+        """Take what is left in the pipes and let the process go, unless it outlives SIGKILL."""
         for tap in self._taps:
             tap.drain()
-        if not process.ended.done():
-            log.warning("process %d of job %s outlives SIGKILL", process.pid, self._job_text)
-            return None
+        if not running.ended.done():
+            log.warning("process %s of job %s outlives SIGKILL", running.pid, self._job_text)
+            return
         self._forget()
-        self._process = None
-        return process.reap()
+        self._running = None
+        running.release()
 
     def _forget(self) -> None:
         if self._orphans is not None:
@@ -266,8 +298,7 @@ class _Attempt:
             log.warning("job %s: output file %s", self._job_text, note)
         return notes
 
-    def _settle(self, status: int | None, notes: list[str]) -> Outcome:
-        assert status is not None, "a command that has ended has a status"
+    def _settle(self, status: int, notes: list[str]) -> Outcome:
         if status in self._payload.success_codes:
             result: dict[str, Any] = {"exit_code": status}
             if notes:
@@ -311,7 +342,7 @@ def _find_file(output_dir: Path | None, lease: Lease, stream: Stream) -> OutputF
     return OutputFile(output_dir / f"{name}.{stream}", taken)
 
 
-def _explain_start(error: OSError | ValueError, payload: ShellPayload) -> Failure:
+def _explain_start(error: BaseException, payload: ShellPayload) -> Failure:
     if not isinstance(error, OSError):
         return Failure("spawn-failed", f"the command could not be started: {error}")
     reason = error.strerror or str(error)

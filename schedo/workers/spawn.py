@@ -1,9 +1,6 @@
-"""Starting a command, and knowing when it has ended.
+"""A child process of the server itself, and knowing when it has ended: a pidfd in the loop tells.
 
-The child leads its own session, has only descriptors 0, 1 and 2, umask 077 and no core dumps.
-subprocess.Popen does the start (vfork, so the server's size does not matter): as fast as
-posix_spawn, but it can change the directory and close descriptors; uvloop's own way is three times
-slower. A pidfd in the loop tells of the end.
+Commands are not such: the starter has them (commands.py).
 Rule: the child is reaped last. Until then its pid, which is also its group's, cannot become another
 process's.
 """
@@ -13,26 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import resource
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
-_UMASK = 0o077
-_IS_LINUX = sys.platform == "linux"
-
-
-class Command(NamedTuple):
-    """What to start; env is the whole environment."""
-
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    cwd: str | None = None
-    stdin: bytes | None = None
 
 
 class Process:
@@ -99,56 +79,3 @@ class Process:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
-
-
-def spawn(command: Command, stdout: int, stderr: int) -> Process:
-    """Start the command; raise OSError or ValueError if that cannot be done."""
-    stdin = _open_stdin(command.stdin)
-    try:
-        popen = subprocess.Popen(
-            command.argv,
-            cwd=command.cwd,
-            env=command.env,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            close_fds=True,
-            start_new_session=True,
-            umask=_UMASK,
-        )
-    finally:
-        if stdin >= 0:
-            os.close(stdin)
-    _forbid_core(popen.pid)
-    return Process(popen)
-
-
-def _open_stdin(data: bytes | None) -> int:
-    if data is None:
-        return subprocess.DEVNULL
-    # A file instead of a pipe: nobody has to feed it, and the child reads it to its end.
-    descriptor = _create_unnamed_file()
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _create_unnamed_file() -> int:
-    if _IS_LINUX:
-        return os.memfd_create("stdin", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def _forbid_core(pid: int) -> None:
-    # A moment after the start, because a limit of our own, that it could inherit, is the host's to
-    # set.
-    if _IS_LINUX:
-        with contextlib.suppress(OSError):  # already gone, or a set-user-id program
-            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))

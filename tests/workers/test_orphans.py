@@ -11,11 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from schedo.workers.orphans import MARK, Orphans, find_start_time, kill_marked
+from schedo.workers.orphans import MARK, Leader, Orphans, find_start_time, kill_marked
+from schedo.workers.starter import find_ticks
 from tests.workers.calls import is_running, wait_gone
 
 # Marks are looked for on the whole machine, where these tests may run twice at once.
 M1, M2 = f"{os.getpid()}-1", f"{os.getpid()}-2"
+
+
+def seen(pid: int) -> Leader:
+    """Return the process, seen alive now."""
+    ticks = find_ticks()
+    assert ticks is not None, "Linux knows"
+    return Leader(pid, ticks)
 
 
 class Sleepers:
@@ -49,7 +57,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_what_a_dead_server_left_running_is_killed(path: Path, sleepers: Sleepers) -> None:
     pid = sleepers.start(M1)
-    Orphans(path).record(M1, pid)
+    Orphans(path).record(M1, seen(pid))
 
     killed = Orphans(path).reap()
 
@@ -62,7 +70,7 @@ def test_what_ended_in_time_is_left_alone(path: Path, sleepers: Sleepers) -> Non
     pid = sleepers.start(M1)
     before = Orphans(path)
     before.announce(M1)
-    before.record(M1, pid)
+    before.record(M1, seen(pid))
     before.forget(M1)
 
     assert Orphans(path).reap() == 0
@@ -73,10 +81,10 @@ def test_a_recycled_pid_is_never_killed(path: Path, sleepers: Sleepers) -> None:
     bystander = sleepers.start(M2)
     started = find_start_time(bystander)
     assert started is not None
-    Orphans(path).record(M1, bystander)
-    text = path.read_text()
-    assert text.endswith(f"+ {M1} {bystander} {started}\n")
-    path.write_text(text.replace(f" {started}\n", f" {started - 1}\n"))
+    Orphans(path).announce(M1)
+    boot, _, _ = path.read_text().partition("\n")
+    # Seen alive just before the process that has the pid now was started.
+    path.write_text(f"{boot}\n+ {M1} {bystander} {started - 1}\n")
 
     assert Orphans(path).reap() == 0
     assert is_running(bystander)
@@ -94,7 +102,7 @@ def test_a_command_whose_pid_was_not_yet_recorded_is_found_by_its_mark(
 
 def test_another_boot_makes_the_file_void(path: Path, sleepers: Sleepers) -> None:
     pid = sleepers.start(M1)
-    Orphans(path).record(M1, pid)
+    Orphans(path).record(M1, seen(pid))
     _, _, rest = path.read_text().partition("\n")
     path.write_text("boot 00000000-0000-0000-0000-000000000000\n" + rest)
 
@@ -107,7 +115,7 @@ def test_a_descendant_in_another_session_is_found_by_its_mark(
 ) -> None:
     leader, escaped = sleepers.start(M1), sleepers.start(M1)
     bystander = sleepers.start(M2)
-    Orphans(path).record(M1, leader)
+    Orphans(path).record(M1, seen(leader))
 
     Orphans(path).reap()
 
@@ -139,7 +147,7 @@ def test_a_damaged_file_kills_nobody(path: Path, text: str) -> None:
 def test_the_file_stays_small_and_keeps_what_runs(path: Path, sleepers: Sleepers) -> None:
     pid = sleepers.start(M1)
     orphans = Orphans(path)
-    orphans.record(M1, pid)
+    orphans.record(M1, seen(pid))
 
     for number in range(3_000):
         orphans.announce(f"{number:016}")
@@ -154,7 +162,7 @@ def test_the_file_stays_small_and_keeps_what_runs(path: Path, sleepers: Sleepers
 def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     orphans = Orphans(tmp_path / "missing" / "running")
 
-    orphans.record(M1, os.getpid())
+    orphans.record(M1, seen(os.getpid()))
     orphans.forget(M1)
 
     assert orphans.reap() == 0

@@ -34,8 +34,12 @@ async def run(
     payload: Any, runner: ShellRunner | None = None, options: Options | None = None
 ) -> Report:
     call = make_call(payload) if options is None else make_call(payload, options=options)
-    async with asyncio.timeout(30):
-        return await (runner or ShellRunner())(call)
+    used = runner or ShellRunner()
+    try:
+        async with asyncio.timeout(30):
+            return await used(call)
+    finally:
+        used.close()
 
 
 @both_loops
@@ -146,6 +150,7 @@ async def test_no_descriptors_left_is_a_failure_that_can_be_retried() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for plug in plugs:
             os.close(plug)
+        runner.close()
 
     assert failure_of(report).type == "spawn-failed"
     assert isinstance(report.outcome, Failed)

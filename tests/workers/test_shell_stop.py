@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from schedo.core.leases import Completed, Report, Stopped, StopReason
+from schedo.core.leases import Completed, Lost, Report, Stopped, StopReason
 from schedo.workers.contract import Call
 from schedo.workers.shell import ShellRunner
 from tests.workers.calls import (
@@ -33,10 +34,13 @@ def ready(tmp_path: Path) -> Path:
 async def stop_when_ready(call: Call, ready: Path, runner: ShellRunner) -> tuple[Report, str]:
     """Run the call, stop it once it has written to the pipe; return what it wrote there too."""
     running = asyncio.create_task(runner(call))
-    async with asyncio.timeout(30):
-        said = await asyncio.to_thread(ready.read_text)
-        call.stop.set(StopReason.CANCEL)
-        return await running, said
+    try:
+        async with asyncio.timeout(30):
+            said = await asyncio.to_thread(ready.read_text)
+            call.stop.set(StopReason.CANCEL)
+            return await running, said
+    finally:
+        runner.close()
 
 
 @both_loops
@@ -103,24 +107,31 @@ async def test_a_stop_before_the_start_still_ends_it() -> None:
     call = make_call({"command": "sleep 60"})
     call.stop.set(StopReason.TIMEOUT)
 
+    runner = ShellRunner()
+
     async with asyncio.timeout(10):
-        report = await ShellRunner()(call)
+        report = await runner(call)
 
     assert report.outcome == Stopped()
+    runner.close()
 
 
 async def test_a_stop_after_the_end_changes_nothing() -> None:
     call = make_call({"command": "true"})
 
-    report = await ShellRunner()(call)
+    runner = ShellRunner()
+
+    report = await runner(call)
     call.stop.set(StopReason.CANCEL)
 
     assert isinstance(report.outcome, Completed)
+    runner.close()
 
 
 async def test_a_runner_that_is_cancelled_leaves_no_process(ready: Path) -> None:
     call = make_call({"command": f"setsid sleep 60 & echo $$ $! > {ready}; sleep 60"})
-    running = asyncio.create_task(ShellRunner()(call))
+    runner = ShellRunner()
+    running = asyncio.create_task(runner(call))
     pids = map(int, (await asyncio.to_thread(ready.read_text)).split())
 
     running.cancel()
@@ -128,3 +139,22 @@ async def test_a_runner_that_is_cancelled_leaves_no_process(ready: Path) -> None
         await running
 
     assert [await asyncio.to_thread(wait_gone, pid) for pid in pids] == [True, True]
+    runner.close()
+
+
+async def test_what_a_dead_starter_had_started_is_ended_and_the_attempt_is_lost(
+    ready: Path,
+) -> None:
+    line = f"setsid sleep 60 & echo $$ $PPID $! > {ready}; sleep 60"
+    runner = ShellRunner()
+    running = asyncio.create_task(runner(make_call({"command": line})))
+    said = await asyncio.to_thread(ready.read_text)
+    leader, starter, escaped = map(int, said.split())
+
+    os.kill(starter, signal.SIGKILL)
+    report = await running
+
+    assert report.outcome == Lost("the process that starts commands has died")
+    assert [wait_gone(pid) for pid in (leader, escaped)] == [True, True]
+    assert isinstance((await runner(make_call({"command": "true"}))).outcome, Completed)
+    runner.close()

@@ -1,0 +1,279 @@
+"""Commands that the starter runs for the server: started, signalled, and their ends noticed.
+
+The starter (see there) is started with the first command, and again if it has died. With it are
+lost the ends of what it had started, so each of those ends here with an error, and its runner must
+see to it that nothing of it runs on.
+A command leads its own session, has only descriptors 0, 1 and 2, umask 077 and no core dumps.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import itertools
+import logging
+import marshal
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from schedo.workers import starter
+
+_READ_BYTES = 65_536
+
+log = logging.getLogger("schedo.workers")
+
+
+class Command(NamedTuple):
+    """What to start; env is the whole environment."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str | None = None
+    stdin: bytes | None = None
+
+
+OnStart = Callable[[int, int | None], None]  # the pid, and the tick at which it was its own
+
+
+class StarterDied(Exception):
+    """The process that had started the command is gone, and how the command ends is unknown."""
+
+
+class Running:
+    """One command, from the request to start it until it is released."""
+
+    def __init__(self, number: int, starting: _Starting, on_start: OnStart) -> None:
+        self._number = number
+        self._starting = starting
+        self._on_start = on_start
+        self._is_signalled = False
+        self.pid: int | None = None  # once it has started
+        # The exit code or minus the signal; OSError or ValueError if it could not be started.
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Send the signal to the whole group; from now on the command is to be released."""
+        self._is_signalled = True
+        self._starting.send((starter.SIGNAL, self._number, int(number)))
+
+    def release(self) -> None:
+        """Let the pid go, now or when it ends; it is signalled no more."""
+        if self._is_signalled:
+            self._is_signalled = False
+            self._starting.send((starter.RELEASE, self._number))
+
+    def abandon(self) -> None:
+        """Kill the group now; for when nobody can wait for its end."""
+        self._on_start = lambda pid, ticks: None
+        self.signal_group(signal.SIGKILL)
+        self.release()
+
+    # What the starter says.
+
+    def note_start(self, pid: int, ticks: int | None) -> None:
+        """It runs; its pid was its own at that time."""
+        self.pid = pid
+        self._on_start(pid, ticks)
+
+    def note_refusal(self, code: int | None, text: str, filename: str | None) -> None:
+        """It could not be started."""
+        self.fail(ValueError(text) if code is None else OSError(code, text, filename))
+
+    def note_end(self, status: int) -> None:
+        """Its first process has exited."""
+        if not self.ended.done():
+            self.ended.set_result(status)
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more will be heard of it."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+            self.ended.exception()  # an abandoned one has nobody to look at it
+
+
+class Commands:
+    """Starts commands; for one loop."""
+
+    def __init__(self) -> None:
+        self._starting: _Starting | None = None
+
+    def start(
+        self,
+        command: Command,
+        stdout: int,
+        stderr: int,
+        on_start: OnStart = lambda pid, ticks: None,
+    ) -> Running:
+        """Ask for the command to be started; on_start is called when it has been.
+
+        The descriptors can be closed at once. OSError is raised if there is no way to ask.
+        """
+        if self._starting is None or self._starting.is_dead:
+            self._starting = _Starting()
+        if command.stdin is None:
+            return self._starting.start(command, (stdout, stderr), on_start)
+        stdin = _write_unnamed_file(command.stdin)
+        try:
+            return self._starting.start(command, (stdout, stderr, stdin), on_start)
+        finally:
+            os.close(stdin)
+
+    def close(self) -> None:
+        """End the starter; what still runs is heard of no more."""
+        if self._starting is not None:
+            self._starting.close()
+            self._starting = None
+
+
+class _Starting:
+    """One starter, the socket to it, and what it runs."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._running: dict[int, Running] = {}
+        self._unsent: deque[tuple[bytes, Sequence[int]]] = deque()
+        self._received = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._socket, theirs = socket.socketpair()
+        try:
+            with theirs:
+                # Before any command; on the loop's thread it takes a millisecond, once.
+                self._process = _run_starter(theirs)
+        except OSError:
+            self._socket.close()
+            raise
+        self.is_dead = False
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket.fileno(), self._read)
+
+    def start(self, command: Command, descriptors: Sequence[int], on_start: OnStart) -> Running:
+        """Ask for a start with descriptors for stdout, stderr and perhaps stdin."""
+        number = next(self._numbers)
+        message = (starter.START, number, list(command.argv), dict(command.env), command.cwd)
+        self.send(message, descriptors)
+        running = self._running[number] = Running(number, self, on_start)
+        return running
+
+    def send(self, message: tuple[Any, ...], descriptors: Sequence[int] = ()) -> None:
+        """Send now, or as soon as the starter has read more; after its death, nothing."""
+        if self.is_dead:
+            return
+        data = marshal.dumps(message)
+        data = starter.LENGTH.pack(len(data)) + data
+        sent = 0 if self._unsent else self._send_some(data, descriptors)
+        if sent < len(data):
+            kept = [os.dup(each) for each in descriptors] if sent == 0 else []
+            self._unsent.append((data[sent:], kept))
+            self._loop.add_writer(self._socket.fileno(), self._send_rest)
+
+    def _send_some(self, data: bytes, descriptors: Sequence[int]) -> int:
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+        try:
+            return self._socket.sendmsg([data], [rights] if descriptors else [])
+        except BlockingIOError:
+            return 0
+        except OSError:  # it has died, and _read will find that out
+            return len(data)
+
+    def _send_rest(self) -> None:
+        while self._unsent:
+            data, descriptors = self._unsent[0]
+            sent = self._send_some(data, descriptors)
+            if sent == 0:
+                return
+            for descriptor in descriptors:
+                os.close(descriptor)
+            if sent < len(data):
+                self._unsent[0] = (data[sent:], ())
+                return
+            self._unsent.popleft()
+        self._loop.remove_writer(self._socket.fileno())
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._die()
+            return
+        self._received += data
+        head = starter.LENGTH.size
+        while len(self._received) >= head:
+            end = head + starter.LENGTH.unpack_from(self._received)[0]
+            if len(self._received) < end:
+                return
+            news = marshal.loads(self._received[head:end])
+            del self._received[:end]
+            for what, number, *rest in news:
+                self._note(what, number, rest)
+
+    def _note(self, what: str, number: int, rest: list[Any]) -> None:
+        if what == starter.STARTED:
+            self._running[number].note_start(*rest)
+        elif what == starter.ENDED:
+            self._running.pop(number).note_end(*rest)
+        else:
+            self._running.pop(number).note_refusal(*rest)
+
+    def _die(self) -> None:
+        count = len(self._running)
+        self.close()
+        status = self._process.returncode
+        log.error("the process that starts commands has died (%d) with %d of them", status, count)
+
+    def close(self) -> None:
+        """Let the starter end, and everything that it runs be unknown."""
+        if self.is_dead:
+            return
+        self.is_dead = True
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
+        self._socket.close()
+        for _, descriptors in self._unsent:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._unsent.clear()
+        for running in self._running.values():
+            running.fail(StarterDied("the process that starts commands has died"))
+        self._running.clear()
+        self._process.kill()
+        self._process.wait()
+
+
+def _run_starter(theirs: socket.socket) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-X", "utf8", starter.__file__, str(theirs.fileno())],
+        env={name: v for name, v in os.environ.items() if not name.startswith("SCHEDO_")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(theirs.fileno(),),
+        start_new_session=True,
+    )
+
+
+def _write_unnamed_file(data: bytes) -> int:
+    """Return a file instead of a pipe: nobody has to feed it, and it is read to its end."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
