@@ -1,4 +1,4 @@
-"""Wire: from the bytes of a request to checked jobs and back, beside orjson alone."""
+"""Wire: from the bytes of a request to checked jobs and back, beside orjson alone; and frames."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import orjson
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from schedo.core.leases import Completed, Lease, Report
 from schedo.core.lifecycle import State
-from schedo.core.model import Job, JobSpec
+from schedo.core.model import Job, JobSpec, LeaseKey, Options, Trigger
 from schedo.wire.answers import job_fields, render_job, render_page
 from schedo.wire.decode import decode_checked, decode_request, split_array
 from schedo.wire.jobs import JobRequest
+from schedo.workers.frames import (
+    Leases,
+    Result,
+    child_frames,
+    encode_frame,
+    server_frames,
+)
 
 NOW = 1_795_172_645_000_000
 PLAIN = {"task": "email.send", "payload": {"to": "ada@example.org", "n": 1}}
@@ -80,3 +88,34 @@ def test_orjson_alone_encode(benchmark: BenchmarkFixture) -> None:
 @pytest.mark.benchmark(group="wire: encode a page of 100 jobs")
 def test_encode_page(benchmark: BenchmarkFixture) -> None:
     benchmark(lambda: render_page([job_fields(JOB) for _ in range(100)]))
+
+
+KEYS = [LeaseKey(NOW * 256 + n, 1, 1) for n in range(100)]
+LEASES = [
+    Lease(key, "process-1", "email.send", "default", JOB.payload, Options(), NOW, Trigger.SUBMIT, 0)
+    for key in KEYS
+]
+
+
+@pytest.mark.benchmark(group="frames: to a child and back")
+def test_lease_100_jobs(benchmark: BenchmarkFixture) -> None:
+    """Write and read 100 leases in one frame."""
+
+    def lease() -> int:
+        (frame,) = server_frames().feed(encode_frame(Leases(LEASES, 12.5)))
+        assert isinstance(frame, Leases)
+        return len(frame.leases)
+
+    assert benchmark(lease) == 100
+
+
+@pytest.mark.benchmark(group="frames: to a child and back")
+def test_report_100_jobs(benchmark: BenchmarkFixture) -> None:
+    """Write and read 100 frames, each with the end of one job."""
+    frames = [Result(Report(key, Completed())) for key in KEYS]
+
+    def report() -> int:
+        sent = b"".join(map(encode_frame, frames))
+        return sum(isinstance(frame, Result) for frame in child_frames().feed(sent))
+
+    assert benchmark(report) == 100

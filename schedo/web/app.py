@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Awaitable
 
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
@@ -68,17 +69,16 @@ class WebApp:
         self._router = Router(routes, default=_refuse_path, redirect_slashes=False)
         self._guarded = Guard(self._route, settings)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._guarded(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._guarded(scope, receive, send)
 
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Find paths without parameters at once; the router tries one pattern after the other."""
         fixed = self._fixed.get(scope["path"])
         if fixed is None:
-            await self._router(scope, receive, send)
-        else:
-            scope["path_params"] = {}
-            await fixed(scope, receive, send)
+            return self._router(scope, receive, send)
+        scope["path_params"] = {}
+        return fixed(scope, receive, send)
 
     def drain(self) -> None:
         """Let long waits end with the job as it stands; the server is about to stop."""

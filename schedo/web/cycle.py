@@ -39,13 +39,14 @@ class WholeAnswerCycle(RequestResponseCycle):
             self.keep_alive = False
         elif not self.keep_alive:
             headers.append(_CLOSE)
-        head = b"".join([b"%b: %b\r\n" % header for header in headers])
+        head = b"\r\n".join(map(b": ".join, headers))
         # Nothing that came from outside may end a header early.
-        assert head.count(b"\n") == head.count(b"\r") == len(headers), "one line for each header"
+        ends = len(headers) - 1
+        assert head.count(b"\n") == head.count(b"\r") == ends, "one line for each header"
         shown = b"" if self.scope["method"] == "HEAD" else body
         self.response_started = True
         self.waiting_for_100_continue = False
-        self.transport.write(b"".join([STATUS_LINE[start["status"]], head, b"\r\n", shown]))
+        self.transport.write(b"".join((STATUS_LINE[start["status"]], head, b"\r\n\r\n", shown)))
         self.response_complete = True
         self.message_event.set()
         if not self.keep_alive:

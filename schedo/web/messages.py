@@ -64,7 +64,7 @@ class Answer(NamedTuple):
 
     def with_headers(self, *headers: Header) -> Answer:
         """Return the same answer with more headers."""
-        return self._replace(headers=self.headers + headers)
+        return Answer(self.status, self.body, self.headers + headers, self.content_type)
 
 
 def answer_error(error: SchedoError, request_id: str) -> Answer:

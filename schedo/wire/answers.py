@@ -16,7 +16,7 @@ from schedo.core.changes import Attempt
 from schedo.core.ids import render_id
 from schedo.core.leases import Capture
 from schedo.core.lifecycle import State
-from schedo.core.model import PLAIN, Decision, Job, Options, Queue, Retry, Rule, Schedule, Unique
+from schedo.core.model import Decision, Job, Options, Queue, Retry, Rule, Schedule, Unique
 from schedo.store.base import StoredOutput
 from schedo.wire.times import render_duration, render_instant
 
@@ -36,34 +36,35 @@ def job_fields(
     job: Job, names: Names = _NO_NAMES, inline_bytes_max: int | None = None
 ) -> dict[str, Any]:
     """Return the answer for a job, without payload and result if they are larger than asked."""
-    options = job.options
+    created_at = render_instant(job.created_at)
     answer: dict[str, Any] = {
         "id": render_id(job.id),
-        "state": job.state.value,
+        "state": job.state,
         "task": job.task,
         "queue": job.queue,
         "priority": job.priority,
         "attempt": job.attempt,
         "failures": job.failures,
         "losses": job.losses,
-        "created_at": render_instant(job.created_at),
-        "scheduled_at": render_instant(job.due_at),
+        "created_at": created_at,
+        "scheduled_at": created_at if job.due_at == job.created_at else render_instant(job.due_at),
     }
     if job.payload is not None and _fits(job.payload, inline_bytes_max):
         answer["payload"] = show_payload(job.task, job.payload)
-    if options.retry is not None:
-        answer["max_attempts"] = options.retry.max_attempts
+    if job.options.retry is not None:
+        answer["max_attempts"] = job.options.retry.max_attempts
     if job.expires_at is not None:
         answer["expires_at"] = render_instant(job.expires_at)
     if job.unique_key is not None:
         answer["unique_key"] = job.unique_key
     if job.schedule_id is not None:
         answer |= _origin_fields(job, names)
-    if job.attempt or job.is_final:
+    if job.attempt or job.ended_at is not None:
         answer |= _progress_fields(job)
         if job.result is not None and _fits(job.result, inline_bytes_max):
             answer["result"] = orjson.Fragment(job.result)
-    return answer | _option_fields(options)
+    answer |= _option_fields(job.options)
+    return answer
 
 
 def show_payload(task: str, payload: bytes) -> orjson.Fragment:
@@ -105,18 +106,20 @@ def _progress_fields(job: Job) -> dict[str, Any]:
 
 def _option_fields(options: Options) -> dict[str, Any]:
     """Return what was asked for beyond the fields that every job has."""
-    if options == PLAIN or options == Options(retry=options.retry):
-        return {}
-    return _without_nulls(
-        {
-            "delivery": "at_most_once" if options.at_most_once else None,
-            "timeout": _duration(options.timeout_us),
-            "tags": options.tags or None,
-            "meta": options.meta,
-            "traceparent": options.traceparent,
-            "tracestate": options.tracestate,
-        }
-    )
+    fields: dict[str, Any] = {}
+    if options.at_most_once:
+        fields["delivery"] = "at_most_once"
+    if options.timeout_us is not None:
+        fields["timeout"] = render_duration(options.timeout_us)
+    if options.tags:
+        fields["tags"] = options.tags
+    if options.meta is not None:
+        fields["meta"] = options.meta
+    if options.traceparent is not None:
+        fields["traceparent"] = options.traceparent
+    if options.tracestate is not None:
+        fields["tracestate"] = options.tracestate
+    return fields
 
 
 def _without_nulls(answer: dict[str, Any]) -> dict[str, Any]:

@@ -119,9 +119,10 @@ class JobRequest(WorkFields, kw_only=True):
 
     def to_spec(self, traceparent: str | None = None) -> JobSpec:
         """Return the job as the engine takes it, with the header's traceparent if it has none."""
-        fields.forbid_both("delay", "run_at", self.delay is not None and self.run_at is not None)
-        is_both = self.expires_in is not None and self.expires_at is not None
-        fields.forbid_both("expires_in", "expires_at", is_both)
+        if self.delay is not None and self.run_at is not None:
+            raise fields.not_both("delay", "run_at")
+        if self.expires_in is not None and self.expires_at is not None:
+            raise fields.not_both("expires_in", "expires_at")
         if self.traceparent is not None:
             traceparent = _read_traceparent(self.traceparent)
         spec = JobSpec(
@@ -148,7 +149,8 @@ class JobPatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     def read_due(self, now: int) -> int | None:
         """Return the new due time, or None if it stays."""
-        fields.forbid_both("delay", "run_at", self.delay is not None and self.run_at is not None)
+        if self.delay is not None and self.run_at is not None:
+            raise fields.not_both("delay", "run_at")
         if self.delay is None and self.run_at is None and self.priority is None:
             raise Invalid("there is nothing to change: give run_at, delay or priority")
         if self.delay is not None:

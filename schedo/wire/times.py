@@ -55,6 +55,7 @@ def _from_seconds(seconds: int | float) -> int:
     return round(seconds * limits.SECOND)
 
 
+@lru_cache(maxsize=1_024)  # people write few different ones, and never long ones
 def _parse_text(text: str) -> int:
     shown = text[:_TEXT_CHARACTERS_MAX]
     if len(text) > _TEXT_CHARACTERS_MAX:
@@ -138,11 +139,12 @@ def _parse_offset(text: str, offset: str) -> int:
     return -size if offset[0] == "-" else size
 
 
-@lru_cache(maxsize=4_096)  # the jobs of one answer share most of their seconds
+@lru_cache(maxsize=1_024)  # what happened at about the same time shares its second
 def _render_second(second: int) -> str:
     return (_EPOCH + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S")
 
 
+@lru_cache(maxsize=1_024)  # the jobs of one batch share their instant
 def render_instant(us: int) -> str:
     """Return the instant as RFC 3339 in UTC with six decimals, so that text sorts as time does."""
     second, micros = divmod(us, limits.SECOND)

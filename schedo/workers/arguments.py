@@ -43,7 +43,7 @@ class Arguments:
                 )
         self._rest = next((p.name for p in parameters if p.kind is _Kind.VAR_KEYWORD), None)
         self._known = frozenset(p.name for p in parameters if p.name != self._rest)
-        self._required = tuple(
+        self._required = frozenset(
             p.name for p in parameters if p.name in self._known and p.default is _Kind.empty
         )
         self._decoders: dict[str, msgspec.json.Decoder[Any]] | None = None
@@ -76,7 +76,8 @@ class Arguments:
             raise BadPayload(
                 f"the payload must be a JSON object with the arguments of {self._task!r}"
             ) from None
-        self._check_names(members)
+        if not self._fits(members):
+            raise BadPayload(self._explain(members))
         if self._decoders is None:
             self._decoders = self._make_decoders()
         rest = self._decoders.get(self._rest or "", _ANY)
@@ -88,13 +89,18 @@ class Arguments:
                 raise BadPayload(f"payload /{name}: {error}") from None
         return values
 
-    def _check_names(self, members: Mapping[str, Any]) -> None:
-        missing = [name for name in self._required if name not in members]
-        unknown = [name for name in members if name not in self._known and self._rest is None]
-        if missing or unknown:
-            wrong = [f"{name!r} is missing" for name in missing]
+    def _fits(self, members: Mapping[str, Any]) -> bool:
+        names = members.keys()
+        return names >= self._required and (self._rest is not None or names <= self._known)
+
+    def _explain(self, members: Mapping[str, Any]) -> str:
+        parameters = self._signature.parameters
+        missing = [name for name in parameters if name in self._required - members.keys()]
+        unknown = [name for name in members if name not in self._known]
+        wrong = [f"{name!r} is missing" for name in missing]
+        if self._rest is None:
             wrong += [f"{name[:64]!r} is unknown" for name in unknown[:5]]
-            raise BadPayload(f"{', '.join(wrong)}; the task is {self._task}{self._signature}")
+        return f"{', '.join(wrong)}; the task is {self._task}{self._signature}"
 
     def _make_decoders(self) -> dict[str, msgspec.json.Decoder[Any]]:
         annotations = {

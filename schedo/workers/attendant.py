@@ -26,7 +26,9 @@ from schedo.errors import SchedoError
 from schedo.workers import frames
 from schedo.workers.answering import Answering
 from schedo.workers.calling import GRACE_S
+from schedo.workers.outbox import Outbox
 from schedo.workers.spawn import Process
+from schedo.workers.starts import Starts
 
 _CLOSE_AFTER_S = 1.0  # for the socket of a dead child, which a process of its own may hold open
 
@@ -65,8 +67,8 @@ class Patience(NamedTuple):
 class _Held:
     """One lease that the child has."""
 
+    number: int  # the how manieth it was sent
     lease: Lease
-    is_started: bool = False
     killer: asyncio.TimerHandle | None = None
 
 
@@ -77,6 +79,7 @@ class Attendant:
         self,
         engine: Engine,
         process: Process,
+        starts: Starts,
         slots: int,
         patience: Patience,
         on_gone: Callable[[Attendant, str], None],
@@ -85,12 +88,13 @@ class Attendant:
     ) -> None:
         self._engine = engine
         self._process = process
+        self._starts = starts
+        self._leases = 0  # that it was ever sent
         self._patience = patience
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
         self._offer = WorkerOffer(f"process-{process.pid}", slots, frozenset(), alone=alone)
         self._held: dict[LeaseKey, _Held] = {}
-        self._outbox: list[Lease] = []
         self._killer: asyncio.TimerHandle | None = None
         self._pulse: asyncio.TimerHandle | None = None
         self._pinged_at: float | None = None  # while the ping has no answer
@@ -105,6 +109,7 @@ class Attendant:
         self._connection = frames.FrameConnection(
             frames.child_frames(), self._on_frame, self._on_closed
         )
+        self._outbox = Outbox(frames.measure_lease, self._send_leases)
         self._answering = Answering(engine, self._connection.send)
         self._closed = asyncio.Event()
         self.attached: asyncio.Future[frames.Attach] = self._loop.create_future()
@@ -128,10 +133,9 @@ class Attendant:
         if self.retired.is_set():  # given out before the engine heard of it
             self._engine.report(Report(lease.key, HandedBack()))
             return
-        self._held[lease.key] = _Held(lease)
-        if not self._outbox:
-            self._loop.call_soon(self._flush)
-        self._outbox.append(lease)
+        self._leases += 1
+        self._held[lease.key] = _Held(self._leases, lease)
+        self._outbox.add(lease)
         if self._pulse is None:
             self._pulse = self._loop.call_later(self._patience.pulse_s, self._feel_pulse)
 
@@ -139,40 +143,24 @@ class Attendant:
         """Pass the stop on, and kill the process if that does not help."""
         held = self._held.get(stop.key)
         if held is not None and held.killer is None:
-            self._flush()  # the lease goes before its stop
+            self._outbox.flush()  # the lease goes before its stop
             self._connection.send(frames.Stops([(stop.key, stop.reason)]))
             held.killer = self._loop.call_later(self._patience.kill_s, self._kill_for, stop.key)
 
-    def _flush(self) -> None:
-        leases, self._outbox = self._outbox, []
-        part: list[Lease] = []
-        size = 0
-        for lease in leases:
-            size += len(lease.payload or b"")
-            if part and size > frames.LEASES_BYTES_MAX:
-                self._send_leases(part)
-                part, size = [], len(lease.payload or b"")
-            part.append(lease)
-        self._send_leases(part)
-
     def _send_leases(self, leases: list[Lease]) -> None:
-        if leases:
-            self._connection.send(frames.Leases(leases, time.monotonic() + self._patience.start_s))
+        self._connection.send(frames.Leases(leases, time.monotonic() + self._patience.start_s))
 
     # The child's side.
 
     def _on_frame(self, frame: frames.FromChild) -> None:
         match frame:
+            case frames.Result(report):
+                self._end(report)
             case frames.Attach():
                 self._attach(frame)
             case frames.CannotImport(text):
                 self._fault = "it cannot import the application"
                 self._fail_to_attach(text)
-            case frames.Started(key):
-                if key in self._held:
-                    self._held[key].is_started = True
-            case frames.Result(report):
-                self._end(report)
             case frames.Abandoned():
                 self._has_abandoned = True
                 self.retire()
@@ -233,7 +221,8 @@ class Attendant:
             self._engine.attach(offer, self)
 
     def _on_stalled(self) -> None:
-        for key in [key for key, held in self._held.items() if not held.is_started]:
+        begun = self._starts.count
+        for key in [key for key, held in self._held.items() if held.number > begun]:
             self._end(Report(key, HandedBack()))
         if not self.retired.is_set():
             log.warning(
@@ -316,6 +305,7 @@ class Attendant:
         if self._is_known:
             self._engine.detach(self.worker_id, loss)
         self._held.clear()
+        self._starts.close()
         self.retired.set()
         self.gone.set()
         self._on_gone(self, message)
@@ -324,7 +314,7 @@ class Attendant:
         """Whether an attempt of a dead child may run again as if it had never been leased."""
         if self._is_dismissed or self._is_solved:
             return not held.lease.options.at_most_once
-        return not held.is_started and not self._is_garbled
+        return held.number > self._starts.count and not self._is_garbled
 
 
 def describe_exit(status: int) -> str:

@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import logging
 import traceback
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
@@ -29,6 +30,7 @@ GRACE_S = 5.0
 _MESSAGE_BYTES_MAX = 2_048
 _TRACEBACK_BYTES_MAX = limits.ERROR_BYTES_MAX - _MESSAGE_BYTES_MAX
 _FRAMES_MAX = 50
+_DONE = Completed()
 
 log = logging.getLogger("schedo.workers")
 
@@ -55,77 +57,121 @@ class TaskRunner:
         grace_s: float = GRACE_S,
         watcher: Watcher | None = None,
     ) -> None:
-        self._task = task
-        self._threads = threads
-        self._grace_s = grace_s
-        self._watcher = watcher or Watcher()
-        self._abandoned: set[asyncio.Task[Outcome]] = set()  # the loop itself holds tasks weakly
+        self.task = task
+        self.threads = threads
+        self.grace_s = grace_s
+        self.watcher = watcher or Watcher()
+        self.is_async = task.is_async
+        self._name = f"schedo {task.name}"
+        self._attempts: set[_Attempt] = set()  # hold their tasks; the loop itself does it weakly
 
     async def __call__(self, call: Call) -> Report:
         """Return how the attempt ended."""
-        handler = asyncio.create_task(self._handle(call), name=f"schedo {self._task.name}")
-        stopping = asyncio.create_task(call.stop.wait())
+        ended: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+
+        def end(report: Report) -> None:
+            if not ended.done():
+                ended.set_result(report)
+
+        handler = self.begin(call, end)
         try:
-            await asyncio.wait((handler, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if handler.done() and call.stop.reason is None:
-                outcome = handler.result()
-            else:
-                outcome = await self._stop(handler, call)
+            return await ended
         except asyncio.CancelledError:
             handler.cancel()
             raise
-        finally:
-            stopping.cancel()
-        return Report(call.lease.key, outcome)
 
-    async def _stop(self, handler: asyncio.Task[Outcome], call: Call) -> Outcome:
-        if self._task.is_async:  # a thread cannot be interrupted; it can only look at current_job()
-            handler.cancel()
-        await asyncio.wait((handler,), timeout=self._grace_s)
-        if not handler.done():
-            self._abandon(handler, call.lease.key)
-        return Stopped()
+    def begin(self, call: Call, on_end: Callable[[Report], None]) -> asyncio.Task[None]:
+        """Run the attempt in a task of its own, and return that; `on_end` hears how it ended."""
+        attempt = _Attempt(self, call, on_end)
+        self._attempts.add(attempt)
+        loop = asyncio.get_running_loop()
+        attempt.handler = loop.create_task(attempt.run(), name=self._name)
+        return attempt.handler
 
-    def _abandon(self, handler: asyncio.Task[Outcome], key: LeaseKey) -> None:
+    def forget(self, attempt: _Attempt) -> None:
+        """Let go of an attempt whose handler has ended."""
+        self._attempts.discard(attempt)
+
+
+class _Attempt:
+    """One attempt on its way: a single task, which runs the handler and says how it ended."""
+
+    __slots__ = ("_call", "_is_over", "_on_end", "_runner", "_timer", "handler")
+
+    def __init__(self, runner: TaskRunner, call: Call, on_end: Callable[[Report], None]) -> None:
+        self._runner = runner
+        self._call = call
+        self._on_end = on_end
+        self._is_over = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.handler: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Run the handler to its end."""
+        stop = self._call.stop
+        outcome: Outcome = Stopped()
+        if stop.reason is None:
+            stop.listener = self._stop
+            outcome = await self._handle()
+            stop.listener = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._runner.forget(self)
+        self._end(outcome if stop.reason is None else Stopped())
+
+    def _end(self, outcome: Outcome) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._on_end(Report(self._call.lease.key, outcome))
+
+    def _stop(self) -> None:
+        runner = self._runner
+        if runner.is_async and self.handler is not None:
+            self.handler.cancel()  # a thread cannot be interrupted; it can look at current_job()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(runner.grace_s, self._abandon)
+
+    def _abandon(self) -> None:
+        runner = self._runner
         log.warning(
             "a handler of task %s ignored its stop for %g s and is abandoned",
-            self._task.name,
-            self._grace_s,
+            runner.task.name,
+            runner.grace_s,
         )
-        self._abandoned.add(handler)
-        handler.add_done_callback(self._abandoned.discard)
-        self._watcher.abandoned(key)
+        runner.watcher.abandoned(self._call.lease.key)
+        self._end(Stopped())
 
-    async def _handle(self, call: Call) -> Outcome:
-        if not self._watcher.may_start(call.lease.key):
-            return HandedBack()
+    async def _handle(self) -> Outcome:
+        lease, task = self._call.lease, self._runner.task
         try:
-            arguments = self._task.arguments.read(call.lease.payload or b"null")
-            enter(call)
-            if self._task.is_async:
-                value = await self._task.function(**arguments)
+            if not self._runner.watcher.may_start(lease.key):
+                return HandedBack()
+            arguments = task.arguments.read(lease.payload or b"null")
+            enter(self._call)
+            if self._runner.is_async:
+                value = await task.function(**arguments)
             else:
-                value = await self._call_in_thread(call, arguments)
+                value = await self._call_in_thread(arguments)
             return settle(value)
         except BadPayload as error:
             return _refuse("bad-payload", str(error))
         except GeneratorExit:
             raise
         except BaseException as error:  # SystemExit must not end the process, nor anything the loop
-            return blame(error, self._task.no_retry)
+            return blame(error, task.no_retry)
 
-    async def _call_in_thread(self, call: Call, arguments: dict[str, Any]) -> Any:
+    async def _call_in_thread(self, arguments: dict[str, Any]) -> Any:
         def run() -> Any:
-            if call.stop.reason is not None:  # all threads were busy until it was too late
+            if self._call.stop.reason is not None:  # all threads were busy until it was too late
                 return None
             try:
-                return self._task.function(**arguments)
+                return self._runner.task.function(**arguments)
             except StopIteration as error:  # a future cannot carry it
                 raise RuntimeError("the handler raised StopIteration") from error
 
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        value = await loop.run_in_executor(self._threads, context.run, run)
+        value = await loop.run_in_executor(self._runner.threads, context.run, run)
         # A plain wrapper around an async function hands out its coroutine.
         return await value if asyncio.iscoroutine(value) else value
 
@@ -135,7 +181,7 @@ def settle(value: Any) -> Outcome:
     if isinstance(value, Snooze | Discard):
         return blame(value)
     if value is None:
-        return Completed()
+        return _DONE
     try:
         result = msgspec.json.encode(value, enc_hook=write_foreign)
     except Exception as error:  # the application's own types may run code here

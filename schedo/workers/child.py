@@ -24,13 +24,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from schedo.core.leases import Failed, Lease, Outcome, Report
+from schedo.core.leases import Failed, Lease, Report
 from schedo.core.model import Failure, LeaseKey
 from schedo.workers import frames
-from schedo.workers.calling import TaskRunner, Watcher, blame
+from schedo.workers.calling import TaskRunner, Watcher
 from schedo.workers.contract import Call, StopSignal
 from schedo.workers.registry import Registry, Served
 from schedo.workers.socket_desk import SocketDesk
+from schedo.workers.starts import Starts
 
 EXIT_CANNOT_IMPORT = 2
 EXIT_SERVER_LOST = 3
@@ -61,9 +62,10 @@ def load_target(target: str) -> Served:
     return served
 
 
-class _Attempt(NamedTuple):
+class _Held(NamedTuple):
     """What is known of a lease that is here."""
 
+    number: int  # the how manieth to be sent
     stop: StopSignal
     start_by: float  # on the monotonic clock
 
@@ -71,14 +73,15 @@ class _Attempt(NamedTuple):
 class Child(Watcher):
     """Runs what the server leases, until it is drained or the socket closes."""
 
-    def __init__(self, app: Served, slots: int, grace_s: float) -> None:
+    def __init__(self, app: Served, starts: Starts, slots: int, grace_s: float) -> None:
+        self._starts = starts
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="schedo")
         self._runners = {
             name: TaskRunner(task, self._threads, grace_s=grace_s, watcher=self)
             for name, task in app.registry.tasks.items()
         }
-        self._attempts: dict[LeaseKey, _Attempt] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._held: dict[LeaseKey, _Held] = {}
+        self._leases = 0  # that were ever sent
         self._is_draining = False
         self._drained = asyncio.get_running_loop().create_future()
         self._connection = frames.FrameConnection(
@@ -104,8 +107,8 @@ class Child(Watcher):
                     self._start(lease, start_by)
             case frames.Stops(stops):
                 for key, reason in stops:
-                    if key in self._attempts:
-                        self._attempts[key].stop.set(reason)
+                    if key in self._held:
+                        self._held[key].stop.set(reason)
             case frames.Ping():
                 self._connection.send(frames.Pong())
             case frames.Answer():
@@ -116,34 +119,27 @@ class Child(Watcher):
 
     def _start(self, lease: Lease, start_by: float) -> None:
         stop = StopSignal()
-        self._attempts[lease.key] = _Attempt(stop, start_by)
-        task = asyncio.create_task(self._run(Call(lease, stop)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._leases += 1
+        self._held[lease.key] = _Held(self._leases, stop, start_by)
+        runner = self._runners.get(lease.task)
+        if runner is None:
+            message = f"this application has no task {lease.task!r}"
+            self._end(Report(lease.key, Failed(Failure("unknown-task", message))))
+        else:
+            runner.begin(Call(lease, stop), self._end)
 
-    async def _run(self, call: Call) -> None:
-        report = await self._call(call)
-        del self._attempts[call.lease.key]
+    def _end(self, report: Report) -> None:
+        """Say so to the server at once: what runs next may block the loop or end the process."""
+        del self._held[report.key]
         self._connection.send(frames.Result(report))
         self._leave_if_drained()
 
-    async def _call(self, call: Call) -> Report:
-        runner = self._runners.get(call.lease.task)
-        if runner is None:
-            message = f"this application has no task {call.lease.task!r}"
-            return Report(call.lease.key, Failed(Failure("unknown-task", message)))
-        try:
-            return await runner(call)
-        except Exception as error:
-            log.exception("cannot run task %s", call.lease.task)
-            outcome: Outcome = blame(error)
-            return Report(call.lease.key, outcome)
-
     def may_start(self, key: LeaseKey) -> bool:
-        """Say so to the server, now: the handler's first step may block the loop for good."""
-        if time.monotonic() > self._attempts[key].start_by:
+        """Let the server see it; tasks take their first steps in the order they were made in."""
+        held = self._held[key]
+        if time.monotonic() > held.start_by:
             return False
-        self._connection.send(frames.Started(key))
+        self._starts.count = held.number
         return True
 
     def abandoned(self, key: LeaseKey) -> None:
@@ -151,7 +147,7 @@ class Child(Watcher):
         self._connection.send(frames.Abandoned(key))
 
     def _leave_if_drained(self) -> None:
-        if self._is_draining and not self._attempts and not self._drained.done():
+        if self._is_draining and not self._held and not self._drained.done():
             self._connection.close()
             self._drained.set_result(None)
 
@@ -169,6 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m schedo.workers.child")
     parser.add_argument("target", help="module:attribute")
     parser.add_argument("--fd", type=int, required=True, help="the socket to the server")
+    parser.add_argument("--starts", type=int, required=True, help="the memory shared with it")
     parser.add_argument("--slots", type=int, required=True, help="attempts at a time")
     parser.add_argument("--grace", type=float, required=True, help="seconds for a stopped handler")
     parser.add_argument("--parent", type=int, required=True, help="process id of the server")
@@ -179,6 +176,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     os.set_inheritable(options.fd, False)
     server = socket.socket(fileno=options.fd)
+    starts = Starts(options.starts)
+    os.close(options.starts)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -186,12 +185,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BaseException as error:  # an import may also call sys.exit
         server.sendall(frames.encode_frame(frames.CannotImport(_explain(error))))
         return EXIT_CANNOT_IMPORT
-    asyncio.run(_serve(app, options, server))
+    asyncio.run(_serve(app, options, starts, server))
     return 0
 
 
-async def _serve(app: Served, options: argparse.Namespace, server: socket.socket) -> None:
-    await Child(app, options.slots, options.grace).run(server)
+async def _serve(
+    app: Served, options: argparse.Namespace, starts: Starts, server: socket.socket
+) -> None:
+    await Child(app, starts, options.slots, options.grace).run(server)
 
 
 def _die_with(parent: int) -> None:

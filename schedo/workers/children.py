@@ -8,6 +8,7 @@ ever cannot fill the machine, no more children than this are retired at a time a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -19,6 +20,7 @@ from schedo.engine.engine import Engine
 from schedo.workers.attendant import Attendant, CannotServe, Patience
 from schedo.workers.frames import Attach
 from schedo.workers.spawn import Process
+from schedo.workers.starts import Starts, make_memory
 
 PATIENCE = Patience()
 RESPAWN_AFTER_S = 0.1
@@ -133,16 +135,19 @@ class ChildProcesses:
 
     async def _spawn(self, alone: bool) -> Attendant:
         slots = 1 if alone else self._slots
-        ours, theirs = socket.socketpair()
-        try:
-            process = Process(self._start_process(theirs, slots))
-        except OSError:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
+        with contextlib.ExitStack() as given:
+            memory = make_memory()
+            given.callback(os.close, memory)
+            starts = Starts(memory)
+            ours, theirs = socket.socketpair()
+            given.callback(theirs.close)
+            try:
+                process = Process(self._start_process(theirs, memory, slots))
+            except OSError:
+                ours.close()
+                raise
         attendant = Attendant(
-            self._engine, process, slots, self._patience, self._forget, alone=alone
+            self._engine, process, starts, slots, self._patience, self._forget, alone=alone
         )
         self._all.add(attendant)
         ours.setblocking(False)
@@ -150,21 +155,24 @@ class ChildProcesses:
         await loop.create_unix_connection(lambda: attendant.connection, sock=ours)
         return attendant
 
-    def _start_process(self, theirs: socket.socket, slots: int) -> subprocess.Popen[bytes]:
+    def _start_process(
+        self, theirs: socket.socket, memory: int, slots: int
+    ) -> subprocess.Popen[bytes]:
         # On the loop's own thread, for a millisecond: the child dies with the thread that starts it
         # (PR_SET_PDEATHSIG). It gets no setting of the server, for that may be a secret.
         return subprocess.Popen(
-            self._command(theirs.fileno(), slots),
+            self._command(theirs.fileno(), memory, slots),
             env={name: v for name, v in os.environ.items() if not name.startswith("SCHEDO_")},
             stdin=subprocess.DEVNULL,
             stdout=2,
-            pass_fds=(theirs.fileno(),),
+            pass_fds=(theirs.fileno(), memory),
             start_new_session=True,
         )
 
-    def _command(self, descriptor: int, slots: int) -> list[str]:
+    def _command(self, descriptor: int, memory: int, slots: int) -> list[str]:
         options = {
             "fd": descriptor,
+            "starts": memory,
             "slots": slots,
             "grace": self._patience.grace_s,
             "parent": os.getpid(),

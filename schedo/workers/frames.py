@@ -1,8 +1,8 @@
 """What a server and its child processes say to each other, and how it lies on the wire.
 
-A frame is four bytes of length, most significant first, and that many bytes of JSON with its kind
-under "type". The words are those of every worker: attach, leases, stops, results, drain. Anything
-that is not a known frame ends the connection and nothing else.
+A frame is four bytes of length, most significant first, and that many bytes of MessagePack with its
+kind under "type". The words are those of every worker: attach, leases, stops, results, drain.
+Anything that is not a known frame ends the connection and nothing else.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ from typing import Any, Generic, Literal, TypeVar, cast
 import msgspec
 
 from schedo.core.leases import Lease, Report, StopReason
-from schedo.core.model import JobSpec, LeaseKey, Options, ScheduleSpec
+from schedo.core.model import PLAIN, JobSpec, LeaseKey, Options, ScheduleSpec
 from schedo.workers.desk import Ticket
 
-PROTOCOL = 1
-# The largest payload or result takes a third more as base64; the rest is room for its neighbours.
+PROTOCOL = 2
 FRAME_BYTES_MAX = 4_194_304
-LEASES_BYTES_MAX = 1_048_576  # payloads in one frame of leases, unless a single one is larger
 _HEADER = struct.Struct("!I")
+_LEASE_BYTES_MAX = 512  # but for its options and its payload
+_OPTIONS_BYTES_MAX = 16_384
 
 
 class BadFrame(Exception):
     """The other side does not speak this protocol."""
+
+
+def measure_lease(lease: Lease) -> int:
+    """Return at most how many bytes the lease takes in a frame."""
+    options = 0 if lease.options is PLAIN else _OPTIONS_BYTES_MAX
+    return _LEASE_BYTES_MAX + options + len(lease.payload or b"")
 
 
 # From the child.
@@ -45,12 +51,6 @@ class CannotImport(msgspec.Struct, frozen=True, tag="cannot_import"):
     """The application cannot be imported; text ends with the reason."""
 
     text: str
-
-
-class Started(msgspec.Struct, frozen=True, tag="started"):
-    """The handler of this attempt is about to run."""
-
-    key: LeaseKey
 
 
 class Result(msgspec.Struct, frozen=True, tag="result"):
@@ -119,9 +119,9 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     refusal: Refusal | None = None
 
 
-FromChild = Attach | CannotImport | Started | Result | Abandoned | Pong | Ask
+FromChild = Attach | CannotImport | Result | Abandoned | Pong | Ask
 FromServer = Leases | Stops | Ping | Drain | Answer
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.msgpack.Encoder()
 _F = TypeVar("_F")
 
 
@@ -136,7 +136,7 @@ def encode_frame(frame: FromChild | FromServer) -> bytes:
 class FrameReader(Generic[_F]):
     """Cuts the bytes of one direction into frames; knows nothing of sockets."""
 
-    def __init__(self, decoder: msgspec.json.Decoder[_F]) -> None:
+    def __init__(self, decoder: msgspec.msgpack.Decoder[_F]) -> None:
         self._decoder = decoder
         self._buffer = bytearray()
 
@@ -167,12 +167,12 @@ class FrameReader(Generic[_F]):
 
 def child_frames() -> FrameReader[FromChild]:
     """Return a reader of what a child says."""
-    return FrameReader(msgspec.json.Decoder(FromChild))
+    return FrameReader(msgspec.msgpack.Decoder(FromChild))
 
 
 def server_frames() -> FrameReader[FromServer]:
     """Return a reader of what the server says."""
-    return FrameReader(msgspec.json.Decoder(FromServer))
+    return FrameReader(msgspec.msgpack.Decoder(FromServer))
 
 
 class FrameConnection(asyncio.Protocol, Generic[_F]):

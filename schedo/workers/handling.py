@@ -8,15 +8,14 @@ thread runs them.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from schedo.core.ids import render_id
-from schedo.core.leases import Lease, StopReason
+from schedo.core.leases import StopReason
 from schedo.core.model import Trigger
 from schedo.wire.times import parse_duration
-from schedo.workers.contract import Call, StopSignal
+from schedo.workers.contract import Call
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,12 +42,12 @@ def to_microseconds(duration: str | float | timedelta) -> int:
     return parse_duration(duration)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class CurrentJob:
     """The attempt that the calling code is part of."""
 
-    _lease: Lease
-    _stop: StopSignal
+    def __init__(self, call: Call) -> None:
+        self._lease = call.lease
+        self._stop = call.stop
 
     def __repr__(self) -> str:
         return f"<CurrentJob {self.id} {self.task} attempt {self.attempt}>"
@@ -107,17 +106,17 @@ class CurrentJob:
         return self._stop.reason is not None
 
 
-_current: ContextVar[CurrentJob] = ContextVar("schedo_current_job")
+_current: ContextVar[Call] = ContextVar("schedo_current_job")
 
 
 def enter(call: Call) -> None:
     """Make the call the current job of the running context."""
-    _current.set(CurrentJob(call.lease, call.stop))
+    _current.set(call)
 
 
 def current_job() -> CurrentJob:
     """Return the job whose handler is running here; raise RuntimeError outside of one."""
     try:
-        return _current.get()
+        return CurrentJob(_current.get())
     except LookupError:
         raise RuntimeError("current_job() works only inside a task that schedo runs") from None

@@ -43,6 +43,12 @@ class Site:
         assert isinstance(ticket, Ticket), ticket
         return ticket.id
 
+    async def submit_together(self, *jobs: tuple[str, dict[str, Any]]) -> list[str]:
+        """Submit tasks with their payloads in one commit, so that they are leased together."""
+        specs = [JobSpec(task, msgspec.json.encode(payload)) for task, payload in jobs]
+        tickets = await self.desk.submit(specs)
+        return [ticket.id for ticket in tickets if isinstance(ticket, Ticket)]
+
     async def end(self, job_id: str) -> Record:
         record = await self.desk.wait(job_id, LONG_S)
         assert "result" in record or "error" in record or record["state"] == "cancelled", record

@@ -34,13 +34,15 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 class Notes(Watcher):
     """Remembers what it hears."""
 
-    def __init__(self, may_start: bool = True) -> None:
+    def __init__(self, may_start: bool = True, on_start: Callable[[], None] = lambda: None) -> None:
         self.started: list[LeaseKey] = []
         self.left: list[LeaseKey] = []
         self._may_start = may_start
+        self._on_start = on_start
 
     def may_start(self, key: LeaseKey) -> bool:
         self.started.append(key)
+        self._on_start()
         return self._may_start
 
     def abandoned(self, key: LeaseKey) -> None:
@@ -160,12 +162,11 @@ async def test_a_function_whose_turn_comes_after_its_stop_does_not_run(
     ran: list[int] = []
     release = threading.Event()
     busy = [threads.submit(release.wait, 30) for _ in range(2)]
-    notes = Notes()
+    started = asyncio.Event()
+    notes = Notes(on_start=started.set)
     runner = TaskRunner(make_task(lambda: ran.append(1)), threads, grace_s=0.01, watcher=notes)
-    call = make_call(None, "task")
-    call.stop.set(StopReason.CANCEL)
 
-    report = await runner(call)
+    report = await stop_once_running(runner, make_call(None, "task"), started)
     release.set()
     for future in busy:
         future.result(30)
@@ -173,6 +174,23 @@ async def test_a_function_whose_turn_comes_after_its_stop_does_not_run(
 
     assert report.outcome == Stopped()
     assert ran == []
+
+
+async def test_an_attempt_that_was_stopped_before_its_turn_does_not_start(
+    threads: ThreadPoolExecutor,
+) -> None:
+    ran: list[int] = []
+
+    async def handler() -> None:
+        ran.append(1)
+
+    notes = Notes()
+    call = make_call(None, "task")
+    attempt = asyncio.create_task(TaskRunner(make_task(handler), threads, watcher=notes)(call))
+    call.stop.set(StopReason.CANCEL)
+
+    assert (await attempt).outcome == Stopped()
+    assert (notes.started, ran) == ([], [])
 
 
 async def test_an_attempt_that_may_not_start_is_handed_back(threads: ThreadPoolExecutor) -> None:

@@ -168,7 +168,44 @@ async def test_what_a_dead_process_had_not_started_is_not_counted_as_lost(
     writer.close()
 
 
+async def test_what_was_leased_together_with_a_killer_goes_back_uncounted(
+    site: Site, tmp_path: Path
+) -> None:
+    dying = {"mark": str(tmp_path / "mark"), "how": "exit"}
+    add = ("add", {"a": 1, "b": 2})
+
+    died, *others = await site.submit_together(("die_once", dying), add, add)
+
+    assert (await site.end(died))["losses"] == 1
+    for job in others:
+        assert (await site.end(job))["losses"] == 0
+        attempts = await site.engine.store.list_attempts(parse_id(job))
+        assert [attempt.outcome for attempt in attempts] == ["handed_back"]
+
+
+async def test_what_ended_just_before_its_process_died_has_ended(
+    site: Site, tmp_path: Path
+) -> None:
+    dying = {"mark": str(tmp_path / "mark"), "how": "exit"}
+
+    fine, died = await site.submit_together(("add", {"a": 1, "b": 2}), ("die_once", dying))
+
+    record = await site.end(fine)
+    assert (record["state"], record["attempt"], record["losses"]) == ("completed", 1, 0)
+    assert (await site.end(died))["losses"] == 1
+
+
 # Blocking.
+
+
+async def test_what_ended_is_told_before_the_next_handler_blocks(site: Site, pipe: Path) -> None:
+    fine, blocked = await site.submit_together(
+        ("add", {"a": 1, "b": 2}), ("block", {"pipe": str(pipe)})
+    )
+
+    assert (await site.end(fine))["result"] == 3
+    await say(pipe, "unblocked")
+    assert (await site.end(blocked))["result"] == "unblocked"
 
 
 async def test_a_blocked_process_gives_back_what_it_has_not_started(

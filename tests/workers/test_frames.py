@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from schedo.core.leases import Completed, Failed, Lease, Outcome, Report, Snoozed, StopReason
+from schedo.core.leases import Completed, Failed, Lease, Report, StopReason
 from schedo.core.model import (
     PLAIN,
     Failure,
@@ -39,9 +39,8 @@ SPEC = JobSpec("task", b"[1]", options=Options(retry=Retry(max_attempts=2)))
 FROM_CHILD: list[frames.FromChild] = [
     frames.Attach(7, {"task": Options()}, [ScheduleSpec("s", Rule(cron="* * * * *"), SPEC)]),
     frames.CannotImport("why"),
-    frames.Progress([], KEY),
-    frames.Progress([Report(KEY, Completed(b'{"x":1}'))], KEY),
-    frames.Progress([Report(KEY, Failed(Failure("ValueError", "no"), retryable=False))]),
+    frames.Result(Report(KEY, Completed(b'{"x":1}'))),
+    frames.Result(Report(KEY, Failed(Failure("ValueError", "no"), retryable=False))),
     frames.Abandoned(KEY),
     frames.Pong(),
     frames.Ask(1, "submit", specs=[SPEC]),
@@ -125,21 +124,6 @@ HEAVY = Options(
 )
 def test_a_lease_takes_no_more_bytes_than_it_is_measured_at(lease: Lease) -> None:
     assert len(encode_frame(frames.Leases([lease], 12.5))) <= frames.measure_lease(lease)
-
-
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        Completed(TEXT.encode()),
-        Failed(Failure("E" * 128, "x" * 2_048, traceback="x" * 14_336)),
-        Snoozed(2**62),
-    ],
-    ids=["completed", "failed", "snoozed"],
-)
-def test_a_report_takes_no_more_bytes_than_it_is_measured_at(outcome: Outcome) -> None:
-    report = Report(KEY, outcome)
-
-    assert len(encode_frame(frames.Progress([report]))) <= frames.measure_report(report)
 
 
 class End:
