@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from schedo.core.leases import Lease, Stop, StopReason
 from schedo.core.lifecycle import State
 from schedo.core.memory import JobMemory
@@ -11,6 +14,8 @@ from schedo.core.workers import Worker, Workers
 
 _RUNNING = State.RUNNING
 _WITH_WORKER = Place.RUNNING
+# What LeaseKey(...) does, in half of the time.
+_new_key: Callable[[tuple[int, int, int]], LeaseKey] = partial(tuple.__new__, LeaseKey)
 
 
 class Attempts:
@@ -32,7 +37,7 @@ class Attempts:
         job.epoch = self._epoch
         job.worker = worker_id = worker.offer.id
         job.picked_at = job.started_at = now
-        key = LeaseKey(job.id, job.attempt, job.epoch)
+        key = _new_key((job.id, job.attempt, job.epoch))
         worker.running.add(key)
         self._hold(job, now)
         self._leases.append(

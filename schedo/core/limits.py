@@ -58,7 +58,7 @@ DEFAULT_QUEUE = "default"
 WINDOW_ENTRIES = 1_024
 PAGE_ENTRIES_MAX = 256
 # A burst of queued jobs up to this many never has to be read back from the store.
-LANE_ENTRIES_MAX = 6_144
+LANE_ENTRIES_MAX = 8_192
 SUSPECTS_MAX = 1_000_000  # never reached: they are what workers held when they died
 PAYLOAD_INLINE_BYTES_MAX = 4_096
 UNCOMMITTED_JOBS_MAX = 50_000

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from schedo.core.lifecycle import State
 from schedo.store import rows, writes
 from schedo.store.connection import sync_commits, transaction, unsynced
 from schedo.store.rows import Row
@@ -35,14 +36,16 @@ from schedo.store.writes import INSERT_JOB, UPDATE_JOB, Commit, PlainJobs, State
 log = logging.getLogger("schedo.store")
 
 # Enough that a job of a fast stream has ended before it is folded; a row takes about 700 bytes and
-# its payload and result. Twice as much may be pending for a moment.
-PENDING_ROWS_MAX = 2_000
-PENDING_BYTES_MAX = 1_048_576
+# its payload and result. Twice as much may be pending for a moment. Jobs that wait for an instant
+# will not end soon, so few of them are kept.
+PENDING_ROWS_MAX = 8_192
+WAITING_ROWS_MAX = 1_024
+PENDING_BYTES_MAX = 4_194_304
 # What is folded at a time: a few milliseconds in which no commit can be made.
 FOLD_ROWS = 250
 # A commit of more is written to the tables at once: writing its payloads twice would cost more than
 # the second write of the rows.
-ENTRY_BYTES_MAX = PENDING_BYTES_MAX // 2
+ENTRY_BYTES_MAX = 524_288
 
 # The first value of every entry. Columns that change get a new number, and `_decode` must go on
 # reading the old one: a new version may find what an old one left in a crash.
@@ -72,6 +75,7 @@ _UNFIT = (
 _NEW_WIDTH = len(rows.JOB_COLUMNS)
 _KNOWN_WIDTH = len(rows.JOB_MUTABLE_COLUMNS) + 1
 _COLUMNS = {name: at for at, name in enumerate(rows.JOB_COLUMNS)}
+_STATE, _QUEUED = _COLUMNS["state"], str(State.QUEUED.value)
 _LATER = {name: _NEW_WIDTH + at for at, name in enumerate(rows.JOB_MUTABLE_COLUMNS)}
 # Of a new row and a known row after it: the new row as it is now.
 _merge = itemgetter(*(_LATER.get(name, at) for name, at in _COLUMNS.items()))
@@ -84,6 +88,7 @@ class Entry(NamedTuple):
     new: int
     known: int
     size: int
+    waiting: int  # new ones that wait for an instant
 
 
 class Pending:
@@ -95,6 +100,7 @@ class Pending:
         self._known: dict[int, Row] = {}
         self._entries: deque[Entry] = deque()
         self._size = 0
+        self._waiting = 0
         self._old = 0  # the newest entry when fold_old was called last
         self._is_sure = True  # memory says what the journal table holds
 
@@ -105,7 +111,11 @@ class Pending:
     @property
     def is_long(self) -> bool:
         """Tell whether the oldest should be folded soon."""
-        return self._count > PENDING_ROWS_MAX or self._size > PENDING_BYTES_MAX
+        return (
+            self._count > PENDING_ROWS_MAX
+            or self._waiting > WAITING_ROWS_MAX
+            or self._size > PENDING_BYTES_MAX
+        )
 
     @property
     def _count(self) -> int:
@@ -135,22 +145,25 @@ class Pending:
         """Write some of what was pending already when this was called last."""
         with self._guarded(connection):
             old = sum(1 for entry in self._entries if entry.id <= self._old)
-            self._fold(connection, min(old, self._oldest(FOLD_ROWS)))
+            self._fold(connection, min(old, self._oldest(max(FOLD_ROWS, self._count // 8))))
             self._old = self._entries[-1].id if self._entries else 0
 
     def fold_oldest(self, connection: sqlite3.Connection) -> None:
         """Write so many of the oldest that it is not long any more."""
         with self._guarded(connection):
             count = self._count - PENDING_ROWS_MAX + FOLD_ROWS
-            self._fold(connection, self._oldest(count, self._size - PENDING_BYTES_MAX // 2))
+            size = self._size - PENDING_BYTES_MAX // 2
+            waiting = self._waiting - WAITING_ROWS_MAX // 2
+            self._fold(connection, self._oldest(count, size, waiting))
 
-    def _oldest(self, count: int, size: int = 0) -> int:
-        """Return how many entries from the oldest on hold so many jobs and bytes."""
+    def _oldest(self, count: int, size: int = 0, waiting: int = 0) -> int:
+        """Return how many entries from the oldest on hold so many jobs, bytes and waiting jobs."""
         for number, entry in enumerate(self._entries):
-            if count <= 0 and size <= 0:
+            if count <= 0 and size <= 0 and waiting <= 0:
                 return number
             count -= entry.new + entry.known
             size -= entry.size
+            waiting -= entry.waiting
         return len(self._entries)
 
     @contextmanager
@@ -182,8 +195,12 @@ class Pending:
         assert entry is not None
         new, known = len(self._new), len(self._known)
         _take(self._new, self._known, plain)
-        self._entries.append(Entry(entry, len(self._new) - new, len(self._known) - known, size))
+        waiting = sum(1 for row in plain.new if row[_STATE] != _QUEUED)
+        self._entries.append(
+            Entry(entry, len(self._new) - new, len(self._known) - known, size, waiting)
+        )
         self._size += size
+        self._waiting += waiting
         return True
 
     def _will_fit(self, connection: sqlite3.Connection, plain: PlainJobs) -> bool:
@@ -213,6 +230,7 @@ class Pending:
         for _ in range(count):
             entry = self._entries.popleft()
             self._size -= entry.size
+            self._waiting -= entry.waiting
             _drop_first(self._new, entry.new)
             _drop_first(self._known, entry.known)
 
@@ -238,7 +256,7 @@ class Pending:
         self._new.clear()
         self._known.clear()
         self._entries.clear()
-        self._size = self._old = 0
+        self._size = self._waiting = self._old = 0
 
 
 def _take(new: dict[int, Row], known: dict[int, Row], plain: PlainJobs) -> None:

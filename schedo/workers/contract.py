@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from schedo.core.leases import Lease, Report, StopReason
 
@@ -38,7 +40,7 @@ class StopSignal:
         return self.reason
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """One attempt as a runner sees it; the lease's payload has been loaded."""
 
     lease: Lease

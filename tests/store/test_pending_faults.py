@@ -214,12 +214,12 @@ def test_no_commit_is_made_before_commits_are_synced_again(connection: UnclearCo
 
 def test_commits_that_outrun_the_folds_go_to_the_tables(connection: UnclearConnection) -> None:
     jobs = Pending()
-    for first in range(1, 9_501, 1_900):
+    for first in range(1, 17_101, 1_900):
         bulk = (make_job(id=n) for n in range(first, first + 1_900))
         jobs.commit(connection, encode(of_jobs(*bulk)))
         assert jobs._count <= 2 * pending.PENDING_ROWS_MAX
 
-    assert connection.execute("SELECT count(*) FROM job").fetchone() == (5_700,)
+    assert connection.execute("SELECT count(*) FROM job").fetchone() == (17_100,)
 
 
 @pytest.mark.parametrize("seed", range(8))
