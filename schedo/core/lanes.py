@@ -113,8 +113,8 @@ class Lanes:
         line, lane, worker = choice
         window = line.lanes[lane]
         # Where nothing else waits and nobody else serves, the choice stays the same.
-        is_fixed = len(self._active) == len(line.lanes) == 1 and workers.is_only(worker, lane)
-        entries = window.pop_first(min(worker.free, line.room) if is_fixed else 1)
+        is_fixed = len(self._active) == len(line.lanes) == len(workers.servers(lane)) == 1
+        entries = window.pop_first(min(worker.room(lane.route), line.room) if is_fixed else 1)
         step = 1 / line.queue.weight
         line.turn += step * len(entries)
         self._turn = line.turn - step

@@ -224,7 +224,7 @@ class Scheduler:
         self.workers.attach(offer)
         self._acceptor.forget_defaults()
 
-    def detach(self, worker_id: str, message: str, now: int) -> set[LeaseKey]:
+    def detach(self, worker_id: str, message: str, now: int) -> list[LeaseKey]:
         """Forget the worker; whatever it still held is lost, and returned."""
         lost = self.workers.detach(worker_id)
         for key in lost:
