@@ -61,9 +61,7 @@ class Attempts:
             job.picked_at = job.started_at = now
         job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker
         self._memory.touch(job)
-        worker = self._workers.find(lease.worker)
-        if worker is not None:
-            worker.hold(lease.key, _amounts(job))
+        self._workers.hold(lease.worker, lease.key, _amounts(job))
         self._hold(job, now)
         if job.cancel_requested_at is not None:
             self.stop(job, StopReason.CANCEL)

@@ -190,6 +190,12 @@ class Workers:
         able = [worker for worker in servers if worker.room(route) > 0]
         return max(able, key=lambda w: (route.liking(w.offer.labels), w.free), default=None)
 
+    def hold(self, worker_id: str, key: LeaseKey, amounts: Amounts = ()) -> None:
+        """Note that the worker runs the attempt; harmless if the worker is gone."""
+        worker = self._workers.get(worker_id)
+        if worker is not None:
+            worker.hold(key, amounts)
+
     def release(self, worker_id: str | None, key: LeaseKey) -> None:
         """Note that the attempt has ended; harmless if the worker is gone."""
         worker = self._workers.get(worker_id or "")
