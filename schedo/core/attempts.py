@@ -9,6 +9,7 @@ from schedo.core.leases import Lease, Stop, StopReason
 from schedo.core.lifecycle import State
 from schedo.core.memory import JobMemory
 from schedo.core.model import Job, LeaseKey, Place
+from schedo.core.routes import Amounts
 from schedo.core.timers import Timers
 from schedo.core.workers import Worker, Workers
 
@@ -38,7 +39,7 @@ class Attempts:
         job.worker = worker_id = worker.offer.id
         job.picked_at = job.started_at = now
         key = _new_key((job.id, job.attempt, job.epoch))
-        worker.running.add(key)
+        worker.hold(key, _amounts(job))
         self._hold(job, now)
         self._leases.append(
             Lease(
@@ -65,7 +66,7 @@ class Attempts:
             job.picked_at = job.started_at = now
         job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker
         self._memory.touch(job)
-        self._workers.hold(job.worker, lease.key)
+        self._workers.hold(lease.worker, lease.key, _amounts(job))
         self._hold(job, now)
         if job.cancel_requested_at is not None:
             self.stop(job, StopReason.CANCEL)
@@ -125,6 +126,11 @@ class Attempts:
         self._memory.lanes.line(job.queue).running += 1
         if job.options.timeout_us is not None:
             self._deadlines.arm(job.id, now + job.options.timeout_us)
+
+
+def _amounts(job: Job) -> Amounts:
+    route = job.options.route
+    return route.resources if route is not None else ()
 
 
 def holds(key: LeaseKey, job: Job) -> bool:

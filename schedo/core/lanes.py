@@ -102,33 +102,34 @@ class Lanes:
         for line in self._active.values():
             yield from line.lanes.items()
 
-    def take(self, workers: Workers) -> tuple[list[int], Worker] | None:
-        """Remove and return the jobs whose turn it is and the worker to run them, or None.
+    def take(self, workers: Workers) -> list[tuple[int, Worker]]:
+        """Remove and return the jobs whose turn it is, each with its worker; [] if none can start.
 
         Whoever asks again has started them: they count in the queue's limits and take slots.
         """
         choice = self._choose(workers)
         if choice is None:
-            return None
-        line, lane, worker = choice
+            return []
+        line, lane = choice
         window = line.lanes[lane]
-        # Where nothing else waits and nobody else serves, the choice stays the same.
-        is_fixed = len(self._active) == len(line.lanes) == 1 and workers.is_only(worker, lane)
-        entries = window.pop_first(min(worker.free, line.room) if is_fixed else 1)
+        # Where nothing else waits, the lane's turn comes again and again.
+        is_only = len(self._active) == len(line.lanes) == 1
+        shares = workers.share(lane, min(line.room, len(window)) if is_only else 1)
+        entries = window.pop_first(len(shares))
         step = 1 / line.queue.weight
         line.turn += step * len(entries)
         self._turn = line.turn - step
         self._close_if_exhausted(line, lane, window)
-        return [job_id for _, job_id in entries], worker
+        return [(job_id, worker) for (_, job_id), worker in zip(entries, shares, strict=True)]
 
-    def _choose(self, workers: Workers) -> tuple[Line, Lane, Worker] | None:
-        """Return the line whose turn it is, its first lane that somebody serves, and by whom."""
-        best: tuple[Line, Lane, Worker] | None = None
+    def _choose(self, workers: Workers) -> tuple[Line, Lane] | None:
+        """Return the line whose turn it is, and its first lane that somebody serves."""
+        best: tuple[Line, Lane] | None = None
         for line in self._active.values():
             if line.is_open and (best is None or line.turn < best[0].turn):
-                found = _first_served(line, workers)
-                if found is not None:
-                    best = (line, *found)
+                lane = _first_served(line, workers)
+                if lane is not None:
+                    best = (line, lane)
         return best
 
     def settle(self, lane: Lane) -> None:
@@ -154,15 +155,14 @@ class Lanes:
                 del self._active[lane.queue]
 
 
-def _first_served(line: Line, workers: Workers) -> tuple[Lane, Worker] | None:
-    """Return the lane with the smallest rank that a worker with room serves, and the worker."""
-    best: tuple[Lane, Worker] | None = None
+def _first_served(line: Line, workers: Workers) -> Lane | None:
+    """Return the lane with the smallest rank that a worker with room serves."""
+    best: Lane | None = None
     best_first: tuple[int, int] | None = None
     for lane, window in line.lanes.items():
         first = window.first()
         if first is None or (best_first is not None and first >= best_first):
             continue
-        worker = workers.pick(lane)
-        if worker is not None:
-            best, best_first = (lane, worker), first
+        if workers.pick(lane) is not None:
+            best, best_first = lane, first
     return best

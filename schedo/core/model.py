@@ -18,6 +18,7 @@ import msgspec
 
 from schedo.core import limits
 from schedo.core.lifecycle import FINAL, State
+from schedo.core.routes import Route
 
 BackoffKind = Literal["exponential", "fixed", "ladder"]
 
@@ -58,6 +59,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     meta: dict[str, Any] | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+    route: Route | None = None
 
 
 PLAIN = Options()
@@ -93,11 +95,12 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Lane(NamedTuple):
-    """Jobs that the same workers can run: one queue, one requirement (today: the task)."""
+    """Jobs that the same workers can run: one queue, one task, one route."""
 
     queue: str
     task: str
     alone: bool = False  # suspects of having killed a worker run on workers kept for them
+    route: Route | None = None
 
 
 class LeaseKey(NamedTuple):
@@ -151,7 +154,7 @@ class Job:
 
     @property
     def lane(self) -> Lane:
-        return _lane(self.queue, self.task, self.is_suspect)
+        return _lane(self.queue, self.task, self.is_suspect, self.options.route)
 
     @property
     def key(self) -> LeaseKey:

@@ -224,7 +224,7 @@ class Scheduler:
         self.workers.attach(offer)
         self._acceptor.forget_defaults()
 
-    def detach(self, worker_id: str, message: str, now: int) -> set[LeaseKey]:
+    def detach(self, worker_id: str, message: str, now: int) -> list[LeaseKey]:
         """Forget the worker; whatever it still held is lost, and returned."""
         lost = self.workers.detach(worker_id)
         for key in lost:
@@ -338,9 +338,8 @@ class Scheduler:
         if not self.workers.has_room():
             return
         find, start = self.memory.find, self.attempts.start
-        while (taken := self.memory.lanes.take(self.workers)) is not None:
-            job_ids, worker = taken
-            for job_id in job_ids:
+        while taken := self.memory.lanes.take(self.workers):
+            for job_id, worker in taken:
                 job = find(job_id)
                 assert job is not None, "the lanes hold records in memory"
                 job.place = _NOWHERE

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from schedo.core.lifecycle import State
 from schedo.core.memory import JobMemory
-from schedo.core.model import Job, Place
-from schedo.core.workers import Workers
+from schedo.core.model import Job, Lane, Place
+from schedo.core.routes import render_amount
+from schedo.core.workers import Workers, find_obstacle
 
 
 def explain(job: Job, memory: JobMemory, workers: Workers) -> str:
@@ -23,14 +24,31 @@ def _explain_queued(job: Job, memory: JobMemory, workers: Workers) -> str:
         return f"queue {job.queue} is paused"
     if not line.is_open:
         return f"queue {job.queue} runs {line.running} jobs, as many as its concurrency allows"
-    servers = workers.find_servers(job.lane)
+    lane = job.lane
+    servers = workers.servers(lane)
     if not servers:
-        return f"no worker offers task {job.task} on queue {job.queue}"
+        return _explain_nobody(lane, workers)
     if not any(worker.free > 0 for worker in servers):
         return f"all {sum(w.offer.slots for w in servers)} slots for task {job.task} are taken"
+    if not any(worker.room(lane.route) > 0 for worker in servers):
+        return f"what it needs is taken: {_render_needs(lane)}"
     if job.place is not Place.LANE:
         return f"{len(memory.lanes.window(job.lane) or ())} jobs of its lane go first"
     return "it is next"
+
+
+def _explain_nobody(lane: Lane, workers: Workers) -> str:
+    """Return what no worker has: the first thing that keeps those away that know the task."""
+    able = [each.offer for each in workers.servers(lane._replace(route=None))]
+    if not able or lane.route is None:
+        return f"no worker offers task {lane.task} on queue {lane.queue}"
+    missing = {find_obstacle(lane.route, offer): None for offer in able}
+    return f"no worker offers {' and '.join(str(each) for each in missing)}"
+
+
+def _render_needs(lane: Lane) -> str:
+    needs = lane.route.resources if lane.route is not None else ()
+    return ", ".join(f"{render_amount(amount)} {name}" for name, amount in needs)
 
 
 _SENTENCES: dict[State, Callable[[Job], str]] = {

@@ -1,16 +1,21 @@
 """Who can run what, and how much room each has.
 
-A worker has slots; it names the tasks and the queues it serves, or serves all.
+A worker has slots; it names the tasks and the queues it serves, or serves all. Labels say what it
+is, resources what it has, of which running attempts use some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from operator import attrgetter
 
 from schedo.core.model import Lane, LeaseKey, Options
+from schedo.core.routes import Amounts, Route, render_amount
 
-NO_DEFAULTS: Mapping[str, Options] = {}
+LANES_KNOWN_MAX = 4_096
+_free = attrgetter("free")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +28,83 @@ class WorkerOffer:
     queues: frozenset[str] | None = None
     task_defaults: Mapping[str, Options] = field(default_factory=dict)
     alone: bool = False  # it runs suspects only, one at a time
-
-
-@dataclass(slots=True)
-class Worker:
-    """An attached worker and the attempts it holds."""
-
-    offer: WorkerOffer
-    running: set[LeaseKey] = field(default_factory=set)
-    is_open: bool = True  # False: it finishes what it has and gets no more
+    labels: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, int] = field(default_factory=dict)  # thousandths
+    version: str | None = None
 
     def serves(self, lane: Lane) -> bool:
-        offer = self.offer
-        if lane.alone is not offer.alone:
-            return False
-        return (offer.tasks is None or lane.task in offer.tasks) and (
-            offer.queues is None or lane.queue in offer.queues
+        """Whether jobs of the lane may run here at all, however busy it is."""
+        return (
+            lane.alone is self.alone
+            and (self.tasks is None or lane.task in self.tasks)
+            and (self.queues is None or lane.queue in self.queues)
+            and (lane.route is None or find_obstacle(lane.route, self) is None)
         )
 
-    @property
-    def free(self) -> int:
-        return self.offer.slots - len(self.running) if self.is_open else 0
+
+def find_obstacle(route: Route, offer: WorkerOffer) -> str | None:
+    """Return what of the route the worker can never meet, in a few words, or None."""
+    if route.worker is not None and route.worker != offer.id:
+        return f"worker {route.worker}"
+    for condition in route.labels:
+        if not condition.holds(offer.labels):
+            return f"label {condition}"
+    for name, amount in route.resources:
+        if amount > offer.resources.get(name, 0):
+            return f"{render_amount(amount)} {name}"
+    return None
+
+
+class Worker:
+    """An attached worker and the attempts it holds; `free` says how many more it takes now."""
+
+    __slots__ = ("asked", "free", "is_cordoned", "is_open", "offer", "running", "used")
+
+    def __init__(self, offer: WorkerOffer) -> None:
+        self.offer = offer
+        self.running: dict[LeaseKey, Amounts] = {}
+        self.used: dict[str, int] = {}
+        self.asked: int | None = None  # how many it asks for now; None: as many as it has slots
+        self.is_open = True  # False: it finishes what it has and gets no more
+        self.is_cordoned = False  # the same, because a person said so
+        self.free = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Work out anew how many more attempts it takes."""
+        self.free = 0
+        if self.is_open and not self.is_cordoned:
+            self.free = self.offer.slots - len(self.running)
+            if self.asked is not None:
+                self.free = min(self.free, self.asked)
+
+    def room(self, route: Route | None) -> int:
+        """Return how many more attempts of such jobs fit now."""
+        room = self.free
+        if route is not None:
+            for name, amount in route.resources:
+                if amount:
+                    left = self.offer.resources.get(name, 0) - self.used.get(name, 0)
+                    room = min(room, left // amount)
+        return room
+
+    def hold(self, key: LeaseKey, amounts: Amounts) -> None:
+        """Note that it runs the attempt."""
+        self.running[key] = amounts
+        for name, amount in amounts:
+            self.used[name] = self.used.get(name, 0) + amount
+        self.free -= 1
+        if self.asked is not None:
+            self.asked -= 1
+
+    def release(self, key: LeaseKey) -> None:
+        """Note that the attempt has ended."""
+        amounts = self.running.pop(key, None)
+        if amounts is None:
+            return
+        for name, amount in amounts:
+            self.used[name] -= amount
+        self.refresh()
 
 
 class Workers:
@@ -51,6 +112,7 @@ class Workers:
 
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
+        self._servers: dict[Lane, list[Worker]] = {}  # by lane, until somebody comes or goes
 
     def __contains__(self, worker_id: str) -> bool:
         return worker_id in self._workers
@@ -58,57 +120,112 @@ class Workers:
     def __iter__(self) -> Iterator[Worker]:
         yield from self._workers.values()
 
+    def find(self, worker_id: str) -> Worker | None:
+        """Return the worker if it is attached."""
+        return self._workers.get(worker_id)
+
     def attach(self, offer: WorkerOffer) -> Worker:
         """Add the worker, or take its new offer; what it runs stays."""
         known = self._workers.get(offer.id)
         if known is None:
             known = self._workers[offer.id] = Worker(offer)
-        known.offer = offer
+            self._servers.clear()
+        elif known.offer != offer:
+            known.offer = offer
+            self._servers.clear()
         known.is_open = True
+        known.refresh()
         return known
 
-    def detach(self, worker_id: str) -> set[LeaseKey]:
+    def detach(self, worker_id: str) -> list[LeaseKey]:
         """Forget the worker and return the attempts it still held."""
         worker = self._workers.pop(worker_id, None)
-        return worker.running if worker is not None else set()
+        self._servers.clear()
+        return list(worker.running) if worker is not None else []
 
     def close(self, worker_id: str) -> None:
         """Give the worker no more; what it runs goes on."""
-        if worker_id in self._workers:
-            self._workers[worker_id].is_open = False
+        worker = self._workers.get(worker_id)
+        if worker is not None:
+            worker.is_open = False
+            worker.refresh()
+
+    def ask(self, worker_id: str, count: int) -> None:
+        """Give the worker at most so many more, until it asks again."""
+        worker = self._workers.get(worker_id)
+        if worker is not None:
+            worker.asked = count
+            worker.refresh()
+
+    def cordon(self, worker_id: str, is_cordoned: bool) -> None:
+        """Give the worker no more because a person says so, or again."""
+        worker = self._workers.get(worker_id)
+        if worker is not None:
+            worker.is_cordoned = is_cordoned
+            worker.refresh()
 
     def has_room(self) -> bool:
         """Whether any worker has a free slot."""
         return any(worker.free > 0 for worker in self._workers.values())
 
-    def pick(self, lane: Lane) -> Worker | None:
-        """Return the worker with the most free slots of those that serve the lane, or None."""
-        best: Worker | None = None
-        room = 0
-        for worker in self._workers.values():
-            if worker.free > room and worker.serves(lane):
-                best, room = worker, worker.free
-        return best
-
-    def find_servers(self, lane: Lane) -> list[Worker]:
+    def servers(self, lane: Lane) -> list[Worker]:
         """Return the workers that serve the lane, busy ones included."""
-        return [worker for worker in self._workers.values() if worker.serves(lane)]
+        found = self._servers.get(lane)
+        if found is None:
+            if len(self._servers) >= LANES_KNOWN_MAX:
+                self._servers.clear()
+            found = [worker for worker in self._workers.values() if worker.offer.serves(lane)]
+            self._servers[lane] = found
+        return found
 
-    def is_only(self, worker: Worker, lane: Lane) -> bool:
-        """Whether nobody but the worker serves the lane."""
-        return all(other is worker or not other.serves(lane) for other in self._workers.values())
+    def pick(self, lane: Lane) -> Worker | None:
+        """Return the best worker for the lane's next job, or None if none has room.
 
-    def hold(self, worker_id: str | None, key: LeaseKey) -> None:
+        That is the one it likes best, and of those the one with the most free slots.
+        """
+        servers = self.servers(lane)
+        route = lane.route
+        if route is None:
+            best = max(servers, key=_free, default=None)
+            return best if best is not None and best.free > 0 else None
+        able = [worker for worker in servers if worker.room(route) > 0]
+        return max(able, key=lambda w: (route.liking(w.offer.labels), w.free), default=None)
+
+    def share(self, lane: Lane, count: int) -> list[Worker]:
+        """Return who is to run the lane's next jobs, at most count, while there is room.
+
+        Each goes to the best worker, given those before it.
+        """
+        best = self.pick(lane)
+        if best is None:
+            return []
+        if lane.route is not None:
+            return [best]
+        if len(self.servers(lane)) == 1:
+            return [best] * min(count, best.free)
+        chosen: list[Worker] = []
+        able = [(-w.free, number, w) for number, w in enumerate(self.servers(lane)) if w.free > 0]
+        heapify(able)
+        while able and len(chosen) < count:
+            free, number, worker = able[0]
+            chosen.append(worker)
+            if free == -1:
+                heappop(able)
+            else:
+                heapreplace(able, (free + 1, number, worker))
+        return chosen
+
+    def hold(self, worker_id: str, key: LeaseKey, amounts: Amounts = ()) -> None:
         """Note that the worker runs the attempt; harmless if the worker is gone."""
-        worker = self._workers.get(worker_id or "")
+        worker = self._workers.get(worker_id)
         if worker is not None:
-            worker.running.add(key)
+            worker.hold(key, amounts)
 
     def release(self, worker_id: str | None, key: LeaseKey) -> None:
         """Note that the attempt has ended; harmless if the worker is gone."""
         worker = self._workers.get(worker_id or "")
         if worker is not None:
-            worker.running.discard(key)
+            worker.release(key)
 
     def task_defaults(self, task: str) -> Options | None:
         """Return the defaults that a worker announced for the task, or None."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from schedo.core.model import Lane, LeaseKey, Options
+from schedo.core.routes import Condition, Preference, Route
 from schedo.core.workers import Worker, Workers
 from tests.core.builders import offer
 
@@ -46,7 +49,7 @@ def test_a_worker_that_names_tasks_or_queues_serves_no_others() -> None:
     assert picked(workers, Lane("default", "work")) == "tasks"
     assert picked(workers, Lane("default", "other")) is None
     assert picked(workers, Lane("mail", "other")) == "queues"
-    assert [w.offer.id for w in workers.find_servers(Lane("mail", "work"))] == ["tasks", "queues"]
+    assert [w.offer.id for w in workers.servers(Lane("mail", "work"))] == ["tasks", "queues"]
 
 
 def test_a_full_worker_serves_its_lanes_but_is_not_picked() -> None:
@@ -55,7 +58,7 @@ def test_a_full_worker_serves_its_lanes_but_is_not_picked() -> None:
 
     assert picked(workers) is None
     assert not workers.has_room()
-    assert len(workers.find_servers(LANE)) == 1
+    assert len(workers.servers(LANE)) == 1
 
 
 def test_a_released_attempt_makes_room() -> None:
@@ -89,15 +92,15 @@ def test_a_new_offer_changes_the_slots_and_keeps_what_runs() -> None:
 
     assert worker.free == -1
     assert picked(workers) is None
-    assert worker.running == {LeaseKey(1, 1, 1), LeaseKey(2, 1, 1)}
+    assert list(worker.running) == [LeaseKey(1, 1, 1), LeaseKey(2, 1, 1)]
 
 
 def test_detaching_returns_what_the_worker_held() -> None:
     workers = attached(("a", 3))
     workers.hold("a", LeaseKey(1, 1, 1))
 
-    assert workers.detach("a") == {LeaseKey(1, 1, 1)}
-    assert workers.detach("a") == set()
+    assert workers.detach("a") == [LeaseKey(1, 1, 1)]
+    assert workers.detach("a") == []
     assert "a" not in workers
 
 
@@ -130,11 +133,85 @@ def test_a_worker_kept_for_suspects_serves_nobody_else() -> None:
     assert picked(workers, Lane("default", "work", alone=True)) == "kept"
 
 
-def test_a_worker_is_the_only_one_if_no_other_serves_the_lane() -> None:
+def test_who_serves_a_lane_is_known_anew_when_somebody_comes_or_goes() -> None:
     workers = attached(("a", 1))
-    [worker] = workers
-    workers.attach(offer("b", tasks=frozenset({"other"})))
 
-    assert workers.is_only(worker, LANE)
+    assert [w.offer.id for w in workers.servers(LANE)] == ["a"]
     workers.attach(offer("b"))
-    assert not workers.is_only(worker, LANE)
+    assert [w.offer.id for w in workers.servers(LANE)] == ["a", "b"]
+    workers.attach(offer("a", tasks=frozenset({"other"})))
+    assert [w.offer.id for w in workers.servers(LANE)] == ["b"]
+    workers.detach("b")
+    assert workers.servers(LANE) == []
+
+
+def test_a_worker_that_asks_gets_no_more_than_it_asked_for() -> None:
+    workers = attached(("a", 4))
+    worker = workers.find("a")
+    assert worker is not None
+
+    workers.ask("a", 2)
+    assert worker.free == 2
+    workers.hold("a", LeaseKey(1, 1, 1))
+    workers.hold("a", LeaseKey(2, 1, 1))
+    assert worker.free == 0
+    workers.release("a", LeaseKey(1, 1, 1))
+    assert worker.free == 0, "what has ended makes a slot free, but nobody asked for it"
+    workers.ask("a", 9)
+    assert worker.free == 3
+
+
+def test_a_cordoned_worker_gets_nothing_until_it_is_uncordoned() -> None:
+    workers = attached(("a", 4))
+
+    workers.cordon("a", True)
+    workers.attach(offer("a", 4))
+    assert picked(workers) is None
+    workers.cordon("a", False)
+    assert picked(workers) == "a"
+
+
+# Routes.
+
+
+def routed(**fields: Any) -> Lane:
+    return LANE._replace(route=Route(**fields))
+
+
+def test_a_route_reaches_only_workers_that_meet_it() -> None:
+    workers = Workers()
+    workers.attach(offer("eu", labels={"region": "eu"}))
+    workers.attach(offer("us", labels={"region": "us"}, resources={"cpu": 4_000}))
+
+    assert picked(workers, routed(labels=(Condition("region", "=", ("eu",)),))) == "eu"
+    assert picked(workers, routed(worker="us")) == "us"
+    assert picked(workers, routed(resources=(("cpu", 1_000),))) == "us"
+    assert picked(workers, routed(resources=(("cpu", 5_000),))) is None
+    assert picked(workers, routed(labels=(Condition("gpu", "=", ("a100",)),))) is None
+
+
+def test_resources_are_counted_while_attempts_run() -> None:
+    workers = Workers()
+    workers.attach(offer("a", slots=10, resources={"cpu": 4_000}))
+    lane = routed(resources=(("cpu", 3_000),))
+    worker = workers.pick(lane)
+    assert worker is not None
+
+    worker.hold(LeaseKey(1, 1, 1), (("cpu", 3_000),))
+
+    assert picked(workers, lane) is None
+    assert worker.room(Route(resources=(("cpu", 1_000),))) == 1
+    assert worker.room(None) == 9
+    workers.release("a", LeaseKey(1, 1, 1))
+    assert picked(workers, lane) == "a"
+
+
+def test_the_preferred_worker_is_picked_while_it_has_room() -> None:
+    workers = Workers()
+    workers.attach(offer("far", slots=9, labels={"zone": "us"}))
+    workers.attach(offer("near", slots=1, labels={"zone": "lhr"}))
+    lane = routed(prefer=(Preference((Condition("zone", "=", ("lhr",)),), 2.0),))
+
+    assert picked(workers, lane) == "near"
+    workers.hold("near", LeaseKey(1, 1, 1))
+    assert picked(workers, lane) == "far"

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from schedo.core.lifecycle import State
-from schedo.core.model import Job, Queue
+from schedo.core.model import Job, Lane, Queue
 from schedo.errors import StoreFull
 from schedo.store import pending, rows
 from schedo.store.connection import prepare_writer
@@ -61,7 +61,7 @@ async def test_what_a_crash_left_is_folded_before_the_first_turn(
     opening = await second.open()
     await second.close()
 
-    assert (opening.last_id, opening.lanes) == (7, [("a", "email.send", False)])
+    assert (opening.last_id, opening.lanes) == (7, [Lane("a", "email.send")])
     assert crashed.run("SELECT count(*) FROM journal") == [(0,)]
 
 
