@@ -63,13 +63,15 @@ class Schedules:
         """
         self._blocked = dict(blocked)
         for ident, job_id in blocked:
-            see = partial(self._see_blocked, job_id, self._blocked[ident] == job_id)
+            see = partial(self._see_blocked, ident, job_id, self._blocked[ident] == job_id)
             self.wanted.append(ScheduleWanted(ident, see))
 
     def _see_blocked(
-        self, job_id: int, is_latest: bool, schedule: Schedule | None, now: int
+        self, ident: int, job_id: int, is_latest: bool, schedule: Schedule | None, now: int
     ) -> None:
         if schedule is None:
+            if is_latest:
+                self._blocked.pop(ident, None)
             self._runs.wake_run(job_id, now)
         elif is_latest:
             self._unblock_loaded(schedule, now)

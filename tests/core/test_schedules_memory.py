@@ -182,6 +182,7 @@ def test_a_blocked_run_is_not_stuck_if_the_server_dies_before_it_is_woken(is_del
     server.attach(offer())
 
     assert server.run(122 * SECOND) == [second.id]
+    assert server.scheduler.schedules._blocked == {}
 
 
 def test_of_two_blocked_runs_after_a_crash_the_later_one_goes() -> None:
