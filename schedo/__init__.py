@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from schedo.client.asynchronous import AsyncClient
     from schedo.client.problems import JobCancelled, JobFailed
     from schedo.client.sync import Client
+    from schedo.remote.progress import report_progress
+    from schedo.remote.worker import Worker
     from schedo.workers.handling import CurrentJob, Discard, Snooze, current_job
 
 __version__ = "0.1.0"
@@ -29,7 +31,9 @@ __all__ = [
     "Retry",
     "Schedo",
     "Snooze",
+    "Worker",
     "current_job",
+    "report_progress",
 ]
 
 _HOMES = {
@@ -43,7 +47,9 @@ _HOMES = {
     "Retry": "schedo.app.options",
     "Schedo": "schedo.app.application",
     "Snooze": "schedo.workers.handling",
+    "Worker": "schedo.remote.worker",
     "current_job": "schedo.workers.handling",
+    "report_progress": "schedo.remote.progress",
 }
 
 

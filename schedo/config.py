@@ -34,7 +34,10 @@ PROCESSES_MAX = 1_024
 DRAIN_GRACE_US = 25 * limits.SECOND
 
 # These belong to the client, to the commands that schedo runs, and to the choice of the file.
-_OTHERS = "URL TOKEN CONFIG JOB_ID ATTEMPT EPOCH QUEUE SCHEDULED_FOR MARK"
+_OTHERS = (
+    "URL TOKEN CONFIG JOB_ID ATTEMPT EPOCH QUEUE SCHEDULED_FOR MARK WORKER_NAME WORKER_TASKS"
+    " WORKER_QUEUES WORKER_SLOTS WORKER_LABELS WORKER_RESOURCES WORKER_SILENCE"
+)
 _OTHER_VARIABLES = frozenset(PREFIX + name for name in _OTHERS.split())
 
 
@@ -67,6 +70,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     output_dir: str | None = None
     token_file: str | None = None
     token: Secret | None = None
+    worker_tokens: str | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_grace_us: int = DRAIN_GRACE_US
@@ -183,6 +187,9 @@ SETTINGS: dict[str, Setting] = {
     "allow_shell": Setting(_switch, "Let jobs run commands on this machine.", "BOOL"),
     "output_dir": Setting(_text, "Also write the whole output of commands here.", "DIR"),
     "token_file": Setting(_text, "The file with the token that clients must send.", "FILE"),
+    "worker_tokens": Setting(
+        _text, "A file of lines TOKEN queues=a,b tasks=x: such a token opens only /v1/work.", "FILE"
+    ),
     "log_format": Setting(_choice("text", "json"), "How a log line looks: text or json.", "FORMAT"),
     "log_level": Setting(
         _choice("debug", "info", "warning", "error"), "The least important lines to log.", "LEVEL"

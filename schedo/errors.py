@@ -7,8 +7,10 @@ SchedoError
         IllegalTransition that cannot follow the present state
         DuplicateKey      a job with this unique key is not finished
         KeyInProgress     the first request with this key still runs
+        NoReservation     there is no such reservation (any more)
     Invalid               the request can never succeed              422
         KeyReused         the Idempotency-Key belongs to another one 422
+        Unsatisfiable     no worker that is known could ever take it
         BadRequest        it cannot even be read                     400
             BadJson       its body is not the JSON that is accepted
     Unauthorized          the token is missing or wrong              401
@@ -25,6 +27,9 @@ SchedoError
         StoreLocked       another server holds the store
         StoreBroken       the disk failed; this process must end
     Unavailable           the server is starting or draining         503
+    NoCapacity            no worker takes it right now               503
+    InvocationFailed      the worker took it, and it did not succeed 502
+    InvocationTimeout     it has not ended yet                       504
 
 Each class carries a stable `code` and the HTTP `status` it is answered with. A message is a
 sentence with the values in it. Programmer errors are asserts and crash; only operating errors live
@@ -32,6 +37,8 @@ here.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class SchedoError(Exception):
@@ -79,6 +86,18 @@ class KeyInProgress(Conflict):
     code = "idempotency-in-progress"
 
 
+class WorkerReplaced(Conflict):
+    """Another process works under this name now; this one must end or take another."""
+
+    code = "worker-replaced"
+
+
+class NoReservation(Conflict):
+    """There is no such reservation: it was used, released or never made, or its time is up."""
+
+    code = "no-reservation"
+
+
 class Problem:
     """What is wrong with one field: `pointer` is a JSON Pointer into the request."""
 
@@ -112,6 +131,12 @@ class KeyReused(Invalid):
     """The Idempotency-Key was used before, with another request."""
 
     code = "idempotency-mismatch"
+
+
+class Unsatisfiable(Invalid):
+    """No worker that is known could ever take it, however free it was."""
+
+    code = "unsatisfiable"
 
 
 class BadRequest(Invalid):
@@ -231,3 +256,36 @@ class Unavailable(SchedoError):
 
     code = "unavailable"
     status = 503
+
+
+class NoCapacity(SchedoError):
+    """No worker takes it right now; `rejected` counts why, of the `considered` workers."""
+
+    code = "no-capacity"
+    status = 503
+
+    def __init__(
+        self,
+        message: str,
+        considered: int = 0,
+        rejected: Mapping[str, int] | None = None,
+        retry_after_s: int = 1,
+    ) -> None:
+        super().__init__(message)
+        self.considered = considered
+        self.rejected = dict(rejected or {})
+        self.retry_after_s = retry_after_s
+
+
+class InvocationFailed(SchedoError):
+    """A worker took the job at once, and it did not succeed there; `job` says why."""
+
+    code = "invocation-failed"
+    status = 502
+
+
+class InvocationTimeout(SchedoError):
+    """A worker took the job at once, but it has not ended within the time; it goes on."""
+
+    code = "invocation-timeout"
+    status = 504

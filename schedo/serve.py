@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import schedo
-from schedo.client.tokens import read_private
+from schedo.client.tokens import check_token, read_private
 from schedo.clock import SystemClock
 from schedo.config import Config, check_config
 from schedo.engine.engine import Engine
@@ -32,6 +32,7 @@ from schedo.errors import Invalid, SchedoError, Unavailable
 from schedo.logs import start_logging
 from schedo.store import open_store
 from schedo.web.app import WebApp, build_app
+from schedo.web.grants import Grant, parse_grants
 from schedo.web.server import HttpServer
 from schedo.web.settings import LOOPBACK_HOSTS, WebSettings
 from schedo.workers.attendant import CannotServe
@@ -50,6 +51,7 @@ LARGE_BUFFER_BYTES = 65_536
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SECRETS_CHARACTERS_MAX = 65_536
+WORKER_TOKENS_CHARACTERS_MAX = 1_048_576
 DONE, REFUSED, MISUSED, BROKEN = 0, 1, 2, 70  # exit codes; 70 is EX_SOFTWARE: start it again
 
 
@@ -58,6 +60,7 @@ def run_server(config: Config) -> int:
     listener = start_logging(config.log_format, config.log_level)
     os.umask(0o077)
     _give_memory_back()
+    _raise_descriptor_limit()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold tokens and payloads
     try:
         check_config(config)
@@ -85,6 +88,13 @@ def _give_memory_back() -> None:
         mallopt(_M_TRIM_THRESHOLD, LARGE_BUFFER_BYTES)
 
 
+def _raise_descriptor_limit() -> None:
+    """Allow as many descriptors as the system does: a waiting worker takes one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
@@ -108,6 +118,8 @@ async def _serve(config: Config) -> int:
         # What is loaded now stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        # Requests leave few cycles, and a look at everything stops the loop for milliseconds.
+        gc.set_threshold(20_000, 50, 50)
         await end.wait()
         app.drain()
         grace_s = 0.0 if end.is_broken else config.drain_grace_us / 1_000_000
@@ -236,11 +248,27 @@ def _web_settings(config: Config) -> WebSettings:
     token = config.token
     return WebSettings(
         token_sha256=[hashlib.sha256(token.reveal().encode()).digest()] if token else None,
+        worker_tokens=read_worker_tokens(config),
         allowed_hosts=(*LOOPBACK_HOSTS, config.host, *config.allowed_hosts),
         allow_shell=config.allow_shell,
         payload_checks={"shell": check_shell_payload, "http": check_http_payload},
         version=schedo.__version__,
     )
+
+
+def read_worker_tokens(config: Config) -> dict[bytes, Grant]:
+    """Return what each worker's token allows; the server's own token cannot be one of them."""
+    path = config.worker_tokens
+    if path is None:
+        return {}
+    text = read_private(path, "worker_tokens", WORKER_TOKENS_CHARACTERS_MAX + 1)
+    if len(text) > WORKER_TOKENS_CHARACTERS_MAX:
+        raise Invalid(f"worker_tokens = {path!r}: the file is too large")
+    grants = parse_grants(text, f"worker_tokens = {path!r}", check_token)
+    token = config.token
+    if token is not None and hashlib.sha256(token.reveal().encode()).digest() in grants:
+        raise Invalid(f"worker_tokens = {path!r}: the server's own token stands there")
+    return grants
 
 
 async def _listen(server: HttpServer, app: WebApp, config: Config) -> int:

@@ -21,7 +21,7 @@ LAYERS = (
     ("errors",),
 )
 # The composition root is made of these modules; they count as one part.
-COMPOSITION = {"": "serve", "app": "serve", "config": "serve", "logs": "serve"}
+COMPOSITION = dict.fromkeys(("", "app", "config", "logs", "remote"), "serve")
 
 OUTSIDE_FOR_CORE = {"msgspec", "cronsim"}
 # fmt: off

@@ -23,10 +23,12 @@ class _Entry(NamedTuple):
 
 COMMANDS = {
     "serve": _Entry("schedo.cli.serve:serve", "Start the server."),
+    "worker": _Entry("schedo.cli.worker:worker", "Run jobs on this machine for a server."),
     "run": _Entry("schedo.cli.run:run", "Submit a command, now or later, once or by cron."),
     "jobs": _Entry("schedo.cli.jobs:jobs", "List, show, cancel and retry jobs; read their output."),
     "schedules": _Entry("schedo.cli.schedules:schedules", "List and change schedules."),
     "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),
+    "workers": _Entry("schedo.cli.workers:workers", "List, cordon and drain workers."),
     "top": _Entry("schedo.cli.top:top", "Show how the server does, live."),
     "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report how it copes."),
     "crontab": _Entry("schedo.cli.crontab_import:crontab", "Turn a crontab into schedules."),

@@ -249,5 +249,25 @@ class AsyncClient:
         """Start jobs of the queue again."""
         return await self.send(operations.resume_queue(name))
 
+    async def list_workers(self) -> list[Record]:
+        """Return the workers with what they can do and what they do."""
+        return await self.send(operations.list_workers())
+
+    async def get_worker(self, name: str) -> Record:
+        """Return the worker as the server sees it."""
+        return await self.send(operations.get_worker(name))
+
+    async def cordon_worker(self, name: str) -> Record:
+        """Give the worker no more work; what it runs goes on."""
+        return await self.send(operations.cordon_worker(name))
+
+    async def uncordon_worker(self, name: str) -> Record:
+        """Give the worker work again."""
+        return await self.send(operations.uncordon_worker(name))
+
+    async def drain_worker(self, name: str) -> Record:
+        """Let the worker finish what it runs, take no more, and leave."""
+        return await self.send(operations.drain_worker(name))
+
     async def _handle(self, operation: Operation[Record]) -> AsyncJobHandle:
         return AsyncJobHandle(self, await self.send(operation))

@@ -159,6 +159,10 @@ def _queue(name: str) -> str:
     return f"/v1/queues/{quote(name, safe='')}"
 
 
+def _worker(name: str) -> str:
+    return f"/v1/workers/{quote(name, safe='')}"
+
+
 # Jobs.
 
 
@@ -337,3 +341,31 @@ def pause_queue(name: str) -> Operation[Record]:
 def resume_queue(name: str) -> Operation[Record]:
     """Start jobs of the queue again."""
     return _act(f"{_queue(name)}:resume", is_repeatable=True)
+
+
+# Workers.
+
+
+def list_workers() -> Operation[list[Record]]:
+    """Return the workers with what they can do and what they do."""
+    return _get("/v1/workers", _items)
+
+
+def get_worker(name: str) -> Operation[Record]:
+    """Return the worker as the server sees it."""
+    return _get(_worker(name), _record)
+
+
+def cordon_worker(name: str) -> Operation[Record]:
+    """Give the worker no more work; what it runs goes on."""
+    return _act(f"{_worker(name)}:cordon", is_repeatable=True)
+
+
+def uncordon_worker(name: str) -> Operation[Record]:
+    """Give the worker work again."""
+    return _act(f"{_worker(name)}:uncordon", is_repeatable=True)
+
+
+def drain_worker(name: str) -> Operation[Record]:
+    """Let the worker finish what it runs, take no more, and leave."""
+    return _act(f"{_worker(name)}:drain", is_repeatable=True)

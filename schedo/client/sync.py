@@ -246,5 +246,25 @@ class Client:
         """Start jobs of the queue again."""
         return self.send(operations.resume_queue(name))
 
+    def list_workers(self) -> list[Record]:
+        """Return the workers with what they can do and what they do."""
+        return self.send(operations.list_workers())
+
+    def get_worker(self, name: str) -> Record:
+        """Return the worker as the server sees it."""
+        return self.send(operations.get_worker(name))
+
+    def cordon_worker(self, name: str) -> Record:
+        """Give the worker no more work; what it runs goes on."""
+        return self.send(operations.cordon_worker(name))
+
+    def uncordon_worker(self, name: str) -> Record:
+        """Give the worker work again."""
+        return self.send(operations.uncordon_worker(name))
+
+    def drain_worker(self, name: str) -> Record:
+        """Let the worker finish what it runs, take no more, and leave."""
+        return self.send(operations.drain_worker(name))
+
     def _handle(self, operation: Operation[Record]) -> JobHandle:
         return JobHandle(self, self.send(operation))

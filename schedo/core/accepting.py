@@ -9,7 +9,7 @@ import msgspec
 from schedo.core.ids import IdSource, render_id
 from schedo.core.lifecycle import State
 from schedo.core.memory import JobMemory
-from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Unique
+from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Trigger, Unique
 from schedo.core.runs import NewRun
 from schedo.core.wants import KeyWanted, Want
 from schedo.core.workers import Workers
@@ -110,6 +110,14 @@ class Acceptor:
         if is_held and not holder.is_final:
             self._cancel(holder, now)
         return Accepted(self._make(spec, now), False)
+
+    def make_invoked(self, spec: JobSpec, now: int) -> Job:
+        """Make a job that is placed right now: who asks hears of a failure, so it is tried once."""
+        options = msgspec.structs.replace(spec.options, retry=ONCE)
+        job = self._fill(spec, self._settle_options(spec.task, options), now, now)
+        job.trigger = Trigger.INVOKE
+        self._memory.add(job)
+        return job
 
     def make_run(self, run: NewRun, now: int) -> Job:
         """Make the job of a schedule's fire."""

@@ -41,19 +41,7 @@ class Attempts:
         key = _new_key((job.id, job.attempt, job.epoch))
         worker.hold(key, _amounts(job))
         self._hold(job, now)
-        self._leases.append(
-            Lease(
-                key,
-                worker_id,
-                job.task,
-                job.queue,
-                job.payload,
-                job.options,
-                job.due_at if job.scheduled_for is None else job.scheduled_for,
-                job.trigger,
-                job.missed_count,
-            )
-        )
+        self._leases.append(make_lease(key, worker_id, job))
 
     def resume(self, job: Job, lease: Lease, now: int) -> None:
         """Take in an attempt that a worker still runs; the row can be older than its start."""
@@ -126,6 +114,21 @@ class Attempts:
         self._memory.lanes.line(job.queue).running += 1
         if job.options.timeout_us is not None:
             self._deadlines.arm(job.id, now + job.options.timeout_us)
+
+
+def make_lease(key: LeaseKey, worker_id: str, job: Job) -> Lease:
+    """Return what a worker needs for the attempt."""
+    return Lease(
+        key,
+        worker_id,
+        job.task,
+        job.queue,
+        job.payload,
+        job.options,
+        job.due_at if job.scheduled_for is None else job.scheduled_for,
+        job.trigger,
+        job.missed_count,
+    )
 
 
 def _amounts(job: Job) -> Amounts:

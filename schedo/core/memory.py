@@ -144,7 +144,8 @@ class JobMemory:
                 job.is_new = False
                 if job.payload is not None and len(job.payload) > PAYLOAD_INLINE_BYTES_MAX:
                     job.payload = None  # the store has it
-                self.place(job)
+                if job.place is _NOWHERE:
+                    self.place(job)
                 if job.place is _IN_LANE:
                     self.ready.add(job.id)
             if job.place is _NOWHERE and job.id not in again:

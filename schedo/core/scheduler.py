@@ -23,6 +23,7 @@ from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MA
 from schedo.core.memory import JobMemory
 from schedo.core.model import Job, JobSpec, Lane, LeaseKey, Overlap, Place, Queue, Schedule
 from schedo.core.moves import Moves
+from schedo.core.placing import Placements
 from schedo.core.runs import NewRun
 from schedo.core.schedules import Schedules
 from schedo.core.settling import Circumstances, settle
@@ -58,6 +59,9 @@ class Scheduler:
         self._acceptor = Acceptor(self.memory, self._ids, self.workers, self.cancel)
         self._moves = Moves(self.memory, self.schedules, self._acceptor.rank, ended)
         self.attempts = Attempts(self.memory, self.workers, epoch)
+        self.placements = Placements(
+            self.memory, self._acceptor, self.workers, self.attempts, self._moves
+        )
         self._wanted: list[wants.Want] = []
 
     @property

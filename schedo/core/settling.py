@@ -19,7 +19,9 @@ from schedo.core.leases import (
 )
 from schedo.core.lifecycle import State
 from schedo.core.limits import FRONT_US, LOSSES_MAX
-from schedo.core.model import ONCE, Failure, Job
+from schedo.core.model import ONCE, Failure, Job, Trigger
+
+INVOKE_LOSSES_MAX = 2  # who asked for a retry gets one
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
@@ -63,6 +65,9 @@ def settle(job: Job, outcome: Outcome, around: Circumstances) -> Settlement:
         case Stopped() if job.options.at_most_once:  # it had started, so it may not start again
             failure = Failure("interrupted", "it was stopped, and it runs at most once")
             return Settlement(State.FAILED, "handed_back", failure)
+        case HandedBack() if job.trigger is Trigger.INVOKE:  # who asked has to ask again
+            failure = Failure("handed-back", "its worker gave it back before it ran")
+            return Settlement(State.FAILED, "handed_back", failure)
         case Stopped() | HandedBack():
             return Settlement(State.QUEUED, "handed_back", is_front=True, is_suspect=job.is_suspect)
         case Lost():  # pragma: no branch - these are all outcomes
@@ -101,7 +106,8 @@ def _lost(job: Job, outcome: Lost) -> Settlement:
     if job.cancel_requested_at is not None:
         return Settlement(State.CANCELLED, "lost", failure, losses=1)
     losses = 1 if outcome.is_certain else 0
-    if job.options.at_most_once or job.losses + losses >= LOSSES_MAX:
+    losses_max = INVOKE_LOSSES_MAX if job.trigger is Trigger.INVOKE else LOSSES_MAX
+    if job.options.at_most_once or job.losses + losses >= losses_max:
         return Settlement(State.FAILED, "lost", failure, losses=1)
     is_suspect = job.is_suspect or not outcome.is_certain
     return Settlement(

@@ -6,7 +6,8 @@ is, resources what it has, of which running attempts use some.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from operator import attrgetter
@@ -16,6 +17,7 @@ from schedo.core.routes import Amounts, Route, render_amount
 
 LANES_KNOWN_MAX = 4_096
 _free = attrgetter("free")
+_ANYWHERE = Route()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,16 @@ class WorkerOffer:
     labels: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths
     version: str | None = None
+    asks: bool = False  # it gets only as many attempts as it asks for, each time anew
 
     def serves(self, lane: Lane) -> bool:
-        """Whether jobs of the lane may run here at all, however busy it is."""
+        """Whether jobs of the lane may run here at all, however busy it is.
+
+        A lane without a task, as a reservation may have, stands for any.
+        """
         return (
             lane.alone is self.alone
-            and (self.tasks is None or lane.task in self.tasks)
+            and (self.tasks is None or lane.task in self.tasks or not lane.task)
             and (self.queues is None or lane.queue in self.queues)
             and (lane.route is None or find_obstacle(lane.route, self) is None)
         )
@@ -58,13 +64,14 @@ def find_obstacle(route: Route, offer: WorkerOffer) -> str | None:
 class Worker:
     """An attached worker and the attempts it holds; `free` says how many more it takes now."""
 
-    __slots__ = ("asked", "free", "is_cordoned", "is_open", "offer", "running", "used")
+    __slots__ = ("asked", "free", "is_cordoned", "is_open", "offer", "running", "turn", "used")
 
     def __init__(self, offer: WorkerOffer) -> None:
         self.offer = offer
         self.running: dict[LeaseKey, Amounts] = {}
         self.used: dict[str, int] = {}
-        self.asked: int | None = None  # how many it asks for now; None: as many as it has slots
+        self.asked = 0  # how many it asks for now, if it asks
+        self.turn = 0  # when it was given something last; who waits longest goes first
         self.is_open = True  # False: it finishes what it has and gets no more
         self.is_cordoned = False  # the same, because a person said so
         self.free = 0
@@ -75,7 +82,7 @@ class Worker:
         self.free = 0
         if self.is_open and not self.is_cordoned:
             self.free = self.offer.slots - len(self.running)
-            if self.asked is not None:
+            if self.offer.asks:
                 self.free = min(self.free, self.asked)
 
     def room(self, route: Route | None) -> int:
@@ -94,8 +101,7 @@ class Worker:
         for name, amount in amounts:
             self.used[name] = self.used.get(name, 0) + amount
         self.free -= 1
-        if self.asked is not None:
-            self.asked -= 1
+        self.asked -= 1
 
     def release(self, key: LeaseKey) -> None:
         """Note that the attempt has ended."""
@@ -104,6 +110,8 @@ class Worker:
             return
         for name, amount in amounts:
             self.used[name] -= amount
+        if key.job_id < 0:  # a reservation: what was asked for may be given after all
+            self.asked += 1
         self.refresh()
 
 
@@ -112,6 +120,7 @@ class Workers:
 
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
+        self._turn = 0
         self._servers: dict[Lane, list[Worker]] = {}  # by lane, until somebody comes or goes
 
     def __contains__(self, worker_id: str) -> bool:
@@ -141,7 +150,7 @@ class Workers:
         """Forget the worker and return the attempts it still held."""
         worker = self._workers.pop(worker_id, None)
         self._servers.clear()
-        return list(worker.running) if worker is not None else []
+        return [key for key in worker.running if key.job_id > 0] if worker is not None else []
 
     def close(self, worker_id: str) -> None:
         """Give the worker no more; what it runs goes on."""
@@ -214,6 +223,52 @@ class Workers:
             else:
                 heapreplace(able, (free + 1, number, worker))
         return chosen
+
+    def place(self, lane: Lane, count: int, besides: Collection[str] = ()) -> list[Worker]:
+        """Return workers for so many jobs of the lane right now, all of them or none.
+
+        The liked ones first, then those with the most room, then those that have waited longest.
+        """
+        route = lane.route or _ANYWHERE
+        room = {
+            each.offer.id: (each, each.room(route))
+            for each in self.servers(lane)
+            if each.offer.id not in besides
+        }
+        chosen: list[Worker] = []
+        taken: Counter[str] = Counter()
+        while len(chosen) < count:
+            able = [(w, left - taken[name]) for name, (w, left) in room.items()]
+            able = [(worker, left) for worker, left in able if left > 0]
+            if not able:
+                return []
+            worker, _ = max(able, key=lambda a: (route.liking(a[0].offer.labels), a[1], -a[0].turn))
+            chosen.append(worker)
+            taken[worker.offer.id] += 1
+        for worker in chosen:
+            self._turn += 1
+            worker.turn = self._turn
+        return chosen
+
+    def reject(self, lane: Lane) -> dict[str, int]:
+        """Count by reason why the workers do not take a job of the lane now."""
+        reasons: Counter[str] = Counter()
+        route = lane.route or _ANYWHERE
+        for worker in self._workers.values():
+            offer = worker.offer
+            if not offer.serves(lane._replace(route=None)):
+                reasons["task"] += 1
+            elif find_obstacle(route, offer) is not None:
+                reasons["requirements"] += 1
+            elif worker.is_cordoned or not worker.is_open:
+                reasons["draining"] += 1
+            elif offer.slots <= len(worker.running):
+                reasons["no_slots"] += 1
+            elif worker.free <= 0:
+                reasons["away"] += 1  # it has slots, but does not ask for work
+            elif worker.room(route) <= 0:
+                reasons["resources"] += 1
+        return dict(reasons)
 
     def hold(self, worker_id: str, key: LeaseKey, amounts: Amounts = ()) -> None:
         """Note that the worker runs the attempt; harmless if the worker is gone."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -27,14 +26,15 @@ from schedo.engine.gauges import Gauges, JobCounts, read_gauges
 from schedo.engine.handouts import Transport
 from schedo.engine.housekeeping import Housekeeping
 from schedo.engine.metrics import Metrics
+from schedo.engine.placing import Placing
 from schedo.engine.replies import guard, no_job, refuse
+from schedo.engine.sessions import Sessions
 from schedo.engine.turns import Command, TurnLoop
 from schedo.engine.watch import Watch
 from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Opening, Retention, Store
 
 T = TypeVar("T")
-SWITCH_INTERVAL_S = 0.0005
 Answer = Callable[[list[Any]], IdempotentAnswer | None]
 
 
@@ -62,6 +62,12 @@ class Engine:
         self._counts = JobCounts(store, clock)
         self._housekeeping = Housekeeping(self._loop, store, retention or Retention())
         self._payload_bytes = 0
+        self._placing = Placing(self._loop, self.wait, self.cancel)
+        self.sessions = Sessions(self._loop, self._placing)
+        self.invoke = self._placing.invoke
+        self.reserve = self._placing.reserve
+        self.commit_reservation = self._placing.commit
+        self.release_reservation = self._placing.release
 
     def _make_scheduler(self, opening: Opening) -> Scheduler:
         # The newest job may have been pruned since, and the clock set back: its id is still taken.
@@ -80,15 +86,14 @@ class Engine:
 
     async def start(self) -> None:
         """Take the store and begin; StoreLocked names the holder if another server has it."""
-        # The loop and the thread that commits take turns at the interpreter; at the usual 5 ms a
-        # commit's few statements would wait for a busy loop five times, and a timer for a commit.
-        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
         self.metrics.began_at = self.clock.now()
         await self._loop.start()
         self._housekeeping.start()
 
     async def stop(self) -> None:
         """Make everything durable and let go of the store; stop the workers before."""
+        self.sessions.close()
+        self._placing.close()
         await self._housekeeping.stop()
         await self._loop.stop()
 

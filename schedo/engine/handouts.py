@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from schedo.core.attempts import Attempts
 from schedo.core.leases import Lease, Lost, Report, Snoozed, Stop
 from schedo.core.limits import SECOND
-from schedo.core.model import LeaseKey
+from schedo.core.model import LeaseKey, Trigger
 from schedo.core.workers import WorkerOffer
 from schedo.errors import SchedoError
 
@@ -51,14 +51,15 @@ class Handouts:
         self._ended: list[LeaseKey] = []
         self._loading: set[asyncio.Task[None]] = set()
         self.workers: dict[str, tuple[WorkerOffer, Transport]] = {}
-        self.held: list[Lease] = []  # of jobs that run at most once: handed out when durable
+        # Of jobs that run at most once, or were made with their attempt: handed out when durable.
+        self.held: list[Lease] = []
 
     # Out.
 
     def start(self, leases: Iterable[Lease]) -> None:
         """Hand out what may run at once; the rest waits for its commit or for its payload."""
         for lease in leases:
-            if lease.options.at_most_once:
+            if lease.options.at_most_once or lease.trigger is Trigger.INVOKE:
                 self._waiting.add(lease.key)
                 self.held.append(lease)
             elif lease.payload is None:
@@ -139,6 +140,10 @@ class Handouts:
         self.held, self._ended = [], []
         for task in self._loading:
             task.cancel()
+
+    def expect(self, lease: Lease) -> None:
+        """Take an attempt of the last server's for handed out."""
+        self._leases[lease.key] = lease
 
     def latest(self) -> dict[int, Lease]:
         """Return the last lease that was handed out of each job, by job id."""

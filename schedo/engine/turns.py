@@ -16,14 +16,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
+from schedo.core.attempts import make_lease
 from schedo.core.leases import HandedBack, Lease, Lost, Report
-from schedo.core.model import Job
+from schedo.core.model import Job, LeaseKey
 from schedo.core.scheduler import Scheduler
 from schedo.core.wants import Want
-from schedo.core.workers import WorkerOffer
+from schedo.core.workers import WorkerOffer, Workers
 from schedo.engine.channel import Channel
 from schedo.engine.handouts import Handouts, Transport
 from schedo.engine.journal import Batch, Journal
@@ -37,6 +39,7 @@ Command = Callable[[Scheduler, int], None]
 INBOX_MAX = 100_000
 RECOVERY_PAUSE_S = 1.0
 RUNNING_PAGE = 1_000
+SWITCH_INTERVAL_S = 0.0005
 
 
 class TurnLoop:
@@ -55,6 +58,9 @@ class TurnLoop:
         self._handouts = Handouts(store.load_payload, self.report)
         self._expected: dict[asyncio.Future[Any], None] = {}  # replies owed by commands that acted
         self.waiters: dict[int, list[asyncio.Future[Job]]] = {}
+        # The worker of the last server that may still run the attempt, or None.
+        self.expect_worker: Callable[[Lease], tuple[WorkerOffer, Transport] | None] = _expect_nobody
+        self.on_recovered: Callable[[], None] = lambda: None
         self.on_fatal: Callable[[BaseException], None] = _log_fatal
         self.failure: SchedoError | None = Unavailable("the server is starting")
 
@@ -62,6 +68,9 @@ class TurnLoop:
 
     async def start(self) -> None:
         """Take the store, recover, and begin to turn; raise what the store raises."""
+        # The loop and the thread that commits take turns at the interpreter; at the usual 5 ms a
+        # commit's few statements would wait for a busy loop five times, and a timer for a commit.
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
         self._loop = asyncio.get_running_loop()
         self._inbox: Channel[Command | Report] = Channel(self.wake, INBOX_MAX)
         self._journal = Journal(
@@ -133,6 +142,39 @@ class TurnLoop:
             scheduler.attach(offer)
 
         self._inbox.send_always(attach)
+
+    def time(self) -> float:
+        """Return the event loop's time in seconds, by which waits are measured."""
+        return self._loop.time()
+
+    def call_at(self, at: float, call: Callable[..., None], *given: Any) -> asyncio.TimerHandle:
+        """Call at the event loop's time."""
+        return self._loop.call_at(at, call, *given)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a future of the event loop."""
+        return self._loop.create_future()
+
+    async def ask(self, worker_id: str, count: int) -> None:
+        """Let the worker have at most so many more; return when it was given what there was."""
+        turned: asyncio.Future[None] = self._loop.create_future()
+
+        def ask(scheduler: Scheduler, now: int) -> None:
+            scheduler.workers.ask(worker_id, count)
+            if not turned.done():
+                turned.set_result(None)
+
+        self.send(ask)
+        await turned
+
+    @property
+    def workers(self) -> Workers:
+        """The attached workers; nobody while the store fails."""
+        return self.scheduler.workers if self._is_open else Workers()
+
+    def is_live(self, key: LeaseKey) -> bool:
+        """Whether the lease holds its job."""
+        return self._is_open and self.scheduler.attempts.is_live(key)
 
     def close_worker(self, worker_id: str) -> None:
         """Give the worker no more; what it runs goes on."""
@@ -290,6 +332,7 @@ class TurnLoop:
         await self._journal.round()
         self._is_open = True
         self.failure = None
+        self.on_recovered()
         self.wake()
 
     async def _resume_running(self, scheduler: Scheduler) -> None:
@@ -307,14 +350,34 @@ class TurnLoop:
             else:
                 self._handouts.forget([lease.key])  # its end is durable already
 
+    def _expect(self, scheduler: Scheduler, job: Job) -> Lease | None:
+        """Return the lease of a worker that the last server had, and may come back with it."""
+        if job.worker is None or self._handouts.is_waiting(job.key):
+            return None
+        lease = make_lease(job.key, job.worker, job)
+        known = self.expect_worker(lease)
+        if known is None:
+            return None
+        if job.worker not in scheduler.workers:
+            self._handouts.workers[job.worker] = known
+            scheduler.attach(known[0])
+        self._handouts.expect(lease)
+        return lease
+
     def _take_back(self, scheduler: Scheduler, job: Job, lease: Lease | None, now: int) -> None:
         """Take in an attempt that a worker was given, or end one that nobody has."""
+        if lease is None:
+            lease = self._expect(scheduler, job)
         if lease is None or lease.key.attempt < job.attempt:
             was_given = not self._handouts.is_waiting(job.key)
             outcome = Lost("the server was restarted") if was_given else HandedBack()
             scheduler.adopt_ended(job, outcome, now)
         else:
             scheduler.adopt_running(job, lease, now)
+
+
+def _expect_nobody(lease: Lease) -> None:
+    return None
 
 
 def _told(error: Exception) -> SchedoError:

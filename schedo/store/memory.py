@@ -74,7 +74,9 @@ class MemoryStore:
             epoch=self._epoch,
             last_id=max([0, *self._jobs, *self._schedules]),
             queues=await self.list_queues(),
-            lanes=sorted({job.lane for job in jobs if job.state is State.QUEUED}),
+            lanes=sorted(
+                {job.lane for job in jobs if job.state is State.QUEUED}, key=lambda lane: lane[:2]
+            ),
             blocked=[
                 (job.schedule_id, job.id)
                 for job in sorted(jobs, key=lambda job: job.id)
@@ -89,7 +91,7 @@ class MemoryStore:
 
     async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
         def waits(job: Job) -> bool:
-            return job.state is State.QUEUED and job.queue == lane.queue and job.task == lane.task
+            return job.state is State.QUEUED and job.lane == lane
 
         return self._page(waits, lambda job: (job.rank, job.id), after, limit)
 

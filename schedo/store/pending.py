@@ -49,14 +49,15 @@ ENTRY_BYTES_MAX = 524_288
 
 # The first value of every entry. Columns that change get a new number, and `_decode` must go on
 # reading the old one: a new version may find what an old one left in a crash.
-_FORMAT = 1
+_FORMAT = 2
+_WITHOUT_ROUTE = 1  # jobs had no routes
 
 _APPEND = "INSERT INTO journal (body) VALUES (?)"
 _ENTRIES = "SELECT id, body FROM journal ORDER BY id"
 # A step of a statement lets the loop's thread have the interpreter, and to get it back costs more
 # than a row; so one step inserts many.
 _INSERTED_TOGETHER = 50
-_INSERT_JOBS = INSERT_JOB + f", ({', '.join('?' * len(rows.JOB_COLUMNS))})" * (
+_INSERT_JOBS = INSERT_JOB + f", ({', '.join('?' * len(rows.JOB_INSERTED_COLUMNS))})" * (
     _INSERTED_TOGETHER - 1
 )
 _DELETE = "DELETE FROM journal WHERE id <= ?"
@@ -72,9 +73,9 @@ _UNFIT = (
     *(sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError, sqlite3.DataError),
     *(OverflowError, ValueError),
 )
-_NEW_WIDTH = len(rows.JOB_COLUMNS)
+_NEW_WIDTH = len(rows.JOB_INSERTED_COLUMNS)
 _KNOWN_WIDTH = len(rows.JOB_MUTABLE_COLUMNS) + 1
-_COLUMNS = {name: at for at, name in enumerate(rows.JOB_COLUMNS)}
+_COLUMNS = {name: at for at, name in enumerate(rows.JOB_INSERTED_COLUMNS)}
 _STATE, _QUEUED = _COLUMNS["state"], str(State.QUEUED.value)
 _LATER = {name: _NEW_WIDTH + at for at, name in enumerate(rows.JOB_MUTABLE_COLUMNS)}
 # Of a new row and a known row after it: the new row as it is now.
@@ -305,7 +306,9 @@ def replay(connection: sqlite3.Connection) -> None:
 
 def _read(body: bytes) -> PlainJobs:
     number, new, known = _decode(body)
-    if number != _FORMAT:
+    if number == _WITHOUT_ROUTE:
+        new = [(*row, "") for row in new]
+    elif number != _FORMAT:
         raise ValueError(f"its format is {number}")
     if {*map(len, new)} - {_NEW_WIDTH} or {*map(len, known)} - {_KNOWN_WIDTH}:
         raise ValueError("a row has too many values, or too few")

@@ -50,30 +50,36 @@ SELECT max(
 )"""
 
 # Skips from lane to lane through the index, so its cost is the number of lanes, not of jobs. The
-# two steps are apart because SQLite seeks by the first part of (queue, task) > (...) only.
+# steps are apart because SQLite seeks by the first part of (queue, task, route) > (...) only.
 LANES = """
-WITH RECURSIVE lane (queue, task) AS (
-    SELECT queue, task FROM (
-        SELECT queue, task FROM job WHERE state = 'queued' ORDER BY queue, task LIMIT 1
+WITH RECURSIVE lane (queue, task, route) AS (
+    SELECT queue, task, route FROM (
+        SELECT queue, task, route FROM job WHERE state = 'queued'
+        ORDER BY queue, task, route LIMIT 1
     )
     UNION ALL
-    SELECT following.queue, following.task
+    SELECT following.queue, following.task, following.route
     FROM lane CROSS JOIN job AS following ON following.id = coalesce(
         (
+            SELECT id FROM job WHERE state = 'queued' AND queue = lane.queue AND task = lane.task
+            AND route > lane.route ORDER BY route LIMIT 1
+        ), (
             SELECT id FROM job WHERE state = 'queued' AND queue = lane.queue AND task > lane.task
-            ORDER BY task LIMIT 1
+            ORDER BY task, route LIMIT 1
         ), (
             SELECT id FROM job WHERE state = 'queued' AND queue > lane.queue
-            ORDER BY queue, task LIMIT 1
+            ORDER BY queue, task, route LIMIT 1
         )
     )
 )
-SELECT queue, task FROM lane"""
+SELECT queue, task, route FROM lane"""
 BLOCKED = f"SELECT schedule_id, id FROM job WHERE state = 'blocked' AND {_LISTED_STATE} ORDER BY id"
 
 TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {_TIMED}", "due_at")
 LANE = _paged(
-    f"SELECT {_JOB} FROM job WHERE state = 'queued' AND queue = :queue AND task = :task", "rank"
+    f"SELECT {_JOB} FROM job WHERE state = 'queued'"
+    " AND queue = :queue AND task = :task AND route = :route",
+    "rank",
 )
 RUNNING = f"""
 SELECT {_JOB} FROM job WHERE state = 'running' AND {_LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""

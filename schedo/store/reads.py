@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from schedo.core.lifecycle import State
-from schedo.core.model import Job, Lane, Schedule
+from schedo.core.model import Job, Schedule
 from schedo.store import queries, rows
 from schedo.store.base import Opening
 
@@ -23,7 +23,7 @@ def take_stock(connection: sqlite3.Connection) -> Opening:
         epoch=epoch,
         last_id=last_id,
         queues=[rows.queue_from_row(row) for row in connection.execute(queries.QUEUES)],
-        lanes=[Lane(*row) for row in connection.execute(queries.LANES)],
+        lanes=[rows.lane_from_row(row) for row in connection.execute(queries.LANES)],
         blocked=connection.execute(queries.BLOCKED).fetchall(),
     )
 

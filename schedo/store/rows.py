@@ -22,6 +22,7 @@ from schedo.core.model import (
     Decision,
     Failure,
     Job,
+    Lane,
     Options,
     Queue,
     Schedule,
@@ -29,6 +30,7 @@ from schedo.core.model import (
     Trigger,
     Verdict,
 )
+from schedo.core.routes import Route
 from schedo.store.base import StoredOutput
 
 Row = tuple[Any, ...]
@@ -40,6 +42,8 @@ JOB_COLUMNS = (
     *("schedule_id", "scheduled_for", "trigger", "missed_count", "unique_key", "expires_at"),
     *("cancel_requested_at", "result", "failure"),
 )
+# The route is in the options, too: the column is for the lanes' index.
+JOB_INSERTED_COLUMNS = (*JOB_COLUMNS, "route")
 # What may change after a job is stored. The payload and the options never do.
 JOB_MUTABLE_COLUMNS = (
     *("priority", "state", "due_at", "rank", "picked_at", "started_at", "ended_at", "attempt"),
@@ -59,12 +63,13 @@ _TRIGGERS = {str(trigger.value): trigger for trigger in Trigger}
 
 _encode = msgspec.json.Encoder().encode
 _decode_options = msgspec.json.Decoder(Options).decode
+_decode_route = msgspec.json.Decoder(Route).decode
 _decode_failure = msgspec.json.Decoder(Failure).decode
 _decode_spec = msgspec.json.Decoder(ScheduleSpec).decode
 
 
-def new_job_row(job: Job, payload: bytes | None, options: str | None) -> Row:
-    """Return the values of JOB_COLUMNS."""
+def new_job_row(job: Job, payload: bytes | None, options: str | None, route: str = "") -> Row:
+    """Return the values of JOB_INSERTED_COLUMNS."""
     return (
         job.id,
         job.task,
@@ -93,6 +98,7 @@ def new_job_row(job: Job, payload: bytes | None, options: str | None) -> Row:
         job.cancel_requested_at,
         job.result,
         None if job.failure is None else _encode(job.failure).decode(),
+        route,
     )
 
 
@@ -143,6 +149,16 @@ def jobs_from_rows(rows: Iterable[Row]) -> list[Job]:
 def options_text(options: Options) -> str | None:
     """Return the options as JSON, or None if they are the defaults."""
     return None if options is PLAIN or options == PLAIN else _encode(options).decode()
+
+
+def route_text(route: Route | None) -> str:
+    """Return the route as the lanes' index has it."""
+    return "" if route is None else _encode(route).decode()
+
+
+def lane_from_row(row: Row) -> Lane:
+    """Return the lane of (queue, task, route)."""
+    return Lane(row[0], row[1], route=_decode_route(row[2]) if row[2] else None)
 
 
 @lru_cache(maxsize=256)

@@ -98,7 +98,13 @@ class SqliteStore:
 
     async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
         return await self._load(
-            reads.page_of_jobs, queries.LANE, after, limit, queue=lane.queue, task=lane.task
+            reads.page_of_jobs,
+            queries.LANE,
+            after,
+            limit,
+            queue=lane.queue,
+            task=lane.task,
+            route=rows.route_text(lane.route),
         )
 
     async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:

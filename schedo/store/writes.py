@@ -17,8 +17,8 @@ from schedo.errors import StoreError
 from schedo.store import rows
 
 INSERT_JOB = (
-    f"INSERT INTO job ({', '.join(rows.JOB_COLUMNS)})"
-    f" VALUES ({', '.join('?' * len(rows.JOB_COLUMNS))})"
+    f"INSERT INTO job ({', '.join(rows.JOB_INSERTED_COLUMNS)})"
+    f" VALUES ({', '.join('?' * len(rows.JOB_INSERTED_COLUMNS))})"
 )
 UPDATE_JOB = (
     f"UPDATE job SET {', '.join(f'{name} = ?' for name in rows.JOB_MUTABLE_COLUMNS)} WHERE id = ?"
@@ -147,7 +147,7 @@ def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None
     payloads: list[tuple[int, bytes]] = []
     tags: list[tuple[str, int]] = []
     is_plain = True
-    options, text = PLAIN, None  # jobs of one batch mostly share their options
+    options, text, route = PLAIN, None, ""  # jobs of one batch mostly share their options
     for job in jobs:
         if job.due_at > limits.INSTANT_MAX:
             is_plain = False  # SQLite must see it, and may refuse it
@@ -158,7 +158,7 @@ def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None
         assert payload is not None, "a new job brings its payload"
         if job.options is not options:
             options = job.options
-            text = rows.options_text(options)
+            text, route = rows.options_text(options), rows.route_text(options.route)
         if len(payload) > limits.PAYLOAD_INLINE_BYTES_MAX:
             payloads.append((job.id, payload))
             payload = None
@@ -166,7 +166,7 @@ def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None
             tags.extend((tag, job.id) for tag in options.tags)
         if job.unique_key is not None or job.schedule_id is not None:
             is_plain = False
-        new.append(rows.new_job_row(job, payload, text))
+        new.append(rows.new_job_row(job, payload, text, route))
     statements = [
         Statement(UPDATE_JOB, without_key, exact=True),
         Statement(UPDATE_JOB, with_key, exact=True),

@@ -10,12 +10,23 @@ from starlette.types import Receive, Scope, Send
 
 from schedo.engine.engine import Engine
 from schedo.errors import NotFound
-from schedo.web import jobs, metrics, operating, queues, schedules, submitting
+from schedo.web import (
+    invoking,
+    jobs,
+    metrics,
+    operating,
+    queues,
+    schedules,
+    submitting,
+    workers,
+    working,
+)
 from schedo.web.endpoint import Endpoint
 from schedo.web.guard import Guard
 from schedo.web.settings import WebSettings
 from schedo.web.site import Handler, Site
-from schedo.wire.operations import OPERATIONS, Operation
+from schedo.wire.operation import Operation
+from schedo.wire.operations import OPERATIONS
 
 HANDLERS: dict[str, Handler] = {
     handler.__name__: handler
@@ -43,6 +54,17 @@ HANDLERS: dict[str, Handler] = {
         schedules.resume_schedule,
         schedules.trigger_schedule,
         schedules.explain_cron,
+        working.work,
+        workers.list_workers,
+        workers.get_worker,
+        workers.cordon_worker,
+        workers.uncordon_worker,
+        workers.drain_worker,
+        workers.get_progress,
+        invoking.invoke,
+        invoking.reserve,
+        invoking.commit_reservation,
+        invoking.release_reservation,
         queues.list_queues,
         queues.update_queue,
         queues.pause_queue,
@@ -82,7 +104,7 @@ class WebApp:
 
     def drain(self) -> None:
         """Let long waits end with the job as it stands; the server is about to stop."""
-        self.site.draining.set()
+        self.site.drain()
 
 
 def build_app(engine: Engine, settings: WebSettings) -> WebApp:

@@ -10,7 +10,7 @@ from schedo.errors import BadRequest, MethodNotAllowed, TooLarge, UnsupportedMed
 from schedo.web.guard import ClientGone
 from schedo.web.messages import JSON_TYPE, Request, send_answer
 from schedo.web.site import Handler, Site
-from schedo.wire.operations import LINES_TYPE, Operation
+from schedo.wire.operation import LINES_TYPE, Operation
 from schedo.wire.query import parse_query
 
 _PLAIN_ENCODINGS = frozenset({b"", b"identity"})
@@ -58,6 +58,7 @@ class Endpoint:
             scope.get("schedo.client_id", ""),
             gone,
             media_type == LINES_TYPE,
+            scope.get("schedo.grant"),
         )
         await send_answer(send, await handle(self._site, request), request.id)
 

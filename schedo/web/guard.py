@@ -18,12 +18,22 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from schedo.errors import BadRequest, CrossSite, Misdirected, SchedoError, Unauthorized
+from schedo.errors import (
+    BadRequest,
+    CrossSite,
+    Forbidden,
+    Misdirected,
+    NoCapacity,
+    SchedoError,
+    Unauthorized,
+    Unavailable,
+)
 from schedo.web.messages import answer_error, index_headers, send_answer
 from schedo.web.settings import WebSettings
 
 log = logging.getLogger("schedo.web")
 
+WORK_PATH = "/v1/work"
 OPEN_PATHS = frozenset({"/healthz"})
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({b"same-origin", b"none"})
@@ -40,6 +50,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
         self._app = app
         self._tokens = settings.token_sha256
+        self._grants = settings.worker_tokens
         # Whoever has a token has proven enough: a page that rebinds a name cannot send it.
         hosts = ("*",) if settings.token_sha256 else settings.allowed_hosts
         self._hosts = frozenset(_bracket(host.lower()) for host in hosts)
@@ -56,12 +67,12 @@ class Guard:
             headers = scope["schedo.headers"] = index_headers(scope)
             if scope["path"] not in OPEN_PATHS:
                 self._check_host(headers)
-                scope["schedo.client_id"] = self._check_token(headers)
+                scope["schedo.client_id"] = self._check_token(headers, scope)
                 if scope["method"] not in _SAFE_METHODS:
                     _check_site(headers)
             await self._app(scope, receive, send)
         except SchedoError as error:
-            if error.status >= 500:
+            if error.status >= 500 and not isinstance(error, NoCapacity | Unavailable):
                 log.warning("request %s: %s", request_id, error)
             await send_answer(send, answer_error(error, request_id), request_id)
         except ClientGone:
@@ -85,15 +96,23 @@ class Guard:
         if len(self._known_hosts) < _HOSTS_REMEMBERED_MAX:
             self._known_hosts.add(host)
 
-    def _check_token(self, headers: Mapping[bytes, bytes]) -> str:
+    def _check_token(self, headers: Mapping[bytes, bytes], scope: Scope) -> str:
         """Return whose token it is: an id for logs and Idempotency-Keys, never the token."""
-        if self._tokens is None:
+        if self._tokens is None and not self._grants:
             return "anyone"
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         digest = hashlib.sha256(token.strip()).digest()
         # No early end: the time must not tell which of several tokens came close.
-        matches = [known for known in self._tokens if hmac.compare_digest(known, digest)]
-        if not matches or scheme.lower() != b"bearer":
+        matches = [known for known in self._tokens or () if hmac.compare_digest(known, digest)]
+        grants = [known for known in self._grants if hmac.compare_digest(known, digest)]
+        is_bearer = scheme.lower() == b"bearer"
+        if grants and is_bearer and not matches:
+            if (scope["method"], scope["path"]) != ("POST", WORK_PATH):
+                raise Forbidden(f"a worker's token opens nothing but POST {WORK_PATH}")
+            scope["schedo.grant"] = self._grants[grants[0]]
+        elif self._tokens is None:
+            return "anyone"
+        elif not matches or not is_bearer:
             raise Unauthorized("send the token as 'Authorization: Bearer <token>'")
         return digest.hex()[:16]
 

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from starlette.types import Scope, Send
 
 from schedo.errors import BadRequest, SchedoError
+from schedo.web.grants import Grant
 from schedo.wire.problems import PROBLEM_TYPE, problem_headers, render_problem
 from schedo.wire.query import Values
 
@@ -42,6 +43,7 @@ class Request(NamedTuple):
     client_id: str  # whose token it carries
     gone: Callable[[], Awaitable[None]]  # returns when the client has closed the connection
     is_lines: bool = False  # the body is newline-delimited JSON
+    grant: Grant | None = None  # what a worker's token allows; None: no such token
 
     def find_header(self, name: bytes) -> str | None:
         """Return a header's text, or None."""

@@ -13,7 +13,7 @@ from schedo.core import limits
 from schedo.errors import NotFound
 from schedo.web.messages import Answer, Request
 from schedo.web.site import Site
-from schedo.wire.operations import BATCH_BYTES_MAX, BODY_BYTES_MAX
+from schedo.wire.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
 from schedo.wire.problems import get_kind
 
 _ALIVE = b'{"status":"ok"}'

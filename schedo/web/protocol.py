@@ -22,6 +22,7 @@ from uvicorn.server import ServerState
 from schedo.errors import Unavailable
 from schedo.web.cycle import WholeAnswerCycle
 from schedo.web.messages import answer_error, send_answer
+from schedo.web.signals import Signal
 from schedo.wire.problems import KINDS, PROBLEM_TYPE, ProblemKind, render_kind
 
 URL_BYTES_MAX = 8_192
@@ -46,6 +47,16 @@ class Stage(Enum):
 
 class LimitPassed(Exception):
     """Stops the parser; httptools keeps it to itself."""
+
+
+class _Pipeline(list[Any]):
+    """What waits for its turn: a deque that takes little while it is empty, as it nearly always is.
+
+    Reading pauses as soon as something waits, so it stays short.
+    """
+
+    def appendleft(self, item: Any) -> None:
+        self.insert(0, item)
 
 
 class ConnectionState(ServerState):
@@ -77,9 +88,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._begun = 0  # heads that began in what came last
         self._field_bytes = 0  # of its headers, as the parser found them
         self._refusal = KINDS["bad-http"]
+        self.pipeline = _Pipeline()  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow._is_writable_event = Signal(True)  # type: ignore[assignment]
         state = self.server_state
         if len(state.connections) > 2 * state.connections_max:
             transport.abort()
@@ -146,7 +159,7 @@ class LimitedProtocol(HttpToolsProtocol):
             access_logger=self.access_logger,
             access_log=False,
             default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
+            message_event=Signal(),  # type: ignore[arg-type]
             expect_100_continue=self.expect_100_continue,
             keep_alive=self.parser.should_keep_alive() and not self.server_state.is_draining,
             on_response=self.on_response_complete,

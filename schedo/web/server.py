@@ -17,7 +17,7 @@ from schedo.web.app import WebApp
 from schedo.web.protocol import ConnectionState, LimitedProtocol
 
 STOP_GRACE_S = 10.0
-CONNECTIONS_MAX = 1_000
+CONNECTIONS_MAX = 4_096  # a worker that waits for work keeps one
 _BACKLOG = 1_024
 _WATCH_S = 1.0
 _ACCEPT_TURNS_MAX = 1_000

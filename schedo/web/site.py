@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from schedo.core.model import Job, JobSpec
+from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
 from schedo.errors import ShellDisabled
 from schedo.web.messages import Answer, Request
@@ -16,6 +17,15 @@ from schedo.web.settings import WebSettings
 T = TypeVar("T")
 
 _NAMES_REMEMBERED_MAX = 10_000
+
+WATCH_AFTER_S = 0.02
+
+
+class KnownWorker(NamedTuple):
+    """Who spoke for a worker last, and the offer it made, which it makes again and again."""
+
+    client_id: str
+    offer: WorkerOffer
 
 
 @dataclass(slots=True)
@@ -27,11 +37,17 @@ class Site:
     keys_in_progress: set[str] = field(default_factory=set)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     schedule_names: dict[int, str] = field(default_factory=dict)
+    polls: set[Callable[[], None]] = field(default_factory=set)  # each ends one that waits
+    workers: dict[str, KnownWorker] = field(default_factory=dict)
+    has_shell_workers: bool = False  # since this server began
 
     def check_work(self, spec: JobSpec) -> None:
         """Refuse work that this server does not do, or whose payload its task cannot take."""
-        if spec.task == "shell" and not self.settings.allow_shell:
-            raise ShellDisabled("this server runs no commands; start it with --allow-shell")
+        if spec.task == "shell" and not (self.settings.allow_shell or self.has_shell_workers):
+            raise ShellDisabled(
+                "this server runs no commands, and no worker has come that does; "
+                "start one of them with --allow-shell"
+            )
         check = self.settings.payload_checks.get(spec.task)
         if check is not None:
             check(spec.payload)
@@ -61,6 +77,51 @@ class Site:
         finally:
             for task in tasks:
                 task.cancel()
+
+    async def or_leave(self, work: Awaitable[T], gone: Callable[[], Awaitable[None]]) -> T | None:
+        """As or_drain, but for thousands that wait: the work runs in the task that asks.
+
+        What the work waits for may come in the same moment as the end; then its result is dropped,
+        so work that gives something away must notice that it was cancelled.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        has_left = False
+
+        def leave(_: object = None) -> None:
+            nonlocal has_left
+            if not has_left:
+                has_left = True
+                task.cancel()
+
+        watch: asyncio.Future[None] | None = None
+
+        def begin_watch() -> None:
+            nonlocal watch
+            watch = asyncio.ensure_future(gone())
+            watch.add_done_callback(leave)
+
+        # Under load most are answered before it would be worth a task to watch the connection.
+        timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, begin_watch)
+        self.polls.add(leave)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if has_left and task.uncancel() == 0:
+                return None
+            raise
+        finally:
+            self.polls.discard(leave)
+            timer.cancel()
+            if watch is not None:
+                watch.remove_done_callback(leave)
+                watch.cancel()
+
+    def drain(self) -> None:
+        """End long waits: the server is about to stop."""
+        self.draining.set()
+        for leave in list(self.polls):
+            leave()
 
 
 Handler = Callable[[Site, Request], Awaitable[Answer]]

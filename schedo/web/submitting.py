@@ -7,16 +7,21 @@ from typing import Any
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 from schedo.core.changes import IdempotentAnswer
 from schedo.core.ids import parse_id
-from schedo.core.model import JobSpec
+from schedo.core.limits import BATCH_JOBS_MAX
+from schedo.core.model import JobSpec, Lane
+from schedo.core.routes import Route
 from schedo.engine.answers import Accepted
-from schedo.errors import SchedoError
+from schedo.errors import Invalid, SchedoError, TooLarge, Unsatisfiable
 from schedo.web.idempotency import Keep, perform_once
+from schedo.web.invoking import invoke_short, read_traceparent
 from schedo.web.jobs import answer_when_ended
 from schedo.web.messages import Answer, Request, answer_error
 from schedo.web.site import Site
+from schedo.web.workers import as_offer
 from schedo.wire.answers import (
     job_fields,
     job_id_in,
@@ -25,10 +30,10 @@ from schedo.wire.answers import (
     show_payload,
 )
 from schedo.wire.decode import decode_checked, decode_request, split_array, split_lines
-from schedo.wire.fields import is_traceparent
-from schedo.wire.jobs import JobRequest, ShortRequest
+from schedo.wire.invoking import ShortRequest
+from schedo.wire.jobs import JobRequest
 from schedo.wire.problems import problem_fields
-from schedo.wire.query import read_wait
+from schedo.wire.query import read_wait, wrong
 
 Fields = dict[str, Any]
 Result = Accepted[Fields] | SchedoError
@@ -37,8 +42,12 @@ Result = Accepted[Fields] | SchedoError
 async def create_job(site: Site, request: Request) -> Answer:
     """Submit one job; with ?wait= also wait for its end."""
     wait_s = read_wait(request.query, "wait")
-    spec = decode_request(request.body, JobRequest).to_spec(_traceparent(request))
+    asked = decode_request(request.body, JobRequest)
+    spec = asked.to_spec(read_traceparent(request))
     site.check_work(spec)
+    if asked.broadcast:
+        _check_broadcast(asked, wait_s)
+        return await _submit_many(site, request, lambda: _spread(site, spec))
 
     def render(results: Sequence[Result]) -> Answer:
         return _render_one(results[0], spec, request.id)
@@ -59,15 +68,23 @@ async def create_job(site: Site, request: Request) -> Answer:
 async def create_jobs(site: Site, request: Request) -> Answer:
     """Submit many jobs in one commit; each has its own result."""
     items = split_lines(request.body) if request.is_lines else split_array(request.body)
-    traceparent = _traceparent(request)
-    specs = [_read_item(site, item, traceparent) for item in items]
-    good = [spec for spec in specs if isinstance(spec, JobSpec)]
+    traceparent = read_traceparent(request)
+    return await _submit_many(
+        site, request, lambda: [_read_item(site, item, traceparent) for item in items]
+    )
 
-    def render(results: Sequence[Result]) -> Answer:
-        rest = iter(results)
-        return Answer(200, render_page([_render_item(spec, rest) for spec in specs]))
 
+async def _submit_many(
+    site: Site, request: Request, make: Callable[[], Sequence[JobSpec | SchedoError]]
+) -> Answer:
     async def submit(keep: Keep | None) -> Answer:
+        specs = make()
+        good = [spec for spec in specs if isinstance(spec, JobSpec)]
+
+        def render(results: Sequence[Result]) -> Answer:
+            rest = iter(results)
+            return Answer(200, render_page([_render_item(spec, rest) for spec in specs]))
+
         if not good:
             return render([])
         stored = _keep_rendered(keep, render)
@@ -76,9 +93,39 @@ async def create_jobs(site: Site, request: Request) -> Answer:
     return await perform_once(site, request, submit)
 
 
+def _check_broadcast(asked: JobRequest, wait_s: float | None) -> None:
+    if wait_s is not None:
+        raise wrong("wait", "a broadcast is not waited for")
+    if asked.unique is not None:
+        raise Invalid.field("/unique", "the jobs of a broadcast cannot share a unique key")
+
+
+def _spread(site: Site, spec: JobSpec) -> list[JobSpec]:
+    """Return one spec for each worker that could take the job now, however busy it is."""
+    lane = Lane(spec.queue, spec.task, route=spec.options.route)
+    names = [
+        seen.name
+        for seen in site.engine.sessions.list()
+        if seen.state == "active" and as_offer(seen).serves(lane)
+    ]
+    if not names:
+        raise Unsatisfiable("no worker that is there now could take the job")
+    if len(names) > BATCH_JOBS_MAX:
+        raise TooLarge(f"{len(names)} workers match; a broadcast reaches at most {BATCH_JOBS_MAX}")
+    route = spec.options.route or Route()
+    return [
+        replace(spec, options=replace(spec.options, route=replace(route, worker=name)))
+        for name in sorted(names)
+    ]
+
+
 async def short_schedule(site: Site, request: Request) -> Answer:
-    """Run a command after some seconds."""
-    spec = decode_request(request.body, ShortRequest).to_spec()
+    """Run a command after some seconds, or a Task right now."""
+    asked = decode_request(request.body, ShortRequest)
+    asked.check()
+    if asked.task is not None:
+        return await invoke_short(site, request, asked)
+    spec = asked.to_spec()
     site.check_work(spec)
 
     def render(results: Sequence[Result]) -> Answer:
@@ -115,7 +162,10 @@ def _render_one(result: Result, spec: JobSpec, request_id: str) -> Answer:
 
 def _read_item(site: Site, item: msgspec.Raw, traceparent: str | None) -> JobSpec | SchedoError:
     try:
-        spec = decode_checked(item, JobRequest).to_spec(traceparent)
+        asked = decode_checked(item, JobRequest)
+        if asked.broadcast:
+            raise Invalid.field("/broadcast", "a batch takes no broadcast; send it to /v1/jobs")
+        spec = asked.to_spec(traceparent)
         site.check_work(spec)
     except SchedoError as error:
         return error
@@ -138,9 +188,3 @@ def _complete(result: Accepted[Fields], spec: JobSpec) -> Fields:
     elif "payload" not in fields:
         fields["payload"] = show_payload(spec.task, spec.payload)
     return fields
-
-
-def _traceparent(request: Request) -> str | None:
-    """Return the header's trace context; a malformed one is ignored, as W3C asks."""
-    value = request.find_header(b"traceparent")
-    return value if value is not None and is_traceparent(value) else None

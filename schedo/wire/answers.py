@@ -16,8 +16,19 @@ from schedo.core.changes import Attempt
 from schedo.core.ids import render_id
 from schedo.core.leases import Capture
 from schedo.core.lifecycle import State
-from schedo.core.model import Decision, Job, Options, Queue, Retry, Rule, Schedule, Unique
+from schedo.core.model import (
+    Decision,
+    Job,
+    Options,
+    Queue,
+    Retry,
+    Rule,
+    Schedule,
+    Trigger,
+    Unique,
+)
 from schedo.store.base import StoredOutput
+from schedo.wire.routes import route_fields
 from schedo.wire.times import render_duration, render_instant
 
 _ENDED_AT = {
@@ -59,6 +70,8 @@ def job_fields(
         answer["unique_key"] = job.unique_key
     if job.schedule_id is not None:
         answer |= _origin_fields(job, names)
+    elif job.trigger is Trigger.INVOKE:
+        answer["trigger"] = job.trigger
     if job.attempt or job.ended_at is not None:
         answer |= _progress_fields(job)
         if job.result is not None and _fits(job.result, inline_bytes_max):
@@ -119,6 +132,8 @@ def _option_fields(options: Options) -> dict[str, Any]:
         fields["traceparent"] = options.traceparent
     if options.tracestate is not None:
         fields["tracestate"] = options.tracestate
+    if options.route is not None:
+        fields.update(route_fields(options.route))
     return fields
 
 

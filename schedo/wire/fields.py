@@ -98,14 +98,14 @@ def read_instant_or_none(pointer: str, value: str | None) -> int | None:
     return None if value is None else read_instant(pointer, value)
 
 
-def read_payload(value: msgspec.Raw | msgspec.UnsetType) -> bytes:
+def read_payload(value: msgspec.Raw | msgspec.UnsetType, pointer: str = "/payload") -> bytes:
     """Return the payload's JSON text as it was sent; null if there is none."""
     if isinstance(value, msgspec.UnsetType):
         return b"null"
     payload = bytes(value)
     if len(payload) > limits.PAYLOAD_BYTES_MAX:
         raise Invalid.field(
-            "/payload", f"{len(payload)} bytes; a payload has at most {limits.PAYLOAD_BYTES_MAX}"
+            pointer, f"{len(payload)} bytes; a payload has at most {limits.PAYLOAD_BYTES_MAX}"
         )
     return payload
 

@@ -14,9 +14,10 @@ from schedo.core.model import PLAIN, JobSpec, Options, Retry, Unique
 from schedo.errors import Invalid
 from schedo.wire import fields
 from schedo.wire.fields import Duration, Instant, Name, Priority, Text
+from schedo.wire.routes import Preferences, RequiresRequest, read_route
 
 Attempts = Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)]
-_NOTHING_ASKED = (None,) * 7
+_NOTHING_ASKED = (None,) * 9
 UnfinishedState = Literal["scheduled", "blocked", "queued", "running", "retrying"]
 
 
@@ -78,6 +79,8 @@ class WorkFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults
     delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
     tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
     meta: dict[str, Any] | None = None
+    requires: RequiresRequest | None = None
+    prefer: Preferences | None = None
 
     def to_options(self, traceparent: str | None = None, tracestate: str | None = None) -> Options:
         """Return the options, those of PLAIN if nothing was asked for."""
@@ -87,20 +90,23 @@ class WorkFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults
             self.unique,
             self.tags,
             self.meta,
+            self.requires,
+            self.prefer,
             traceparent,
             tracestate,
         )
         if asked == _NOTHING_ASKED and self.delivery == "at_least_once":
             return PLAIN
         return Options(
-            retry=_read_retry(self.retry),
+            retry=read_retry(self.retry),
             timeout_us=fields.read_duration_or_none("/timeout", self.timeout, limits.MILLISECOND),
             at_most_once=self.delivery == "at_most_once",
             unique=_read_unique(self.unique),
-            tags=_read_tags(self.tags),
-            meta=_read_meta(self.meta),
+            tags=read_tags(self.tags),
+            meta=read_meta(self.meta),
             traceparent=traceparent,
             tracestate=tracestate,
+            route=read_route(self.requires, self.prefer),
         )
 
     def read_expiry(self) -> int | None:
@@ -116,6 +122,7 @@ class JobRequest(WorkFields, kw_only=True):
     expires_at: Instant | None = None
     traceparent: str | None = None
     tracestate: Annotated[str, Meta(max_length=512)] | None = None
+    broadcast: bool = False
 
     def to_spec(self, traceparent: str | None = None) -> JobSpec:
         """Return the job as the engine takes it, with the header's traceparent if it has none."""
@@ -158,22 +165,8 @@ class JobPatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
         return fields.read_instant_or_none("/run_at", self.run_at)
 
 
-class ShortRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A command to run after a number of seconds: the short form."""
-
-    command: Annotated[str, Meta(min_length=1)]
-    delay_seconds: Annotated[int | float, Meta(description="At least 0.")] = 0
-
-    def to_spec(self) -> JobSpec:
-        """Return the shell job that this stands for."""
-        return JobSpec(
-            task="shell",
-            payload=orjson.dumps({"command": self.command}),
-            delay_us=fields.read_duration("/delay_seconds", self.delay_seconds),
-        )
-
-
-def _read_retry(value: RetryRequest | int | str | None) -> Retry | None:
+def read_retry(value: RetryRequest | int | str | None) -> Retry | None:
+    """Return the core's form of a policy, a number of attempts, or the name of a preset."""
     if value is None:
         return None
     if isinstance(value, RetryRequest):
@@ -200,14 +193,16 @@ def _read_unique(value: UniqueRequest | str | None) -> Unique | None:
     return Unique(value)
 
 
-def _read_tags(value: list[str] | None) -> tuple[str, ...]:
+def read_tags(value: list[str] | None) -> tuple[str, ...]:
+    """Return the tags, each once."""
     if not value:
         return ()
     names = (fields.read_name(f"/tags/{index}", tag) for index, tag in enumerate(value))
     return tuple(dict.fromkeys(names))
 
 
-def _read_meta(value: dict[str, Any] | None) -> dict[str, Any] | None:
+def read_meta(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the object, unless it is too large."""
     if value and len(orjson.dumps(value)) > limits.META_BYTES_MAX:
         raise Invalid.field("/meta", f"as JSON it has more than {limits.META_BYTES_MAX} bytes")
     return value or None

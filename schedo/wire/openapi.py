@@ -13,7 +13,8 @@ import msgspec
 import orjson
 
 from schedo.wire import shapes
-from schedo.wire.operations import JSON_TYPE, OPERATIONS, Operation
+from schedo.wire.operation import JSON_TYPE, AnswerKind, Operation
+from schedo.wire.operations import OPERATIONS
 from schedo.wire.parameters import PARAMETERS, path_parameters
 
 DOCUMENT = Path(__file__).parent.parent / "web" / "static" / "openapi.json"
@@ -26,7 +27,7 @@ _STATUS_TEXTS = {
     204: "Gone.",
     503: "Not ready.",
 }
-_TAGS = ("jobs", "schedules", "queues", "short forms", "server")
+_TAGS = ("jobs", "schedules", "queues", "workers", "right now", "short forms", "server")
 
 
 def build_document() -> dict[str, Any]:
@@ -81,9 +82,16 @@ def _describe_raw(kind: type) -> dict[str, Any]:
 def _list_types() -> list[type[msgspec.Struct]]:
     types: dict[type[msgspec.Struct], None] = {shapes.ProblemAnswer: None}
     for operation in OPERATIONS:
-        kinds = (operation.request, *operation.answers.values())
-        types |= {kind: None for kind in kinds if isinstance(kind, type)}
+        if operation.request is not None:
+            types[operation.request] = None
+        types |= {shape: None for kind in operation.answers.values() for shape in _shapes(kind)}
     return list(types)
+
+
+def _shapes(kind: AnswerKind) -> tuple[type[msgspec.Struct], ...]:
+    if isinstance(kind, str):
+        return ()
+    return kind if isinstance(kind, tuple) else (kind,)
 
 
 def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any]) -> dict[str, Any]:
@@ -100,6 +108,8 @@ def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any])
     parameters = path_parameters(operation.path) + [PARAMETERS[name] for name in operation.query]
     if operation.takes_key:
         parameters.append(PARAMETERS["Idempotency-Key"])
+    if operation.takes_nonce:
+        parameters.append(PARAMETERS["Schedo-Lease-Nonce"])
     if parameters:
         described["parameters"] = parameters
     if operation.request is not None:
@@ -111,12 +121,14 @@ def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any])
 
 def _describe_answer(
     status: int,
-    kind: type[msgspec.Struct] | str,
+    kind: AnswerKind,
     references: dict[type[msgspec.Struct], Any],
 ) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": _STATUS_TEXTS[status]}
-    if isinstance(kind, type):
-        answer["content"] = {JSON_TYPE: {"schema": references[kind]}}
+    if not isinstance(kind, str):
+        found = [references[shape] for shape in _shapes(kind)]
+        schema = found[0] if len(found) == 1 else {"anyOf": found}
+        answer["content"] = {JSON_TYPE: {"schema": schema}}
     elif kind:
         answer["content"] = {kind: {"schema": {} if kind == JSON_TYPE else {"type": "string"}}}
     return answer

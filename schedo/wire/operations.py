@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
-import msgspec
-
 from schedo.wire import shapes
-from schedo.wire.jobs import JobPatch, JobRequest, ShortRequest
+from schedo.wire.invoking import ShortRequest
+from schedo.wire.jobs import JobPatch, JobRequest
+from schedo.wire.operation import JSON_TYPE, Operation
 from schedo.wire.queues import QueuePatch
 from schedo.wire.schedules import (
     CronRequest,
@@ -17,51 +15,7 @@ from schedo.wire.schedules import (
     ScheduleRequest,
     TriggerRequest,
 )
-
-BODY_BYTES_MAX = 1_048_576
-BATCH_BYTES_MAX = 16_777_216
-
-JSON_TYPE = "application/json"
-LINES_TYPE = "application/x-ndjson"
-
-
-class Operation(NamedTuple):
-    """One method on one path."""
-
-    name: str
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-    path: str
-    summary: str
-    answers: dict[int, type[msgspec.Struct] | str]  # by status: the shape of JSON, or a media type
-    request: type[msgspec.Struct] | None = None
-    is_batch: bool = False
-    query: tuple[str, ...] = ()
-    takes_key: bool = False  # honours Idempotency-Key
-
-    @property
-    def tag(self) -> str:
-        """Return the chapter of the documentation that it belongs to."""
-        if self.name.startswith("short_"):
-            return "short forms"
-        chapters = ("jobs", "schedules", "queues")
-        part = self.path.removeprefix("/v1/").partition("/")[0].partition(":")[0]
-        return part if part in chapters else "schedules" if part == "cron" else "server"
-
-    @property
-    def body_bytes_max(self) -> int:
-        return BATCH_BYTES_MAX if self.is_batch else BODY_BYTES_MAX
-
-    @property
-    def media_types(self) -> tuple[str, ...]:
-        return (JSON_TYPE, LINES_TYPE) if self.is_batch else (JSON_TYPE,)
-
-    @property
-    def body_is_optional(self) -> bool:
-        """Say whether the request may be empty: when none of its fields is required."""
-        if self.request is None or self.is_batch:
-            return False
-        return not any(field.required for field in msgspec.structs.fields(self.request))
-
+from schedo.wire.worker_operations import WORKER_OPERATIONS
 
 _JOB_FILTERS = (
     "state",
@@ -81,7 +35,11 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/jobs",
         "Submit a job; the answer comes once it is on disk.",
-        {201: shapes.JobAnswer, 200: shapes.JobAnswer, 202: shapes.JobAnswer},
+        {
+            201: shapes.JobAnswer,
+            200: (shapes.JobAnswer, shapes.BatchAnswer),
+            202: shapes.JobAnswer,
+        },
         request=JobRequest,
         query=("wait",),
         takes_key=True,
@@ -167,6 +125,7 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: shapes.JobAnswer},
         request=Nothing,
     ),
+    *WORKER_OPERATIONS,
     Operation(
         "list_schedules",
         "GET",
@@ -272,10 +231,11 @@ OPERATIONS: tuple[Operation, ...] = (
         "short_schedule",
         "POST",
         "/schedule",
-        "Short form: run a command after some seconds.",
-        {201: shapes.ShortAnswer},
+        "Short form: run a command after some seconds, or a Task right now.",
+        {201: shapes.ShortAnswer, 200: JSON_TYPE},
         request=ShortRequest,
         takes_key=True,
+        needs_body=True,
     ),
     Operation(
         "short_status",

@@ -71,6 +71,13 @@ PARAMETERS = _by_name(
         ),
         "schema": {"type": "string", "maxLength": 255},
     },
+    {
+        "name": "Schedo-Lease-Nonce",
+        "in": "header",
+        "required": True,
+        "description": "The nonce of the reservation.",
+        "schema": {"type": "string", "maxLength": 255},
+    },
 )
 
 _PATH_PARTS: dict[str, dict[str, Any]] = {
@@ -84,6 +91,11 @@ _PATH_PARTS: dict[str, dict[str, Any]] = {
 def path_parameters(path: str) -> list[dict[str, Any]]:
     """Return the description of the parts of the path that vary."""
     return [
-        {"name": name, "in": "path", "required": True, "schema": _PATH_PARTS[name]}
+        {"name": name, "in": "path", "required": True, "schema": _describe_part(name, path)}
         for name in _IN_PATH.findall(path)
     ]
+
+
+def _describe_part(name: str, path: str) -> dict[str, Any]:
+    # Reservations are no jobs: their ids are of another form.
+    return {"type": "string"} if path.startswith("/v1/reservations") else _PATH_PARTS[name]

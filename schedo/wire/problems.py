@@ -13,6 +13,7 @@ import orjson
 from schedo.errors import (
     Invalid,
     MethodNotAllowed,
+    NoCapacity,
     NotFound,
     Overloaded,
     Problem,
@@ -101,6 +102,8 @@ def problem_fields(error: SchedoError, request_id: str | None = None) -> dict[st
     }
     if isinstance(error, Invalid) and error.problems:
         answer["errors"] = [_locate(problem) for problem in error.problems]
+    if isinstance(error, NoCapacity):
+        answer |= {"considered": error.considered, "rejected": error.rejected}
     if request_id is not None:
         answer["request_id"] = request_id
     return answer
@@ -133,7 +136,7 @@ def _locate(problem: Problem) -> dict[str, str]:
 
 def problem_headers(error: SchedoError) -> list[tuple[bytes, bytes]]:
     """Return the headers that go with the error's status."""
-    if isinstance(error, Overloaded):
+    if isinstance(error, Overloaded | NoCapacity):
         return [(b"retry-after", str(error.retry_after_s).encode())]
     if isinstance(error, Unavailable):
         return [(b"retry-after", str(_RETRY_AFTER_S).encode())]

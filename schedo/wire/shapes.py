@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schedo.wire.fields import Instant
+from schedo.wire.routes import Preferences, RequiresRequest
 
 Id = Annotated[str, Meta(extra_json_schema={"pattern": "^[0-9A-HJKMNP-TV-Z]{13}$"})]
 DurationText = Annotated[str, Meta(examples=["90s"])]
@@ -24,6 +25,7 @@ StateName = Literal[
     "cancelled",
     "expired",
 ]
+TriggerName = Literal["submit", "schedule", "catchup", "manual", "invoke"]
 
 
 class FailureAnswer(Struct, forbid_unknown_fields=True):
@@ -61,7 +63,7 @@ class JobAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     expires_at: Instant | UnsetType = UNSET
     schedule: str | UnsetType = UNSET
     scheduled_for: Instant | UnsetType = UNSET
-    trigger: Literal["submit", "schedule", "catchup", "manual"] | UnsetType = UNSET
+    trigger: TriggerName | UnsetType = UNSET
     missed_count: int | UnsetType = UNSET
     unique_key: str | UnsetType = UNSET
     delivery: Literal["at_most_once"] | UnsetType = UNSET
@@ -70,6 +72,8 @@ class JobAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     meta: dict[str, Any] | UnsetType = UNSET
     traceparent: str | UnsetType = UNSET
     tracestate: str | UnsetType = UNSET
+    requires: RequiresRequest | UnsetType = UNSET
+    prefer: Preferences | UnsetType = UNSET
     cancel_requested_at: Instant | UnsetType = UNSET
     worker: str | UnsetType = UNSET
     result: Any = UNSET
@@ -94,6 +98,10 @@ class ProblemAnswer(Struct, forbid_unknown_fields=True):
     detail: str
     code: str
     errors: list[PointedProblem] | UnsetType = UNSET
+    considered: int | UnsetType = UNSET
+    rejected: dict[str, int] | UnsetType = UNSET
+    job: JobAnswer | UnsetType = UNSET
+    jobs: list[JobAnswer] | UnsetType = UNSET
     request_id: str | UnsetType = UNSET
 
 
@@ -202,6 +210,8 @@ class ScheduleAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     timeout: DurationText | UnsetType = UNSET
     tags: list[str] | UnsetType = UNSET
     meta: dict[str, Any] | UnsetType = UNSET
+    requires: RequiresRequest | UnsetType = UNSET
+    prefer: Preferences | UnsetType = UNSET
     overlap: Literal["skip", "allow", "buffer_one", "cancel_other"]
     catchup: Literal["latest", "all", "skip"]
     catchup_window: DurationText

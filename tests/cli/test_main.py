@@ -126,7 +126,7 @@ def test_every_command_that_prints_has_json() -> None:
         and not any("--json" in parameter.opts for parameter in command.params)
     }
 
-    assert without == {"serve", "completion"}
+    assert without == {"serve", "worker", "completion"}
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish", "bash"])

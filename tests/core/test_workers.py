@@ -146,9 +146,9 @@ def test_who_serves_a_lane_is_known_anew_when_somebody_comes_or_goes() -> None:
 
 
 def test_a_worker_that_asks_gets_no_more_than_it_asked_for() -> None:
-    workers = attached(("a", 4))
-    worker = workers.find("a")
-    assert worker is not None
+    workers = Workers()
+    worker = workers.attach(offer("a", 4, asks=True))
+    assert worker.free == 0
 
     workers.ask("a", 2)
     assert worker.free == 2
@@ -159,6 +159,18 @@ def test_a_worker_that_asks_gets_no_more_than_it_asked_for() -> None:
     assert worker.free == 0, "what has ended makes a slot free, but nobody asked for it"
     workers.ask("a", 9)
     assert worker.free == 3
+
+
+def test_a_released_reservation_may_be_given_after_all() -> None:
+    workers = Workers()
+    worker = workers.attach(offer("a", 4, asks=True))
+    workers.ask("a", 1)
+    workers.hold("a", LeaseKey(-1, 0, 0))
+    assert worker.free == 0
+
+    workers.release("a", LeaseKey(-1, 0, 0))
+
+    assert worker.free == 1
 
 
 def test_a_cordoned_worker_gets_nothing_until_it_is_uncordoned() -> None:

@@ -120,7 +120,7 @@ async def test_an_attempt_after_a_lost_worker_is_not_late(path: Path) -> None:
         await world.submit()
         world.clock.stall(MINUTE)
 
-        world.engine.detach("w", "it died")
+        world.engine.detach("process-1", "it died")
         second = HandWorker(world.engine, "second")
         second.attach()
         await world.engine.settled()

@@ -85,7 +85,7 @@ async def test_after_a_restart_delayed_jobs_run_on_time(path: Path) -> None:
 async def test_a_worker_that_leaves_loses_its_attempts(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
-        world.engine.detach("w", "it hung up")
+        world.engine.detach("process-1", "it hung up")
         await world.engine.settled()
 
         again = await world.engine.get(job.id)
@@ -97,7 +97,7 @@ async def test_a_stale_result_changes_nothing(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
         stale = world.worker.leases[0]
-        world.engine.detach("w", "it hung up")
+        world.engine.detach("process-1", "it hung up")
         world.worker.attach()
         await world.engine.settled()
 

@@ -37,7 +37,7 @@ async def test_an_attempt_that_was_lost_before_it_was_durable_keeps_its_number(p
         await _start_with_commits_held(world)
         first = world.worker.leases.pop()
 
-        world.engine.detach("w", "it hung up")
+        world.engine.detach("process-1", "it hung up")
         world.store.fail_next(FLICKER)
         world.store.release()
         await recovered(world)
@@ -54,7 +54,7 @@ async def test_a_worker_that_comes_back_does_not_get_what_it_has_lost(path: Path
         world.clock.step(MINUTE)
         await world.store.wait_held()
 
-        world.engine.detach("w", "it hung up")
+        world.engine.detach("process-1", "it hung up")
         world.worker.attach()
         world.store.release()
         await world.engine.settled()
@@ -114,7 +114,7 @@ async def test_a_result_outlives_its_worker_and_a_failed_commit(path: Path) -> N
         await _start_with_commits_held(world)
 
         world.worker.end()
-        world.engine.detach("w", "it hung up")
+        world.engine.detach("process-1", "it hung up")
         world.store.fail_next(FLICKER)
         world.store.release()
         await recovered(world)
@@ -154,7 +154,7 @@ async def test_a_lost_attempt_is_not_believed_later_even_after_a_failed_commit(p
         lease = world.worker.leases.pop()
         world.store.fail_next(FLICKER)
 
-        world.engine.detach("w", "it hung up")
+        world.engine.detach("process-1", "it hung up")
         world.engine.report(Report(lease.key, Completed(b"1")))
         await recovered(world)
 
@@ -170,7 +170,7 @@ async def test_the_latest_of_two_lost_attempts_keeps_its_number(path: Path) -> N
         await asyncio.wait_for(leased(world), 5)
         second = world.worker.leases.pop()
 
-        world.engine.detach("w", "it hung up")
+        world.engine.detach("process-1", "it hung up")
         world.store.fail_next(FLICKER)
         world.store.release()
         await recovered(world)
@@ -197,7 +197,7 @@ async def test_the_id_of_a_pruned_job_is_not_given_again(path: Path) -> None:
 
 async def test_a_replaced_run_is_cancelled_even_if_the_store_fails_in_between(path: Path) -> None:
     async with running(path, now=T0 + 1, window=2) as world:
-        world.engine.detach("w", "nobody works")
+        world.engine.detach("process-1", "nobody works")
         await world.engine.submit([JobSpec("work", priority=9) for _ in range(20)])
         await world.engine.put_schedule(
             ScheduleSpec(

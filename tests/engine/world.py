@@ -28,7 +28,7 @@ T0 = 1_800_000_000_000_000  # 2027-01-15T08:00:00Z
 class HandWorker:
     """A transport that only notes what it is given; the test says how each attempt ends."""
 
-    def __init__(self, engine: Engine, worker_id: str = "w", slots: int = 10) -> None:
+    def __init__(self, engine: Engine, worker_id: str = "process-1", slots: int = 10) -> None:
         self.engine = engine
         self.offer = WorkerOffer(worker_id, slots, frozenset({"work"}))
         self.leases: list[Lease] = []

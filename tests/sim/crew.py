@@ -64,10 +64,15 @@ class Bench:
 def make_benches(random: Random) -> list[Bench]:
     """Return four workers; one of them serves everything, so that every job has a chance."""
     return [
-        Bench("all", random.randint(1, 6), None, None),
-        Bench("a", random.randint(1, 4), frozenset({"a"}), None),
-        Bench("fast", random.randint(1, 4), None, frozenset({"fast", "default"})),
-        Bench("bc", random.randint(1, 3), frozenset({"b", "c"}), frozenset({"slow", "default"})),
+        Bench("process-all", random.randint(1, 6), None, None),
+        Bench("process-a", random.randint(1, 4), frozenset({"a"}), None),
+        Bench("process-fast", random.randint(1, 4), None, frozenset({"fast", "default"})),
+        Bench(
+            "process-bc",
+            random.randint(1, 3),
+            frozenset({"b", "c"}),
+            frozenset({"slow", "default"}),
+        ),
     ]
 
 

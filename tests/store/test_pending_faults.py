@@ -149,11 +149,21 @@ async def test_taking_stock_believes_the_journal_and_not_memory(store: SqliteSto
     await put(store, make_job(id=1))
     # As if a commit had failed with an unknown outcome and is durable after all.
     row = rows.new_job_row(make_job(id=2), b"[2]", None)
-    body = msgspec.msgpack.encode((1, [row], []))
+    body = msgspec.msgpack.encode((2, [row], []))
     await raw(store, "INSERT INTO journal (body) VALUES (?)", body)
 
     assert (await store.take_stock()).last_id == 2
     assert await listed(store) == [2, 1]
+
+
+async def test_an_entry_of_the_time_before_routes_is_read(store: SqliteStore) -> None:
+    row = rows.new_job_row(make_job(id=2), b"[2]", None)[:-1]
+    body = msgspec.msgpack.encode((1, [row], []))
+    await raw(store, "INSERT INTO journal (body) VALUES (?)", body)
+
+    opening = await store.take_stock()
+
+    assert (opening.last_id, opening.lanes) == (2, [Lane("default", "email.send")])
 
 
 class UnclearConnection(sqlite3.Connection):

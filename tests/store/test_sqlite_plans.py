@@ -15,8 +15,8 @@ KEY = "USING INTEGER PRIMARY KEY"
 PLANS = {
     "load_timers, same": (queries.TIMERS.same, "INDEX job_timers (due_at=? AND id>?)"),
     "load_timers, later": (queries.TIMERS.later, "INDEX job_timers (due_at>?)"),
-    "load_lane, same": (queries.LANE.same, "job_lane (queue=? AND task=? AND rank=? AND id>?)"),
-    "load_lane, later": (queries.LANE.later, "job_lane (queue=? AND task=? AND rank>?)"),
+    "load_lane, same": (queries.LANE.same, "job_lane (queue=? AND task=? AND route=? AND rank=?"),
+    "load_lane, later": (queries.LANE.later, "(queue=? AND task=? AND route=? AND rank>?)"),
     "load_running": (queries.RUNNING, "INDEX job_state (state=? AND id>?)"),
     "load_expired": (queries.EXPIRED, "INDEX job_expires (expires_at"),
     "load_job": (queries.JOB, KEY),
@@ -70,7 +70,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 
 def plan(connection: sqlite3.Connection, query: str) -> str:
-    names = ("id", "value", "limit", "queue", "task", "bound")
+    names = ("id", "value", "limit", "queue", "task", "route", "bound")
     values = (
         dict.fromkeys(names, 1) if ":id" in query or ":value" in query else [1] * query.count("?")
     )

@@ -11,12 +11,18 @@ import pytest
 from schedo.core import limits
 from schedo.web.protocol import HEADERS_MAX
 from schedo.web.server import CONNECTIONS_MAX
+from schedo.wire.invoking import InvokeRequest, ReserveRequest, ShortRequest
 from schedo.wire.jobs import JobRequest, RetryRequest, UniqueRequest
-from schedo.wire.operations import OPERATIONS, Operation
+from schedo.wire.operation import Operation
+from schedo.wire.operations import OPERATIONS
 from schedo.wire.problems import KINDS
 from schedo.wire.queues import QueuePatch
+from schedo.wire.results import ErrorRequest, ResultRequest
+from schedo.wire.routes import RequiresRequest
 from schedo.wire.schedules import ScheduleRequest
 from schedo.wire.shapes import JobAnswer
+from schedo.wire.work import ProgressRequest, WorkRequest
+from schedo.wire.worker_shapes import LeaseAnswer, ProgressAnswer, WorkAnswer, WorkerAnswer
 from tests.web.world import World
 
 TEXT = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
@@ -44,7 +50,27 @@ def test_every_error_code_is_documented_with_its_status() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [JobRequest, RetryRequest, UniqueRequest, ScheduleRequest, QueuePatch, JobAnswer]
+    "kind",
+    [
+        JobRequest,
+        RetryRequest,
+        UniqueRequest,
+        ScheduleRequest,
+        QueuePatch,
+        JobAnswer,
+        RequiresRequest,
+        WorkRequest,
+        ResultRequest,
+        ErrorRequest,
+        ProgressRequest,
+        InvokeRequest,
+        ReserveRequest,
+        ShortRequest,
+        WorkAnswer,
+        LeaseAnswer,
+        WorkerAnswer,
+        ProgressAnswer,
+    ],
 )
 def test_every_field_is_documented(kind: type[msgspec.Struct]) -> None:
     for field in msgspec.structs.fields(kind):
@@ -52,7 +78,7 @@ def test_every_field_is_documented(kind: type[msgspec.Struct]) -> None:
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    assert limits.BATCH_JOBS_MAX == CONNECTIONS_MAX == 1_000
+    assert (limits.BATCH_JOBS_MAX, CONNECTIONS_MAX) == (1_000, 4_096)
     assert (limits.PAYLOAD_BYTES_MAX, limits.RESULT_BYTES_MAX) == (2**20, 2**20)
     assert (limits.OUTPUT_BYTES_MAX, limits.OUTPUTS_BYTES_MAX) == (2**20, 2**23)
     assert (HEADERS_MAX, limits.ATTEMPTS_MAX, limits.CRON_CHARACTERS_MAX) == (100, 100, 256)

@@ -13,7 +13,8 @@ from schedo.web.guard import host_name
 from schedo.web.messages import Answer, Request
 from schedo.web.settings import WebSettings
 from schedo.web.site import Site
-from schedo.wire.operations import OPERATIONS, Operation
+from schedo.wire.operation import Operation
+from schedo.wire.operations import OPERATIONS
 from tests.web.world import Reply, World
 
 TOKEN = "correct-horse-battery-staple-0123456789"

@@ -360,7 +360,7 @@ async def test_the_short_forms_run_a_command_and_tell_its_state(world: World) ->
         {"command": "x", "delay_seconds": True},
         {"command": "x", "delay_seconds": 1e300},
         {"command": "x", "delay": 5},
-        {"Task": "x", "Requirements": {}, "Payload": {}},
+        {"task": "x", "Requirements": {}, "Payload": {}},
     ],
 )
 async def test_a_bad_short_form_is_refused(world: World, body: object) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from schedo.web.server import HttpServer
+from tests.web.placing import PlacingWorld
 from tests.web.world import World
 
 Served = tuple[World, HttpServer, int]
@@ -222,6 +223,28 @@ async def test_a_long_answer_is_not_cut_by_a_deadline(served: Served) -> None:
 
     assert (await reader.readline()) == b"HTTP/1.1 202 Accepted\r\n"
     writer.close()
+
+
+async def test_a_worker_that_hangs_up_ends_its_wait() -> None:
+    placing = PlacingWorld()
+    server = HttpServer()
+    port = await server.start(placing.app, "127.0.0.1", 0)
+    _, writer = await open_connection(port)
+    body = b'{"worker":"w1","wait":"60s"}'
+    writer.write(
+        b"POST /v1/work HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    )
+    async with placing, asyncio.timeout(5):
+        await placing.sessions.waiting.wait()
+
+        writer.close()
+
+        while not placing.sessions.ended:
+            await turn()
+        await server.stop()
+    assert placing.sessions.ended == ["w1"]
+    assert placing.app.site.polls == set()
 
 
 async def test_a_connection_above_the_cap_is_told_to_come_back(served: Served) -> None:

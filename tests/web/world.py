@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -159,7 +159,7 @@ class World(Browser):
         """Attach a worker for every task."""
         self.engine.attach(WorkerOffer("hands", slots), self.hands)
 
-    async def __aenter__(self) -> World:
+    async def __aenter__(self) -> Self:
         await self.engine.start()
         return self
 

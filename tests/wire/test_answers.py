@@ -26,7 +26,8 @@ from schedo.core.model import (
     Unique,
     Verdict,
 )
-from schedo.errors import BadJson, Invalid, Overloaded, Problem, SchedoError
+from schedo.core.routes import Condition, Preference, Route
+from schedo.errors import BadJson, Invalid, NoCapacity, Overloaded, Problem, SchedoError
 from schedo.store.base import StoredOutput
 from schedo.wire import shapes
 from schedo.wire.answers import (
@@ -58,6 +59,7 @@ FULL = Job(
         meta={"m": 1},
         traceparent="00-1",
         tracestate="s",
+        route=Route((Condition("gpu", "=", ("a100",)),), prefer=(Preference((), 1.0),)),
     ),
     created_at=T0,
     due_at=T0 + 1,
@@ -221,4 +223,5 @@ def test_every_error_of_the_tree_has_its_entry_in_the_registry() -> None:
 
 def test_an_overload_says_when_to_try_again() -> None:
     assert problem_headers(Overloaded("full", 7)) == [(b"retry-after", b"7")]
+    assert problem_headers(NoCapacity("busy", retry_after_s=2)) == [(b"retry-after", b"2")]
     assert problem_headers(SchedoError()) == []

@@ -8,7 +8,8 @@ import pytest
 from schedo.core.model import PLAIN, JobSpec, Retry, Unique
 from schedo.errors import BadJson, Invalid, TooLarge
 from schedo.wire.decode import decode_request, split_array, split_lines
-from schedo.wire.jobs import JobRequest, ShortRequest
+from schedo.wire.invoking import ShortRequest
+from schedo.wire.jobs import JobRequest
 from schedo.wire.schedules import ScheduleRequest
 
 

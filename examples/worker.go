@@ -1,0 +1,92 @@
+// A schedo worker for Go 1.21 or newer, with the standard library only: go run worker.go [NAME].
+// It speaks docs/protocol.md: one job at a time, reported with the next request for work.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+)
+
+type object map[string]any
+
+type answer struct {
+	Leases []struct {
+		Lease, Task string
+		Payload     json.RawMessage
+		Bid         bool
+	}
+	Disowned []string
+}
+
+var tasks = map[string]func(json.RawMessage) (any, error){
+	"increment": func(payload json.RawMessage) (any, error) {
+		var in struct{ Num int }
+		err := json.Unmarshal(payload, &in)
+		return object{"Num": in.Num + 1}, err
+	},
+}
+var url = "http://127.0.0.1:8080"
+var me = object{"worker": fmt.Sprint("go-", os.Getpid()), "session": fmt.Sprint(time.Now().UnixNano()), "tasks": []string{"increment"}}
+
+// say sends these fields, again and again until there is an answer.
+func say(fields object) (got answer) {
+	for key, value := range me {
+		fields[key] = value
+	}
+	body, _ := json.Marshal(fields)
+	for {
+		request, _ := http.NewRequest("POST", url+"/v1/work", bytes.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		if token := os.Getenv("SCHEDO_TOKEN"); token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := (&http.Client{Timeout: time.Minute}).Do(request)
+		if err == nil {
+			err = json.NewDecoder(response.Body).Decode(&got)
+			response.Body.Close()
+			if err == nil && response.StatusCode == 200 {
+				return got
+			}
+			log.Print(response.Status)
+		}
+		log.Print(err)
+		time.Sleep(time.Second)
+	}
+}
+
+func main() {
+	if server := os.Getenv("SCHEDO_URL"); server != "" {
+		url = server
+	}
+	if len(os.Args) > 1 {
+		me["worker"] = os.Args[1]
+	}
+	go func() { // signs of life, also while a job takes long
+		for range time.Tick(10 * time.Second) {
+			say(object{"want": 0})
+		}
+	}()
+	results := []object{}
+	for {
+		got := say(object{"running": []string{}, "results": results, "wait": 20})
+		results = []object{}
+		for _, given := range got.Leases {
+			this := []string{given.Lease}
+			if given.Bid && slices.Contains(say(object{"accept": this, "running": this, "want": 0}).Disowned, given.Lease) {
+				continue // it went to another worker
+			}
+			result := object{"lease": given.Lease, "outcome": "completed"}
+			value, err := tasks[given.Task](given.Payload)
+			if result["result"] = value; err != nil {
+				result = object{"lease": given.Lease, "outcome": "failed", "error": object{"type": "error", "message": err.Error()}}
+			}
+			results = append(results, result)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+"""A schedo worker with the standard library only: python3 worker.py [NAME].
+
+It speaks docs/protocol.md: one job at a time, reported with the next request for work.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+import urllib.request
+
+TASKS = {"increment": lambda payload: {"Num": payload["Num"] + 1}}
+
+URL = os.environ.get("SCHEDO_URL", "http://127.0.0.1:8080") + "/v1/work"
+NAME = sys.argv[1] if len(sys.argv) > 1 else f"python-{os.getpid()}"
+ME = {"worker": NAME, "session": os.urandom(8).hex(), "tasks": list(TASKS)}
+HEADERS = {"content-type": "application/json"}
+if "SCHEDO_TOKEN" in os.environ:
+    HEADERS["authorization"] = "Bearer " + os.environ["SCHEDO_TOKEN"]
+
+
+def say(**fields):
+    """Send these fields, again and again until there is an answer."""
+    request = urllib.request.Request(URL, json.dumps(ME | fields).encode(), HEADERS)
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)
+        except Exception as error:
+            print(error, file=sys.stderr)
+            time.sleep(1)
+
+
+def run(lease):
+    """Run one attempt and return its result."""
+    try:
+        result = TASKS[lease["task"]](lease["payload"])
+        return {"lease": lease["lease"], "outcome": "completed", "result": result}
+    except Exception as error:
+        reason = {"type": type(error).__name__, "message": str(error)}
+        return {"lease": lease["lease"], "outcome": "failed", "error": reason}
+
+
+def beat():
+    """Give signs of life, also while a job takes long."""
+    while True:
+        time.sleep(10)
+        say(want=0)
+
+
+threading.Thread(target=beat, daemon=True).start()
+results = []
+while True:
+    leases = say(running=[], results=results, wait=20)["leases"]
+    results = []
+    for lease in leases:
+        name = lease["lease"]
+        if lease.get("bid") and name in say(accept=[name], running=[name], want=0)["disowned"]:
+            continue  # it went to another worker
+        results.append(run(lease))

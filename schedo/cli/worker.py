@@ -1,0 +1,185 @@
+"""`schedo worker`: run jobs on this machine for a server elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from schedo.cli.connection import DEFAULT_URL
+from schedo.cli.failures import BadConfiguration
+from schedo.client.tokens import read_token
+from schedo.errors import Invalid
+
+
+def _read_pairs(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> dict[str, str]:
+    pairs = {}
+    for value in values:
+        name, sign, text = value.partition("=")
+        if not sign or not name.strip():
+            raise click.BadParameter(f"{value!r}: write it as name=value")
+        pairs[name.strip()] = text.strip()
+    return pairs
+
+
+def _read_list(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> list[str] | None:
+    return None if value is None else [item.strip() for item in value.split(",") if item.strip()]
+
+
+@click.command()
+@click.argument("app", required=False, metavar="[MODULE:NAME]", envvar="SCHEDO_APP")
+@click.option(
+    "--server",
+    "--url",
+    envvar="SCHEDO_URL",
+    default=DEFAULT_URL,
+    show_default=True,
+    metavar="URL",
+    help="The server to work for.",
+)
+@click.option(
+    "--name", envvar="SCHEDO_WORKER_NAME", help="One of its own; default: of machine and process."
+)
+@click.option(
+    "--tasks",
+    envvar="SCHEDO_WORKER_TASKS",
+    callback=_read_list,
+    metavar="A,B",
+    help="Run these tasks only; default: all of the app, http, and shell if allowed.",
+)
+@click.option(
+    "--queues",
+    envvar="SCHEDO_WORKER_QUEUES",
+    callback=_read_list,
+    metavar="A,B",
+    help="Take jobs of these queues only.",
+)
+@click.option(
+    "--slots",
+    envvar="SCHEDO_WORKER_SLOTS",
+    type=click.IntRange(1, 10_000),
+    default=16,
+    show_default=True,
+    help="Jobs at once.",
+)
+@click.option(
+    "--label",
+    "labels",
+    envvar="SCHEDO_WORKER_LABELS",
+    multiple=True,
+    callback=_read_pairs,
+    metavar="NAME=VALUE",
+    help="What this machine is, as region=eu; may be given again.",
+)
+@click.option(
+    "--resource",
+    "resources",
+    envvar="SCHEDO_WORKER_RESOURCES",
+    multiple=True,
+    callback=_read_pairs,
+    metavar="NAME=AMOUNT",
+    help="What this machine has, as cpu=4 or memory=8GiB; may be given again.",
+)
+@click.option(
+    "--allow-shell/--no-allow-shell",
+    envvar="SCHEDO_ALLOW_SHELL",
+    default=False,
+    help="Let jobs run commands on this machine.",
+)
+@click.option(
+    "--output-dir",
+    envvar="SCHEDO_OUTPUT_DIR",
+    metavar="DIR",
+    help="Also write the whole output of commands here.",
+)
+@click.option(
+    "--webhook-allow",
+    envvar="SCHEDO_WEBHOOK_ALLOW",
+    callback=_read_list,
+    metavar="A,B",
+    help="Private host[:port] or CIDR that http jobs may reach.",
+)
+@click.option(
+    "--token-file",
+    envvar="SCHEDO_TOKEN_FILE",
+    metavar="FILE",
+    help="The file with the server's token; or set SCHEDO_TOKEN.",
+)
+@click.option(
+    "--silence",
+    envvar="SCHEDO_WORKER_SILENCE",
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="Silent for longer, it is taken for lost.",
+)
+@click.option(
+    "--drain-grace",
+    "grace",
+    envvar="SCHEDO_DRAIN_GRACE",
+    default="25s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a stop waits for running jobs.",
+)
+@click.option(
+    "--log-format",
+    envvar="SCHEDO_LOG_FORMAT",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How a log line looks.",
+)
+@click.option(
+    "--log-level",
+    envvar="SCHEDO_LOG_LEVEL",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The least important lines to log.",
+)
+def worker(log_format: Any, log_level: str, **options: Any) -> None:
+    """Run jobs for a server: the tasks of MODULE:NAME if given, http jobs, and shell if allowed.
+
+    SIGTERM lets running jobs end and gives the rest back. Every option has a variable, too:
+    SCHEDO_URL, SCHEDO_WORKER_NAME, SCHEDO_WORKER_SLOTS, SCHEDO_WORKER_LABELS="a=1 b=2" and so on.
+    """
+    token_file = options.pop("token_file")
+    token = os.environ.pop("SCHEDO_TOKEN", None)  # commands and handlers need not see it
+    app = _import_app(options.pop("app"))
+    from schedo.remote.process import end_process, run_worker
+    from schedo.remote.worker import Worker
+
+    try:
+        options["token"] = read_token(token_file) if token_file else token
+        options["webhook_allow"] = options["webhook_allow"] or ()
+        made = Worker(app, **options)
+    except (Invalid, ValueError) as error:
+        raise BadConfiguration(str(error)) from error
+    end_process(run_worker(made, log_format, log_level))
+
+
+def _import_app(target: str | None) -> Any:
+    """Return the application; exit with 2 and the reason if it cannot be imported."""
+    if target is None:
+        return None
+    from schedo.workers.child import TargetError, load_target
+
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return load_target(target)
+    except TargetError as error:
+        raise BadConfiguration(str(error)) from error
+    except BaseException as error:  # an import may also call sys.exit
+        traceback.print_exc()
+        reason = f"{type(error).__name__}: {error}"
+        raise BadConfiguration(f"cannot import {target!r}: {reason}") from error

@@ -1,0 +1,103 @@
+"""`schedo workers`: look at the workers a server knows, and keep work from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+
+from schedo.cli.connection import as_json, connected
+from schedo.cli.moments import read_now, render_moment
+from schedo.cli.tables import print_facts, print_json, print_table
+from schedo.client.messages import Record
+from schedo.client.sync import Client
+
+_ANY = "any"
+_HEADERS = ("NAME", "STATE", "BUSY", "TASKS", "QUEUES", "LABELS", "RESOURCES USED", "LAST SEEN")
+
+
+@click.group()
+def workers() -> None:
+    """List workers, and keep work from them."""
+
+
+def _print(found: Iterable[Record]) -> None:
+    now = read_now()
+    rows = [
+        (
+            worker["name"],
+            worker.get("state", ""),
+            f"{worker.get('running', 0)}/{worker.get('slots', 0)}",
+            _join(worker.get("tasks")),
+            _join(worker.get("queues")),
+            _pairs(worker.get("labels")),
+            _resources(worker),
+            render_moment(worker.get("last_seen_at"), now),
+        )
+        for worker in found
+    ]
+    print_table(_HEADERS, rows)
+
+
+def _join(names: list[str] | None) -> str:
+    return _ANY if names is None else ",".join(names) or "-"
+
+
+def _pairs(pairs: dict[str, Any] | None) -> str:
+    return " ".join(f"{name}={value}" for name, value in (pairs or {}).items()) or "-"
+
+
+def _resources(worker: Record) -> str:
+    used = worker.get("resources_used") or {}
+    has = worker.get("resources") or {}
+    return " ".join(f"{name}={used.get(name, 0)}/{has[name]}" for name in has) or "-"
+
+
+@workers.command("ls")
+@as_json
+@connected
+def list_(client: Client, is_json: bool) -> None:
+    """List the workers with what they can do and what they do."""
+    records = client.list_workers()
+    print_json(records) if is_json else _print(records)
+
+
+@workers.command()
+@click.argument("name")
+@as_json
+@connected
+def show(client: Client, name: str, is_json: bool) -> None:
+    """Show all that is known of a worker."""
+    worker = client.get_worker(name)
+    if is_json:
+        print_json(worker)
+        return
+    shown = {
+        **worker,
+        "tasks": _join(worker.get("tasks")),
+        "queues": _join(worker.get("queues")),
+        "labels": _pairs(worker.get("labels")),
+        "resources": _pairs(worker.get("resources")),
+        "resources_used": _pairs(worker.get("resources_used")),
+    }
+    print_facts((name, "-" if value is None else str(value)) for name, value in shown.items())
+
+
+def _acting(name: str, help_text: str, act: Callable[[Client, str], Record]) -> None:
+    """Add a command that changes one worker and shows it."""
+
+    @workers.command(name, help=help_text)
+    @click.argument("name")
+    @as_json
+    @connected
+    def command(client: Client, name: str, is_json: bool) -> None:
+        worker = act(client, name)
+        print_json(worker) if is_json else _print([worker])
+
+
+_acting("cordon", "Give the worker no more work; what it runs goes on.", Client.cordon_worker)
+_acting("uncordon", "Give the worker work again.", Client.uncordon_worker)
+_acting(
+    "drain", "Let the worker finish what it runs, take no more, and leave.", Client.drain_worker
+)

@@ -1,0 +1,229 @@
+"""Work placed right now: invocations, the bids for them, and reservations.
+
+An invocation is made with its attempt and sent to a worker when it is durable. A worker elsewhere
+must say that it takes it, within a moment; else it is passed on to the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from schedo.core.model import Job, JobSpec, Lane, LeaseKey
+from schedo.core.placing import Place
+from schedo.core.routes import Route
+from schedo.core.scheduler import Scheduler
+from schedo.engine.asks import Reservation
+from schedo.engine.replies import refuse
+from schedo.engine.turns import TurnLoop
+from schedo.errors import NoCapacity, NoReservation, SchedoError
+
+ACCEPT_S = 0.25
+NO_CAPACITY = "no-capacity"  # the type of the failure of what nobody took
+
+
+class _Bid:
+    """An attempt that its worker has yet to take."""
+
+    __slots__ = ("accepted", "key", "refused_by", "timer", "worker")
+
+    def __init__(self, key: LeaseKey, worker: str, accepted: asyncio.Future[None]) -> None:
+        self.key = key
+        self.worker = worker
+        self.accepted = accepted
+        self.refused_by: set[str] = set()
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class _Kept:
+    """A reservation that can still be used."""
+
+    __slots__ = ("nonce", "places", "timer")
+
+    def __init__(self, nonce: str, places: list[Place], timer: asyncio.TimerHandle) -> None:
+        self.nonce = nonce
+        self.places = places
+        self.timer = timer
+
+
+class Placing:
+    """What is being placed, by job id, and the reservations by id."""
+
+    def __init__(
+        self,
+        loop: TurnLoop,
+        wait: Callable[[int, float], Awaitable[Job]],
+        cancel: Callable[[int], Awaitable[Job]],
+    ) -> None:
+        self._loop = loop
+        self._wait = wait
+        self._cancel = cancel
+        # Takes an unanswered bid from its worker, and rejects it.
+        self.on_late: Callable[[LeaseKey, str, str], None] = self.reject
+        self._bids: dict[int, _Bid] = {}
+        self._kept: dict[str, _Kept] = {}
+
+    # Asked by people.
+
+    async def invoke(self, spec: JobSpec, count: int, wait_s: float) -> list[Job]:
+        """Run so many jobs right now, all or none; return them as they are after the wait.
+
+        Raise NoCapacity or Unsatisfiable; a job that failed is returned as such.
+        """
+        jobs = await self._act(lambda scheduler, now: scheduler.placements.invoke(spec, count, now))
+        return await self._see_through(jobs, wait_s)
+
+    async def reserve(
+        self, task: str | None, queue: str, route: Route | None, count: int, ttl_s: float
+    ) -> Reservation:
+        """Hold so many slots until they are used or released, or the time is up."""
+        lane = Lane(queue, task or "", route=route)
+        reply: asyncio.Future[list[Place]] = self._loop.create_future()
+
+        def act(scheduler: Scheduler, now: int) -> None:
+            try:
+                places = scheduler.placements.reserve(lane, count)
+            except SchedoError as error:
+                refuse(reply, error)
+            else:
+                if not reply.done():
+                    reply.set_result(places)
+                else:
+                    scheduler.placements.release(places)
+
+        self._loop.send(act)
+        places = await reply
+        ident, nonce = secrets.token_hex(8), secrets.token_urlsafe(18)
+        timer = self._loop.call_at(self._loop.time() + ttl_s, self._expire, ident)
+        self._kept[ident] = _Kept(nonce, places, timer)
+        expires_at = self._loop.clock.now() + round(ttl_s * 1_000_000)
+        return Reservation(ident, nonce, [place.worker for place in places], expires_at)
+
+    async def commit(self, ident: str, nonce: str, spec: JobSpec, wait_s: float) -> list[Job]:
+        """Run a job in each slot of the reservation; raise NoReservation."""
+        places = self._take(ident, nonce)
+        jobs = await self._act(
+            lambda scheduler, now: scheduler.placements.invoke_reserved(spec, places, now)
+        )
+        return await self._see_through(jobs, wait_s)
+
+    async def release(self, ident: str, nonce: str) -> None:
+        """Let go of the reservation; raise NoReservation."""
+        self._release(self._take(ident, nonce))
+
+    def close(self) -> None:
+        """Let go of all timers."""
+        for kept in self._kept.values():
+            kept.timer.cancel()
+        for bid in self._bids.values():
+            if bid.timer is not None:
+                bid.timer.cancel()
+
+    # Said by workers.
+
+    def has_bid(self, key: LeaseKey) -> bool:
+        """Whether the attempt's worker has yet to take it."""
+        bid = self._bids.get(key.job_id)
+        return bid is not None and bid.key == key
+
+    def offered(self, key: LeaseKey) -> None:
+        """Note that the worker is told; it has a moment to answer."""
+        bid = self._bids[key.job_id]
+        late = f"worker {bid.worker} did not answer within {ACCEPT_S:g} s"
+        at = self._loop.time() + ACCEPT_S
+        bid.timer = self._loop.call_at(at, self.on_late, key, bid.worker, late)
+
+    def accept(self, key: LeaseKey) -> None:
+        """Note that the worker takes it."""
+        if self.has_bid(key):
+            bid = self._bids.pop(key.job_id)
+            if bid.timer is not None:
+                bid.timer.cancel()
+            if not bid.accepted.done():
+                bid.accepted.set_result(None)
+
+    def reject(self, key: LeaseKey, worker: str, reason: str) -> None:
+        """Pass the attempt on; the worker does not take it."""
+        if not self.has_bid(key):
+            return
+        bid = self._bids[key.job_id]
+        bid.refused_by.add(worker)
+        if bid.timer is not None:
+            bid.timer.cancel()
+
+        def act(scheduler: Scheduler, now: int) -> None:
+            job = scheduler.placements.pass_on(key, bid.refused_by, reason, now)
+            if job is not None and not job.is_final and job.worker is not None:
+                bid.key, bid.worker = job.key, job.worker
+                if not self._is_remote(job.worker):
+                    self.accept(bid.key)
+            else:
+                self._bids.pop(key.job_id, None)
+                if not bid.accepted.done():
+                    bid.accepted.set_result(None)
+
+        self._loop.send(act)
+
+    # The inside.
+
+    async def _act(self, make: Callable[[Scheduler, int], list[Job]]) -> list[Job]:
+        """Start jobs; return copies once they are durable."""
+        reply: asyncio.Future[Any] = self._loop.create_future()
+
+        def act(scheduler: Scheduler, now: int) -> None:
+            self._loop.expect(reply)
+            try:
+                jobs = make(scheduler, now)
+            except SchedoError as error:
+                refuse(reply, error)
+                return
+            for job in jobs:
+                assert job.worker is not None, "it was started"
+                if self._is_remote(job.worker):
+                    self._bids[job.id] = _Bid(job.key, job.worker, self._loop.create_future())
+            self._loop.reply(reply, [job.copy() for job in jobs])
+
+        self._loop.send(act)
+        started: list[Job] = await reply
+        return started
+
+    async def _see_through(self, jobs: Sequence[Job], wait_s: float) -> list[Job]:
+        """Wait until the jobs have ended, or else until they are taken."""
+        bids = [bid for job in jobs if (bid := self._bids.get(job.id)) is not None]
+        if bids and not wait_s:
+            await asyncio.wait([bid.accepted for bid in bids])
+        ended = await asyncio.gather(*(self._wait(job.id, wait_s) for job in jobs))
+        refused = [job for job in ended if job.failure and job.failure.type == NO_CAPACITY]
+        if not refused:
+            return list(ended)
+        for job in ended:
+            if not job.is_final:
+                await self._cancel(job.id)
+        failure = refused[0].failure
+        message = failure.message if failure is not None else "no worker took it"
+        raise NoCapacity(message, len(jobs), {"rejected": len(refused)})
+
+    def _is_remote(self, worker_id: str) -> bool:
+        """Whether the worker has a word in what it takes."""
+        worker = self._loop.workers.find(worker_id)
+        return worker is not None and worker.offer.asks
+
+    def _take(self, ident: str, nonce: str) -> list[Place]:
+        kept = self._kept.get(ident)
+        if kept is None:
+            raise NoReservation(f"there is no reservation {ident[:40]!r}, or its time is up")
+        if not secrets.compare_digest(kept.nonce.encode(), nonce.encode()):
+            raise NoReservation("the nonce is not the one of this reservation")
+        del self._kept[ident]
+        kept.timer.cancel()
+        return kept.places
+
+    def _expire(self, ident: str) -> None:
+        kept = self._kept.pop(ident, None)
+        if kept is not None:
+            self._release(kept.places)
+
+    def _release(self, places: Sequence[Place]) -> None:
+        self._loop.send(lambda scheduler, now: scheduler.placements.release(places))

@@ -1,0 +1,148 @@
+"""One worker on another machine: what it has been given, and how it looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Literal
+
+from schedo.core.leases import Lease, Stop
+from schedo.core.model import LeaseKey
+from schedo.core.workers import Worker, WorkerOffer
+
+RESTART_SILENCE_S = 30.0  # at least, for a worker that the last server had
+UNASKED_S = 30.0  # with free slots and no request for work: it is not well
+SETTLED_KEPT = 4_096
+FORMER_KEPT = 16
+
+
+class Held:
+    """A lease that the worker has, as far as the server knows."""
+
+    __slots__ = ("given_at", "is_stop_told", "lease", "stop")
+
+    def __init__(self, lease: Lease, given_at: float | None) -> None:
+        self.lease = lease
+        self.given_at = given_at  # the loop's time; None: it is not in an answer yet
+        self.stop: Stop | None = None
+        self.is_stop_told = False
+
+
+class Session:
+    """One worker as the server knows it; the engine's way to it."""
+
+    def __init__(self, name: str, offer: WorkerOffer) -> None:
+        self.name = name
+        self.nonce: str | None = None  # None: it was expected, and has not come yet
+        self.offer = offer
+        self.silence_s = RESTART_SILENCE_S
+        self.held: dict[LeaseKey, Held] = {}
+        self.settled: dict[LeaseKey, None] = {}  # what it reported of late, oldest first
+        self.waiter: asyncio.Future[None] | None = None
+        self.connected_at: int | None = None
+        self.last_seen_at: int | None = None
+        self.asked_at = 0.0  # the loop's time
+        self.former: deque[str] = deque(maxlen=FORMER_KEPT)  # whose name it was before
+        self.end: asyncio.TimerHandle | None = None  # looks whether it is lost
+        self.ends_at = 0.0  # the loop's time at which it is, if it says nothing more
+        self.is_broken = False  # its waiting request broke off
+        self.is_there = False
+        self.is_draining = False  # by its own word
+        self.is_sent_away = False  # a person wants it to leave
+
+    # Transport.
+
+    def start(self, lease: Lease) -> None:
+        """Put the lease into the next answer."""
+        self.held[lease.key] = Held(lease, None)
+        self.wake()
+
+    def stop(self, stop: Stop) -> None:
+        """Put the stop into every answer until the attempt ends."""
+        held = self.held.get(stop.key)
+        if held is not None:
+            held.stop = stop
+            self.wake()
+
+    def wake(self) -> None:
+        """Answer the request that waits."""
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    # What the next answer holds.
+
+    def has_news(self) -> bool:
+        """Whether there is something to say."""
+        return any(
+            held.given_at is None or (held.stop is not None and not held.is_stop_told)
+            for held in self.held.values()
+        )
+
+    def take_new(self, now: float) -> list[Lease]:
+        """Return the leases that no answer had yet."""
+        fresh = [held for held in self.held.values() if held.given_at is None]
+        for held in fresh:
+            held.given_at = now
+        return [held.lease for held in fresh]
+
+    def take_stops(self) -> list[Stop]:
+        """Return all stops, told before or not."""
+        stopped = [held for held in self.held.values() if held.stop is not None]
+        for held in stopped:
+            held.is_stop_told = True
+        return [held.stop for held in stopped if held.stop is not None]
+
+    def note_settled(self, key: LeaseKey) -> None:
+        """Remember that the attempt's end was heard, for it may be told again."""
+        self.settled[key] = None
+        if len(self.settled) > SETTLED_KEPT:
+            del self.settled[next(iter(self.settled))]
+
+
+def asking(offer: WorkerOffer) -> WorkerOffer:
+    """Return the offer of a worker that gets only what it asks for."""
+    return WorkerOffer(
+        offer.id,
+        offer.slots,
+        offer.tasks,
+        offer.queues,
+        offer.task_defaults,
+        labels=offer.labels,
+        resources=offer.resources,
+        version=offer.version,
+        asks=True,
+    )
+
+
+def kind(name: str) -> Literal["remote", "process", "server", "embedded"]:
+    """Return where the worker of this name runs; the server's own have names kept for them."""
+    if name == "embedded":
+        return "embedded"
+    if name == "local":
+        return "server"
+    return "process" if name.startswith("process-") else "remote"
+
+
+def state(worker: Worker, session: Session | None) -> str:
+    """Return in a word whether the worker takes work."""
+    if session is not None and not session.is_there:
+        return "away"
+    if not worker.is_open or (session is not None and session.is_draining):
+        return "draining"
+    if session is not None and session.is_sent_away:
+        return "draining"
+    return "cordoned" if worker.is_cordoned else "active"
+
+
+def find_fault(worker: Worker, session: Session | None) -> str | None:
+    """Return why the worker would not do its work: who has slots must ask for some."""
+    if session is None or session.is_draining or session.waiter is not None:
+        return None
+    if not session.is_there:
+        return "it is not connected"
+    if worker.offer.slots <= len(worker.running):
+        return None
+    unasked_s = asyncio.get_running_loop().time() - session.asked_at
+    if unasked_s <= UNASKED_S:
+        return None
+    return f"it has free slots, but has not asked for work for {unasked_s:.0f} s"

@@ -1,0 +1,328 @@
+"""The workers on other machines, each with what it holds.
+
+A worker's request is the only word from it: it says what it is, how attempts ended, what it still
+runs, and may wait for work. It gets leases only while it asks, so nothing lies between. It is lost
+when it was silent for too long, or when its waiting request broke off and it did not come back;
+then so is what it held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+
+from schedo.core.leases import HandedBack, Lease, Lost, Report
+from schedo.core.model import LeaseKey
+from schedo.core.workers import Worker, WorkerOffer
+from schedo.engine.asks import Ask, Given, Progress, ProgressLine, WorkerSeen
+from schedo.engine.placing import Placing
+from schedo.engine.session import RESTART_SILENCE_S, Held, Session, asking, find_fault, kind, state
+from schedo.engine.turns import TurnLoop
+from schedo.errors import NotFound, WorkerReplaced
+
+log = logging.getLogger("schedo.engine")
+
+RETURN_S = 5.0  # for a worker whose connection broke
+JUST_GIVEN_S = 2.0  # a lease this fresh may be on its way when a heartbeat does not list it
+PROGRESS_KEPT = 100
+GONE_KEPT = 1_000
+
+
+class Sessions:
+    """The sessions by the worker's name."""
+
+    def __init__(self, loop: TurnLoop, placing: Placing) -> None:
+        self._loop = loop
+        self._placing = placing
+        self._sessions: dict[str, Session] = {}
+        self._progress: dict[int, deque[ProgressLine]] = {}
+        loop.expect_worker = self._expect
+        loop.on_recovered = self.wake
+        placing.on_late = self._on_late_bid
+
+    async def work(self, ask: Ask) -> Given:
+        """Take in what the worker says and answer it; cancelled when it hangs up."""
+        session = self._greet(ask)
+        refused = [found for report in ask.reports if (found := self._end(session, report))]
+        for line in ask.progress:
+            self._note_progress(session, line)
+        for key in ask.accept:
+            if key in session.held:
+                self._placing.accept(key)
+        for key, reason in ask.reject:
+            self._refuse_bid(session, key, reason)
+        is_asking = ask.want != 0 and not ask.is_draining
+        disowned = self._compare(session, ask.running, is_asking)
+        if ask.reports:
+            await self._loop.settled()
+        is_given = is_asking and await self._give(session, ask)
+        leases = session.take_new(self._loop.time()) if is_given else []
+        bids = {lease.key for lease in leases if self._placing.has_bid(lease.key)}
+        for key in bids:
+            self._placing.offered(key)
+        if ask.is_draining and not session.held:
+            self._leave(session, "it has left")
+        return Given(leases, bids, session.take_stops(), disowned, refused, session.is_sent_away)
+
+    # Coming.
+
+    def _greet(self, ask: Ask) -> Session:
+        session = self._sessions.get(ask.worker)
+        if session is None:
+            session = self._sessions[ask.worker] = Session(ask.worker, ask.offer)
+            self._forget_gone()
+        if session.nonce is not None and session.nonce != ask.session:
+            if ask.session in session.former:
+                raise WorkerReplaced(f"another process has taken the name {ask.worker!r} over")
+            self._take_over(session, ask)
+        session.nonce = ask.session
+        now = self._loop.clock.now()
+        session.last_seen_at = now
+        session.silence_s = ask.silence_s
+        session.is_draining = ask.is_draining
+        self._arm(session, ask.silence_s)
+        offer = ask.offer if ask.offer.asks else asking(ask.offer)
+        if not session.is_there or session.offer != offer:
+            if not session.is_there:
+                session.connected_at = now
+                session.asked_at = self._loop.time()
+            session.is_there = True
+            session.offer = offer
+            self._loop.attach(offer, session)
+        return session
+
+    def _take_over(self, session: Session, ask: Ask) -> None:
+        """Another process has the name now: what it does not go on with is lost."""
+        session.former.append(session.nonce or "")
+        session.is_sent_away = False
+        session.wake()
+        for key in [key for key in session.held if key not in (ask.running or ())]:
+            if session.held[key].given_at is not None:
+                self._drop(session, key, Lost(f"worker {session.name} was started anew"))
+
+    def _compare(
+        self, session: Session, running: frozenset[LeaseKey] | None, is_asking: bool
+    ) -> list[LeaseKey]:
+        """Believe the worker about what it runs; return what it must not run."""
+        if running is None:
+            return []
+        now = self._loop.time()
+        for key, held in list(session.held.items()):
+            if key in running or held.given_at is None:
+                continue
+            if is_asking or now - held.given_at > JUST_GIVEN_S:
+                self._hand_back(session, key)
+        return [key for key in running if key not in session.held and key not in session.settled]
+
+    def _hand_back(self, session: Session, key: LeaseKey) -> None:
+        """A lease never arrived: another may have it."""
+        if self._placing.has_bid(key):
+            self._refuse_bid(session, key, "it did not get through")
+        else:
+            self._drop(session, key, HandedBack())
+
+    def _drop(self, session: Session, key: LeaseKey, outcome: Lost | HandedBack) -> None:
+        del session.held[key]
+        self._progress.pop(key.job_id, None)
+        self._loop.report(Report(key, outcome))
+
+    def _refuse_bid(self, session: Session, key: LeaseKey, reason: str) -> None:
+        if session.held.pop(key, None) is not None:
+            self._placing.reject(key, session.name, reason)
+
+    def _on_late_bid(self, key: LeaseKey, worker: str, reason: str) -> None:
+        session = self._sessions.get(worker)
+        if session is not None:
+            self._refuse_bid(session, key, reason)
+
+    # Working.
+
+    def _end(self, session: Session, report: Report) -> tuple[LeaseKey, str] | None:
+        """Take in a result; return why not, if it is refused."""
+        key = report.key
+        if key in session.settled:
+            return None
+        if session.held.pop(key, None) is None:
+            if not self._loop.is_live(key):
+                self._loop.report(report)  # kept as evidence
+            return key, f"worker {session.name} does not hold this attempt any more"
+        session.note_settled(key)
+        self._progress.pop(key.job_id, None)
+        self._placing.accept(key)
+        self._loop.report(report)
+        return None
+
+    def _note_progress(self, session: Session, progress: Progress) -> None:
+        if progress.key in session.held:
+            lines = self._progress.setdefault(progress.key.job_id, deque(maxlen=PROGRESS_KEPT))
+            lines.append(ProgressLine(self._loop.clock.now(), progress))
+
+    async def _give(self, session: Session, ask: Ask) -> bool:
+        """Ask the engine for work, and wait for it as long as the worker wants to.
+
+        Return False if the worker has asked anew meanwhile: what there is goes into that answer.
+        """
+        loop = self._loop
+        session.wake()  # one request asks at a time
+        waiter = session.waiter = loop.create_future()
+        want = session.offer.slots - len(session.held) if ask.want is None else ask.want
+        timer = None
+        session.asked_at = loop.time()
+        try:
+            await self._loop.ask(session.name, want)
+            if ask.wait_s and not session.has_news():
+                timer = loop.call_at(loop.time() + ask.wait_s, session.wake)
+                await waiter
+            if session.nonce != ask.session:
+                raise WorkerReplaced(f"another process has taken the name {ask.worker!r} over")
+            is_latest = session.waiter is waiter
+        except asyncio.CancelledError:
+            if session.waiter is waiter:
+                self._on_hang_up(session)
+            raise
+        else:
+            self._arm(session, session.silence_s)
+            return is_latest
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if session.waiter is waiter:
+                session.waiter = None
+                self._loop.workers.ask(session.name, 0)
+            session.asked_at = loop.time()
+
+    def _on_hang_up(self, session: Session) -> None:
+        """Nobody reads the answer: what it would have held goes back; the worker must return."""
+        for key in [key for key, held in session.held.items() if held.given_at is None]:
+            self._hand_back(session, key)
+        self._arm(session, min(RETURN_S, session.silence_s), is_broken=True)
+
+    # Going.
+
+    def _arm(self, session: Session, delay_s: float, *, is_broken: bool = False) -> None:
+        """Let the worker be lost after the delay; one timer serves many requests."""
+        loop = self._loop
+        session.ends_at = loop.time() + delay_s
+        session.is_broken = is_broken
+        if session.end is not None and session.end.when() > session.ends_at:
+            session.end.cancel()
+            session.end = None
+        if session.end is None:
+            session.end = loop.call_at(session.ends_at, self._look, session)
+
+    def _look(self, session: Session) -> None:
+        """See whether the worker has been heard of since the timer was set."""
+        session.end = None
+        if session.waiter is not None:  # it waits for work longer than it may be silent
+            self._arm(session, session.silence_s)
+        elif self._loop.time() < session.ends_at:
+            session.end = self._loop.call_at(session.ends_at, self._look, session)
+        elif session.is_broken:
+            seconds = min(RETURN_S, session.silence_s)
+            self._lose(session, f"its connection broke, and it did not return in {seconds:g} s")
+        else:
+            self._lose(session, f"it was silent for {session.silence_s:g} s")
+
+    def _lose(self, session: Session, why: str) -> None:
+        log.warning("worker %s is lost with %d attempts: %s", session.name, len(session.held), why)
+        self._leave(session, f"worker {session.name} is lost: {why}")
+
+    def _leave(self, session: Session, message: str) -> None:
+        session.is_there = False
+        if session.end is not None:
+            session.end.cancel()
+            session.end = None
+        for key in session.held:
+            self._progress.pop(key.job_id, None)
+        session.held.clear()
+        self._loop.detach(session.name, message)
+
+    def _forget_gone(self) -> None:
+        gone = [n for n, each in self._sessions.items() if not each.is_there and not each.held]
+        for name in gone[: max(0, len(gone) - GONE_KEPT)]:
+            del self._sessions[name]
+
+    def wake(self) -> None:
+        """Answer all that wait: a new scheduler does not know what they asked for."""
+        for session in self._sessions.values():
+            session.wake()
+
+    def close(self) -> None:
+        """Answer all that wait, and lose nobody: the next server waits for them."""
+        for session in self._sessions.values():
+            if session.end is not None:
+                session.end.cancel()
+            session.wake()
+
+    def _expect(self, lease: Lease) -> tuple[WorkerOffer, Session] | None:
+        """Wait for a worker of the last server that may still run the attempt."""
+        name = lease.worker
+        if kind(name) != "remote":
+            return None
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = Session(name, WorkerOffer(name, 0, frozenset()))
+        session.held[lease.key] = Held(lease, self._loop.time())
+        if session.end is None:
+            self._arm(session, max(RESTART_SILENCE_S, session.silence_s))
+        return asking(session.offer), session
+
+    # What people see.
+
+    def get(self, name: str) -> WorkerSeen:
+        """Return one worker; raise NotFound."""
+        worker = self._loop.workers.find(name)
+        if worker is None and name in self._sessions:
+            worker = Worker(self._sessions[name].offer)
+        if worker is None:
+            raise NotFound(f"there is no worker {name!r}")
+        return self._see(worker)
+
+    def cordon(self, name: str, is_cordoned: bool) -> WorkerSeen:
+        """Give the worker no more, or again; until the server is started anew."""
+        self.get(name)
+        self._loop.workers.cordon(name, is_cordoned)
+        self._loop.wake()
+        return self.get(name)
+
+    def drain(self, name: str) -> WorkerSeen:
+        """Give the worker no more and tell it to leave when it has finished what it runs."""
+        seen = self.cordon(name, True)
+        session = self._sessions.get(name)
+        if session is not None:
+            session.is_sent_away = True
+            session.wake()
+        return seen._replace(state="draining") if session is not None else seen
+
+    def progress_of(self, job_id: int) -> list[ProgressLine]:
+        """Return what was last said about the job's running attempt."""
+        return list(self._progress.get(job_id, ()))
+
+    def _see(self, worker: Worker) -> WorkerSeen:
+        offer = worker.offer
+        session = self._sessions.get(offer.id)
+        return WorkerSeen(
+            offer.id,
+            kind(offer.id),
+            state(worker, session),
+            offer.slots,
+            len(worker.running),
+            offer.tasks,
+            offer.queues,
+            offer.labels,
+            offer.resources,
+            {name: used for name, used in worker.used.items() if used},
+            offer.version,
+            session.connected_at if session is not None else None,
+            session.last_seen_at if session is not None else None,
+            session.silence_s if session is not None else None,
+            find_fault(worker, session),
+        )
+
+    def list(self) -> list[WorkerSeen]:
+        """Return all workers that are there, and those that were there of late."""
+        workers = {worker.offer.id: worker for worker in self._loop.workers}
+        seen = [self._see(worker) for worker in workers.values()]
+        away = (each for each in self._sessions.values() if each.name not in workers)
+        return [*seen, *(self._see(Worker(each.offer)) for each in away)]

@@ -1,0 +1,75 @@
+"""A worker as a process of its own: logging, signals and the exit code.
+
+SIGTERM and SIGINT stop it in order; a second one cuts the grace short, a third ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from typing import Literal
+
+from schedo.errors import SchedoError
+from schedo.logs import start_logging
+from schedo.remote.worker import Worker
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DONE, REFUSED = 0, 1
+
+
+def run_worker(
+    worker: Worker, log_format: Literal["text", "json"] = "text", log_level: str = "info"
+) -> int:
+    """Work until a signal, the server or an error ends it; return the process's exit code."""
+    listener = start_logging(log_format, log_level)
+    os.umask(0o077)
+    try:
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            runner.run(_run(worker))
+        return DONE
+    except SchedoError as error:
+        refusal = str(error)
+    finally:
+        listener.stop()  # writes what is left
+    print(f"schedo: {refusal}", file=sys.stderr, flush=True)
+    return REFUSED
+
+
+def end_process(code: int) -> None:
+    """End with this code, also when a plain function goes on in its thread."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    others = (each for each in threading.enumerate() if each is not threading.current_thread())
+    if any(not thread.daemon for thread in others):
+        os._exit(code)
+    sys.exit(code)
+
+
+async def _run(worker: Worker) -> None:
+    loop = asyncio.get_running_loop()
+    asked = 0
+
+    def ask() -> None:
+        nonlocal asked
+        asked += 1
+        worker.stop()
+        if asked > 1:
+            worker.hurry()
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL)
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, ask)
+    await worker.run()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # not made for this platform
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

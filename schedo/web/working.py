@@ -1,0 +1,129 @@
+"""POST /v1/work: the one request of the worker protocol.
+
+It may wait a minute for work, in thousands, so what waits holds no more than it must. A client that
+hangs up cancels what the engine does for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar
+
+from schedo.core.workers import WorkerOffer
+from schedo.engine.asks import Ask, Given, Progress
+from schedo.errors import Forbidden, NotFound, Unavailable
+from schedo.web.guard import ClientGone
+from schedo.web.messages import Answer, Request
+from schedo.web.site import KnownWorker, Site
+from schedo.wire.decode import decode_request
+from schedo.wire.handing import render_work
+from schedo.wire.work import WorkRequest
+
+_WORKERS_REMEMBERED_MAX = 4_096
+_PARTS_SHARED_MAX = 64
+T = TypeVar("T")
+
+
+async def work(site: Site, request: Request) -> Answer:
+    """Take a worker's reports and give it work."""
+    ask = _read_ask(site, request)
+    if site.draining.is_set():
+        given = await _take_last(site, ask)
+    elif ask.wait_s:
+        found = await site.or_leave(site.engine.sessions.work(ask), request.gone)
+        if found is None:
+            raise _stopping() if site.draining.is_set() else ClientGone
+        given = found
+    else:
+        given = await site.engine.sessions.work(ask)
+    return Answer(200, render_work(given, site.engine.health().epoch, ask.silence_s))
+
+
+def _read_ask(site: Site, request: Request) -> Ask:
+    asked = decode_request(request.body, WorkRequest)
+    offer = asked.read_offer()
+    ask = Ask(
+        worker=offer.id,
+        session=asked.session or "",
+        offer=offer,
+        running=asked.read_running(),
+        reports=[each.to_report(f"/results/{at}") for at, each in enumerate(asked.results or ())],
+        progress=[Progress(*parts) for parts in asked.read_progress()],
+        accept=asked.read_accepted(),
+        reject=asked.read_rejected(),
+        is_draining=asked.draining or False,
+        wait_s=asked.read_wait(),
+        want=asked.want,
+        silence_s=asked.read_silence(),
+    )
+    if request.grant is not None:
+        offer = request.grant.narrow(offer)
+    return ask._replace(offer=_remember(site, request, offer))
+
+
+def _remember(site: Site, request: Request, offer: WorkerOffer) -> WorkerOffer:
+    """Return the offer, the known one if it is the same; refuse a name that is another token's."""
+    known = site.workers.get(offer.id)
+    if known is None:
+        if len(site.workers) >= _WORKERS_REMEMBERED_MAX:
+            _forget_gone(site)
+    elif known.client_id != request.client_id:
+        # A worker's token can take over what it began itself, and no other worker's attempts.
+        if request.grant is not None and _is_known(site, offer.id):
+            raise Forbidden(f"the worker {offer.id!r} is there already, with another token")
+    elif known.offer == offer:
+        return known.offer
+    offer = _share_parts(offer)
+    site.workers[offer.id] = KnownWorker(request.client_id, offer)
+    if offer.tasks is not None and "shell" in offer.tasks:
+        site.has_shell_workers = True
+    return offer
+
+
+def _share_parts(offer: WorkerOffer) -> WorkerOffer:
+    """Return the offer made of parts that are shared with others: a fleet's workers are alike."""
+    return replace(
+        offer,
+        tasks=_share(offer.tasks),
+        queues=_share(offer.queues),
+        task_defaults=_share_mapping(tuple(sorted(offer.task_defaults.items()))),
+        labels=_share_mapping(tuple(sorted(offer.labels.items()))),
+        resources=_share_mapping(tuple(sorted(offer.resources.items()))),
+    )
+
+
+@lru_cache(maxsize=_PARTS_SHARED_MAX)
+def _share(names: frozenset[str] | None) -> frozenset[str] | None:
+    return names
+
+
+@lru_cache(maxsize=_PARTS_SHARED_MAX)
+def _share_mapping(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
+    return dict(items)
+
+
+def _is_known(site: Site, name: str) -> bool:
+    try:
+        site.engine.sessions.get(name)
+    except NotFound:
+        return False
+    return True
+
+
+def _forget_gone(site: Site) -> None:
+    there = {seen.name for seen in site.engine.sessions.list()}
+    site.workers = {name: known for name, known in site.workers.items() if name in there}
+
+
+async def _take_last(site: Site, ask: Ask) -> Given:
+    """Take what a worker has to say to a server that is stopping; there is no more work."""
+    given = await site.engine.sessions.work(ask._replace(wait_s=0.0, want=0))
+    if not (ask.reports or given.stops or given.disowned):
+        raise _stopping()  # which makes the worker pause before it asks again
+    return given
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("the server is stopping; ask again soon")

@@ -1,0 +1,67 @@
+"""What one operation of the HTTP API is: a method on a path, what it takes and what it answers."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+BODY_BYTES_MAX = 1_048_576
+BATCH_BYTES_MAX = 16_777_216
+
+JSON_TYPE = "application/json"
+LINES_TYPE = "application/x-ndjson"
+
+
+# By status: the shape of the JSON, or its possible shapes, or a media type.
+AnswerKind = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | str
+_CHAPTERS = {
+    "jobs": "jobs",
+    "schedules": "schedules",
+    "cron": "schedules",
+    "queues": "queues",
+    "workers": "workers",
+    "work": "workers",
+    "invoke": "right now",
+    "reservations": "right now",
+}
+
+
+class Operation(NamedTuple):
+    """One method on one path."""
+
+    name: str
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    summary: str
+    answers: dict[int, AnswerKind]
+    request: type[msgspec.Struct] | None = None
+    is_batch: bool = False
+    query: tuple[str, ...] = ()
+    takes_key: bool = False  # honours Idempotency-Key
+    takes_nonce: bool = False  # needs Schedo-Lease-Nonce
+    is_large: bool = False  # its body may be as large as a batch
+    needs_body: bool = False  # though each of its fields may be missing
+
+    @property
+    def tag(self) -> str:
+        """Return the chapter of the documentation that it belongs to."""
+        if self.name.startswith("short_"):
+            return "short forms"
+        part = self.path.removeprefix("/v1/").partition("/")[0].partition(":")[0]
+        return _CHAPTERS.get(part, "server")
+
+    @property
+    def body_bytes_max(self) -> int:
+        return BATCH_BYTES_MAX if self.is_batch or self.is_large else BODY_BYTES_MAX
+
+    @property
+    def media_types(self) -> tuple[str, ...]:
+        return (JSON_TYPE, LINES_TYPE) if self.is_batch else (JSON_TYPE,)
+
+    @property
+    def body_is_optional(self) -> bool:
+        """Say whether the request may be empty: when none of its fields is required."""
+        if self.request is None or self.is_batch or self.needs_body:
+            return False
+        return not any(field.required for field in msgspec.structs.fields(self.request))

@@ -1,0 +1,117 @@
+"""The workers in examples/: each does real work for a real server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.remote import find_port
+from tests.e2e.server import DEADLINE_S, Server, eventually, serving
+from tests.sources import ROOT
+
+pytestmark = pytest.mark.e2e
+
+EXAMPLES = ROOT / "examples"
+# What each needs, and how it is started. Go compiles first, which takes its time.
+COMMANDS = {
+    "worker.sh": ("bash curl jq", ["bash", str(EXAMPLES / "worker.sh")]),
+    "worker.py": ("python3", ["python3", str(EXAMPLES / "worker.py")]),
+    "worker.mjs": ("node", ["node", str(EXAMPLES / "worker.mjs")]),
+    "worker.go": ("go", ["./worker"]),
+}
+
+
+def find_missing(programs: str) -> list[str]:
+    return [program for program in programs.split() if shutil.which(program) is None]
+
+
+@contextmanager
+def working(example: str, server: Server, capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """Run the example as worker "guest"; say it loudly if it cannot be run here."""
+    programs, command = COMMANDS[example]
+    if missing := find_missing(programs):
+        with capsys.disabled():
+            print(
+                f"\nNOT TESTED: examples/{example}, because there is no {' and no '.join(missing)}"
+            )
+        pytest.skip(f"there is no {missing}")
+    if example == "worker.go":
+        build = ["go", "build", "-o", str(server.directory / "worker"), str(EXAMPLES / example)]
+        subprocess.run(build, check=True, timeout=50)
+    with (server.directory / "worker.log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "guest"],
+            cwd=server.directory,
+            env=os.environ | {"SCHEDO_URL": server.url},
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(DEADLINE_S)
+
+
+@pytest.mark.parametrize("example", COMMANDS)
+def test_an_example_takes_jobs_and_reports_them(
+    example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path) as server, working(example, server, capsys):
+        jobs = [server.submit(task="increment", payload={"Num": number}) for number in range(3)]
+
+        ended = [server.ended(job["id"]) for job in jobs]
+
+    assert [job["result"] for job in ended] == [{"Num": 1}, {"Num": 2}, {"Num": 3}]
+    assert {(job["state"], job["worker"]) for job in ended} == {("completed", "guest")}
+
+
+@pytest.mark.parametrize("example", COMMANDS)
+def test_an_example_answers_right_now(
+    example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path) as server, working(example, server, capsys):
+        eventually(lambda: server.ask("GET", "/v1/workers/guest")[0] == 200, "worker")
+
+        answers = [
+            server.ask("POST", "/v1/invoke", {"task": "increment", "payload": {"Num": number}})
+            for number in (1, 41)
+        ]
+
+    assert [(status, job["result"]["Num"]) for status, job in answers] == [(200, 2), (200, 42)]
+
+
+@pytest.mark.parametrize("example", COMMANDS)
+def test_an_example_reports_what_it_cannot_do(
+    example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path) as server, working(example, server, capsys):
+        # To JavaScript "x" + 1 is "x1".
+        payload = None if example == "worker.mjs" else {"Num": "x"}
+        job = server.submit(task="increment", payload=payload, retry=1)
+
+        ended = server.ended(job["id"])
+
+    assert (ended["state"], ended["worker"]) == ("failed", "guest")
+
+
+@pytest.mark.parametrize("example", COMMANDS)
+def test_an_example_survives_its_server(
+    example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path, "--port", find_port()) as server, working(example, server, capsys):
+        first = server.submit(task="increment", payload={"Num": 1})
+        server.ended(first["id"])
+        server.kill()
+        server.start()
+
+        job = server.submit(task="increment", payload={"Num": 7})
+
+        assert server.ended(job["id"])["result"] == {"Num": 8}

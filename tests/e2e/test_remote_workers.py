@@ -1,0 +1,306 @@
+"""Workers elsewhere: they come and go, break and return, and every job is done as promised."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.remote import Gate, WorkerProcess, find_port, wire_to, worker
+from tests.e2e.server import Server, eventually, serving
+from tests.workers.calls import is_running
+
+pytestmark = pytest.mark.e2e
+
+APPLICATION = """
+import asyncio
+from pathlib import Path
+
+from schedo import Schedo, report_progress
+
+app = Schedo()
+
+@app.task(retries=0)
+async def increment(Num: int) -> dict:
+    return {"Num": Num + 1}
+
+@app.task
+async def read(pipe: str) -> str:
+    report_progress(40, "page 4 of 10", log="it has begun")
+    return await asyncio.to_thread(Path(pipe).read_text)
+"""
+
+
+def why_it_ran(job: dict[str, Any]) -> tuple[Any, ...]:
+    return job["state"], job["attempt"], job["losses"], job["worker"]
+
+
+def far_server(directory: Path, *arguments: str) -> Any:
+    """Return a server that takes commands; its own worker has no label "place"."""
+    return serving(directory, "--allow-shell", *arguments)
+
+
+FAR = ("--queues", "far", "--allow-shell", "--label", "place=far")
+PLACE = {"labels": {"place": "far"}}
+
+
+def submit_far(server: Server, gate: Gate, **options: object) -> str:
+    """Submit the command for workers that are far away."""
+    job = server.submit(task="shell", payload=gate.payload, queue="far", requires=PLACE, **options)
+    return str(job["id"])
+
+
+def test_a_worker_runs_the_tasks_of_its_application(tmp_path: Path) -> None:
+    (tmp_path / "calculus.py").write_text(APPLICATION)
+    with serving(tmp_path) as server, worker(server, "w1", "calculus:app"):
+        job = server.submit(task="increment", payload={"Num": 41})
+
+        ended = server.ended(job["id"])
+
+    assert (ended["result"], ended["worker"]) == ({"Num": 42}, "w1")
+
+
+def test_a_command_leaves_its_output_with_the_worker_and_with_the_server(tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    with far_server(tmp_path) as server, worker(server, "w1", *FAR, "--output-dir", str(outputs)):
+        payload = {"command": "echo hello; printf '\\0\\377' >&2"}
+        job = server.submit(task="shell", payload=payload, queue="far", requires=PLACE)
+        ended = server.ended(job["id"])
+
+        assert why_it_ran(ended) == ("completed", 1, 0, "w1")
+        assert server.output(job["id"]) == "hello\n"
+        assert (outputs / f"{job['id']}.1.stdout").read_text() == "hello\n"
+        assert (outputs / f"{job['id']}.1.stderr").read_bytes() == b"\0\xff"
+
+
+def test_an_attempt_outlives_its_connection(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with (
+        far_server(tmp_path) as server,
+        wire_to(server) as wire,
+        worker(server, "w1", *FAR, url=wire.url),
+    ):
+        job = submit_far(server, gate)
+        gate.wait_begun()
+        wire.cut()
+        gate.open()
+
+        assert why_it_ran(server.ended(job)) == ("completed", 1, 0, "w1")
+        assert len(gate.pids) == 1
+
+
+def test_an_attempt_outlives_its_server(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    port = find_port()
+    with far_server(tmp_path, "--port", port) as server, worker(server, "w1", *FAR):
+        job = submit_far(server, gate)
+        gate.wait_begun()
+        server.kill()
+        server.start()
+        gate.open()
+
+        assert why_it_ran(server.ended(job)) == ("completed", 1, 0, "w1")
+        assert len(gate.pids) == 1
+
+
+def test_the_job_of_a_killed_worker_goes_to_another(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
+        job = submit_far(server, gate)
+        gate.wait_begun()
+        first.signal(signal.SIGKILL)
+        with worker(server, "w2", *FAR):
+            gate.wait_begun(times=2)
+            gate.open()
+
+            assert why_it_ran(server.ended(job)) == ("completed", 2, 1, "w2")
+
+
+def test_what_a_killed_worker_left_running_ends_with_the_next_one(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
+        submit_far(server, gate)
+        gate.wait_begun()
+        first.signal(signal.SIGKILL)
+        first.wait()
+        assert is_running(gate.pids[0])
+
+        with worker(server, "w2", *FAR):
+            eventually(lambda: not is_running(gate.pids[0]), "end of the old command")
+
+
+def test_a_worker_that_is_asked_to_end_finishes_what_it_runs(tmp_path: Path) -> None:
+    gate, after = Gate(tmp_path), Gate(tmp_path, "after")
+    with far_server(tmp_path) as server, worker(server, "w1", *FAR, "--slots", "2") as first:
+        job = submit_far(server, gate)
+        gate.wait_begun()
+        first.signal(signal.SIGTERM)
+        eventually(lambda: "stopping" in first.log(), "drain")
+        later = submit_far(server, after)
+        gate.open()
+
+        assert first.wait() == 0
+        assert why_it_ran(server.ended(job)) == ("completed", 1, 0, "w1")
+        assert server.ask("GET", f"/v1/jobs/{later}")[1]["state"] == "queued"
+        assert after.pids == []
+
+
+def test_a_worker_that_must_not_wait_gives_its_work_back(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
+        job = submit_far(server, gate)
+        gate.wait_begun()
+        first.signal(signal.SIGTERM)
+        eventually(lambda: "stopping" in first.log(), "drain")
+        first.signal(signal.SIGTERM)
+
+        assert first.wait() == 0
+        with worker(server, "w2", *FAR):
+            gate.wait_begun(times=2)
+            gate.open()
+
+            assert why_it_ran(server.ended(job)) == ("completed", 2, 0, "w2")
+
+
+def test_a_worker_that_was_silent_too_long_gives_up_what_others_do(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with far_server(tmp_path) as server, worker(server, "w1", *FAR, "--silence", "5s") as first:
+        job = submit_far(server, gate)
+        gate.wait_begun()
+        first.signal(signal.SIGSTOP)
+        with worker(server, "w2", *FAR):
+            gate.wait_begun(times=2)
+            first.signal(signal.SIGCONT)
+            eventually(lambda: not is_running(gate.pids[0]), "end of the first attempt")
+            gate.open()
+
+            assert why_it_ran(server.ended(job)) == ("completed", 2, 1, "w2")
+
+
+def test_a_stale_result_is_refused_and_kept(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+
+        def work(session: str, **fields: object) -> dict[str, Any]:
+            me = {"worker": "w1", "session": session, "tasks": ["resize"]}
+            status, answer = server.ask("POST", "/v1/work", {**me, **fields})
+            assert status == 200, answer
+            return dict(answer)
+
+        job = server.submit(task="resize")
+        (first,) = work("one", running=[], wait="10s")["leases"]
+        (second,) = work("two", running=[], wait="10s")["leases"]
+        late = {"lease": first["lease"], "outcome": "completed", "result": "late"}
+
+        (refused,) = work("two", running=[second["lease"]], results=[late])["refused"]
+
+        assert (refused["lease"], refused["status"]) == (first["lease"], 409)
+        assert (second["job"], second["attempt"]) == (job["id"], 2)
+        good = {"lease": second["lease"], "outcome": "completed", "result": "good"}
+        assert [work("two", running=[], results=[good])["refused"] for _ in range(2)] == [[], []]
+        assert server.ended(job["id"])["result"] == "good"
+
+
+def test_a_name_that_another_process_takes_ends_the_first(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
+        job = submit_far(server, gate)
+        gate.wait_begun()
+        with worker(server, "w1", *FAR):
+            assert first.wait() == 1
+            gate.wait_begun(times=2)
+            gate.open()
+
+            assert why_it_ran(server.ended(job)) == ("completed", 2, 1, "w1")
+            assert "another process has taken the name 'w1'" in first.log()
+
+
+def test_a_person_drains_a_worker(tmp_path: Path) -> None:
+    with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
+        assert server.ask("POST", "/v1/workers/w1:drain", {})[0] == 200
+
+        assert first.wait() == 0
+
+
+def test_a_cancel_reaches_a_command_that_runs_far_away(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with far_server(tmp_path) as server, worker(server, "w1", *FAR):
+        job = submit_far(server, gate)
+        gate.wait_begun()
+        server.ask("POST", f"/v1/jobs/{job}:cancel", {})
+
+        assert server.ended(job)["state"] == "cancelled"
+        assert not is_running(gate.pids[0])
+
+
+SHORT = {"Task": "increment", "Requirements": {"Region": "eu"}, "Payload": {"Num": 1}}
+
+
+def test_progress_is_seen_while_a_handler_runs(tmp_path: Path) -> None:
+    (tmp_path / "calculus.py").write_text(APPLICATION)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with serving(tmp_path) as server, worker(server, "w1", "calculus:app"):
+        job = server.submit(task="read", payload={"pipe": str(pipe)})["id"]
+
+        def find_progress() -> list[dict[str, Any]]:
+            return list(server.ask("GET", f"/v1/jobs/{job}/progress")[1]["items"])
+
+        (said,) = eventually(find_progress, "progress")
+        pipe.write_text("the end")
+
+        assert server.ended(job)["result"] == "the end"
+        assert find_progress() == []
+    assert (said["percent"], said["message"], said["log"]) == (40, "page 4 of 10", "it has begun")
+
+
+def test_a_worker_with_a_wrong_token_ends_and_says_so(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef-right")
+    token.chmod(0o600)
+    wrong = tmp_path / "wrong"
+    wrong.write_text("0123456789abcdef-wrong")
+    wrong.chmod(0o600)
+    with serving(tmp_path, "--token-file", str(token)) as server:
+        process = WorkerProcess(server, "w1", "--token-file", str(wrong))
+
+        assert process.wait() == 1
+        assert "token" in process.log().splitlines()[-1]
+
+
+def test_a_worker_waits_for_a_server_that_is_not_there_yet(tmp_path: Path) -> None:
+    port = find_port()
+    server = Server(tmp_path, "--port", port)
+    process = WorkerProcess(server, "w1", url=f"http://127.0.0.1:{port}")
+    try:
+        eventually(lambda: "cannot reach" in process.log(), "complaint")
+        server.start()
+        process.wait_seen()
+    finally:
+        process.process.kill()
+        process.wait()
+        server.kill()
+
+
+def test_two_workers_answer_in_turn_and_a_busy_pair_says_no_at_once(tmp_path: Path) -> None:
+    (tmp_path / "calculus.py").write_text(APPLICATION)
+    one = ("calculus:app", *FAR, "--queues", "far,default", "--slots", "1", "--label", "region=eu")
+    gates = [Gate(tmp_path, name) for name in ("one", "two")]
+    with far_server(tmp_path) as server, worker(server, "w1", *one), worker(server, "w2", *one):
+        answers = [server.ask("POST", "/schedule", SHORT) for _ in range(4)]
+        workers = {job["worker"] for job in server.ask("GET", "/v1/jobs")[1]["items"]}
+        jobs = [submit_far(server, gate) for gate in gates]
+        for gate in gates:
+            gate.wait_begun()
+        status, refusal = server.ask("POST", "/schedule", SHORT)
+        for gate in gates:
+            gate.open()
+        states = [server.ended(job)["state"] for job in jobs]
+
+    assert answers == [(200, {"Num": 2})] * 4
+    assert workers == {"w1", "w2"}
+    assert (status, refusal["code"]) == (503, "no-capacity")
+    assert sum(refusal["rejected"].values()) == refusal["considered"], refusal
+    assert states == ["completed", "completed"]

@@ -1,0 +1,209 @@
+"""One contract, three places: a handler in the server's loop, in a child process, far away.
+
+Whatever carries the work, a job ends in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from schedo.clock import SystemClock
+from schedo.core.ids import parse_id
+from schedo.core.model import JobSpec, Options
+from schedo.engine.engine import Engine
+from schedo.store.sqlite import SqliteStore
+from schedo.web.app import build_app
+from schedo.web.server import HttpServer
+from schedo.web.settings import WebSettings
+from schedo.workers.calling import TaskRunner
+from schedo.workers.children import ChildProcesses
+from schedo.workers.desk import Record, Ticket
+from schedo.workers.engine_desk import EngineDesk
+from schedo.workers.local import LocalWorker
+from tests.e2e.transports_app import app
+
+pytestmark = pytest.mark.e2e
+
+TARGET = "tests.e2e.transports_app:app"
+WAIT_S = 30.0
+Transport = Callable[[Engine], AbstractAsyncContextManager[None]]
+
+
+@asynccontextmanager
+async def in_the_loop(engine: Engine) -> AsyncIterator[None]:
+    with ThreadPoolExecutor(4) as threads:
+        runners = {name: TaskRunner(task, threads) for name, task in app.registry.tasks.items()}
+        defaults = app.registry.task_defaults()
+        worker = LocalWorker(engine, "embedded", 4, runners, task_defaults=defaults)
+        worker.attach()
+        yield
+        await worker.drain(0)
+
+
+@asynccontextmanager
+async def in_a_child(engine: Engine) -> AsyncIterator[None]:
+    children = ChildProcesses(engine, TARGET, processes=1, slots=4)
+    await children.start()
+    yield
+    await children.stop(0)
+
+
+@asynccontextmanager
+async def far_away(engine: Engine) -> AsyncIterator[None]:
+    server = HttpServer()
+    web = build_app(engine, WebSettings())
+    port = await server.start(web, "127.0.0.1", 0)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "schedo", "worker", TARGET, "--name", "far", "--slots", "4"),
+        *("--server", f"http://127.0.0.1:{port}", "--log-level", "warning"),
+    )
+    try:
+        # What a task asks for unless its jobs say otherwise is known once somebody offers it.
+        async with asyncio.timeout(WAIT_S):
+            while not any(seen.name == "far" for seen in engine.sessions.list()):
+                await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
+        yield
+    finally:
+        process.kill()
+        await process.wait()
+        web.drain()
+        await server.stop()
+
+
+TRANSPORTS: dict[str, Transport] = {
+    "in the loop": in_the_loop,
+    "in a child": in_a_child,
+    "far away": far_away,
+}
+
+
+class Site:
+    """An engine on a real file whose jobs run somewhere."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._desk = EngineDesk(engine)
+
+    async def submit(self, task: str, *, options: Options | None = None, **payload: Any) -> str:
+        spec = JobSpec(task, msgspec.json.encode(payload), options=options or Options())
+        (ticket,) = await self._desk.submit([spec])
+        assert isinstance(ticket, Ticket), ticket
+        return ticket.id
+
+    async def end(self, job_id: str) -> Record:
+        return await self._desk.wait(job_id, WAIT_S)
+
+    async def run(self, task: str, **payload: Any) -> Record:
+        return await self.end(await self.submit(task, **payload))
+
+
+@pytest.fixture(params=TRANSPORTS.values(), ids=list(TRANSPORTS))
+async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Site]:
+    engine = Engine(SqliteStore(tmp_path / "jobs.db"), SystemClock())
+    await engine.start()
+    try:
+        async with request.param(engine):
+            yield Site(engine)
+    finally:
+        await engine.stop()
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+async def hear(pipe: Path) -> str:
+    async with asyncio.timeout(WAIT_S):
+        return await asyncio.to_thread(pipe.read_text)
+
+
+@pytest.mark.parametrize("task", ["add", "add_plainly"])
+async def test_async_and_plain_handlers_return_their_results(site: Site, task: str) -> None:
+    assert (await site.run(task, a=2, b=3))["result"] == 5
+
+
+async def test_a_payload_and_a_result_may_be_as_large_as_the_limits(site: Site) -> None:
+    text = "x" * 1_048_000
+
+    assert (await site.run("echo", text=text))["result"] == text
+
+
+async def test_a_handler_knows_its_attempt(site: Site) -> None:
+    job_id = await site.submit("tell")
+
+    told = (await site.end(job_id))["result"]
+
+    assert told == {"id": job_id, "task": "tell", "queue": "default", "attempt": 1}
+
+
+async def test_an_exception_fails_the_job_with_its_type_and_message(site: Site) -> None:
+    ended = await site.run("fail")
+
+    assert ended["state"] == "failed"
+    assert (ended["error"]["type"], ended["error"]["message"]) == ("ValueError", "no such order")
+    assert "raise ValueError" in ended["error"]["traceback"]
+
+
+async def test_a_discarded_job_is_not_tried_again(site: Site) -> None:
+    ended = await site.run("discard")
+
+    assert (ended["state"], ended["attempt"]) == ("failed", 1)
+    assert ended["error"]["message"] == "nobody wants it"
+
+
+async def test_a_snoozed_job_comes_back(site: Site) -> None:
+    ended = await site.run("snooze_once")
+
+    assert (ended["state"], ended["result"]) == ("completed", "awake")
+    assert (ended["attempt"], ended["failures"]) == (2, 0)
+
+
+async def test_a_bad_payload_and_a_bad_result_fail_the_job_for_good(site: Site) -> None:
+    bad = await site.run("add", a="two", b=3)
+    unprintable = await site.run("unprintable")
+
+    assert [each["error"]["type"] for each in (bad, unprintable)] == [
+        "bad-payload",
+        "result-not-json",
+    ]
+
+
+@pytest.mark.parametrize("task", ["linger", "linger_plainly"])
+async def test_a_cancel_reaches_a_running_handler(site: Site, pipe: Path, task: str) -> None:
+    job_id = await site.submit(task, pipe=str(pipe))
+    assert await hear(pipe) == "running"
+
+    await site.engine.cancel(parse_id(job_id))
+
+    assert (await site.end(job_id))["state"] == "cancelled"
+
+
+async def test_a_timeout_ends_a_running_handler(site: Site, pipe: Path) -> None:
+    options = Options(timeout_us=300_000, at_most_once=True)
+    job_id = await site.submit("linger", options=options, pipe=str(pipe))
+    assert await hear(pipe) == "running"
+
+    ended = await site.end(job_id)
+
+    assert (ended["state"], ended["error"]["type"]) == ("failed", "timeout")
+
+
+async def test_many_jobs_all_run_once(site: Site) -> None:
+    ids = [await site.submit("add", a=n, b=1) for n in range(200)]
+
+    ended = [await site.end(each) for each in ids]
+
+    assert [each["result"] for each in ended] == [n + 1 for n in range(200)]
+    assert {each["attempt"] for each in ended} == {1}

@@ -1,0 +1,68 @@
+"""The application that runs on every transport: handlers that end in each way there is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from schedo import Discard, Schedo, Snooze, current_job
+
+app = Schedo()
+
+
+@app.task
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task
+def add_plainly(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task
+async def echo(text: str) -> str:
+    return text
+
+
+@app.task
+async def tell() -> dict[str, object]:
+    job = current_job()
+    return {"id": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt}
+
+
+@app.task(retries=0)
+async def fail() -> None:
+    raise ValueError("no such order")
+
+
+@app.task
+async def discard() -> None:
+    raise Discard("nobody wants it")
+
+
+@app.task
+async def snooze_once() -> str:
+    if current_job().attempt == 1:
+        raise Snooze("1ms")
+    return "awake"
+
+
+@app.task
+async def unprintable() -> object:
+    return object()
+
+
+@app.task
+async def linger(pipe: str) -> None:
+    """Say that it runs, then wait to be stopped."""
+    await asyncio.to_thread(Path(pipe).write_text, "running")
+    await asyncio.Event().wait()
+
+
+@app.task
+def linger_plainly(pipe: str) -> None:
+    """Say that it runs, then look whether to stop."""
+    Path(pipe).write_text("running")
+    while not current_job().is_cancelled:
+        pass

@@ -1,0 +1,149 @@
+"""A server of the worker protocol that says what a test tells it to say, on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+JOB = "0000000000011"
+LEASE = f"{JOB}.1.7"
+
+
+class Exchange:
+    """One request that a worker has sent; it waits for the answer."""
+
+    def __init__(self, body: bytes, headers: dict[str, str]) -> None:
+        self.body: dict[str, Any] = json.loads(body)
+        self.headers = headers
+        self.reply: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self.gone = asyncio.Event()  # the worker has hung up
+
+    @property
+    def asks(self) -> bool:
+        """Whether it says what runs, so that work may come."""
+        return "running" in self.body
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        return list(self.body.get("results", ()))
+
+    def answer(self, **fields: Any) -> None:
+        """Answer as the protocol has it, with these fields."""
+        self.say(200, json.dumps({"protocol": 1, "epoch": 7, "heartbeat": 10, **fields}).encode())
+
+    def refuse(self, status: int, code: str, detail: str, **headers: str) -> None:
+        """Answer with a problem."""
+        problem = {"status": status, "code": code, "detail": detail}
+        self.say(status, json.dumps(problem).encode(), **headers)
+
+    def say(self, status: int, body: bytes, **headers: str) -> None:
+        """Answer with anything."""
+        lines = [f"HTTP/1.1 {status} Whatever", f"content-length: {len(body)}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        self.reply.set_result("\r\n".join([*lines, "", ""]).encode() + body)
+
+    def drop(self) -> None:
+        """End the connection without an answer."""
+        self.reply.set_result(None)
+
+
+class WorkServer:
+    """Collects what workers send, in the order in which it came."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self._asks: asyncio.Queue[Exchange] = asyncio.Queue()
+        self._tells: asyncio.Queue[Exchange] = asyncio.Queue()
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def asked(self) -> Exchange:
+        """Return the next request that asks for work."""
+        async with asyncio.timeout(10):
+            return await self._asks.get()
+
+    async def told(self) -> Exchange:
+        """Return the next request that only tells."""
+        async with asyncio.timeout(10):
+            return await self._tells.get()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether everything that came has been looked at."""
+        return self._asks.empty() and self._tells.empty()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            while await self._serve_one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def close(self) -> None:
+        """End all connections."""
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[:-2]
+        assert first == "POST /v1/work HTTP/1.1"
+        headers = {
+            name.lower(): value for name, _, value in (line.partition(": ") for line in lines)
+        }
+        exchange = Exchange(await reader.readexactly(int(headers["content-length"])), headers)
+        (self._asks if exchange.asks else self._tells).put_nowait(exchange)
+        hung_up = asyncio.ensure_future(reader.read(1))
+        await asyncio.wait((hung_up, exchange.reply), return_when=asyncio.FIRST_COMPLETED)
+        hung_up.cancel()
+        await asyncio.wait((hung_up,))
+        if not exchange.reply.done():
+            exchange.gone.set()
+            return False
+        reply = exchange.reply.result()
+        writer.write(reply or b"")
+        await writer.drain()
+        return reply is not None
+
+
+@contextlib.asynccontextmanager
+async def work_server() -> AsyncIterator[WorkServer]:
+    """Run a server while the block runs."""
+    server = WorkServer()
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    try:
+        yield server
+    finally:
+        listener.close()
+        await server.close()
+        await listener.wait_closed()
+
+
+def lease_of(task: str = "work", payload: object = None, **fields: Any) -> dict[str, Any]:
+    """Return a lease as a server gives it."""
+    given = {
+        "lease": LEASE,
+        "job": JOB,
+        "attempt": 1,
+        "task": task,
+        "queue": "default",
+        "payload": payload,
+        "scheduled_for": "2026-11-20T11:04:05.000250Z",
+        "trigger": "submit",
+    }
+    return {**given, **fields}
+
+
+def lease_text(number: int) -> str:
+    """Return the text of another lease."""
+    return f"00000000000{number:02d}.1.7"

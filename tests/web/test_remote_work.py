@@ -1,0 +1,258 @@
+"""Workers over HTTP against the real engine, from the poll to the result."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.web.world import World
+
+
+async def work(world: World, worker: str = "w1", **fields: Any) -> Any:
+    reply = await world.post("/v1/work", {"worker": worker, "session": "s", **fields})
+    assert reply.status == 200, reply
+    return reply.json()
+
+
+async def get_job(world: World, job_id: str) -> Any:
+    return (await world.get(f"/v1/jobs/{job_id}")).json()
+
+
+async def test_a_job_goes_out_with_a_request_and_comes_back_with_the_next(world: World) -> None:
+    job = await world.submit(task="increment", payload={"Num": 1})
+
+    given = await work(world, running=[], wait="5s")
+    (lease,) = given["leases"]
+    ended = await work(
+        world,
+        want=0,
+        results=[{"lease": lease["lease"], "outcome": "completed", "result": {"Num": 2}}],
+    )
+
+    assert (lease["job"], lease["attempt"], lease["payload"]) == (job["id"], 1, {"Num": 1})
+    assert ended["refused"] == []
+    found = await get_job(world, job["id"])
+    assert (found["state"], found["result"], found["worker"]) == ("completed", {"Num": 2}, "w1")
+
+
+async def test_a_poll_that_waits_is_answered_as_soon_as_there_is_a_job(world: World) -> None:
+    waiting = asyncio.create_task(work(world, wait="30s"))
+    while not world.app.site.polls:
+        await world.engine.settled()
+    job = await world.submit()
+
+    async with asyncio.timeout(5):
+        given = await waiting
+
+    assert [lease["job"] for lease in given["leases"]] == [job["id"]]
+
+
+async def test_a_result_sent_twice_changes_nothing(world: World) -> None:
+    job = await world.submit()
+    (lease,) = (await work(world))["leases"]
+    result = {"lease": lease["lease"], "outcome": "completed", "result": 1}
+
+    await work(world, want=0, results=[result])
+    again = await work(world, want=0, results=[{**result, "result": 2}])
+
+    assert again["refused"] == []
+    assert (await get_job(world, job["id"]))["result"] == 1
+
+
+async def test_a_result_for_the_attempt_of_another_worker_is_refused(world: World) -> None:
+    job = await world.submit()
+    (lease,) = (await work(world))["leases"]
+    forged = {"lease": lease["lease"], "outcome": "completed", "result": "forged"}
+
+    answer = await work(world, "thief", want=0, results=[forged])
+
+    assert [each["lease"] for each in answer["refused"]] == [lease["lease"]]
+    assert answer["refused"][0]["status"] == 409
+    assert (await get_job(world, job["id"]))["state"] == "running"
+
+
+async def test_a_result_for_a_job_that_never_was_is_refused(world: World) -> None:
+    lease = "0000000000007.1.1"
+
+    answer = await work(world, want=0, results=[{"lease": lease, "outcome": "stopped"}])
+
+    assert [each["lease"] for each in answer["refused"]] == [lease]
+
+
+async def test_a_lease_that_the_server_does_not_know_is_disowned(world: World) -> None:
+    answer = await work(world, running=["0000000000007.1.1"], want=0)
+
+    assert answer["disowned"] == ["0000000000007.1.1"]
+
+
+async def test_a_cancelled_job_is_told_to_stop_until_it_has(world: World) -> None:
+    job = await world.submit()
+    (lease,) = (await work(world))["leases"]
+    running = [lease["lease"]]
+    await world.post(f"/v1/jobs/{job['id']}:cancel")
+
+    first = await work(world, running=running, want=0)
+    second = await work(world, running=running, want=0)
+    third = await work(
+        world, running=[], want=0, results=[{"lease": lease["lease"], "outcome": "stopped"}]
+    )
+
+    stop = {"lease": lease["lease"], "reason": "cancel"}
+    assert (first["stop"], second["stop"], third["stop"]) == ([stop], [stop], [])
+    assert (await get_job(world, job["id"]))["state"] == "cancelled"
+
+
+async def test_progress_is_seen_while_the_job_runs(world: World) -> None:
+    job = await world.submit()
+    (lease,) = (await work(world))["leases"]
+
+    await work(world, want=0, progress=[{"lease": lease["lease"], "percent": 40, "log": "line"}])
+    await work(world, "thief", want=0, progress=[{"lease": lease["lease"], "log": "forged"}])
+
+    (item,) = (await world.get(f"/v1/jobs/{job['id']}/progress")).json()["items"]
+    assert (item["attempt"], item["percent"], item["log"]) == (1, 40.0, "line")
+
+
+async def test_a_job_goes_only_where_it_may(world: World) -> None:
+    job = await world.submit(
+        requires={"labels": {"region": "eu"}, "resources": {"cpu": 3}},
+        prefer=[{"zone": "a"}],
+    )
+
+    elsewhere = await work(world, "us", labels={"region": "us"}, resources={"cpu": 4})
+    small = await work(world, "small", labels={"region": "eu"}, resources={"cpu": 2})
+    right = await work(world, "right", labels={"region": "eu"}, resources={"cpu": 4}, slots=2)
+
+    assert (elsewhere["leases"], small["leases"]) == ([], [])
+    assert [lease["job"] for lease in right["leases"]] == [job["id"]]
+    seen = (await world.get("/v1/workers/right")).json()
+    assert (seen["resources_used"], seen["running"], seen["free"]) == ({"cpu": 3}, 1, 1)
+
+
+async def test_why_names_the_label_that_nobody_has(world: World) -> None:
+    await work(world)
+    job = await world.submit(requires={"labels": {"gpu": "a100"}})
+
+    why = (await world.get(f"/v1/jobs/{job['id']}/why")).json()["why"]
+
+    assert "gpu" in why
+
+
+async def test_a_cordoned_worker_gets_nothing_until_it_is_uncordoned(world: World) -> None:
+    await work(world)
+    cordoned = await world.post("/v1/workers/w1:cordon")
+    await world.submit()
+
+    nothing = await work(world)
+    await world.post("/v1/workers/w1:uncordon")
+    something = await work(world)
+
+    assert cordoned.json()["state"] == "cordoned"
+    assert (len(nothing["leases"]), len(something["leases"])) == (0, 1)
+
+
+async def test_a_drained_worker_is_told_to_leave(world: World) -> None:
+    await work(world)
+
+    await world.post("/v1/workers/w1:drain")
+
+    assert (await work(world))["drain"] is True
+
+
+# Right now.
+
+
+async def poll_until_bid(world: World, worker: str = "w1") -> Any:
+    given = await work(world, worker, wait="5s", running=[])
+    (lease,) = given["leases"]
+    assert lease["bid"] is True
+    return lease
+
+
+async def waiting_for_work(world: World, count: int = 1) -> None:
+    while len(world.app.site.polls) < count:
+        await world.engine.settled()
+
+
+async def test_an_invoke_is_answered_with_the_result_of_the_worker(world: World) -> None:
+    bid = asyncio.create_task(poll_until_bid(world))
+    await waiting_for_work(world)
+    invoked = asyncio.create_task(
+        world.post("/schedule", {"Task": "increment", "Payload": {"Num": 1}})
+    )
+
+    async with asyncio.timeout(5):
+        lease = await bid
+        result = {"lease": lease["lease"], "outcome": "completed", "result": {"Num": 2}}
+        await work(world, want=0, accept=[lease["lease"]], results=[result])
+        reply = await invoked
+
+    assert (lease["trigger"], lease["payload"]) == ("invoke", {"Num": 1})
+    assert (reply.status, reply.body) == (200, b'{"Num":2}')
+    (job,) = (await world.get("/v1/jobs")).json()["items"]
+    assert (job["state"], job["trigger"]) == ("completed", "invoke")
+
+
+async def test_nobody_can_accept_the_bid_of_another_worker(world: World) -> None:
+    bid = asyncio.create_task(poll_until_bid(world))
+    await waiting_for_work(world)
+    invoked = asyncio.create_task(world.post("/v1/invoke", {"task": "increment", "wait": 0}))
+
+    async with asyncio.timeout(5):
+        lease = await bid
+        await work(world, "thief", want=0, accept=[lease["lease"]])
+        await work(world, want=0, reject=[{"lease": lease["lease"], "reason": "no"}])
+        reply = await invoked
+
+    assert (reply.status, reply.code) == (503, "no-capacity")
+
+
+async def test_nobody_is_no_capacity_at_once(world: World) -> None:
+    async with asyncio.timeout(5):
+        reply = await world.post("/v1/invoke", {"task": "increment"})
+
+    assert (reply.status, reply.code) == (503, "no-capacity")
+    assert reply.json()["considered"] == 0
+    assert (await world.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_what_nobody_could_take_is_unsatisfiable(world: World) -> None:
+    await work(world, labels={"region": "us"})
+
+    reply = await world.post(
+        "/v1/invoke", {"task": "increment", "requires": {"labels": {"region": "eu"}}}
+    )
+
+    assert (reply.status, reply.code) == (422, "unsatisfiable")
+
+
+async def test_the_workers_own_failure_is_passed_on(world: World) -> None:
+    bid = asyncio.create_task(poll_until_bid(world))
+    await waiting_for_work(world)
+    invoked = asyncio.create_task(world.post("/v1/invoke", {"task": "increment"}))
+
+    async with asyncio.timeout(5):
+        lease = await bid
+        error = {"type": "ValueError", "message": "no number"}
+        result = {"lease": lease["lease"], "outcome": "failed", "error": error}
+        await work(world, want=0, accept=[lease["lease"]], results=[result])
+        reply = await invoked
+
+    assert (reply.status, reply.code) == (502, "invocation-failed")
+    assert reply.json()["job"]["error"] == error
+
+
+async def test_a_reservation_is_used_once_and_only_with_its_nonce(world: World) -> None:
+    world.hire()
+    kept = (await world.post("/v1/reservations", {"count": 2})).json()
+    path = f"/v1/reservations/{kept['id']}:commit"
+    body = {"task": "demo", "wait": 0}
+
+    wrong = await world.post(path, body, [("schedo-lease-nonce", "x")])
+    right = await world.post(path, body, [("schedo-lease-nonce", kept["nonce"])])
+    again = await world.post(path, body, [("schedo-lease-nonce", kept["nonce"])])
+
+    assert kept["workers"] == ["hands", "hands"]
+    assert (wrong.code, again.code) == ("no-reservation", "no-reservation")
+    assert right.status == 201
+    assert len(right.json()["items"]) == 2

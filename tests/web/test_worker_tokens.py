@@ -1,0 +1,220 @@
+"""A worker's token makes a worker for its queues and tasks, and opens nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedo.client.tokens import check_token
+from schedo.config import Config, Secret
+from schedo.core.ids import render_id
+from schedo.errors import Invalid
+from schedo.serve import read_worker_tokens
+from schedo.web.grants import Grant, parse_grants
+from schedo.web.settings import WebSettings
+from schedo.wire.operation import Operation
+from schedo.wire.operations import OPERATIONS
+from tests.web.placing import PlacingWorld
+from tests.web.world import Reply
+
+MASTER = "correct-horse-battery-staple-0123456789"
+IMAGES = "images-token-0123456789abcdef"
+ANY = "any-token-0123456789abcdefgh"
+
+
+def digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+GRANTS = {
+    digest(IMAGES): Grant(frozenset({"images", "thumbs"}), frozenset({"resize", "crop"})),
+    digest(ANY): Grant(),
+}
+SECURED = WebSettings(token_sha256=[digest(MASTER)], worker_tokens=GRANTS)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[PlacingWorld]:
+    async with PlacingWorld(SECURED) as made:
+        yield made
+
+
+async def work(world: PlacingWorld, token: str, **fields: Any) -> Reply:
+    headers = [("authorization", f"Bearer {token}")]
+    return await world.post("/v1/work", {"worker": "w1", **fields}, headers)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+async def test_it_opens_nothing_but_the_work(world: PlacingWorld, operation: Operation) -> None:
+    path = operation.path
+    for part in ("{id}", "{name}", "{code}", "{file}"):
+        path = path.replace(part, render_id(7))
+    body = b"[]" if operation.is_batch else b'{"worker":"w1"}'
+    headers = [("authorization", f"Bearer {IMAGES}")]
+
+    reply = await world.send(operation.method, path, body if operation.request else b"", headers)
+
+    if operation.path in ("/healthz", "/v1/work"):
+        assert reply.status == 200
+    else:
+        assert (reply.status, reply.code) == (403, "forbidden")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH"])
+async def test_it_opens_the_work_with_one_method_only(world: PlacingWorld, method: str) -> None:
+    headers = [("authorization", f"Bearer {IMAGES}")]
+
+    assert (await world.send(method, "/v1/work", headers=headers)).status == 403
+    assert (await world.send("POST", "/v1/work/", b"{}", headers)).status == 403
+
+
+@pytest.mark.parametrize("token", ["", "wrong", IMAGES + "x", IMAGES[:-1], IMAGES.upper()])
+async def test_a_wrong_token_is_no_worker(world: PlacingWorld, token: str) -> None:
+    reply = await work(world, token)
+
+    assert (reply.status, reply.code) == (401, "unauthorized")
+    assert world.sessions.asks == []
+
+
+async def test_an_offer_within_the_grant_is_taken(world: PlacingWorld) -> None:
+    reply = await work(world, IMAGES, queues=["images"], tasks=["resize"])
+
+    assert reply.status == 200
+    offer = world.sessions.asks[0].offer
+    assert (offer.queues, offer.tasks) == (frozenset({"images"}), frozenset({"resize"}))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"queues": ["images", "mail"]},
+        {"queues": ["mail"]},
+        {"tasks": ["shell"]},
+        {"tasks": ["resize", "shell"], "queues": ["images"]},
+        {"task_defaults": {"shell": {"retry": 100}}},
+    ],
+    ids=str,
+)
+async def test_an_offer_outside_of_the_grant_is_refused(
+    world: PlacingWorld, fields: dict[str, Any]
+) -> None:
+    reply = await work(world, IMAGES, **fields)
+
+    assert (reply.status, reply.code) == (403, "forbidden")
+    assert world.sessions.asks == []
+
+
+async def test_any_means_all_that_is_granted(world: PlacingWorld) -> None:
+    await work(world, IMAGES)
+    await work(world, ANY, worker="w2")
+    await work(world, MASTER, worker="w3")
+
+    offers = [(ask.offer.queues, ask.offer.tasks) for ask in world.sessions.asks]
+    assert offers == [({"images", "thumbs"}, {"resize", "crop"}), (None, None), (None, None)]
+
+
+async def test_a_name_that_another_token_speaks_for_is_not_taken_over(world: PlacingWorld) -> None:
+    await work(world, MASTER, session="a")
+    world.sessions.know("w1")
+
+    reply = await work(world, IMAGES, session="b")
+
+    assert (reply.status, reply.code) == (403, "forbidden")
+    assert [ask.session for ask in world.sessions.asks] == ["a"]
+
+
+async def test_a_name_is_free_again_when_its_worker_is_gone(world: PlacingWorld) -> None:
+    await work(world, ANY)
+
+    assert (await work(world, IMAGES)).status == 200
+
+
+async def test_the_servers_own_token_may_speak_for_any_worker(world: PlacingWorld) -> None:
+    await work(world, IMAGES)
+    world.sessions.know("w1")
+
+    assert (await work(world, MASTER)).status == 200
+
+
+async def test_without_a_token_of_its_own_the_server_still_binds_a_workers_token() -> None:
+    async with PlacingWorld(WebSettings(worker_tokens=GRANTS)) as world:
+        headers = [("authorization", f"Bearer {IMAGES}")]
+
+        assert (await world.get("/v1/jobs", headers)).status == 403
+        assert (await work(world, IMAGES, queues=["mail"])).status == 403
+        assert (await world.get("/v1/jobs")).status == 200
+
+
+def test_a_file_of_tokens_is_read_line_by_line() -> None:
+    text = f"""
+# comment
+{IMAGES} tasks=resize,crop  queues=images,thumbs
+
+{ANY}
+"""
+
+    assert parse_grants(text, "f", check_token) == GRANTS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "there is no token"),
+        ("# only\n", "there is no token"),
+        ("short", "line 1"),
+        (f"{ANY}\n{ANY}", "line 2: this token stands there twice"),
+        (f"{ANY} queue=a", "line 1: write queues=a,b"),
+        (f"{ANY} queues", "line 1: write queues=a,b"),
+        (f"{ANY} queues=a queues=b", "each once"),
+        (f"{ANY} queues=", "line 1: queues: "),
+        (f"{ANY} queues=a,,b", "line 1: queues: "),
+        (f"{ANY} tasks=a/b", "line 1: tasks: "),
+        (f"{ANY} tasks=a, b", "line 1: tasks: "),
+        ("changeme-changeme-0123456789", "line 1"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_line_that_is_wrong_is_named(text: str, message: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse_grants(text, "f", check_token)
+
+    assert message in str(caught.value)
+    assert ANY not in str(caught.value)
+
+
+def test_there_are_not_endlessly_many_tokens() -> None:
+    text = "\n".join(f"abcdefgh-0123456789-{n}" for n in range(1_001))
+
+    with pytest.raises(Invalid, match="at most 1000"):
+        parse_grants(text, "f", check_token)
+
+
+def test_the_file_is_read_once_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"{ANY}\n")
+    path.chmod(0o600)
+
+    assert read_worker_tokens(Config(worker_tokens=str(path))) == {digest(ANY): Grant()}
+    assert read_worker_tokens(Config()) == {}
+
+
+def test_a_file_that_anybody_may_read_or_that_holds_the_servers_token_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"{MASTER}\n")
+    path.chmod(0o600)
+    config = Config(worker_tokens=str(path), token=Secret(MASTER))
+
+    with pytest.raises(Invalid, match="the server's own token"):
+        read_worker_tokens(config)
+    path.chmod(0o644)
+    with pytest.raises(Invalid, match="every user of this machine can read it"):
+        read_worker_tokens(config)
+    path.unlink()
+    with pytest.raises(Invalid, match="cannot be read"):
+        read_worker_tokens(config)
