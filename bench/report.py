@@ -27,7 +27,10 @@ HERE = Path(__file__).parent
 PAGE = HERE / "README.md"
 RESULTS = HERE / "results.json"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
-SCRIPTS = ("lateness", "start", "submits", "throughput", "shell", "memory", "storm", "drift")
+SCRIPTS = (
+    *("lateness", "start", "submits", "throughput", "shell", "workers", "memory", "storm"),
+    "drift",
+)
 # Its hundreds of thousands of commits are not what drift is about, so it may do without a disk.
 EXTRA = {"drift": ["--directory", "/dev/shm"]} if Path("/dev/shm").is_dir() else {}
 Found = dict[str, Any]
@@ -115,6 +118,27 @@ HEADLINES = (
         "commands, 16 at a time",
         ">= 1 x xargs -P16",
         "xargs 1,720/s, bare posix_spawn 2,500/s",
+    ),
+    Headline(
+        "invoke over HTTP on one of two workers: p50",
+        "workers",
+        "invoke: p50",
+        "< 2 ms",
+        "-",
+    ),
+    Headline(
+        "100 workers x 10 slots, 5,000 jobs/s: due to a worker's start, p99",
+        "workers",
+        "100 workers x 10 slots, 5,000 jobs/s, due to worker's start: p99",
+        "< 5 ms when not saturated",
+        "-",
+    ),
+    Headline(
+        "1,000 idle workers: memory",
+        "workers",
+        "1,000 idle workers: memory",
+        "< 20 MB",
+        "-",
     ),
 )
 

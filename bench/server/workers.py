@@ -1,7 +1,7 @@
 """Workers on other machines: what POST /v1/work carries, what waiting costs, and invoking.
 
-  work     many workers with several slots each take no-op jobs at a steady rate: due to the
-           worker's having the lease, by this process's clock
+  work     many workers with several slots each take no-op jobs at a steady rate: from due to
+           given, by the server's clock, and to the worker's having the lease, by this process's
   idle     many workers that wait for work: what each costs the server in memory and processor
   invoke   POST /v1/invoke and its answer, one at a time, with two workers
 

@@ -208,7 +208,7 @@ class Workers:
         best = self.pick(lane)
         if best is None:
             return []
-        if lane.route is not None:
+        if count == 1 or lane.route is not None:
             return [best]
         if len(self.servers(lane)) == 1:
             return [best] * min(count, best.free)

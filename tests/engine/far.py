@@ -1,0 +1,163 @@
+"""A server in virtual time whose store flickers and whose process can die, and rest at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any, cast
+
+from schedo.core.changes import Changes
+from schedo.core.model import LeaseKey
+from schedo.engine.engine import Engine
+from schedo.errors import StoreError
+from schedo.store.base import Store
+from schedo.store.memory import MemoryStore
+from schedo.testing.clock import LoopClock, Wall
+from schedo.testing.loop import VirtualLoop
+from tests.engine.world import T0
+
+
+def live(test: Callable[[VirtualLoop], Awaitable[None]]) -> None:
+    """Run the test on a virtual loop, then end whatever still waits."""
+    loop = VirtualLoop()
+    asyncio.set_event_loop(None)
+    faults: list[str] = []
+    loop.set_exception_handler(lambda _, context: faults.append(str(context)))
+
+    async def run() -> None:
+        try:
+            await test(loop)
+        finally:
+            mine = asyncio.current_task()
+            others = [task for task in asyncio.all_tasks() if task is not mine]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+    assert faults == [], "a callback raised"
+
+
+class Line:
+    """One server's way to the disk: slow, failing when told, and cut when the server dies."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._turn = asyncio.Lock()
+        self.is_dead = False
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        call = getattr(self._disk.memory, name)
+
+        async def access(*given: Any) -> Any:
+            async with self._turn:
+                await self._pass()
+                self._disk.fail(self._disk.load_fails)
+                return await call(*given)
+
+        return access
+
+    async def commit(self, changes: Changes) -> None:
+        frozen = replace(
+            changes,
+            jobs={ident: job.copy() for ident, job in changes.jobs.items()},
+            attempts=list(changes.attempts),
+            outputs=list(changes.outputs),
+        )
+        async with self._turn:
+            await self._pass()
+            self._disk.fail(self._disk.commit_fails)
+            await self._disk.memory.commit(frozen)
+            self._disk.note(frozen)
+            self._disk.fail(self._disk.commit_fails)
+
+    async def _pass(self) -> None:
+        loop = cast(VirtualLoop, asyncio.get_running_loop())
+        await loop.pass_time(self._disk.delay_s)
+        if self.is_dead:
+            await loop.create_future()
+
+
+class Disk:
+    """What outlives servers, and what was written on it."""
+
+    def __init__(self, random: Random | None = None) -> None:
+        self.memory = MemoryStore()
+        self.random = random or Random(0)
+        self.delay_s = 0.001
+        self.commit_fails = 0.0
+        self.load_fails = 0.0
+        self.begun: set[LeaseKey] = set()
+        self.ends: list[tuple[LeaseKey, str]] = []
+
+    def fail(self, probability: float) -> None:
+        if probability and self.random.random() < probability:
+            raise StoreError("it flickered")
+
+    def note(self, changes: Changes) -> None:
+        self.begun.update(job.key for job in changes.jobs.values())
+        self.ends += [
+            (LeaseKey(each.job_id, each.attempt, each.epoch), each.outcome)
+            for each in changes.attempts
+        ]
+
+
+class Server:
+    """One life of an engine on the disk."""
+
+    def __init__(self, loop: VirtualLoop, disk: Disk, *, window: int = 100) -> None:
+        self.disk = disk
+        self.line = Line(disk)
+        self.clock = LoopClock(loop, Wall(loop, T0))
+        self.engine = Engine(
+            cast(Store, self.line),
+            self.clock,
+            draw=disk.random.random,
+            window=window,
+            lane_limit=2 * window,
+        )
+
+    async def start(self) -> Server:
+        await self.engine.start()
+        return self
+
+    async def die(self) -> None:
+        """End like a killed process: nothing reaches the disk, nobody is answered."""
+        self.line.is_dead = True
+        self.clock.close()
+        self.engine.sessions.close()
+        self.engine._placing.close()
+        self.engine._loop._runner.cancel()
+        await self.disk.memory.close()
+
+
+def leftovers(engine: Engine) -> Iterator[str]:
+    """Yield what an engine at rest still remembers of attempts."""
+    loop, placing, sessions = engine._loop, engine._placing, engine.sessions
+    handouts = loop._handouts
+    rests: dict[str, Any] = {
+        "handed out": handouts._leases,
+        "reports": handouts._reports,
+        "waiting": handouts._waiting,
+        "held": handouts.held,
+        "bids": placing._bids,
+        "reservations": placing._kept,
+        "progress": sessions._progress,
+        "waiters": loop.waiters,
+        "replies": loop._expected,
+    }
+    yield from (f"{name}: {rest}" for name, rest in rests.items() if rest)
+    for session in sessions._sessions.values():
+        if session.held:
+            yield f"{session.name} holds {list(session.held)}"
+    for worker in loop.workers:
+        if worker.running or any(worker.used.values()):
+            yield f"{worker.offer.id} runs {worker.running} and uses {worker.used}"
+    for line in loop.scheduler.memory.lanes.lines():
+        if line.running:
+            yield f"queue {line.queue.name} counts {line.running} running"
