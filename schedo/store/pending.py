@@ -56,7 +56,7 @@ _APPEND = "INSERT INTO journal (body) VALUES (?)"
 _ENTRIES = "SELECT id, body FROM journal ORDER BY id"
 # A step of a statement lets the loop's thread have the interpreter, and to get it back costs more
 # than a row; so one step inserts many.
-_INSERTED_TOGETHER = 50
+_INSERTED_TOGETHER = 200
 _INSERT_JOBS = INSERT_JOB + f", ({', '.join('?' * len(rows.JOB_INSERTED_COLUMNS))})" * (
     _INSERTED_TOGETHER - 1
 )
