@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from schedo.client.asynchronous import AsyncClient
     from schedo.client.problems import JobCancelled, JobFailed
     from schedo.client.sync import Client
-    from schedo.remote.progress import report_progress
     from schedo.remote.worker import Worker
-    from schedo.workers.handling import CurrentJob, Discard, Snooze, current_job
+    from schedo.workers.handling import CurrentJob, Discard, Snooze, current_job, report_progress
 
 __version__ = "0.1.0"
 __all__ = [
@@ -49,7 +48,7 @@ _HOMES = {
     "Snooze": "schedo.workers.handling",
     "Worker": "schedo.remote.worker",
     "current_job": "schedo.workers.handling",
-    "report_progress": "schedo.remote.progress",
+    "report_progress": "schedo.workers.handling",
 }
 
 

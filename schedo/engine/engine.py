@@ -64,6 +64,7 @@ class Engine:
         self._payload_bytes = 0
         self._placing = Placing(self._loop, self.wait, self.cancel)
         self.sessions = Sessions(self._loop, self._placing)
+        self.note_progress = self._loop.note_progress
         self.invoke = self._placing.invoke
         self.reserve = self._placing.reserve
         self.commit_reservation = self._placing.commit

@@ -53,11 +53,11 @@ class Placing:
 
     def __init__(
         self,
-        loop: TurnLoop,
+        turns: TurnLoop,
         wait: Callable[[int, float], Awaitable[Job]],
         cancel: Callable[[int], Awaitable[Job]],
     ) -> None:
-        self._loop = loop
+        self._turns = turns
         self._wait = wait
         self._cancel = cancel
         # Takes an unanswered bid from its worker, and rejects it.
@@ -80,7 +80,7 @@ class Placing:
     ) -> Reservation:
         """Hold so many slots until they are used or released, or the time is up."""
         lane = Lane(queue, task or "", route=route)
-        reply: asyncio.Future[list[Place]] = self._loop.create_future()
+        reply: asyncio.Future[list[Place]] = self._turns.loop.create_future()
 
         def act(scheduler: Scheduler, now: int) -> None:
             try:
@@ -93,12 +93,12 @@ class Placing:
                 else:
                     scheduler.placements.release(places)
 
-        self._loop.send(act)
+        self._turns.send(act)
         places = await reply
         ident, nonce = secrets.token_hex(8), secrets.token_urlsafe(18)
-        timer = self._loop.call_at(self._loop.time() + ttl_s, self._expire, ident)
+        timer = self._turns.loop.call_at(self._turns.loop.time() + ttl_s, self._expire, ident)
         self._kept[ident] = _Kept(nonce, places, timer)
-        expires_at = self._loop.clock.now() + round(ttl_s * 1_000_000)
+        expires_at = self._turns.clock.now() + round(ttl_s * 1_000_000)
         return Reservation(ident, nonce, [place.worker for place in places], expires_at)
 
     async def commit(self, ident: str, nonce: str, spec: JobSpec, wait_s: float) -> list[Job]:
@@ -132,8 +132,8 @@ class Placing:
         """Note that the worker is told; it has a moment to answer."""
         bid = self._bids[key.job_id]
         late = f"worker {bid.worker} did not answer within {ACCEPT_S:g} s"
-        at = self._loop.time() + ACCEPT_S
-        bid.timer = self._loop.call_at(at, self.on_late, key, bid.worker, late)
+        at = self._turns.loop.time() + ACCEPT_S
+        bid.timer = self._turns.loop.call_at(at, self.on_late, key, bid.worker, late)
 
     def accept(self, key: LeaseKey) -> None:
         """Note that the worker takes it."""
@@ -164,16 +164,16 @@ class Placing:
                 if not bid.accepted.done():
                     bid.accepted.set_result(None)
 
-        self._loop.send(act)
+        self._turns.send(act)
 
     # The inside.
 
     async def _act(self, make: Callable[[Scheduler, int], list[Job]]) -> list[Job]:
         """Start jobs; return copies once they are durable."""
-        reply: asyncio.Future[Any] = self._loop.create_future()
+        reply: asyncio.Future[Any] = self._turns.loop.create_future()
 
         def act(scheduler: Scheduler, now: int) -> None:
-            self._loop.expect(reply)
+            self._turns.expect(reply)
             try:
                 jobs = make(scheduler, now)
             except SchedoError as error:
@@ -182,10 +182,10 @@ class Placing:
             for job in jobs:
                 assert job.worker is not None, "it was started"
                 if self._is_remote(job.worker):
-                    self._bids[job.id] = _Bid(job.key, job.worker, self._loop.create_future())
-            self._loop.reply(reply, [job.copy() for job in jobs])
+                    self._bids[job.id] = _Bid(job.key, job.worker, self._turns.loop.create_future())
+            self._turns.reply(reply, [job.copy() for job in jobs])
 
-        self._loop.send(act)
+        self._turns.send(act)
         started: list[Job] = await reply
         return started
 
@@ -207,7 +207,7 @@ class Placing:
 
     def _is_remote(self, worker_id: str) -> bool:
         """Whether the worker has a word in what it takes."""
-        worker = self._loop.workers.find(worker_id)
+        worker = self._turns.workers.find(worker_id)
         return worker is not None and worker.offer.asks
 
     def _take(self, ident: str, nonce: str) -> list[Place]:
@@ -226,4 +226,4 @@ class Placing:
             self._release(kept.places)
 
     def _release(self, places: Sequence[Place]) -> None:
-        self._loop.send(lambda scheduler, now: scheduler.placements.release(places))
+        self._turns.send(lambda scheduler, now: scheduler.placements.release(places))

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections.abc import Sequence
 
 from schedo.core.leases import HandedBack, Lease, Lost, Report
 from schedo.core.model import LeaseKey
 from schedo.core.workers import Worker, WorkerOffer
-from schedo.engine.asks import Ask, Given, Progress, ProgressLine, WorkerSeen
+from schedo.engine.asks import Ask, Given, ProgressLine, WorkerSeen
 from schedo.engine.placing import Placing
 from schedo.engine.session import RESTART_SILENCE_S, Held, Session, asking, find_fault, kind, state
 from schedo.engine.turns import TurnLoop
@@ -25,28 +25,27 @@ log = logging.getLogger("schedo.engine")
 
 RETURN_S = 5.0  # for a worker whose connection broke
 JUST_GIVEN_S = 2.0  # a lease this fresh may be on its way when a heartbeat does not list it
-PROGRESS_KEPT = 100
 GONE_KEPT = 1_000
 
 
 class Sessions:
     """The sessions by the worker's name."""
 
-    def __init__(self, loop: TurnLoop, placing: Placing) -> None:
-        self._loop = loop
+    def __init__(self, turns: TurnLoop, placing: Placing) -> None:
+        self._turns = turns
         self._placing = placing
         self._sessions: dict[str, Session] = {}
-        self._progress: dict[int, deque[ProgressLine]] = {}
-        loop.expect_worker = self._expect
-        loop.on_recovered = self.wake
+        turns.expect_worker = self._expect
+        turns.on_recovered = self.wake
         placing.on_late = self._on_late_bid
 
     async def work(self, ask: Ask) -> Given:
         """Take in what the worker says and answer it; cancelled when it hangs up."""
         session = self._greet(ask)
         refused = [found for report in ask.reports if (found := self._end(session, report))]
-        for line in ask.progress:
-            self._note_progress(session, line)
+        for progress in ask.progress:
+            if progress.key in session.held:
+                self._turns.note_progress(progress)
         for key in ask.accept:
             if key in session.held:
                 self._placing.accept(key)
@@ -55,9 +54,9 @@ class Sessions:
         is_asking = ask.want != 0 and not ask.is_draining
         disowned = self._compare(session, ask.running, is_asking)
         if ask.reports:
-            await self._loop.settled()
+            await self._turns.settled()
         is_given = is_asking and await self._give(session, ask)
-        leases = session.take_new(self._loop.time()) if is_given else []
+        leases = session.take_new(self._turns.loop.time()) if is_given else []
         bids = {lease.key for lease in leases if self._placing.has_bid(lease.key)}
         for key in bids:
             self._placing.offered(key)
@@ -77,7 +76,7 @@ class Sessions:
                 raise WorkerReplaced(f"another process has taken the name {ask.worker!r} over")
             self._take_over(session, ask)
         session.nonce = ask.session
-        now = self._loop.clock.now()
+        now = self._turns.clock.now()
         session.last_seen_at = now
         session.silence_s = ask.silence_s
         session.is_draining = ask.is_draining
@@ -86,10 +85,10 @@ class Sessions:
         if not session.is_there or session.offer != offer:
             if not session.is_there:
                 session.connected_at = now
-                session.asked_at = self._loop.time()
+                session.asked_at = self._turns.loop.time()
             session.is_there = True
             session.offer = offer
-            self._loop.attach(offer, session)
+            self._turns.attach(offer, session)
         return session
 
     def _take_over(self, session: Session, ask: Ask) -> None:
@@ -107,7 +106,7 @@ class Sessions:
         """Believe the worker about what it runs; return what it must not run."""
         if running is None:
             return []
-        now = self._loop.time()
+        now = self._turns.loop.time()
         for key, held in list(session.held.items()):
             if key in running or held.given_at is None:
                 continue
@@ -124,8 +123,7 @@ class Sessions:
 
     def _drop(self, session: Session, key: LeaseKey, outcome: Lost | HandedBack) -> None:
         del session.held[key]
-        self._progress.pop(key.job_id, None)
-        self._loop.report(Report(key, outcome))
+        self._turns.report(Report(key, outcome))
 
     def _refuse_bid(self, session: Session, key: LeaseKey, reason: str) -> None:
         if session.held.pop(key, None) is not None:
@@ -144,33 +142,27 @@ class Sessions:
         if key in session.settled:
             return None
         if session.held.pop(key, None) is None:
-            if not self._loop.is_live(key):
-                self._loop.report(report)  # kept as evidence
+            if not self._turns.is_live(key):
+                self._turns.report(report)  # kept as evidence
             return key, f"worker {session.name} does not hold this attempt any more"
         session.note_settled(key)
-        self._progress.pop(key.job_id, None)
         self._placing.accept(key)
-        self._loop.report(report)
+        self._turns.report(report)
         return None
-
-    def _note_progress(self, session: Session, progress: Progress) -> None:
-        if progress.key in session.held:
-            lines = self._progress.setdefault(progress.key.job_id, deque(maxlen=PROGRESS_KEPT))
-            lines.append(ProgressLine(self._loop.clock.now(), progress))
 
     async def _give(self, session: Session, ask: Ask) -> bool:
         """Ask the engine for work, and wait for it as long as the worker wants to.
 
         Return False if the worker has asked anew meanwhile: what there is goes into that answer.
         """
-        loop = self._loop
+        loop = self._turns.loop
         session.wake()  # one request asks at a time
         waiter = session.waiter = loop.create_future()
         want = session.offer.slots - len(session.held) if ask.want is None else ask.want
         timer = None
         session.asked_at = loop.time()
         try:
-            await self._loop.ask(session.name, want)
+            await self._turns.ask(session.name, want)
             if ask.wait_s and not session.has_news():
                 timer = loop.call_at(loop.time() + ask.wait_s, session.wake)
                 await waiter
@@ -189,7 +181,7 @@ class Sessions:
                 timer.cancel()
             if session.waiter is waiter:
                 session.waiter = None
-                self._loop.workers.ask(session.name, 0)
+                self._turns.workers.ask(session.name, 0)
             session.asked_at = loop.time()
 
     def _on_hang_up(self, session: Session) -> None:
@@ -202,7 +194,7 @@ class Sessions:
 
     def _arm(self, session: Session, delay_s: float, *, is_broken: bool = False) -> None:
         """Let the worker be lost after the delay; one timer serves many requests."""
-        loop = self._loop
+        loop = self._turns.loop
         session.ends_at = loop.time() + delay_s
         session.is_broken = is_broken
         if session.end is not None and session.end.when() > session.ends_at:
@@ -216,8 +208,8 @@ class Sessions:
         session.end = None
         if session.waiter is not None:  # it waits for work longer than it may be silent
             self._arm(session, session.silence_s)
-        elif self._loop.time() < session.ends_at:
-            session.end = self._loop.call_at(session.ends_at, self._look, session)
+        elif self._turns.loop.time() < session.ends_at:
+            session.end = self._turns.loop.call_at(session.ends_at, self._look, session)
         elif session.is_broken:
             seconds = min(RETURN_S, session.silence_s)
             self._lose(session, f"its connection broke, and it did not return in {seconds:g} s")
@@ -233,10 +225,8 @@ class Sessions:
         if session.end is not None:
             session.end.cancel()
             session.end = None
-        for key in session.held:
-            self._progress.pop(key.job_id, None)
         session.held.clear()
-        self._loop.detach(session.name, message)
+        self._turns.detach(session.name, message)
 
     def _forget_gone(self) -> None:
         gone = [n for n, each in self._sessions.items() if not each.is_there and not each.held]
@@ -263,7 +253,7 @@ class Sessions:
         session = self._sessions.get(name)
         if session is None:
             session = self._sessions[name] = Session(name, WorkerOffer(name, 0, frozenset()))
-        session.held[lease.key] = Held(lease, self._loop.time())
+        session.held[lease.key] = Held(lease, self._turns.loop.time())
         if session.end is None:
             self._arm(session, max(RESTART_SILENCE_S, session.silence_s))
         return asking(session.offer), session
@@ -272,7 +262,7 @@ class Sessions:
 
     def get(self, name: str) -> WorkerSeen:
         """Return one worker; raise NotFound."""
-        worker = self._loop.workers.find(name)
+        worker = self._turns.workers.find(name)
         if worker is None and name in self._sessions:
             worker = Worker(self._sessions[name].offer)
         if worker is None:
@@ -282,8 +272,8 @@ class Sessions:
     def cordon(self, name: str, is_cordoned: bool) -> WorkerSeen:
         """Give the worker no more, or again; until the server is started anew."""
         self.get(name)
-        self._loop.workers.cordon(name, is_cordoned)
-        self._loop.wake()
+        self._turns.workers.cordon(name, is_cordoned)
+        self._turns.wake()
         return self.get(name)
 
     def drain(self, name: str) -> WorkerSeen:
@@ -295,9 +285,9 @@ class Sessions:
             session.wake()
         return seen._replace(state="draining") if session is not None else seen
 
-    def progress_of(self, job_id: int) -> list[ProgressLine]:
-        """Return what was last said about the job's running attempt."""
-        return list(self._progress.get(job_id, ()))
+    def progress_of(self, job_id: int) -> Sequence[ProgressLine]:
+        """Return what was last said about the job's running attempt, wherever it runs."""
+        return self._turns.progress.of(job_id)
 
     def _see(self, worker: Worker) -> WorkerSeen:
         offer = worker.offer
@@ -322,7 +312,7 @@ class Sessions:
 
     def list(self) -> list[WorkerSeen]:
         """Return all workers that are there, and those that were there of late."""
-        workers = {worker.offer.id: worker for worker in self._loop.workers}
+        workers = {worker.offer.id: worker for worker in self._turns.workers}
         seen = [self._see(worker) for worker in workers.values()]
         away = (each for each in self._sessions.values() if each.name not in workers)
         return [*seen, *(self._see(Worker(each.offer)) for each in away)]

@@ -26,9 +26,11 @@ from schedo.core.model import Job, LeaseKey
 from schedo.core.scheduler import Scheduler
 from schedo.core.wants import Want
 from schedo.core.workers import WorkerOffer, Workers
+from schedo.engine.asks import Progress
 from schedo.engine.channel import Channel
 from schedo.engine.handouts import Handouts, Transport
 from schedo.engine.journal import Batch, Journal
+from schedo.engine.progress import ProgressNotes
 from schedo.engine.watch import Watch
 from schedo.errors import SchedoError, StaleLease, StoreBroken, Unavailable
 from schedo.store.base import Opening, Store
@@ -55,6 +57,7 @@ class TurnLoop:
         self._is_open = False
         self._is_turn_due = False
         self._replies: list[tuple[asyncio.Future[Any], Any]] = []
+        self.progress = ProgressNotes()
         self._handouts = Handouts(store.load_payload, self.report)
         self._expected: dict[asyncio.Future[Any], None] = {}  # replies owed by commands that acted
         self.waiters: dict[int, list[asyncio.Future[Job]]] = {}
@@ -71,14 +74,14 @@ class TurnLoop:
         # The loop and the thread that commits take turns at the interpreter; at the usual 5 ms a
         # commit's few statements would wait for a busy loop five times, and a timer for a commit.
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._inbox: Channel[Command | Report] = Channel(self.wake, INBOX_MAX)
         self._journal = Journal(
             self._store, self._take_batch, self._release, self._deliver, self.watch
         )
         self.clock.start(self._turn, self._clock_stepped)
         await self._recover(await self._store.open())
-        self._runner = self._loop.create_task(self._run_journal(), name="schedo journal")
+        self._runner = self.loop.create_task(self._run_journal(), name="schedo journal")
 
     async def stop(self) -> None:
         """Make everything durable, then stop turning and let go of the store."""
@@ -115,7 +118,7 @@ class TurnLoop:
         """Turn soon."""
         if not self._is_turn_due:
             self._is_turn_due = True
-            self._loop.call_soon(self._turn)
+            self.loop.call_soon(self._turn)
 
     def reply(self, reply: asyncio.Future[Any], value: Any) -> None:
         """Answer once all changes made so far are durable."""
@@ -130,7 +133,7 @@ class TurnLoop:
 
     async def settled(self) -> None:
         """Return once all commands sent so far have acted and all changes are durable."""
-        reply: asyncio.Future[None] = self._loop.create_future()
+        reply: asyncio.Future[None] = self.loop.create_future()
         self.send(lambda scheduler, now: self.reply(reply, None))
         await reply
 
@@ -143,21 +146,9 @@ class TurnLoop:
 
         self._inbox.send_always(attach)
 
-    def time(self) -> float:
-        """Return the event loop's time in seconds, by which waits are measured."""
-        return self._loop.time()
-
-    def call_at(self, at: float, call: Callable[..., None], *given: Any) -> asyncio.TimerHandle:
-        """Call at the event loop's time."""
-        return self._loop.call_at(at, call, *given)
-
-    def create_future(self) -> asyncio.Future[Any]:
-        """Return a future of the event loop."""
-        return self._loop.create_future()
-
     async def ask(self, worker_id: str, count: int) -> None:
         """Let the worker have at most so many more; return when it was given what there was."""
-        turned: asyncio.Future[None] = self._loop.create_future()
+        turned: asyncio.Future[None] = self.loop.create_future()
 
         def ask(scheduler: Scheduler, now: int) -> None:
             scheduler.workers.ask(worker_id, count)
@@ -187,8 +178,14 @@ class TurnLoop:
             self._handouts.workers.pop(worker_id, None)
             for key in scheduler.detach(worker_id, message, now):
                 self._handouts.note_loss(key, message)
+                self.progress.forget(key.job_id)
 
         self._inbox.send_always(detach)
+
+    def note_progress(self, progress: Progress) -> None:
+        """Keep what is said of an attempt, while it runs."""
+        if self.is_live(progress.key):
+            self.progress.note(progress, self.clock.now())
 
     def report(self, report: Report) -> None:
         """Take in how an attempt ended."""
@@ -196,6 +193,7 @@ class TurnLoop:
 
     def _settle(self, scheduler: Scheduler, report: Report, now: int) -> None:
         self._handouts.note_end(report)
+        self.progress.forget(report.key.job_id)
         try:
             scheduler.report(report, now)
         except StaleLease as error:
@@ -303,7 +301,7 @@ class TurnLoop:
         """A bug in the scheduler or a command: nothing in memory can be trusted."""
         self._fail(_told(error))
         self._runner.cancel()
-        self._runner = self._loop.create_task(self._run_journal(), name="schedo journal")
+        self._runner = self.loop.create_task(self._run_journal(), name="schedo journal")
 
     def _fail(self, error: SchedoError) -> None:
         self._is_open = False

@@ -14,6 +14,7 @@ from schedo.core.leases import Failed, Lease, Report, Stopped, StopReason
 from schedo.core.limits import SECOND
 from schedo.core.model import Failure
 from schedo.workers.contract import Call, Runner, StopSignal
+from schedo.workers.progress import Tell
 
 # The server keeps the timeout. While it cannot be reached, the attempt ends here this much later.
 LATE_S = 2.0
@@ -35,7 +36,7 @@ class _Attempt:
 class Attempts:
     """Runs attempts with the runner of their task.
 
-    `on_begin` is called in the context of each, `on_end` hears how it ended.
+    `tell` hears of the progress of each, `on_end` how it ended.
     """
 
     def __init__(
@@ -43,12 +44,12 @@ class Attempts:
         runners: Mapping[str, Runner],
         slots: int,
         on_end: Callable[[str, Report], None],
-        on_begin: Callable[[str], None],
+        tell: Tell,
     ) -> None:
         self._runners = dict(runners)
         self._slots = slots
         self._on_end = on_end
-        self._on_begin = on_begin
+        self._tell = tell
         self._held: dict[str, _Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # those of disowned attempts, too
         self._quiet = asyncio.Event()
@@ -79,7 +80,7 @@ class Attempts:
         """Run the attempt; return False if it runs already."""
         if text in self._held:
             return False
-        attempt = self._held[text] = _Attempt(Call(lease, StopSignal()))
+        attempt = self._held[text] = _Attempt(Call(lease, StopSignal(), self._tell))
         self._quiet.clear()
         loop = asyncio.get_running_loop()
         timeout_us = lease.options.timeout_us
@@ -130,7 +131,6 @@ class Attempts:
     async def _run(self, text: str, attempt: _Attempt) -> None:
         lease = attempt.call.lease
         runner = self._runners.get(lease.task)
-        self._on_begin(text)
         try:
             if runner is None:
                 failure = Failure("unknown-task", f"this worker has no task {lease.task!r}")

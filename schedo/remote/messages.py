@@ -30,6 +30,7 @@ from schedo.core.model import Failure, Options, Trigger
 from schedo.errors import SchedoError
 from schedo.wire.leases import parse_lease
 from schedo.wire.times import parse_instant
+from schedo.workers.progress import Said
 
 Record = dict[str, Any]
 
@@ -152,9 +153,15 @@ def render_failure(lease: str, kind: str, message: str) -> Word:
     return Word("results", lease, msgspec.json.encode({"lease": lease, **outcome}))
 
 
-def render_progress(lease: str, said: Mapping[str, Any]) -> Word:
+def render_progress(lease: str, said: Said) -> Word:
     """Return what is told while an attempt runs."""
-    told = {name: _clean(value) for name, value in said.items()}
+    fields = {
+        "percent": said.percent,
+        "message": said.message,
+        "log": said.log,
+        "stdout": said.output,
+    }
+    told = {name: _clean(value) for name, value in fields.items() if value is not None}
     return Word("progress", lease, msgspec.json.encode({"lease": lease, **told}))
 
 

@@ -21,6 +21,7 @@ from schedo.client.messages import Answer, Operation
 from schedo.client.problems import parse_problem
 from schedo.client.streams import AsyncTransport
 from schedo.core.leases import HandedBack, Lease, Report
+from schedo.core.model import LeaseKey
 from schedo.errors import Conflict, SchedoError, Unavailable
 from schedo.remote.attempts import Attempts
 from schedo.remote.messages import (
@@ -30,6 +31,7 @@ from schedo.remote.messages import (
     WorkAnswer,
     parse_answer,
     render_accept,
+    render_progress,
     render_reject,
     render_request,
     render_result,
@@ -37,8 +39,9 @@ from schedo.remote.messages import (
 )
 from schedo.remote.outbox import Outbox
 from schedo.remote.patience import Patience
-from schedo.remote.progress import Progress
+from schedo.wire.leases import render_lease
 from schedo.workers.contract import Runner
+from schedo.workers.progress import Progress, Said
 
 ANSWER_S = 10.0  # within which every answer comes, beside what it was asked to wait
 HEARTBEAT_S = 10.0
@@ -77,8 +80,8 @@ class Session:
         self._transport = transport
         self._offer = offer
         self.outbox = Outbox()
-        self._progress = Progress(self.outbox.add)
-        self.attempts = Attempts(runners, offer["slots"], self._on_end, self._progress.listen)
+        self._progress = Progress(self._pass_on)
+        self.attempts = Attempts(runners, offer["slots"], self._on_end, self._progress.tell)
         self.told_to_drain = asyncio.Event()
         self._bids: dict[str, Lease] = {}  # accepted, and not yet confirmed
         self._heartbeat_s = HEARTBEAT_S
@@ -131,8 +134,11 @@ class Session:
             self._asking.cancel()
 
     def _on_end(self, lease: str, report: Report) -> None:
-        self._progress.forget(lease)
+        self._progress.forget(report.key)
         self.outbox.add(render_result(lease, report))
+
+    def _pass_on(self, key: LeaseKey, said: Said) -> None:
+        self.outbox.add(render_progress(render_lease(key), said))
 
     # Asking.
 

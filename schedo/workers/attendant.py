@@ -27,6 +27,7 @@ from schedo.workers import frames
 from schedo.workers.answering import Answering
 from schedo.workers.calling import GRACE_S
 from schedo.workers.outbox import Outbox
+from schedo.workers.progress import to_word
 from schedo.workers.spawn import Process
 from schedo.workers.starts import Starts
 
@@ -161,6 +162,9 @@ class Attendant:
             case frames.CannotImport(text):
                 self._fault = "it cannot import the application"
                 self._fail_to_attach(text)
+            case frames.Progressed(key, said):
+                if key in self._held:
+                    self._engine.note_progress(to_word(key, said))
             case frames.Abandoned():
                 self._has_abandoned = True
                 self.retire()

@@ -29,6 +29,7 @@ from schedo.core.model import Failure, LeaseKey
 from schedo.workers import frames
 from schedo.workers.calling import TaskRunner, Watcher
 from schedo.workers.contract import Call, StopSignal
+from schedo.workers.progress import Progress, Said
 from schedo.workers.registry import Registry, Served
 from schedo.workers.socket_desk import SocketDesk
 from schedo.workers.starts import Starts
@@ -97,6 +98,7 @@ class Child(Watcher):
         """Attach to the server, work, and return when drained."""
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: self._connection, sock=server)
+        self._progress = Progress(self._pass_on)
         self._connection.send(self._attach)
         await self._drained
 
@@ -126,13 +128,17 @@ class Child(Watcher):
             message = f"this application has no task {lease.task!r}"
             self._end(Report(lease.key, Failed(Failure("unknown-task", message))))
         else:
-            runner.begin(Call(lease, stop), self._end)
+            runner.begin(Call(lease, stop, self._progress.tell), self._end)
 
     def _end(self, report: Report) -> None:
         """Say so to the server at once: what runs next may block the loop or end the process."""
         del self._held[report.key]
+        self._progress.forget(report.key)
         self._connection.send(frames.Result(report))
         self._leave_if_drained()
+
+    def _pass_on(self, key: LeaseKey, said: Said) -> None:
+        self._connection.send(frames.Progressed(key, said))
 
     def may_start(self, key: LeaseKey) -> bool:
         """Let the server see it; tasks take their first steps in the order they were made in."""

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from schedo.core.leases import Lease, Report, StopReason
+from schedo.workers.progress import Tell, tell_nobody
 
 
 class StopSignal:
@@ -45,6 +46,7 @@ class Call(msgspec.Struct, frozen=True):
 
     lease: Lease
     stop: StopSignal
+    tell: Tell = tell_nobody  # hears of its progress; from any thread
 
 
 class Runner(Protocol):

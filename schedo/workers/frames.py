@@ -17,6 +17,7 @@ import msgspec
 from schedo.core.leases import Lease, Report, StopReason
 from schedo.core.model import PLAIN, JobSpec, LeaseKey, Options, ScheduleSpec
 from schedo.workers.desk import Ticket
+from schedo.workers.progress import Said
 
 PROTOCOL = 2
 FRAME_BYTES_MAX = 4_194_304
@@ -57,6 +58,13 @@ class Result(msgspec.Struct, frozen=True, tag="result"):
     """This attempt has ended."""
 
     report: Report
+
+
+class Progressed(msgspec.Struct, frozen=True, tag="progressed"):
+    """What the handler of this attempt says of its progress."""
+
+    key: LeaseKey
+    said: Said
 
 
 class Abandoned(msgspec.Struct, frozen=True, tag="abandoned"):
@@ -119,7 +127,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     refusal: Refusal | None = None
 
 
-FromChild = Attach | CannotImport | Result | Abandoned | Pong | Ask
+FromChild = Attach | CannotImport | Result | Progressed | Abandoned | Pong | Ask
 FromServer = Leases | Stops | Ping | Drain | Answer
 _encoder = msgspec.msgpack.Encoder()
 _F = TypeVar("_F")

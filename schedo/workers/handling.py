@@ -16,6 +16,7 @@ from schedo.core.leases import StopReason
 from schedo.core.model import Trigger
 from schedo.wire.times import parse_duration
 from schedo.workers.contract import Call
+from schedo.workers.progress import Said
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -112,6 +113,22 @@ _current: ContextVar[Call] = ContextVar("schedo_current_job")
 def enter(call: Call) -> None:
     """Make the call the current job of the running context."""
     _current.set(call)
+
+
+def report_progress(
+    percent: float | None = None, message: str | None = None, *, log: str | None = None
+) -> None:
+    """Say how far the running job is: 0 to 100, a word about it, a line for its log.
+
+    To be called from a handler, from any thread. What was said last is at
+    GET /v1/jobs/{id}/progress while the job runs; it is not stored. Outside of a worker nobody
+    hears it. Raise ValueError for a percentage that is none.
+    """
+    if percent is not None and not 0 <= percent <= 100:
+        raise ValueError(f"percent is 0 to 100, not {percent!r}")
+    call = _current.get(None)
+    if call is not None:
+        call.tell(call.lease.key, Said(percent, message, log))
 
 
 def current_job() -> CurrentJob:

@@ -17,6 +17,7 @@ from schedo.core.model import Failure, LeaseKey, Options
 from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
 from schedo.workers.contract import Call, Runner, StopSignal
+from schedo.workers.progress import Progress, to_word
 
 log = logging.getLogger("schedo.worker")
 
@@ -50,6 +51,7 @@ class LocalWorker:
 
     def attach(self) -> None:
         """Let the engine give work."""
+        self._progress = Progress(lambda key, said: self._engine.note_progress(to_word(key, said)))
         self._engine.attach(self._offer, self)
 
     async def drain(self, grace_s: float) -> None:
@@ -68,6 +70,7 @@ class LocalWorker:
             once = call.lease.options.at_most_once
             outcome = Lost("it did not end before the server did") if once else HandedBack()
             self._engine.report(Report(call.lease.key, outcome))
+        self._progress.close()
         for task in list(self._pool):
             task.cancel()
         await asyncio.gather(*self._pool, return_exceptions=True)
@@ -80,7 +83,7 @@ class LocalWorker:
 
     def start(self, lease: Lease) -> None:
         """Run the attempt in an idle coroutine of the pool, or in a new one."""
-        call = self._calls[lease.key] = Call(lease, StopSignal())
+        call = self._calls[lease.key] = Call(lease, StopSignal(), self._progress.tell)
         self._quiet.clear()
         self._waiting.append(call)
         if len(self._waiting) == 1:
@@ -128,6 +131,7 @@ class LocalWorker:
             failure = Failure("runner-error", f"{type(error).__name__}: {error}")
             report = Report(lease.key, Failed(failure))
         del self._calls[lease.key]
+        self._progress.forget(lease.key)
         if not self._calls:
             self._quiet.set()
         self._engine.report(report)

@@ -40,11 +40,14 @@ from schedo.workers.payloads import (
     point_all,
     refuse_payload,
 )
+from schedo.workers.progress import Said
 
 _GRACE_US_MAX = limits.HOUR
 _WORD_BYTES_MAX = 131_071  # Linux takes no longer argument or variable (MAX_ARG_STRLEN)
 _KILL_WAIT_S = 5.0  # after SIGKILL; longer only in an uninterruptible system call
 _SAID_CHARACTERS_MAX = 200
+_TELL_S = 1.0  # between two looks at the output of a command that runs
+_TOLD_BYTES_MAX = 4_096  # of each stream
 
 # What a command inherits. The rest of the server's environment may hold secrets.
 _INHERITED = re.compile(r"(PATH|HOME|LANG|LC_[A-Z]+|TZ|USER|LOGNAME|SHELL|TMPDIR)\Z")
@@ -177,6 +180,8 @@ class _Attempt:
         self._env = {**env, **payload.env, **_describe(call.lease), MARK: self._mark}
         self._leader: Leader | None = None
         self._running: Running | None = None
+        self._telling: asyncio.TimerHandle | None = None
+        self._told_bytes = 0
         self._taps: list[Tap] = []
         try:
             for stream in ("stdout", "stderr"):
@@ -191,7 +196,9 @@ class _Attempt:
             running = self._start(commands)
         except (OSError, ValueError) as error:
             return Failed(_explain_start(error, self._payload))
+        self._telling = asyncio.get_running_loop().call_later(_TELL_S, self._tell_output)
         await self._until_ended_or_stopped(running)
+        self._telling.cancel()
         if not running.ended.done():
             await self._stop(running)
             self._release(running)
@@ -208,12 +215,25 @@ class _Attempt:
             return Failed(_explain_start(wrong, self._payload))
         return self._settle(running.ended.result(), notes)
 
+    def _tell_output(self) -> None:
+        """Show the end of what it has written so far, now and then."""
+        written = sum(tap.kept.total_bytes for tap in self._taps)
+        if written > self._told_bytes:
+            self._told_bytes = written
+            ends = [(tap.kept.tail or tap.kept.head)[-_TOLD_BYTES_MAX:] for tap in self._taps]
+            text = "".join(end.decode("utf-8", "replace") for end in ends)
+            self._call.tell(self._call.lease.key, Said(output=text))
+        loop = asyncio.get_running_loop()
+        self._telling = loop.call_later(_TELL_S, self._tell_output)
+
     def output(self) -> tuple[Capture, ...]:
         """Return what each stream that was written to has kept."""
         return tuple(tap.capture() for tap in self._taps if tap.kept.total_bytes)
 
     def close(self) -> None:
         """Leave nothing behind, however run() ended."""
+        if self._telling is not None:
+            self._telling.cancel()
         self._forget()
         if self._running is not None:
             self._running.abandon()

@@ -190,6 +190,21 @@ async def test_a_cancel_reaches_a_running_handler(site: Site, pipe: Path, task: 
     assert (await site.end(job_id))["state"] == "cancelled"
 
 
+async def test_progress_is_seen_while_a_handler_runs(site: Site, pipe: Path) -> None:
+    job_id = parse_id(await site.submit("show", pipe=str(pipe)))
+
+    async with asyncio.timeout(WAIT_S):
+        while not (lines := site.engine.sessions.progress_of(job_id)):
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
+        await asyncio.to_thread(pipe.write_text, "done")
+
+    said = lines[0].progress
+    assert (said.percent, said.message) == (40, "page 4 of 10")
+    assert said.log == "it has begun\nand goes on"
+    assert (await site.engine.wait(job_id, WAIT_S)).result == b'"done"'
+    assert site.engine.sessions.progress_of(job_id) == []
+
+
 async def test_a_timeout_ends_a_running_handler(site: Site, pipe: Path) -> None:
     options = Options(timeout_us=300_000, at_most_once=True)
     job_id = await site.submit("linger", options=options, pipe=str(pipe))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from schedo import Discard, Schedo, Snooze, current_job
+from schedo import Discard, Schedo, Snooze, current_job, report_progress
 
 app = Schedo()
 
@@ -58,6 +58,14 @@ async def linger(pipe: str) -> None:
     """Say that it runs, then wait to be stopped."""
     await asyncio.to_thread(Path(pipe).write_text, "running")
     await asyncio.Event().wait()
+
+
+@app.task
+async def show(pipe: str) -> str:
+    """Say how far it is, then wait for the test."""
+    report_progress(40, "page 4 of 10", log="it has begun")
+    report_progress(log="and goes on")
+    return await asyncio.to_thread(Path(pipe).read_text)
 
 
 @app.task

@@ -13,6 +13,7 @@ from schedo.client.streams import AsyncTransport
 from schedo.core.leases import Completed, Outcome, Report, StopReason
 from schedo.remote.session import Session
 from schedo.workers.contract import Call
+from schedo.workers.handling import enter
 from tests.remote.server import WorkServer, work_server
 
 
@@ -26,6 +27,7 @@ class Hands:
         self.result: bytes | None = None  # set: attempts end at once, with it
 
     async def __call__(self, call: Call) -> Report:
+        enter(call)
         for said in self.says:
             report_progress(**said)  # type: ignore[arg-type]
         if self.result is not None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from schedo import report_progress
 from schedo.client.messages import parse_address
 from schedo.client.streams import AsyncTransport
 from schedo.core.leases import Completed
@@ -47,16 +44,6 @@ async def test_progress_of_an_attempt_that_has_ended_is_not_told(
 
     assert "progress" not in told.body
     assert server.is_silent
-
-
-def test_outside_of_a_worker_progress_is_said_to_nobody() -> None:
-    report_progress(50, "half")
-
-
-@pytest.mark.parametrize("percent", [-1, 101, float("nan")])
-def test_a_percentage_that_is_none_is_refused(percent: float) -> None:
-    with pytest.raises(ValueError, match="percent is 0 to 100"):
-        report_progress(percent)
 
 
 async def test_a_server_that_is_silent_is_asked_again(server: WorkServer, hands: Hands) -> None:

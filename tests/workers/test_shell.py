@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from schedo.core.leases import Failed, Report
-from schedo.core.model import Options
+from schedo.core.model import LeaseKey, Options
+from schedo.workers.progress import Said
 from schedo.workers.shell import ShellRunner
 from tests.workers.calls import (
     JOB,
@@ -277,3 +279,26 @@ async def test_a_file_that_fails_does_not_fail_the_job(tmp_path: Path) -> None:
         "exit_code": 0,
         "notes": [f"{JOB}.2.stdout is incomplete: No such file or directory"],
     }
+
+
+async def test_the_end_of_its_output_is_told_while_a_command_runs(tmp_path: Path) -> None:
+    told: asyncio.Queue[Said] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def tell(key: LeaseKey, said: Said) -> None:
+        loop.call_soon_threadsafe(told.put_nowait, said)
+
+    os.mkfifo(tmp_path / "pipe")
+    command = f"echo half of it; cat {tmp_path}/pipe"
+    call = replace(make_call({"command": command}), tell=tell)
+    runner = ShellRunner()
+    running = asyncio.create_task(runner(call))
+
+    async with asyncio.timeout(30):
+        assert (await told.get()).output == "half of it\n"
+        await asyncio.to_thread((tmp_path / "pipe").write_text, "the rest")
+        report = await running
+
+    assert text_of(report) == "half of it\nthe rest"
+    assert told.empty()
+    runner.close()

@@ -1,0 +1,36 @@
+"""What was last said of the attempts that run; it is not stored."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from schedo.engine.asks import Progress, ProgressLine
+
+KEPT = 100
+
+
+class ProgressNotes:
+    """The last words about running attempts, by job id."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, deque[ProgressLine]] = {}
+
+    def note(self, progress: Progress, now: int) -> None:
+        """Keep what is said of an attempt that runs."""
+        lines = self._lines.get(progress.key.job_id)
+        if lines is None or lines[-1].progress.key != progress.key:  # of an earlier attempt
+            lines = self._lines[progress.key.job_id] = deque(maxlen=KEPT)
+        lines.append(ProgressLine(now, progress))
+
+    def of(self, job_id: int) -> list[ProgressLine]:
+        """Return what was last said about the job's running attempt, oldest first."""
+        return list(self._lines.get(job_id, ()))
+
+    def forget(self, job_id: int) -> None:
+        """The attempt has ended."""
+        if self._lines:
+            self._lines.pop(job_id, None)
+
+    def clear(self) -> None:
+        """Nothing of what was known runs any more."""
+        self._lines.clear()
