@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from schedo.core import model
 from schedo.core.accepting import Acceptor
 from schedo.core.attempts import Attempts, holds
@@ -17,6 +19,7 @@ from schedo.core.lifecycle import State
 from schedo.core.memory import JobMemory
 from schedo.core.model import Failure, Job, JobSpec, Lane, LeaseKey
 from schedo.core.moves import Moves
+from schedo.core.routes import Route
 from schedo.core.settling import Settlement
 from schedo.core.workers import Worker, Workers
 from schedo.errors import NoCapacity, NoReservation, Unsatisfiable
@@ -25,10 +28,11 @@ _NOWHERE = model.Place.NOWHERE
 
 
 class Place(NamedTuple):
-    """A slot that is held for a reservation."""
+    """A slot that is held for a reservation, with what of the worker's it takes."""
 
     worker: str
     key: LeaseKey
+    route: Route | None
 
 
 class Placements:
@@ -61,11 +65,18 @@ class Placements:
             self._reserved += 1
             key = LeaseKey(-self._reserved, 0, 0)
             worker.hold(key, lane.route.resources if lane.route is not None else ())
-            places.append(Place(worker.offer.id, key))
+            places.append(Place(worker.offer.id, key, lane.route))
         return places
 
     def invoke_reserved(self, spec: JobSpec, places: Sequence[Place], now: int) -> list[Job]:
-        """Start a job in each of the places; raise NoReservation if a worker has gone."""
+        """Start a job in each of the places.
+
+        Raise NoReservation if a worker has gone, Unsatisfiable if one does not run such jobs; the
+        places are let go of in any case.
+        """
+        if places and spec.options.route is None:
+            spec = replace(spec, options=replace(spec.options, route=places[0].route))
+        lane = Lane(spec.queue, spec.task, route=spec.options.route)
         workers = [self._workers.find(place.worker) for place in places]
         found = [
             worker
@@ -75,6 +86,8 @@ class Placements:
         self.release(places)
         if len(found) < len(places):
             raise NoReservation("a worker that held a part of the reservation has gone")
+        if not all(worker.offer.serves(lane) for worker in found):
+            raise Unsatisfiable("a worker that holds a part of the reservation does not run this")
         return [self._start(spec, worker, now) for worker in found]
 
     def release(self, places: Sequence[Place]) -> None:
@@ -91,7 +104,10 @@ class Placements:
             return None
         self._attempts.end(job, key)
         job.place = _NOWHERE
-        chosen = [] if job.cancel_requested_at else self._workers.place(job.lane, 1, besides)
+        if job.cancel_requested_at is not None:
+            self._moves.apply(job, Settlement(State.CANCELLED, "cancelled"), now)
+            return job
+        chosen = self._workers.place(job.lane, 1, besides)
         if chosen:
             self._memory.move(job, State.QUEUED)
             self._attempts.start(job, chosen[0], now)

@@ -17,7 +17,7 @@ from schedo.core.accepting import Acceptor, Answered
 from schedo.core.attempts import Attempts, holds, renew
 from schedo.core.changes import Attempt, Changes, Output
 from schedo.core.ids import IdSource, render_id
-from schedo.core.leases import Lease, Lost, Outcome, Report, StopReason
+from schedo.core.leases import HandedBack, Lease, Lost, Outcome, Report, StopReason
 from schedo.core.lifecycle import TIMED, State
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
@@ -35,6 +35,10 @@ _QUEUED, _COMPLETED = State.QUEUED, State.COMPLETED
 _NOWHERE = Place.NOWHERE
 
 WAITING = frozenset({State.SCHEDULED, State.BLOCKED, State.QUEUED, State.RETRYING})
+
+
+def _none_is(key: LeaseKey) -> bool:
+    return False
 
 
 class Scheduler:
@@ -228,12 +232,17 @@ class Scheduler:
         self.workers.attach(offer)
         self._acceptor.forget_defaults()
 
-    def detach(self, worker_id: str, message: str, now: int) -> list[LeaseKey]:
-        """Forget the worker; whatever it still held is lost, and returned."""
-        lost = self.workers.detach(worker_id)
-        for key in lost:
-            self.report(Report(key, Lost(message)), now)
-        return lost
+    def detach(
+        self, worker_id: str, message: str, now: int, unsent: Callable[[LeaseKey], bool] = _none_is
+    ) -> list[LeaseKey]:
+        """Forget the worker; whatever it still held is lost, and returned.
+
+        What it was never sent is handed back instead.
+        """
+        held = self.workers.detach(worker_id)
+        for key in held:
+            self.report(Report(key, HandedBack() if unsent(key) else Lost(message)), now)
+        return held
 
     def report(self, report: Report, now: int) -> Job:
         """Settle an ended attempt; StaleLease, and kept as evidence, if the lease is not live."""

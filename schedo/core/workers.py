@@ -64,13 +64,17 @@ def find_obstacle(route: Route, offer: WorkerOffer) -> str | None:
 class Worker:
     """An attached worker and the attempts it holds; `free` says how many more it takes now."""
 
-    __slots__ = ("asked", "free", "is_cordoned", "is_open", "offer", "running", "turn", "used")
+    __slots__ = (
+        *("asked", "free", "is_asking", "is_cordoned", "is_open", "offer", "running", "turn"),
+        "used",
+    )
 
     def __init__(self, offer: WorkerOffer) -> None:
         self.offer = offer
         self.running: dict[LeaseKey, Amounts] = {}
         self.used: dict[str, int] = {}
         self.asked = 0  # how many it asks for now, if it asks
+        self.is_asking = False  # a request of it waits
         self.turn = 0  # when it was given something last; who waits longest goes first
         self.is_open = True  # False: it finishes what it has and gets no more
         self.is_cordoned = False  # the same, because a person said so
@@ -110,7 +114,7 @@ class Worker:
             return
         for name, amount in amounts:
             self.used[name] -= amount
-        if key.job_id < 0:  # a reservation: what was asked for may be given after all
+        if key.job_id < 0 and self.is_asking:  # what was reserved may be given after all
             self.asked += 1
         self.refresh()
 
@@ -164,6 +168,7 @@ class Workers:
         worker = self._workers.get(worker_id)
         if worker is not None:
             worker.asked = count
+            worker.is_asking = count > 0
             worker.refresh()
 
     def cordon(self, worker_id: str, is_cordoned: bool) -> None:

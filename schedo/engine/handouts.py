@@ -153,10 +153,13 @@ class Handouts:
         """Whether the attempt was decided on, but no worker was given it."""
         return key in self._waiting
 
-    def recovered(self) -> list[Report]:
-        """Forget what waited, which is decided anew, and return the reports to settle again."""
-        self._waiting.clear()
+    def reports(self) -> list[Report]:
+        """Return the reports to settle again."""
         return list(self._reports.values())
+
+    def recovered(self) -> None:
+        """Forget what waited: it is decided anew, and that is durable."""
+        self._waiting.clear()
 
     async def close(self) -> None:
         """Wait for what still loads."""

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from schedo.core.leases import HandedBack, Report
 from schedo.core.model import Job, JobSpec, Lane, LeaseKey
 from schedo.core.placing import Place
 from schedo.core.routes import Route
@@ -21,6 +22,7 @@ from schedo.engine.turns import TurnLoop
 from schedo.errors import NoCapacity, NoReservation, SchedoError
 
 ACCEPT_S = 0.25
+_REFUSED = LeaseKey(0, 0, 0)  # in place of the key of a bid that is being passed on
 NO_CAPACITY = "no-capacity"  # the type of the failure of what nobody took
 
 
@@ -62,6 +64,7 @@ class Placing:
         self._cancel = cancel
         # Takes an unanswered bid from its worker, and rejects it.
         self.on_late: Callable[[LeaseKey, str, str], None] = self.reject
+        turns.on_ended = self._on_ended
         self._bids: dict[int, _Bid] = {}
         self._kept: dict[str, _Kept] = {}
 
@@ -94,7 +97,12 @@ class Placing:
                     scheduler.placements.release(places)
 
         self._turns.send(act)
-        places = await reply
+        try:
+            places = await reply
+        except asyncio.CancelledError:
+            if reply.done() and not reply.cancelled() and reply.exception() is None:
+                self._release(reply.result())
+            raise
         ident, nonce = secrets.token_hex(8), secrets.token_urlsafe(18)
         timer = self._turns.loop.call_at(self._turns.loop.time() + ttl_s, self._expire, ident)
         self._kept[ident] = _Kept(nonce, places, timer)
@@ -112,6 +120,12 @@ class Placing:
     async def release(self, ident: str, nonce: str) -> None:
         """Let go of the reservation; raise NoReservation."""
         self._release(self._take(ident, nonce))
+
+    def recovered(self) -> None:
+        """What was reserved went with the scheduler that knew it."""
+        for kept in self._kept.values():
+            kept.timer.cancel()
+        self._kept.clear()
 
     def close(self) -> None:
         """Let go of all timers."""
@@ -138,22 +152,20 @@ class Placing:
     def accept(self, key: LeaseKey) -> None:
         """Note that the worker takes it."""
         if self.has_bid(key):
-            bid = self._bids.pop(key.job_id)
-            if bid.timer is not None:
-                bid.timer.cancel()
-            if not bid.accepted.done():
-                bid.accepted.set_result(None)
+            self._on_ended(key)
 
     def reject(self, key: LeaseKey, worker: str, reason: str) -> None:
         """Pass the attempt on; the worker does not take it."""
         if not self.has_bid(key):
             return
         bid = self._bids[key.job_id]
+        bid.key = _REFUSED
         bid.refused_by.add(worker)
         if bid.timer is not None:
             bid.timer.cancel()
 
         def act(scheduler: Scheduler, now: int) -> None:
+            self._turns.note_end(Report(key, HandedBack()))
             job = scheduler.placements.pass_on(key, bid.refused_by, reason, now)
             if job is not None and not job.is_final and job.worker is not None:
                 bid.key, bid.worker = job.key, job.worker
@@ -164,13 +176,23 @@ class Placing:
                 if not bid.accepted.done():
                     bid.accepted.set_result(None)
 
-        self._turns.send(act)
+        self._turns.post(act)
 
     # The inside.
+
+    def _on_ended(self, key: LeaseKey) -> None:
+        """Nobody waits for an answer to a bid any more: it was given, or the attempt has ended."""
+        bid = self._bids.pop(key.job_id, None) if self._bids else None
+        if bid is not None:
+            if bid.timer is not None:
+                bid.timer.cancel()
+            if not bid.accepted.done():
+                bid.accepted.set_result(None)
 
     async def _act(self, make: Callable[[Scheduler, int], list[Job]]) -> list[Job]:
         """Start jobs; return copies once they are durable."""
         reply: asyncio.Future[Any] = self._turns.loop.create_future()
+        made: list[int] = []
 
         def act(scheduler: Scheduler, now: int) -> None:
             self._turns.expect(reply)
@@ -182,11 +204,17 @@ class Placing:
             for job in jobs:
                 assert job.worker is not None, "it was started"
                 if self._is_remote(job.worker):
+                    made.append(job.id)
                     self._bids[job.id] = _Bid(job.key, job.worker, self._turns.loop.create_future())
             self._turns.reply(reply, [job.copy() for job in jobs])
 
         self._turns.send(act)
-        started: list[Job] = await reply
+        try:
+            started: list[Job] = await reply
+        except BaseException:
+            for job_id in made:
+                self._bids.pop(job_id, None)
+            raise
         return started
 
     async def _see_through(self, jobs: Sequence[Job], wait_s: float) -> list[Job]:
@@ -226,4 +254,4 @@ class Placing:
             self._release(kept.places)
 
     def _release(self, places: Sequence[Place]) -> None:
-        self._turns.send(lambda scheduler, now: scheduler.placements.release(places))
+        self._turns.post(lambda scheduler, now: scheduler.placements.release(places))

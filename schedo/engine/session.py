@@ -19,11 +19,12 @@ FORMER_KEPT = 16
 class Held:
     """A lease that the worker has, as far as the server knows."""
 
-    __slots__ = ("given_at", "is_stop_told", "lease", "stop")
+    __slots__ = ("given_at", "is_expected", "is_stop_told", "lease", "stop")
 
-    def __init__(self, lease: Lease, given_at: float | None) -> None:
+    def __init__(self, lease: Lease, given_at: float | None, *, is_expected: bool = False) -> None:
         self.lease = lease
         self.given_at = given_at  # the loop's time; None: it is not in an answer yet
+        self.is_expected = is_expected  # the last server gave it, perhaps
         self.stop: Stop | None = None
         self.is_stop_told = False
 
@@ -46,6 +47,7 @@ class Session:
         self.end: asyncio.TimerHandle | None = None  # looks whether it is lost
         self.ends_at = 0.0  # the loop's time at which it is, if it says nothing more
         self.is_broken = False  # its waiting request broke off
+        self.talks = 0  # its requests that are being answered
         self.is_there = False
         self.is_draining = False  # by its own word
         self.is_sent_away = False  # a person wants it to leave

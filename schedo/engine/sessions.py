@@ -42,17 +42,30 @@ class Sessions:
     async def work(self, ask: Ask) -> Given:
         """Take in what the worker says and answer it; cancelled when it hangs up."""
         session = self._greet(ask)
+        session.talks += 1
+        try:
+            return await self._work(session, ask)
+        finally:
+            session.talks -= 1
+            if session.is_there and not session.is_broken:
+                self._arm(session, session.silence_s)
+
+    async def _work(self, session: Session, ask: Ask) -> Given:
         refused = [found for report in ask.reports if (found := self._end(session, report))]
         for progress in ask.progress:
             if progress.key in session.held:
                 self._turns.note_progress(progress)
+        disowned = [key for key in ask.accept if key not in session.held]
         for key in ask.accept:
             if key in session.held:
                 self._placing.accept(key)
         for key, reason in ask.reject:
             self._refuse_bid(session, key, reason)
+        if ask.is_draining:
+            self._turns.workers.ask(session.name, 0)
+            session.wake()
         is_asking = ask.want != 0 and not ask.is_draining
-        disowned = self._compare(session, ask.running, is_asking)
+        disowned += self._compare(session, ask, is_sure=is_asking or ask.is_draining)
         if ask.reports:
             await self._turns.settled()
         is_given = is_asking and await self._give(session, ask)
@@ -96,23 +109,39 @@ class Sessions:
         session.former.append(session.nonce or "")
         session.is_sent_away = False
         session.wake()
-        for key in [key for key in session.held if key not in (ask.running or ())]:
-            if session.held[key].given_at is not None:
-                self._drop(session, key, Lost(f"worker {session.name} was started anew"))
+        reason = f"worker {session.name} was started anew"
+        for key, held in list(session.held.items()):
+            if key in (ask.running or ()) or held.given_at is None:
+                continue
+            if self._placing.has_bid(key):
+                self._refuse_bid(session, key, reason)
+            else:
+                self._drop(session, key, Lost(reason))
 
-    def _compare(
-        self, session: Session, running: frozenset[LeaseKey] | None, is_asking: bool
-    ) -> list[LeaseKey]:
+    def _compare(self, session: Session, ask: Ask, *, is_sure: bool) -> list[LeaseKey]:
         """Believe the worker about what it runs; return what it must not run."""
+        running = ask.running
         if running is None:
             return []
         now = self._turns.loop.time()
         for key, held in list(session.held.items()):
             if key in running or held.given_at is None:
                 continue
-            if is_asking or now - held.given_at > JUST_GIVEN_S:
-                self._hand_back(session, key)
-        return [key for key in running if key not in session.held and key not in session.settled]
+            if is_sure or now - held.given_at > JUST_GIVEN_S:
+                self._take_from(session, key, held)
+        return [
+            key
+            for key in running
+            if key not in session.held and key not in session.settled and key not in ask.accept
+        ]
+
+    def _take_from(self, session: Session, key: LeaseKey, held: Held) -> None:
+        """The worker does not run it. Did it ever get it?"""
+        is_once = held.lease.options.at_most_once and not session.nonce
+        if held.is_expected or (is_once and not self._placing.has_bid(key)):
+            self._drop(session, key, Lost(f"worker {session.name} does not run it any more"))
+        else:
+            self._hand_back(session, key)
 
     def _hand_back(self, session: Session, key: LeaseKey) -> None:
         """A lease never arrived: another may have it."""
@@ -206,7 +235,7 @@ class Sessions:
     def _look(self, session: Session) -> None:
         """See whether the worker has been heard of since the timer was set."""
         session.end = None
-        if session.waiter is not None:  # it waits for work longer than it may be silent
+        if session.talks:  # it is the server that is silent
             self._arm(session, session.silence_s)
         elif self._turns.loop.time() < session.ends_at:
             session.end = self._turns.loop.call_at(session.ends_at, self._look, session)
@@ -225,6 +254,9 @@ class Sessions:
         if session.end is not None:
             session.end.cancel()
             session.end = None
+        for key, held in list(session.held.items()):
+            if held.given_at is None or self._placing.has_bid(key):
+                self._hand_back(session, key)
         session.held.clear()
         self._turns.detach(session.name, message)
 
@@ -235,6 +267,7 @@ class Sessions:
 
     def wake(self) -> None:
         """Answer all that wait: a new scheduler does not know what they asked for."""
+        self._placing.recovered()
         for session in self._sessions.values():
             session.wake()
 
@@ -253,7 +286,7 @@ class Sessions:
         session = self._sessions.get(name)
         if session is None:
             session = self._sessions[name] = Session(name, WorkerOffer(name, 0, frozenset()))
-        session.held[lease.key] = Held(lease, self._turns.loop.time())
+        session.held[lease.key] = Held(lease, self._turns.loop.time(), is_expected=True)
         if session.end is None:
             self._arm(session, max(RESTART_SILENCE_S, session.silence_s))
         return asking(session.offer), session
@@ -272,6 +305,9 @@ class Sessions:
     def cordon(self, name: str, is_cordoned: bool) -> WorkerSeen:
         """Give the worker no more, or again; until the server is started anew."""
         self.get(name)
+        (self._turns.cordoned.add if is_cordoned else self._turns.cordoned.discard)(name)
+        if not is_cordoned and name in self._sessions:
+            self._sessions[name].is_sent_away = False
         self._turns.workers.cordon(name, is_cordoned)
         self._turns.wake()
         return self.get(name)

@@ -20,8 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from schedo.core.attempts import make_lease
-from schedo.core.leases import HandedBack, Lease, Lost, Report
+from schedo.core.leases import Lease, Report
 from schedo.core.model import Job, LeaseKey
 from schedo.core.scheduler import Scheduler
 from schedo.core.wants import Want
@@ -31,6 +30,7 @@ from schedo.engine.channel import Channel
 from schedo.engine.handouts import Handouts, Transport
 from schedo.engine.journal import Batch, Journal
 from schedo.engine.progress import ProgressNotes
+from schedo.engine.taking_back import TakingBack
 from schedo.engine.watch import Watch
 from schedo.errors import SchedoError, StaleLease, StoreBroken, Unavailable
 from schedo.store.base import Opening, Store
@@ -40,7 +40,6 @@ log = logging.getLogger("schedo.engine")
 Command = Callable[[Scheduler, int], None]
 INBOX_MAX = 100_000
 RECOVERY_PAUSE_S = 1.0
-RUNNING_PAGE = 1_000
 SWITCH_INTERVAL_S = 0.0005
 
 
@@ -63,6 +62,8 @@ class TurnLoop:
         self.waiters: dict[int, list[asyncio.Future[Job]]] = {}
         # The worker of the last server that may still run the attempt, or None.
         self.expect_worker: Callable[[Lease], tuple[WorkerOffer, Transport] | None] = _expect_nobody
+        self.on_ended: Callable[[LeaseKey], None] = lambda key: None
+        self.cordoned: set[str] = set()  # the workers that a person wants to get no more
         self.on_recovered: Callable[[], None] = lambda: None
         self.on_fatal: Callable[[BaseException], None] = _log_fatal
         self.failure: SchedoError | None = Unavailable("the server is starting")
@@ -114,6 +115,16 @@ class TurnLoop:
         """How many jobs wait to be made durable, those on their way not counted."""
         return len(self.scheduler.memory.changes.jobs) if self._is_open else 0
 
+    def post(self, command: Command) -> None:
+        """Let the command act in the next turn, however long the store fails until then."""
+        self._inbox.send_always(command)
+
+    def note_end(self, report: Report) -> None:
+        """Note the end of an attempt that a command itself settles, for a recovery before its
+        commit.
+        """
+        self._handouts.note_end(report)
+
     def wake(self) -> None:
         """Turn soon."""
         if not self._is_turn_due:
@@ -143,6 +154,8 @@ class TurnLoop:
         def attach(scheduler: Scheduler, now: int) -> None:
             self._handouts.workers[offer.id] = (offer, transport)
             scheduler.attach(offer)
+            if offer.id in self.cordoned:
+                scheduler.workers.cordon(offer.id, True)
 
         self._inbox.send_always(attach)
 
@@ -151,8 +164,8 @@ class TurnLoop:
         turned: asyncio.Future[None] = self.loop.create_future()
 
         def ask(scheduler: Scheduler, now: int) -> None:
-            scheduler.workers.ask(worker_id, count)
-            if not turned.done():
+            if not turned.done():  # else it has hung up
+                scheduler.workers.ask(worker_id, count)
                 turned.set_result(None)
 
         self.send(ask)
@@ -176,9 +189,9 @@ class TurnLoop:
 
         def detach(scheduler: Scheduler, now: int) -> None:
             self._handouts.workers.pop(worker_id, None)
-            for key in scheduler.detach(worker_id, message, now):
+            for key in scheduler.detach(worker_id, message, now, self._handouts.is_waiting):
                 self._handouts.note_loss(key, message)
-                self.progress.forget(key.job_id)
+                self._ended(key)
 
         self._inbox.send_always(detach)
 
@@ -191,13 +204,18 @@ class TurnLoop:
         """Take in how an attempt ended."""
         self._inbox.send_always(report)
 
+    def _ended(self, key: LeaseKey) -> None:
+        self.progress.forget(key.job_id)
+        self.on_ended(key)
+
     def _settle(self, scheduler: Scheduler, report: Report, now: int) -> None:
         self._handouts.note_end(report)
-        self.progress.forget(report.key.job_id)
         try:
             scheduler.report(report, now)
         except StaleLease as error:
             log.warning("%s", error)
+        else:
+            self._ended(report.key)
 
     # The turn.
 
@@ -323,55 +341,19 @@ class TurnLoop:
         scheduler.restore(opening.queues, opening.lanes, opening.blocked)
         for offer, _ in self._handouts.workers.values():
             scheduler.attach(offer)
+        for name in self.cordoned:
+            scheduler.workers.cordon(name, True)
         self._handouts.recover(scheduler.attempts)
-        await self._resume_running(scheduler)
-        for report in self._handouts.recovered():
+        taking_back = TakingBack(self._store, self._handouts, scheduler, self.expect_worker)
+        await taking_back.run(self.clock.now())
+        for report in self._handouts.reports():
             self._settle(scheduler, report, self.clock.now())
         await self._journal.round()
+        self._handouts.recovered()
         self._is_open = True
         self.failure = None
         self.on_recovered()
         self.wake()
-
-    async def _resume_running(self, scheduler: Scheduler) -> None:
-        now = self.clock.now()
-        leases = self._handouts.latest()
-        after = 0
-        while page := await self._store.load_running(after, RUNNING_PAGE):
-            after = page[-1].id
-            for job in page:
-                self._take_back(scheduler, job, leases.pop(job.id, None), now)
-        for lease in leases.values():  # handed out, but the store does not say that it runs
-            stored = await self._store.load_job(lease.key.job_id)
-            if stored is not None and stored.attempt < lease.key.attempt:
-                self._take_back(scheduler, stored, lease, now)
-            else:
-                self._handouts.forget([lease.key])  # its end is durable already
-
-    def _expect(self, scheduler: Scheduler, job: Job) -> Lease | None:
-        """Return the lease of a worker that the last server had, and may come back with it."""
-        if job.worker is None or self._handouts.is_waiting(job.key):
-            return None
-        lease = make_lease(job.key, job.worker, job)
-        known = self.expect_worker(lease)
-        if known is None:
-            return None
-        if job.worker not in scheduler.workers:
-            self._handouts.workers[job.worker] = known
-            scheduler.attach(known[0])
-        self._handouts.expect(lease)
-        return lease
-
-    def _take_back(self, scheduler: Scheduler, job: Job, lease: Lease | None, now: int) -> None:
-        """Take in an attempt that a worker was given, or end one that nobody has."""
-        if lease is None:
-            lease = self._expect(scheduler, job)
-        if lease is None or lease.key.attempt < job.attempt:
-            was_given = not self._handouts.is_waiting(job.key)
-            outcome = Lost("the server was restarted") if was_given else HandedBack()
-            scheduler.adopt_ended(job, outcome, now)
-        else:
-            scheduler.adopt_running(job, lease, now)
 
 
 def _expect_nobody(lease: Lease) -> None:

@@ -147,9 +147,9 @@ def leftovers(engine: Engine) -> Iterator[str]:
         "held": handouts.held,
         "bids": placing._bids,
         "reservations": placing._kept,
-        "progress": sessions._progress,
+        "progress": loop.progress._lines,
         "waiters": loop.waiters,
-        "replies": loop._expected,
+        "replies": [reply for reply in loop._expected if not reply.done()],
     }
     yield from (f"{name}: {rest}" for name, rest in rests.items() if rest)
     for session in sessions._sessions.values():

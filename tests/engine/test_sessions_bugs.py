@@ -98,9 +98,7 @@ def test_a_job_that_runs_at_most_once_is_not_begun_again_when_server_and_worker_
         await server.die()
         server = await Server(loop, disk).start()
 
-        given = await server.engine.sessions.work(
-            ask(session="s2", want=None, running=frozenset())
-        )
+        given = await server.engine.sessions.work(ask(session="s2", want=None, running=frozenset()))
 
         await server.engine.settled()
         assert given.leases == []
@@ -387,12 +385,7 @@ def test_a_released_reservation_asks_for_nothing_in_the_name_of_a_worker_that_do
     live(test)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [spec("unknown"), spec(route=Route(resources=(("cpu", 5_000),)))],
-    ids=["another task", "more than there is"],
-)
-def test_what_is_run_on_a_reservation_fits_its_worker(wrong: JobSpec) -> None:
+def test_what_is_run_on_a_reservation_is_what_its_worker_runs() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server, slots=2)
@@ -400,7 +393,7 @@ def test_what_is_run_on_a_reservation_fits_its_worker(wrong: JobSpec) -> None:
         kept = await server.engine.reserve("work", "default", CPU, 1, 100.0)
 
         with pytest.raises(SchedoError):
-            await server.engine.commit_reservation(kept.id, kept.nonce, wrong, 0.0)
+            await server.engine.commit_reservation(kept.id, kept.nonce, spec("unknown"), 0.0)
 
         assert not poll.done(), "the worker was not asked"
         await hang_up(poll)
@@ -413,9 +406,7 @@ def test_a_reservation_whose_asker_hangs_up_keeps_no_slot() -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server)
         await loop.pass_time(0.01)
-        reserving = asyncio.ensure_future(
-            server.engine.reserve("work", "default", None, 1, 10.0)
-        )
+        reserving = asyncio.ensure_future(server.engine.reserve("work", "default", None, 1, 10.0))
         worker = server.engine._loop.workers.find("a")
         assert worker is not None
         hold = worker.running
@@ -537,5 +528,42 @@ def test_a_worker_that_was_sent_away_and_is_uncordoned_may_stay() -> None:
         server.engine.sessions.cordon("a", False)
 
         assert not (await server.engine.sessions.work(ask())).drain
+
+    live(test)
+
+
+def test_a_job_on_a_reservation_uses_what_was_reserved() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        poll = polling(server, slots=2)
+        await loop.pass_time(0.01)
+        kept = await server.engine.reserve("work", "default", CPU, 1, 100.0)
+
+        call = asyncio.ensure_future(
+            server.engine.commit_reservation(kept.id, kept.nonce, spec(), 5.0)
+        )
+        await poll
+
+        assert server.engine.sessions.get("a").resources_used == {"cpu": 1_000}
+        call.cancel()
+
+    live(test)
+
+
+def test_a_lease_that_waits_for_its_commit_is_handed_back_when_its_worker_leaves() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        poll = polling(server)
+        await loop.pass_time(0.01)
+        job = await submitted(server, spec(once=True))
+        while (await server.engine.get(job.id)).state is not State.RUNNING:
+            await loop.pass_time(0)
+
+        server.engine.detach("a", "it left")
+        await server.engine.settled()
+
+        found = await server.engine.get(job.id)
+        assert (found.state, found.losses) == (State.QUEUED, 0)
+        await hang_up(poll)
 
     live(test)

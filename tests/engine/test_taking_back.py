@@ -47,7 +47,7 @@ async def test_an_attempt_that_was_lost_before_it_was_durable_keeps_its_number(p
         assert (first.key.attempt, world.worker.leases[0].key.attempt) == (1, 2)
 
 
-async def test_a_worker_that_comes_back_does_not_get_what_it_has_lost(path: Path) -> None:
+async def test_what_a_worker_was_never_sent_is_given_again_when_it_comes_back(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(delay_us=MINUTE, at_most_once=True)
         world.store.hold()
@@ -59,8 +59,9 @@ async def test_a_worker_that_comes_back_does_not_get_what_it_has_lost(path: Path
         world.store.release()
         await world.engine.settled()
 
-        assert world.worker.leases == []
-        assert (await world.engine.get(job.id)).state is State.FAILED
+        [lease] = world.worker.leases
+        found = await world.engine.get(job.id)
+        assert (lease.key.attempt, found.attempt, found.losses) == (2, 2, 0)
 
 
 async def test_a_start_whose_commit_failed_is_made_again(path: Path) -> None:

@@ -1,0 +1,69 @@
+"""Which attempts a new scheduler goes on with: those that a worker was given and may still run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schedo.core.attempts import make_lease
+from schedo.core.leases import HandedBack, Lease, Lost
+from schedo.core.model import Job
+from schedo.core.scheduler import Scheduler
+from schedo.core.workers import WorkerOffer
+from schedo.engine.handouts import Handouts, Transport
+from schedo.store.base import Store
+
+RUNNING_PAGE = 1_000
+
+ExpectWorker = Callable[[Lease], tuple[WorkerOffer, Transport] | None]
+
+
+class TakingBack:
+    """One recovery's look at what runs."""
+
+    def __init__(
+        self, store: Store, handouts: Handouts, scheduler: Scheduler, expect_worker: ExpectWorker
+    ) -> None:
+        self._store = store
+        self._handouts = handouts
+        self._scheduler = scheduler
+        self._expect_worker = expect_worker
+
+    async def run(self, now: int) -> None:
+        """Take in every job that runs, by the store or by what was handed out."""
+        leases = self._handouts.latest()
+        after = 0
+        while page := await self._store.load_running(after, RUNNING_PAGE):
+            after = page[-1].id
+            for job in page:
+                self._take(job, leases.pop(job.id, None), now)
+        for lease in leases.values():  # handed out, but the store does not say that it runs
+            stored = await self._store.load_job(lease.key.job_id)
+            if stored is not None and stored.attempt < lease.key.attempt:
+                self._take(stored, lease, now)
+            else:
+                self._handouts.forget([lease.key])  # its end is durable already
+
+    def _take(self, job: Job, lease: Lease | None, now: int) -> None:
+        """Take in an attempt that a worker was given, or end one that nobody has."""
+        if lease is None:
+            lease = self._expect(job)
+        if lease is None or lease.key.attempt < job.attempt:
+            was_given = not self._handouts.is_waiting(job.key)
+            outcome = Lost("the server was restarted") if was_given else HandedBack()
+            self._scheduler.adopt_ended(job, outcome, now)
+        else:
+            self._scheduler.adopt_running(job, lease, now)
+
+    def _expect(self, job: Job) -> Lease | None:
+        """Return the lease of a worker that the last server had, and may come back with it."""
+        if job.worker is None or self._handouts.is_waiting(job.key):
+            return None
+        lease = make_lease(job.key, job.worker, job)
+        known = self._expect_worker(lease)
+        if known is None:
+            return None
+        if job.worker not in self._scheduler.workers:
+            self._handouts.workers[job.worker] = known
+            self._scheduler.attach(known[0])
+        self._handouts.expect(lease)
+        return lease

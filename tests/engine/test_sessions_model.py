@@ -1,0 +1,523 @@
+"""Workers elsewhere as state machines, against a server that dies and whose store flickers.
+
+Each run has one seed. After some minutes of trouble everything heals; then every job must end, and
+nothing may be left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from schedo.core.leases import Completed, Failed, HandedBack, Lease, Report, Snoozed, Stopped
+from schedo.core.lifecycle import FINAL, State
+from schedo.core.model import Failure, JobSpec, LeaseKey, Options, Retry
+from schedo.core.routes import Condition, Route
+from schedo.core.workers import WorkerOffer
+from schedo.engine.answers import Accepted
+from schedo.engine.asks import Ask, Given, Progress
+from schedo.errors import SchedoError, WorkerReplaced
+from schedo.testing.loop import VirtualLoop
+from tests.engine.far import Disk, Server, leftovers, live
+
+TROUBLE_S = 120.0
+REST_MAX_S = 900.0
+RETURN_S = 5.0  # a worker that is away for less keeps what it runs
+ANSWER_MAX_S = 150.0  # of an invocation, whatever happens to its workers
+
+ROUTES = (
+    None,
+    None,
+    Route(resources=(("cpu", 1_500),)),
+    Route(labels=(Condition("region", "=", ("eu",)),)),
+    Route(labels=(Condition("region", "!=", ("eu",)),), resources=(("cpu", 3_000),)),
+)
+SECOND = 1_000_000
+
+
+@dataclass
+class Running:
+    """An attempt that a worker runs, and whether it may have been taken away from it."""
+
+    lease: Lease
+    ends_at: float
+    is_excused: bool = False
+
+
+@dataclass
+class Room:
+    """The one server there is, what was promised, and what was seen to be wrong."""
+
+    loop: VirtualLoop
+    random: Random
+    disk: Disk
+    server: Server | None = None
+    is_calm: bool = False
+    jobs: dict[int, JobSpec] = field(default_factory=dict)  # acknowledged
+    results: dict[LeaseKey, bytes | None] = field(default_factory=dict)  # confirmed
+    begun: Counter[int] = field(default_factory=Counter)
+    given_up: Counter[int] = field(default_factory=Counter)  # by a worker that had begun it
+    faults: list[str] = field(default_factory=list)
+    workers: list[Far] = field(default_factory=list)
+
+    def chance(self, probability: float) -> bool:
+        return not self.is_calm and self.random.random() < probability
+
+    async def pause(self, most_s: float) -> None:
+        await self.loop.pass_time(self.random.uniform(0, most_s))
+
+    async def serve(self) -> None:
+        self.server = await Server(self.loop, self.disk, window=8).start()
+
+    async def kill(self) -> None:
+        server, self.server = self.server, None
+        assert server is not None, "one is there"
+        for worker in self.workers:
+            worker.hear_of_death(self.disk)
+        await server.die()
+
+    def see(self, worker: Far, lease: Lease) -> None:
+        """A worker begins an attempt."""
+        self.begun[lease.key.job_id] += 1
+        for other in self.workers:
+            if not other.requests:
+                other.heed_gap()
+            for key, running in other.running.items():
+                if key.job_id == lease.key.job_id and not running.is_excused:
+                    self.faults.append(f"{worker.name} runs {lease.key}, {other.name} runs {key}")
+
+
+class Far:
+    """A worker elsewhere, as the protocol describes it, and its misfortunes."""
+
+    def __init__(self, room: Room, number: int) -> None:
+        random = room.random
+        self.room = room
+        self.name = f"far-{number}"
+        self.slots = random.choice((1, 2, 5))
+        self.region = random.choice(("eu", "us"))
+        self.silence_s = random.choice((6.0, 30.0))
+        self.lives = 0
+        self.running: dict[LeaseKey, Running] = {}
+        self.results: dict[LeaseKey, Report] = {}  # not confirmed
+        self.heard_at = room.loop.time()
+        self.is_known = False
+        self.requests: set[asyncio.Task[Given]] = set()
+
+    # Life.
+
+    async def live(self) -> None:
+        while True:
+            await self.work()
+            room = self.room
+            if room.chance(0.03):
+                await self.restart()
+            elif room.chance(0.03):
+                await room.pause(2 * self.silence_s)  # it is silent, and its attempts go on
+                self.end_some()
+            elif room.chance(0.02):
+                self.region = room.random.choice(("eu", "us"))
+            elif room.chance(0.02):
+                await self.drain()
+                await self.restart()
+            await room.pause(0.2)
+
+    async def restart(self) -> None:
+        self.lives += 1
+        self.running.clear()
+        self.results.clear()
+        await self.room.pause(10)
+
+    async def drain(self) -> None:
+        """Finish what runs, telling the server so; then leave."""
+        for _ in range(100):
+            if not self.running and not self.results:
+                break
+            await self.ask(want=0, is_draining=True, running=self.names())
+            await self.room.loop.pass_time(0.5)
+            self.end_some()
+        await self.ask(want=0, is_draining=True, running=self.names())
+
+    def hear_of_death(self, disk: Disk) -> None:
+        """The server died: what it had not written of an attempt it cannot know."""
+        for request in self.requests:
+            request.cancel()
+        for key, running in self.running.items():
+            if key not in disk.begun:
+                running.is_excused = True
+
+    # Requests.
+
+    def names(self) -> frozenset[LeaseKey]:
+        return frozenset({*self.running, *self.results})
+
+    async def work(self) -> None:
+        """Ask for work, and tell beside it what ends meanwhile."""
+        room = self.room
+        wait_s = room.random.choice((0.0, 1.0, 2.0))
+        want = room.random.choice((None, self.slots, 1))
+        poll = room.loop.create_task(
+            self.ask(want=want, wait_s=wait_s, running=self.names(), silence_s=self.silence_s)
+        )
+        while not poll.done():
+            await asyncio.wait([poll], timeout=room.random.uniform(0.1, 0.6))
+            self.end_some()
+            if not poll.done() and self.results and room.random.random() < 0.5:
+                await self.ask(want=0)
+        self.end_some()
+
+    async def ask(self, **fields: Any) -> None:
+        """Send a request and do what its answer says, unless one of both is lost."""
+        room = self.room
+        if room.server is None:
+            self.heed_gap()
+            await room.pause(0.5)
+            return
+        reports = list(self.results.values())
+        progress = [Progress(key, 1.0) for key in list(self.running)[:1]]
+        offer = WorkerOffer(
+            self.name,
+            self.slots,
+            frozenset({"work"}),
+            labels={"region": self.region},
+            resources={"cpu": 4_000},
+        )
+        asked = Ask(
+            self.name,
+            f"life {self.lives}",
+            offer,
+            reports=reports,
+            progress=progress,
+            **({"silence_s": self.silence_s} | fields),
+        )
+        self.heed_gap()
+        life = self.lives
+        request = room.loop.create_task(room.server.engine.sessions.work(asked))
+        self.requests.add(request)
+        if room.chance(0.04):
+            room.loop.call_later(room.random.uniform(0, 1.0), request.cancel)
+        given = await self.answer_of(request)
+        if given is None:
+            await room.pause(1.0)
+            return
+        if self.lives != life or room.chance(0.03):
+            return  # nobody reads the answer
+        self.take(given, reports)
+        bids = [lease for lease in given.leases if lease.key in given.bids]
+        if bids:
+            await self.answer(bids)
+
+    def heed_gap(self) -> None:
+        """Whoever was away for too long may have lost what it runs."""
+        gap_s = self.room.loop.time() - self.heard_at
+        if gap_s >= min(RETURN_S, self.silence_s) - 0.1:
+            for running in self.running.values():
+                running.is_excused = True
+
+    def take(self, given: Given, reports: list[Report]) -> None:
+        room = self.room
+        refused = {key for key, _ in given.refused}
+        for report in reports:
+            if self.results.pop(report.key, None) is not None and report.key not in refused:
+                result = report.outcome
+                room.results[report.key] = result.result if isinstance(result, Completed) else None
+        for key in given.disowned:
+            running = self.running.pop(key, None)
+            if running is not None and not running.is_excused:
+                room.faults.append(f"{key} was taken from {self.name}, which was well")
+        for stop in given.stops:
+            if stop.key in self.running:
+                del self.running[stop.key]
+                self.results[stop.key] = Report(stop.key, Stopped())
+        for lease in given.leases:
+            if lease.key not in given.bids:
+                self.begin(lease)
+
+    async def answer(self, bids: list[Lease]) -> None:
+        """Take some of the bids, refuse some, and overlook some."""
+        room = self.room
+        accepted, rejected = [], []
+        for lease in bids:
+            if room.chance(0.2):
+                rejected.append((lease.key, "it is busy"))
+            elif not room.chance(0.2):
+                accepted.append(lease)
+        if room.server is None or not bids:
+            return
+        await room.pause(0.1)
+        keys = [lease.key for lease in accepted]
+        before = self.lives
+        given = await self.tell_bids(keys, rejected)
+        if given is None or self.lives != before:
+            return
+        for lease in accepted:
+            if lease.key not in given.disowned:
+                self.begin(lease)
+
+    async def tell_bids(
+        self, keys: list[LeaseKey], rejected: list[tuple[LeaseKey, str]]
+    ) -> Given | None:
+        room = self.room
+        if room.server is None:
+            return None
+        offer = WorkerOffer(
+            self.name,
+            self.slots,
+            frozenset({"work"}),
+            labels={"region": self.region},
+            resources={"cpu": 4_000},
+        )
+        running = frozenset({*self.names(), *keys})
+        asked = Ask(
+            self.name,
+            f"life {self.lives}",
+            offer,
+            want=0,
+            accept=keys,
+            reject=rejected,
+            running=running,
+            silence_s=self.silence_s,
+        )
+        request = room.loop.create_task(room.server.engine.sessions.work(asked))
+        self.requests.add(request)
+        given = await self.answer_of(request)
+        return None if room.chance(0.03) else given
+
+    async def answer_of(self, request: asyncio.Task[Given]) -> Given | None:
+        try:
+            return await request
+        except WorkerReplaced:
+            self.room.faults.append(f"{self.name} was replaced")
+        except (SchedoError, asyncio.CancelledError):
+            pass
+        finally:
+            self.requests.discard(request)
+            self.heard_at = self.room.loop.time()
+        return None
+
+    # Running.
+
+    def begin(self, lease: Lease) -> None:
+        room = self.room
+        room.see(self, lease)
+        ends_at = room.loop.time() + room.random.choice((0.0, 0.2, 1.0, 6.0))
+        self.running[lease.key] = Running(lease, ends_at)
+        if len(self.running) > self.slots:
+            room.faults.append(f"{self.name} runs more than {self.slots}: {list(self.running)}")
+        needs = [each.lease.options.route for each in self.running.values()]
+        if sum(dict(route.resources).get("cpu", 0) for route in needs if route) > 4_000:
+            room.faults.append(f"{self.name} has less than what its attempts need")
+
+    def end_some(self) -> None:
+        now = self.room.loop.time()
+        for key, running in list(self.running.items()):
+            if running.ends_at <= now:
+                del self.running[key]
+                self.results[key] = Report(key, self.outcome(key))
+
+    def outcome(self, key: LeaseKey) -> Any:
+        room = self.room
+        if room.chance(0.1):
+            return Failed(Failure("ValueError", "no"))
+        if room.chance(0.1):
+            room.given_up[key.job_id] += 1
+            return room.random.choice((HandedBack(), Snoozed(2 * SECOND)))
+        return Completed(f'"{key.job_id} {key.attempt} {key.epoch}"'.encode())
+
+
+# People.
+
+
+def draw_spec(random: Random) -> JobSpec:
+    at_most_once = random.random() < 0.3
+    thrice = Retry(max_attempts=3, backoff="fixed", initial_us=SECOND, jitter=0.0)
+    return JobSpec(
+        "work",
+        b"{}" if random.random() < 0.8 else b'"' + b"x" * 5_000 + b'"',
+        priority=random.choice((0, 0, 5)),
+        options=Options(
+            retry=None if at_most_once else thrice,
+            timeout_us=random.choice((None, None, 8 * SECOND)),
+            at_most_once=at_most_once,
+            route=random.choice(ROUTES),
+        ),
+    )
+
+
+async def people(room: Room) -> None:
+    random = room.random
+    while not room.is_calm:
+        await room.pause(1.5)
+        if room.server is None:
+            continue
+        engine = room.server.engine
+        act = random.choices(
+            ("submit", "cancel", "invoke", "reserve", "cordon", "uncordon"), (8, 2, 3, 2, 1, 2)
+        )[0]
+        with contextlib.suppress(SchedoError):
+            if act == "submit":
+                specs = [draw_spec(random) for _ in range(random.randint(1, 8))]
+                for answer, spec in zip(await engine.submit(specs), specs, strict=True):
+                    assert isinstance(answer, Accepted)
+                    room.jobs[answer.job.id] = spec
+            elif act == "cancel" and room.jobs:
+                await engine.cancel(random.choice(list(room.jobs)))
+            elif act == "invoke":
+                room.loop.create_task(invoke(room, room.server))
+            elif act == "reserve":
+                room.loop.create_task(reserve(room, room.server))
+            elif act in ("cordon", "uncordon"):
+                engine.sessions.cordon(random.choice(room.workers).name, act == "cordon")
+
+
+async def invoke(room: Room, server: Server) -> None:
+    random = room.random
+    once = random.random() < 0.7
+    spec = JobSpec("work", options=Options(at_most_once=once, route=random.choice(ROUTES)))
+    wait_s, count = random.choice((0.0, 0.0, 10.0)), random.choice((1, 1, 2))
+    await answered(room, server, server.engine.invoke(spec, count, wait_s))
+
+
+async def reserve(room: Room, server: Server) -> None:
+    random = room.random
+    with contextlib.suppress(SchedoError):
+        route, count = random.choice(ROUTES), random.choice((1, 2))
+        kept = await server.engine.reserve("work", "default", route, count, 3.0)
+        await room.pause(4.0)
+        if server is not room.server:
+            return
+        if random.random() < 0.5:
+            await server.engine.release_reservation(kept.id, kept.nonce)
+        else:
+            spec = JobSpec("work", options=Options(at_most_once=True))
+            running = server.engine.commit_reservation(kept.id, kept.nonce, spec, 0.0)
+            await answered(room, server, running)
+
+
+async def answered(room: Room, server: Server, work: Any) -> None:
+    """Note an invocation whose caller waits for ever."""
+    began_at = room.loop.time()
+    with contextlib.suppress(SchedoError, TimeoutError):
+        async with asyncio.timeout(ANSWER_MAX_S):
+            await work
+    if room.loop.time() - began_at >= ANSWER_MAX_S and not server.line.is_dead:
+        room.faults.append("an invocation was not answered")
+
+
+async def misfortune(room: Room) -> None:
+    """Let the store fail now and then, and the server die."""
+    random, disk = room.random, room.disk
+    while not room.is_calm:
+        await room.pause(25)
+        kind = random.choice(("flicker", "slow", "kill", "loads"))
+        if kind == "kill":
+            await room.kill()
+            await room.pause(random.choice((0.5, 5.0)))
+            await room.serve()
+            continue
+        if kind == "flicker":
+            disk.commit_fails = random.choice((0.2, 1.0))
+        elif kind == "loads":
+            disk.load_fails = 0.3
+        else:
+            disk.delay_s = random.choice((0.05, 0.3))
+        await room.pause(3)
+        disk.commit_fails = disk.load_fails = 0.0
+        disk.delay_s = 0.001
+
+
+async def probe(room: Room) -> None:
+    """Look again and again whether what is counted is what there is."""
+    while True:
+        await room.loop.pass_time(0.1)
+        if room.server is None:
+            continue
+        for worker in room.server.engine._loop.workers:
+            offer, sums = worker.offer, Counter[str]()
+            for amounts in worker.running.values():
+                sums.update(dict(amounts))
+            if offer.slots and len(worker.running) > offer.slots:
+                room.faults.append(f"{offer.id} is given more than its slots")
+            if any(sums[name] > most for name, most in offer.resources.items()):
+                room.faults.append(f"{offer.id} is given more than its resources: {sums}")
+            if {n: u for n, u in worker.used.items() if u} != {n: u for n, u in sums.items() if u}:
+                room.faults.append(f"{offer.id} uses {worker.used}, which should be {sums}")
+
+
+async def run(room: Room) -> None:
+    loop = room.loop
+    room.workers = [Far(room, number) for number in range(4)]
+    room.workers[0].region, room.workers[1].region = "eu", "us"
+    await room.serve()
+    lives = [loop.create_task(worker.live()) for worker in room.workers]
+    troubles = [loop.create_task(people(room)), loop.create_task(misfortune(room))]
+    probing = loop.create_task(probe(room))
+    await loop.pass_time(TROUBLE_S)
+    room.is_calm = True
+    await asyncio.gather(*troubles)
+    assert room.server is not None
+    engine = room.server.engine
+    while not engine.health().ready:
+        await loop.pass_time(1)
+    for number, worker in enumerate(room.workers):
+        worker.region = ("eu", "us")[number % 2]
+        with contextlib.suppress(SchedoError):
+            engine.sessions.cordon(worker.name, False)
+    await rest(room)
+    await loop.pass_time(10)
+    await engine.settled()
+    for task in [*lives, probing]:
+        for failed in [task] if task.done() else []:
+            await failed
+        task.cancel()
+
+
+async def rest(room: Room) -> None:
+    until = room.loop.time() + REST_MAX_S
+    while room.loop.time() < until:
+        await room.loop.pass_time(5)
+        stored = room.disk.memory._jobs.values()
+        if all(job.state in FINAL for job in stored) and not any(w.results for w in room.workers):
+            return
+
+
+def check(room: Room) -> None:
+    """Compare what is on the disk with what was promised."""
+    assert room.server is not None
+    jobs = room.disk.memory._jobs
+    faults = room.faults
+    faults += [f"{ident} was acknowledged and is lost" for ident in room.jobs if ident not in jobs]
+    faults += [f"{job.id} has not ended: {job}" for job in jobs.values() if not job.is_final]
+    for key, times in Counter(key for key, end in room.disk.ends if end != "stale").items():
+        if times > 1:
+            faults.append(f"{key} ended {times} times")
+    for key, result in room.results.items():
+        job = jobs[key.job_id]
+        if result is not None and job.state is State.COMPLETED and job.result != result:
+            faults.append(f"{key} was confirmed and {job.result!r} is there")
+        if result is not None and job.state not in (State.COMPLETED, State.CANCELLED):
+            faults.append(f"{key} was confirmed as completed, and the job is {job}")
+    for ident, times in room.begun.items():
+        job = jobs[ident]
+        if job.options.at_most_once and times > 1 + room.given_up[ident]:
+            faults.append(f"{ident} runs at most once and was begun {times} times: {job}")
+    faults += leftovers(room.server.engine)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_workers_elsewhere_lose_nothing_whatever_happens(seed: int) -> None:
+    async def test(loop: VirtualLoop) -> None:
+        random = Random(seed)
+        room = Room(loop, random, Disk(random))
+        await run(room)
+        check(room)
+        assert room.faults == []
+        assert room.results, "something was done"
+
+    live(test)
