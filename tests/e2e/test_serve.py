@@ -113,7 +113,9 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) 
 
     assert len(acknowledged) > 100
     for job_id in acknowledged:
-        assert server.ended(job_id)["state"] == "completed", job_id
+        ended = server.ended(job_id)
+        # One that ran at three of the kills is given up, as is said of it.
+        assert ended["state"] == "completed" or ended["losses"] == 3, ended
     server.kill()
 
 

@@ -567,3 +567,144 @@ def test_a_lease_that_waits_for_its_commit_is_handed_back_when_its_worker_leaves
         await hang_up(poll)
 
     live(test)
+
+
+# Seen later.
+
+
+def test_who_waits_for_a_taker_is_answered_when_the_next_takers_attempt_is_not_written() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        call, lease = await bidding(server, names="a b")
+        refuse = server.engine.sessions.work(ask(lease.worker, reject=[(lease.key, "busy")]))
+        await refuse
+        server.disk.commit_fails = 1.0  # the next worker's attempt is not written
+        await loop.pass_time(3)
+        await works_again(server, loop)
+
+        with contextlib.suppress(SchedoError):
+            await asyncio.wait_for(call, 60)
+
+        await server.engine.settled()
+        assert list(leftovers(server.engine)) == []
+
+    live(test)
+
+
+def test_the_next_process_of_a_drained_name_may_work() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await server.engine.sessions.work(ask())
+        await server.engine.settled()
+        server.engine.sessions.drain("a")
+        await server.engine.sessions.work(ask(is_draining=True, running=frozenset()))
+        await server.engine.settled()
+
+        await server.engine.sessions.work(ask(session="s2"))
+        await server.engine.settled()
+
+        assert server.engine.sessions.get("a").state == "active"
+
+    live(test)
+
+
+def test_a_released_reservation_gives_no_more_than_is_wanted() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        first = polling(server, slots=10, want=1)
+        await loop.pass_time(0.01)
+        kept = await server.engine.reserve("work", "default", None, 1, 100.0)
+        second = polling(server, slots=10, want=1)  # it asks anew, for one
+        await first
+        await loop.pass_time(0.01)
+
+        await server.engine.release_reservation(kept.id, kept.nonce)
+        await submitted(server, spec(), spec())
+
+        assert len((await second).leases) == 1
+
+    live(test)
+
+
+def test_a_draining_worker_hands_back_what_no_answer_held() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        poll = polling(server)
+        await loop.pass_time(0.01)
+        job = await submitted(server, spec(once=True))
+        server.engine.sessions.wake()  # it is answered before the start is durable
+        assert (await poll).leases == []
+        await loop.pass_time(1)
+        for _ in range(2):
+            await server.engine.sessions.work(ask(is_draining=True, running=frozenset()))
+            await loop.pass_time(1)
+
+        found = await server.engine.get(job.id)
+        assert (found.state, found.losses) == (State.QUEUED, 0)
+        assert server.engine.sessions.get("a").state == "away"
+
+    live(test)
+
+
+def test_all_or_nothing_says_no_capacity_although_one_of_them_ended_meanwhile() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        polls = [polling(server, "a"), polling(server, "b"), polling(server, "c")]
+        await loop.pass_time(0.01)
+        call = asyncio.ensure_future(server.engine.invoke(spec(once=True), 3, 0.0))
+        leases = [(await poll).leases[0] for poll in polls]
+        accepts = [
+            server.engine.sessions.work(ask(lease.worker, accept=[lease.key]))
+            for lease in leases[1:]
+        ]
+        await asyncio.gather(*accepts)
+        refused = leases[0]
+        await server.engine.sessions.work(ask(refused.worker, reject=[(refused.key, "busy")]))
+        cancel = server.engine._placing._cancel
+
+        async def cancel_late(job_id: int) -> Job:
+            for lease in leases[1:]:
+                await server.engine.sessions.work(ask(lease.worker, reports=[done(lease)]))
+            return await cancel(job_id)
+
+        server.engine._placing._cancel = cancel_late
+
+        with pytest.raises(NoCapacity):
+            await asyncio.wait_for(call, 60)
+
+    live(test)
+
+
+def test_nobody_is_said_to_have_taken_an_invocation_that_a_recovery_has_ended() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        call, lease = await bidding(server, names="a b")
+        refuse = server.engine.sessions.work(ask(lease.worker, reject=[(lease.key, "busy")]))
+        server.disk.commit_fails = 1.0
+        await refuse
+        await loop.pass_time(3)
+        await works_again(server, loop)
+
+        with contextlib.suppress(SchedoError):
+            [job] = await asyncio.wait_for(call, 60)
+            assert job.is_final, "nobody runs it"
+
+    live(test)
+
+
+def test_a_late_result_of_who_refused_a_bid_does_not_take_it_for_the_next_worker() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        call, lease = await bidding(server, names="a b")
+        other = "b" if lease.worker == "a" else "a"
+        await server.engine.sessions.work(ask(lease.worker, reject=[(lease.key, "busy")]))
+        await loop.pass_time(0.1)
+
+        await server.engine.sessions.work(ask(lease.worker, reports=[done(lease)]))
+        await loop.pass_time(0.01)
+        assert not call.done(), f"{other} has not said anything"
+
+        with pytest.raises(NoCapacity):
+            await asyncio.wait_for(call, 60)
+
+    live(test)
