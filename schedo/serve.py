@@ -30,6 +30,7 @@ from schedo.config import Config, check_config
 from schedo.engine.engine import Engine
 from schedo.errors import Invalid, SchedoError, Unavailable
 from schedo.logs import start_logging
+from schedo.loops import new_loop
 from schedo.store import open_store
 from schedo.web.app import WebApp, build_app
 from schedo.web.grants import Grant, parse_grants
@@ -64,7 +65,7 @@ def run_server(config: Config) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold tokens and payloads
     try:
         check_config(config)
-        with asyncio.Runner(loop_factory=_new_loop) as runner:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             return runner.run(_serve(config))
     except (CannotServe, Invalid) as error:
         _say(f"schedo: {error}")
@@ -93,14 +94,6 @@ def _raise_descriptor_limit() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # not made for this platform
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 async def _serve(config: Config) -> int:

@@ -21,7 +21,7 @@ LAYERS = (
     ("errors",),
 )
 # The composition root is made of these modules; they count as one part.
-COMPOSITION = dict.fromkeys(("", "app", "config", "logs", "remote"), "serve")
+COMPOSITION = dict.fromkeys(("", "app", "config", "logs", "loops", "remote"), "serve")
 
 OUTSIDE_FOR_CORE = {"msgspec", "cronsim"}
 # fmt: off

@@ -14,6 +14,7 @@ from typing import Literal
 
 from schedo.errors import SchedoError
 from schedo.logs import start_logging
+from schedo.loops import new_loop
 from schedo.remote.worker import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -27,7 +28,7 @@ def run_worker(
     listener = start_logging(log_format, log_level)
     os.umask(0o077)
     try:
-        with asyncio.Runner(loop_factory=_new_loop) as runner:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(_run(worker))
         return DONE
     except SchedoError as error:
@@ -65,11 +66,3 @@ async def _run(worker: Worker) -> None:
     for number in SIGNALS:
         loop.add_signal_handler(number, ask)
     await worker.run()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # not made for this platform
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

@@ -108,7 +108,8 @@ class Far:
         self.running: dict[LeaseKey, Running] = {}
         self.results: dict[LeaseKey, Report] = {}  # not confirmed
         self.heard_at = room.loop.time()
-        self.is_known = False
+        self.has_sessions = number < 3
+        self.is_told_to_leave = False
         self.requests: set[asyncio.Task[Given]] = set()
 
     # Life.
@@ -124,13 +125,14 @@ class Far:
                 self.end_some()
             elif room.chance(0.02):
                 self.region = room.random.choice(("eu", "us"))
-            elif room.chance(0.02):
+            elif self.is_told_to_leave or room.chance(0.02):
                 await self.drain()
                 await self.restart()
             await room.pause(0.2)
 
     async def restart(self) -> None:
         self.lives += 1
+        self.is_told_to_leave = False
         self.running.clear()
         self.results.clear()
         await self.room.pause(10)
@@ -154,6 +156,9 @@ class Far:
                 running.is_excused = True
 
     # Requests.
+
+    def session(self) -> str:
+        return f"life {self.lives}" if self.has_sessions else ""
 
     def names(self) -> frozenset[LeaseKey]:
         return frozenset({*self.running, *self.results})
@@ -191,7 +196,7 @@ class Far:
         )
         asked = Ask(
             self.name,
-            f"life {self.lives}",
+            self.session(),
             offer,
             reports=reports,
             progress=progress,
@@ -223,6 +228,7 @@ class Far:
 
     def take(self, given: Given, reports: list[Report]) -> None:
         room = self.room
+        self.is_told_to_leave = self.is_told_to_leave or given.drain
         refused = {key for key, _ in given.refused}
         for report in reports:
             if self.results.pop(report.key, None) is not None and report.key not in refused:
@@ -279,7 +285,7 @@ class Far:
         running = frozenset({*self.names(), *keys})
         asked = Ask(
             self.name,
-            f"life {self.lives}",
+            self.session(),
             offer,
             want=0,
             accept=keys,
@@ -353,6 +359,9 @@ def draw_spec(random: Random) -> JobSpec:
     )
 
 
+ACTS = ("submit", "cancel", "invoke", "reserve", "cordon", "uncordon", "drain")
+
+
 async def people(room: Room) -> None:
     random = room.random
     while not room.is_calm:
@@ -360,13 +369,12 @@ async def people(room: Room) -> None:
         if room.server is None:
             continue
         engine = room.server.engine
-        act = random.choices(
-            ("submit", "cancel", "invoke", "reserve", "cordon", "uncordon"), (5, 2, 8, 4, 1, 2)
-        )[0]
+        act = random.choices(ACTS, (5, 2, 8, 4, 1, 2, 1))[0]
         with contextlib.suppress(SchedoError):
             if act == "submit":
                 specs = [draw_spec(random) for _ in range(random.choice((1, 1, 2, 12)))]
-                for answer, spec in zip(await engine.submit(specs), specs, strict=True):
+                answers: list[Any] = await engine.submit(specs)
+                for answer, spec in zip(answers, specs, strict=True):
                     assert isinstance(answer, Accepted)
                     room.jobs[answer.job.id] = spec
             elif act == "cancel" and room.jobs:
@@ -377,6 +385,8 @@ async def people(room: Room) -> None:
                 room.loop.create_task(reserve(room, room.server))
             elif act in ("cordon", "uncordon"):
                 engine.sessions.cordon(random.choice(room.workers).name, act == "cordon")
+            elif act == "drain":
+                engine.sessions.drain(random.choice(room.workers).name)
 
 
 async def invoke(room: Room, server: Server) -> None:
