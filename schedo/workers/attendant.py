@@ -27,9 +27,9 @@ from schedo.workers import frames
 from schedo.workers.answering import Answering
 from schedo.workers.calling import GRACE_S
 from schedo.workers.outbox import Outbox
-from schedo.workers.progress import to_word
 from schedo.workers.spawn import Process
 from schedo.workers.starts import Starts
+from schedo.workers.told import to_word
 
 _CLOSE_AFTER_S = 1.0  # for the socket of a dead child, which a process of its own may hold open
 

@@ -17,7 +17,8 @@ from schedo.core.model import Failure, LeaseKey, Options
 from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
 from schedo.workers.contract import Call, Runner, StopSignal
-from schedo.workers.progress import Progress, to_word
+from schedo.workers.progress import Progress
+from schedo.workers.told import to_word
 
 log = logging.getLogger("schedo.worker")
 

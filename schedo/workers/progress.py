@@ -8,7 +8,6 @@ from collections.abc import Callable
 import msgspec
 
 from schedo.core.model import LeaseKey
-from schedo.engine.asks import Progress as ProgressWord
 
 # A handler may speak in a tight loop; the server hears of it ten times a second.
 INTERVAL_S = 0.1
@@ -34,11 +33,6 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
             log or self.log,
             later.output or self.output,
         )
-
-
-def to_word(key: LeaseKey, said: Said) -> ProgressWord:
-    """Return what was said as the engine takes it."""
-    return ProgressWord(key, said.percent, said.message, said.log, said.output)
 
 
 Tell = Callable[[LeaseKey, Said], None]
