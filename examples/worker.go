@@ -9,7 +9,6 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"slices"
 	"time"
 )
 
@@ -19,9 +18,7 @@ type answer struct {
 	Leases []struct {
 		Lease, Task string
 		Payload     json.RawMessage
-		Bid         bool
 	}
-	Disowned []string
 }
 
 var tasks = map[string]func(json.RawMessage) (any, error){
@@ -39,8 +36,8 @@ func say(fields object) (got answer) {
 	for key, value := range me {
 		fields[key] = value
 	}
-	body, _ := json.Marshal(fields)
 	for {
+		body, _ := json.Marshal(fields)
 		request, _ := http.NewRequest("POST", url+"/v1/work", bytes.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")
 		if token := os.Getenv("SCHEDO_TOKEN"); token != "" {
@@ -54,6 +51,16 @@ func say(fields object) (got answer) {
 				return got
 			}
 			log.Print(response.Status)
+			switch response.StatusCode {
+			case 401, 403, 409: // not welcome, or replaced
+				os.Exit(1)
+			case 400, 413, 422: // these results will never be taken
+				for _, result := range fields["results"].([]object) {
+					result["outcome"], result["retryable"] = "failed", false
+					result["error"] = object{"type": "result-refused", "message": "the server did not take the result"}
+					delete(result, "result")
+				}
+			}
 		}
 		log.Print(err)
 		time.Sleep(time.Second)
@@ -69,7 +76,7 @@ func main() {
 	}
 	go func() { // signs of life, also while a job takes long
 		for range time.Tick(10 * time.Second) {
-			say(object{"want": 0})
+			say(object{"want": 0, "results": []object{}})
 		}
 	}()
 	results := []object{}
@@ -77,10 +84,6 @@ func main() {
 		got := say(object{"running": []string{}, "results": results, "wait": 20})
 		results = []object{}
 		for _, given := range got.Leases {
-			this := []string{given.Lease}
-			if given.Bid && slices.Contains(say(object{"accept": this, "running": this, "want": 0}).Disowned, given.Lease) {
-				continue // it went to another worker
-			}
 			result := object{"lease": given.Lease, "outcome": "completed"}
 			value, err := tasks[given.Task](given.Payload)
 			if result["result"] = value; err != nil {

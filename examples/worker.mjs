@@ -13,18 +13,25 @@ if (token) headers.authorization = `Bearer ${token}`;
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function say(fields) { // again and again until there is an answer
-  const request = { method: "POST", headers, body: JSON.stringify({ ...me, ...fields }) };
   for (;;) {
+    const request = { method: "POST", headers, body: JSON.stringify({ ...me, ...fields }) };
     try {
       const answer = await fetch(`${server}/v1/work`, request);
       if (answer.ok) return await answer.json();
       console.error(answer.status, await answer.text());
+      if ([401, 403, 409].includes(answer.status)) process.exit(1); // not welcome, or replaced
+      if ([400, 413, 422].includes(answer.status)) fields.results = fields.results?.map(refused);
     } catch (error) {
       console.error(error.message);
     }
     await sleep(1000);
   }
 }
+
+const refused = ({ lease }) => ({ // a result that the server will never take
+  lease, outcome: "failed", retryable: false,
+  error: { type: "result-refused", message: "the server did not take the result" },
+});
 
 async function run({ lease, task, payload }) {
   try {
@@ -44,12 +51,5 @@ async function run({ lease, task, payload }) {
 for (let results = []; ; ) {
   const { leases } = await say({ running: [], results, wait: 20 });
   results = [];
-  for (const given of leases) {
-    const { lease, bid } = given;
-    if (bid) { // accept it, unless it went to another worker meanwhile
-      const { disowned } = await say({ accept: [lease], running: [lease], want: 0 });
-      if (disowned.includes(lease)) continue;
-    }
-    results.push(await run(given));
-  }
+  for (const given of leases) results.push(await run(given));
 }

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 
 TASKS = {"increment": lambda payload: {"Num": payload["Num"] + 1}}
@@ -22,14 +23,26 @@ if "SCHEDO_TOKEN" in os.environ:
 
 def say(**fields):
     """Send these fields, again and again until there is an answer."""
-    request = urllib.request.Request(URL, json.dumps(ME | fields).encode(), HEADERS)
     while True:
+        request = urllib.request.Request(URL, json.dumps(ME | fields).encode(), HEADERS)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)
-        except Exception as error:
+        except urllib.error.HTTPError as error:
+            print(error, error.read().decode(), file=sys.stderr)
+            if error.code in (401, 403, 409):  # not welcome, or replaced
+                os._exit(1)
+            if error.code in (400, 413, 422):  # these results will never be taken
+                fields["results"] = [refused(each) for each in fields.get("results", [])]
+            time.sleep(1)
+        except OSError as error:
             print(error, file=sys.stderr)
             time.sleep(1)
+
+
+def refused(result):
+    reason = {"type": "result-refused", "message": "the server did not take the result"}
+    return {"lease": result["lease"], "outcome": "failed", "error": reason, "retryable": False}
 
 
 def run(lease):
@@ -55,7 +68,4 @@ while True:
     leases = say(running=[], results=results, wait=20)["leases"]
     results = []
     for lease in leases:
-        name = lease["lease"]
-        if lease.get("bid") and name in say(accept=[name], running=[name], want=0)["disowned"]:
-            continue  # it went to another worker
         results.append(run(lease))

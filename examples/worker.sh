@@ -6,16 +6,25 @@ me="{\"worker\": \"${1:-bash-$$}\", \"session\": \"$$-$RANDOM\", \"tasks\": [\"i
 work() { jq -c '{Num: (.Num + 1)}'; } # the task: reads the payload, prints the result
 
 say() { # sends these fields, again and again until there is an answer
-  until jq -cs add <<<"$me $1" | curl -sS --fail-with-body --max-time 60 --data-binary @- \
+  local body reply
+  body=$(jq -cs add <<<"$me $1")
+  while reply=$(curl -sS --max-time 60 -w '\n%{http_code}' --data-binary "$body" \
     -H 'content-type: application/json' ${SCHEDO_TOKEN:+-H "authorization: Bearer $SCHEDO_TOKEN"} \
-    "$server/v1/work"; do sleep 1 && kill -0 $$ || exit; done
+    "$server/v1/work"); kill -0 $$; do
+    case ${reply##*$'\n'} in
+      200) echo "${reply%$'\n'*}" && return ;;
+      401 | 403 | 409) echo "$reply" >&2 && kill $$ ;; # not welcome, or replaced
+      400 | 413 | 422) # these results will never be taken
+        body=$(jq -c '.results |= map({lease, outcome: "failed", retryable: false, error: {type: "result-refused", message: "the server did not take the result"}})' <<<"$body") ;;
+    esac
+    sleep 1
+  done
 }
 
 while answer=$(say "{\"running\": [], \"results\": [$results], \"wait\": 20}"); do
   results=
-  read -r lease bid payload < <(jq -r '.leases[] | "\(.lease) \(.bid) \(.payload | tojson)"' <<<"$answer") || continue
-  if [ "$bid" = true ] && say "{\"accept\": [\"$lease\"], \"running\": [\"$lease\"], \"want\": 0}" | grep -q "disowned\":\[\"$lease"; then continue; fi
-  while sleep 10 && kill -0 $$; do say '{"want": 0}'; done >/dev/null & # signs of life while it takes long
+  read -r lease payload < <(jq -r '.leases[] | "\(.lease) \(.payload | tojson)"' <<<"$answer") || continue
+  while sleep 10 && kill -0 $$; do say '{"want": 0, "results": []}'; done >/dev/null & # signs of life while it takes long
   if value=$(work <<<"$payload"); then
     results="{\"lease\": \"$lease\", \"outcome\": \"completed\", \"result\": $value}"
   else

@@ -117,6 +117,10 @@ class Placements:
         return job
 
     def _choose(self, lane: Lane, count: int) -> list[Worker]:
+        line = self._memory.lanes.line(lane.queue)
+        if line.room < count:
+            why = "is paused" if line.queue.paused else "runs as many jobs as it may"
+            raise NoCapacity(f"queue {lane.queue} {why}")
         chosen = self._workers.place(lane, count)
         if chosen:
             return chosen

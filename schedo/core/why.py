@@ -28,6 +28,9 @@ def _explain_queued(job: Job, memory: JobMemory, workers: Workers) -> str:
     servers = workers.servers(lane)
     if not servers:
         return _explain_nobody(lane, workers)
+    if all(worker.is_cordoned or not worker.is_open for worker in servers):
+        names = ", ".join(worker.offer.id for worker in servers[:_NAMED_MAX])
+        return f"whoever could run it is cordoned or draining: {names}"
     if not any(worker.free > 0 for worker in servers):
         return f"all {sum(w.offer.slots for w in servers)} slots for task {job.task} are taken"
     if not any(worker.room(lane.route) > 0 for worker in servers):
@@ -49,6 +52,9 @@ def _explain_nobody(lane: Lane, workers: Workers) -> str:
 def _render_needs(lane: Lane) -> str:
     needs = lane.route.resources if lane.route is not None else ()
     return ", ".join(f"{render_amount(amount)} {name}" for name, amount in needs)
+
+
+_NAMED_MAX = 5
 
 
 _SENTENCES: dict[State, Callable[[Job], str]] = {

@@ -6,6 +6,7 @@ is, resources what it has, of which running attempts use some.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from schedo.core.model import Lane, LeaseKey, Options
 from schedo.core.routes import Amounts, Route, render_amount
 
 LANES_KNOWN_MAX = 4_096
-_free = attrgetter("free")
+_free = attrgetter("free", "turn")
+_turns = itertools.count(1)
 _ANYWHERE = Route()
 
 
@@ -66,16 +68,17 @@ class Worker:
 
     __slots__ = (
         *("asked", "free", "is_asking", "is_cordoned", "is_open", "offer", "running", "turn"),
-        "used",
+        *("lent", "used"),
     )
 
     def __init__(self, offer: WorkerOffer) -> None:
         self.offer = offer
         self.running: dict[LeaseKey, Amounts] = {}
         self.used: dict[str, int] = {}
+        self.lent: set[LeaseKey] = set()  # reservations that take from what it asks for now
         self.asked = 0  # how many it asks for now, if it asks
         self.is_asking = False  # a request of it waits
-        self.turn = 0  # when it was given something last; who waits longest goes first
+        self.turn = 0  # smaller when it was given something later; who waits longest goes first
         self.is_open = True  # False: it finishes what it has and gets no more
         self.is_cordoned = False  # the same, because a person said so
         self.free = 0
@@ -89,9 +92,23 @@ class Worker:
             if self.offer.asks:
                 self.free = min(self.free, self.asked)
 
+    @property
+    def slots_free(self) -> int:
+        """How many more attempts it could take, if it asked."""
+        is_taking = self.is_open and not self.is_cordoned
+        return self.offer.slots - len(self.running) if is_taking else 0
+
+    @property
+    def is_near(self) -> bool:
+        """Whether what is given to it reaches it at once."""
+        return self.is_asking or not self.offer.asks
+
     def room(self, route: Route | None) -> int:
-        """Return how many more attempts of such jobs fit now."""
-        room = self.free
+        """Return how many more attempts of such jobs it takes now."""
+        return self.fit(route, self.free)
+
+    def fit(self, route: Route | None, room: int) -> int:
+        """Return how many more attempts of such jobs fit, at most so many."""
         if route is not None:
             for name, amount in route.resources:
                 if amount:
@@ -106,6 +123,9 @@ class Worker:
             self.used[name] = self.used.get(name, 0) + amount
         self.free -= 1
         self.asked -= 1
+        if key.job_id < 0:
+            self.lent.add(key)
+        self.turn = -next(_turns)
 
     def release(self, key: LeaseKey) -> None:
         """Note that the attempt has ended."""
@@ -114,9 +134,14 @@ class Worker:
             return
         for name, amount in amounts:
             self.used[name] -= amount
-        if key.job_id < 0 and self.is_asking:  # what was reserved may be given after all
+        if key in self.lent:  # what was reserved may be given after all
+            self.lent.remove(key)
             self.asked += 1
         self.refresh()
+
+
+def _like(route: Route, worker: Worker) -> float:
+    return route.liking(worker.offer.labels)
 
 
 class Workers:
@@ -124,7 +149,6 @@ class Workers:
 
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
-        self._turn = 0
         self._servers: dict[Lane, list[Worker]] = {}  # by lane, until somebody comes or goes
 
     def __contains__(self, worker_id: str) -> bool:
@@ -169,6 +193,7 @@ class Workers:
         if worker is not None:
             worker.asked = count
             worker.is_asking = count > 0
+            worker.lent.clear()
             worker.refresh()
 
     def cordon(self, worker_id: str, is_cordoned: bool) -> None:
@@ -203,7 +228,7 @@ class Workers:
             best = max(servers, key=_free, default=None)
             return best if best is not None and best.free > 0 else None
         able = [worker for worker in servers if worker.room(route) > 0]
-        return max(able, key=lambda w: (route.liking(w.offer.labels), w.free), default=None)
+        return max(able, key=lambda w: (_like(route, w), w.free, w.turn), default=None)
 
     def share(self, lane: Lane, count: int) -> list[Worker]:
         """Return who is to run the lane's next jobs, at most count, while there is room.
@@ -232,11 +257,12 @@ class Workers:
     def place(self, lane: Lane, count: int, besides: Collection[str] = ()) -> list[Worker]:
         """Return workers for so many jobs of the lane right now, all of them or none.
 
-        The liked ones first, then those with the most room, then those that have waited longest.
+        The liked ones first, of those who ask at this moment, then those with the most room, then
+        those that have waited longest. One between two requests is as good as there.
         """
         route = lane.route or _ANYWHERE
         room = {
-            each.offer.id: (each, each.room(route))
+            each.offer.id: (each, each.fit(route, each.slots_free))
             for each in self.servers(lane)
             if each.offer.id not in besides
         }
@@ -247,12 +273,9 @@ class Workers:
             able = [(worker, left) for worker, left in able if left > 0]
             if not able:
                 return []
-            worker, _ = max(able, key=lambda a: (route.liking(a[0].offer.labels), a[1], -a[0].turn))
+            worker, _ = max(able, key=lambda a: (_like(route, a[0]), a[0].is_near, a[1], a[0].turn))
             chosen.append(worker)
             taken[worker.offer.id] += 1
-        for worker in chosen:
-            self._turn += 1
-            worker.turn = self._turn
         return chosen
 
     def reject(self, lane: Lane) -> dict[str, int]:
@@ -269,9 +292,7 @@ class Workers:
                 reasons["draining"] += 1
             elif offer.slots <= len(worker.running):
                 reasons["no_slots"] += 1
-            elif worker.free <= 0:
-                reasons["away"] += 1  # it has slots, but does not ask for work
-            elif worker.room(route) <= 0:
+            elif worker.fit(route, 1) <= 0:
                 reasons["resources"] += 1
         return dict(reasons)
 

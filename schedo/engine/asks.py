@@ -39,6 +39,7 @@ class Ask(NamedTuple):
     wait_s: float = 0.0
     want: int | None = None  # leases at most; None: as many as it has slots free
     silence_s: float = 30.0
+    bids: bool = False  # it knows bids; else a lease that it asked for is taken
 
 
 class Given(NamedTuple):

@@ -7,6 +7,7 @@ must say that it takes it, within a moment; else it is passed on to the next one
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from schedo.core.scheduler import Scheduler
 from schedo.engine.asks import Reservation
 from schedo.engine.replies import refuse
 from schedo.engine.turns import TurnLoop
-from schedo.errors import NoCapacity, NoReservation, SchedoError
+from schedo.errors import IllegalTransition, NoCapacity, NoReservation, SchedoError, Unsatisfiable
 
 ACCEPT_S = 0.25
 _REFUSED = LeaseKey(0, 0, 0)  # in place of the key of a bid that is being passed on
@@ -65,6 +66,8 @@ class Placing:
         # Takes an unanswered bid from its worker, and rejects it.
         self.on_late: Callable[[LeaseKey, str, str], None] = self.reject
         turns.on_ended = self._on_ended
+        # Whether a worker that is away could take jobs of the lane.
+        self.may_return: Callable[[Lane], bool] = lambda lane: False
         self._bids: dict[int, _Bid] = {}
         self._kept: dict[str, _Kept] = {}
 
@@ -75,7 +78,10 @@ class Placing:
 
         Raise NoCapacity or Unsatisfiable; a job that failed is returned as such.
         """
-        jobs = await self._act(lambda scheduler, now: scheduler.placements.invoke(spec, count, now))
+        lane = Lane(spec.queue, spec.task, route=spec.options.route)
+        jobs = await self._act(
+            lambda scheduler, now: scheduler.placements.invoke(spec, count, now), lane
+        )
         return await self._see_through(jobs, wait_s)
 
     async def reserve(
@@ -89,7 +95,7 @@ class Placing:
             try:
                 places = scheduler.placements.reserve(lane, count)
             except SchedoError as error:
-                refuse(reply, error)
+                refuse(reply, self._soften(error, lane))
             else:
                 if not reply.done():
                     reply.set_result(places)
@@ -122,7 +128,10 @@ class Placing:
         self._release(self._take(ident, nonce))
 
     def recovered(self) -> None:
-        """What was reserved went with the scheduler that knew it."""
+        """What was reserved went with the scheduler that knew it, and perhaps an attempt."""
+        for bid in list(self._bids.values()):
+            if bid.key is not _REFUSED and not self._turns.is_live(bid.key):
+                self._on_ended(bid.key)
         for kept in self._kept.values():
             kept.timer.cancel()
         self._kept.clear()
@@ -144,10 +153,16 @@ class Placing:
 
     def offered(self, key: LeaseKey) -> None:
         """Note that the worker is told; it has a moment to answer."""
-        bid = self._bids[key.job_id]
+        if self.has_bid(key):
+            self._begin(self._bids[key.job_id])
+
+    def _begin(self, bid: _Bid) -> None:
+        """Let the worker have a moment from now."""
+        if bid.timer is not None:
+            bid.timer.cancel()
         late = f"worker {bid.worker} did not answer within {ACCEPT_S:g} s"
         at = self._turns.loop.time() + ACCEPT_S
-        bid.timer = self._turns.loop.call_at(at, self.on_late, key, bid.worker, late)
+        bid.timer = self._turns.loop.call_at(at, self.on_late, bid.key, bid.worker, late)
 
     def accept(self, key: LeaseKey) -> None:
         """Note that the worker takes it."""
@@ -169,7 +184,9 @@ class Placing:
             job = scheduler.placements.pass_on(key, bid.refused_by, reason, now)
             if job is not None and not job.is_final and job.worker is not None:
                 bid.key, bid.worker = job.key, job.worker
-                if not self._is_remote(job.worker):
+                if self._is_remote(job.worker):
+                    self._begin(bid)
+                else:
                     self.accept(bid.key)
             else:
                 self._bids.pop(key.job_id, None)
@@ -189,7 +206,9 @@ class Placing:
             if not bid.accepted.done():
                 bid.accepted.set_result(None)
 
-    async def _act(self, make: Callable[[Scheduler, int], list[Job]]) -> list[Job]:
+    async def _act(
+        self, make: Callable[[Scheduler, int], list[Job]], lane: Lane | None = None
+    ) -> list[Job]:
         """Start jobs; return copies once they are durable."""
         reply: asyncio.Future[Any] = self._turns.loop.create_future()
         made: list[int] = []
@@ -199,7 +218,7 @@ class Placing:
             try:
                 jobs = make(scheduler, now)
             except SchedoError as error:
-                refuse(reply, error)
+                refuse(reply, self._soften(error, lane))
                 return
             for job in jobs:
                 assert job.worker is not None, "it was started"
@@ -215,6 +234,10 @@ class Placing:
             for job_id in made:
                 self._bids.pop(job_id, None)
             raise
+        for job in started:  # it may be that its worker asks for nothing more
+            bid = self._bids.get(job.id)
+            if bid is not None and bid.timer is None:
+                self._begin(bid)
         return started
 
     async def _see_through(self, jobs: Sequence[Job], wait_s: float) -> list[Job]:
@@ -228,10 +251,17 @@ class Placing:
             return list(ended)
         for job in ended:
             if not job.is_final:
-                await self._cancel(job.id)
+                with contextlib.suppress(IllegalTransition):  # it has ended meanwhile
+                    await self._cancel(job.id)
         failure = refused[0].failure
         message = failure.message if failure is not None else "no worker took it"
         raise NoCapacity(message, len(jobs), {"rejected": len(refused)})
+
+    def _soften(self, error: SchedoError, lane: Lane | None) -> SchedoError:
+        """Nobody there could take it; but a worker that was there of late may come back."""
+        if isinstance(error, Unsatisfiable) and lane is not None and self.may_return(lane):
+            return NoCapacity(f"{error}; one that could is away")
+        return error
 
     def _is_remote(self, worker_id: str) -> bool:
         """Whether the worker has a word in what it takes."""

@@ -47,6 +47,8 @@ class Session:
         self.end: asyncio.TimerHandle | None = None  # looks whether it is lost
         self.ends_at = 0.0  # the loop's time at which it is, if it says nothing more
         self.is_broken = False  # its waiting request broke off
+        self.taken: dict[LeaseKey, None] = {}  # what was lost or handed back of late
+        self.forgotten = 0  # leases in a row that it did not know of
         self.talks = 0  # its requests that are being answered
         self.is_there = False
         self.is_draining = False  # by its own word
@@ -93,6 +95,12 @@ class Session:
         for held in stopped:
             held.is_stop_told = True
         return [held.stop for held in stopped if held.stop is not None]
+
+    def note_taken(self, key: LeaseKey) -> None:
+        """Remember that the worker had the attempt once: what it says of it later is evidence."""
+        self.taken[key] = None
+        if len(self.taken) > SETTLED_KEPT:
+            del self.taken[next(iter(self.taken))]
 
     def note_settled(self, key: LeaseKey) -> None:
         """Remember that the attempt's end was heard, for it may be told again."""

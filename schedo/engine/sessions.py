@@ -13,19 +13,22 @@ import logging
 from collections.abc import Sequence
 
 from schedo.core.leases import HandedBack, Lease, Lost, Report
-from schedo.core.model import LeaseKey
+from schedo.core.model import Lane, LeaseKey
 from schedo.core.workers import Worker, WorkerOffer
 from schedo.engine.asks import Ask, Given, ProgressLine, WorkerSeen
 from schedo.engine.placing import Placing
 from schedo.engine.session import RESTART_SILENCE_S, Held, Session, asking, find_fault, kind, state
 from schedo.engine.turns import TurnLoop
-from schedo.errors import NotFound, WorkerReplaced
+from schedo.errors import NotFound, Overloaded, WorkerReplaced
 
 log = logging.getLogger("schedo.engine")
 
 RETURN_S = 5.0  # for a worker whose connection broke
 JUST_GIVEN_S = 2.0  # a lease this fresh may be on its way when a heartbeat does not list it
 GONE_KEPT = 1_000
+FORGOTTEN_AT_ONCE = 100  # the longest gone, where there is no room
+SESSIONS_MAX = 5_000
+FORGOTTEN_MAX = 8  # leases in a row that a worker does not know of; then they count as losses
 
 
 class Sessions:
@@ -38,6 +41,7 @@ class Sessions:
         turns.expect_worker = self._expect
         turns.on_recovered = self.wake
         placing.on_late = self._on_late_bid
+        placing.may_return = self._may_return
 
     async def work(self, ask: Ask) -> Given:
         """Take in what the worker says and answer it; cancelled when it hangs up."""
@@ -55,35 +59,53 @@ class Sessions:
         for progress in ask.progress:
             if progress.key in session.held:
                 self._turns.note_progress(progress)
-        disowned = [key for key in ask.accept if key not in session.held]
-        for key in ask.accept:
-            if key in session.held:
-                self._placing.accept(key)
-        for key, reason in ask.reject:
-            self._refuse_bid(session, key, reason)
+        disowned = self._answer_bids(session, ask)
         if ask.is_draining:
             self._turns.workers.ask(session.name, 0)
             session.wake()
+            for key in [key for key, held in session.held.items() if held.given_at is None]:
+                self._hand_back(session, key)
         is_asking = ask.want != 0 and not ask.is_draining
         disowned += self._compare(session, ask, is_sure=is_asking or ask.is_draining)
         if ask.reports:
             await self._turns.settled()
         is_given = is_asking and await self._give(session, ask)
         leases = session.take_new(self._turns.loop.time()) if is_given else []
-        bids = {lease.key for lease in leases if self._placing.has_bid(lease.key)}
-        for key in bids:
-            self._placing.offered(key)
+        bids = self._offer_bids(leases, is_asked=ask.bids)
         if ask.is_draining and not session.held:
             self._leave(session, "it has left")
+            self._forget_order(session)
         return Given(leases, bids, session.take_stops(), disowned, refused, session.is_sent_away)
+
+    def _answer_bids(self, session: Session, ask: Ask) -> list[LeaseKey]:
+        """Take in what the worker accepts and refuses; return what it accepted too late."""
+        for key in ask.accept:
+            if key in session.held:
+                self._placing.accept(key)
+        for key, reason in ask.reject:
+            self._refuse_bid(session, key, reason)
+        return [key for key in ask.accept if key not in session.held]
+
+    def _offer_bids(self, leases: Sequence[Lease], *, is_asked: bool) -> set[LeaseKey]:
+        """Return which of the leases the worker has yet to accept.
+
+        One that does not know bids has asked for work with a slot free: that is its yes.
+        """
+        bids = {lease.key for lease in leases if self._placing.has_bid(lease.key)}
+        for key in bids:
+            (self._placing.offered if is_asked else self._placing.accept)(key)
+        return bids if is_asked else set()
 
     # Coming.
 
     def _greet(self, ask: Ask) -> Session:
         session = self._sessions.get(ask.worker)
         if session is None:
+            if len(self._sessions) >= SESSIONS_MAX:
+                self._forget_gone()
+                if len(self._sessions) >= SESSIONS_MAX:
+                    raise Overloaded(f"{SESSIONS_MAX} workers are there already")
             session = self._sessions[ask.worker] = Session(ask.worker, ask.offer)
-            self._forget_gone()
         if session.nonce is not None and session.nonce != ask.session:
             if ask.session in session.former:
                 raise WorkerReplaced(f"another process has taken the name {ask.worker!r} over")
@@ -107,7 +129,7 @@ class Sessions:
     def _take_over(self, session: Session, ask: Ask) -> None:
         """Another process has the name now: what it does not go on with is lost."""
         session.former.append(session.nonce or "")
-        session.is_sent_away = False
+        self._forget_order(session)
         session.wake()
         reason = f"worker {session.name} was started anew"
         for key, held in list(session.held.items()):
@@ -117,6 +139,11 @@ class Sessions:
                 self._refuse_bid(session, key, reason)
             else:
                 self._drop(session, key, Lost(reason))
+
+    def _forget_order(self, session: Session) -> None:
+        """Who was told to leave has left; the next process of the name may work."""
+        if session.is_sent_away:
+            self.cordon(session.name, False)
 
     def _compare(self, session: Session, ask: Ask, *, is_sure: bool) -> list[LeaseKey]:
         """Believe the worker about what it runs; return what it must not run."""
@@ -140,7 +167,10 @@ class Sessions:
         is_once = held.lease.options.at_most_once and not session.nonce
         if held.is_expected or (is_once and not self._placing.has_bid(key)):
             self._drop(session, key, Lost(f"worker {session.name} does not run it any more"))
+        elif session.forgotten >= FORGOTTEN_MAX and not self._placing.has_bid(key):
+            self._drop(session, key, Lost(f"worker {session.name} forgets what it is given"))
         else:
+            session.forgotten += 1
             self._hand_back(session, key)
 
     def _hand_back(self, session: Session, key: LeaseKey) -> None:
@@ -152,11 +182,20 @@ class Sessions:
 
     def _drop(self, session: Session, key: LeaseKey, outcome: Lost | HandedBack) -> None:
         del session.held[key]
+        session.note_taken(key)
         self._turns.report(Report(key, outcome))
 
     def _refuse_bid(self, session: Session, key: LeaseKey, reason: str) -> None:
         if session.held.pop(key, None) is not None:
+            session.note_taken(key)
             self._placing.reject(key, session.name, reason)
+
+    def _may_return(self, lane: Lane) -> bool:
+        return any(
+            session.offer.serves(lane)
+            for session in self._sessions.values()
+            if not session.is_there
+        )
 
     def _on_late_bid(self, key: LeaseKey, worker: str, reason: str) -> None:
         session = self._sessions.get(worker)
@@ -171,10 +210,11 @@ class Sessions:
         if key in session.settled:
             return None
         if session.held.pop(key, None) is None:
-            if not self._turns.is_live(key):
+            if key in session.taken and not self._turns.is_live(key):
                 self._turns.report(report)  # kept as evidence
             return key, f"worker {session.name} does not hold this attempt any more"
         session.note_settled(key)
+        session.forgotten = 0
         self._placing.accept(key)
         self._turns.report(report)
         return None
@@ -257,12 +297,14 @@ class Sessions:
         for key, held in list(session.held.items()):
             if held.given_at is None or self._placing.has_bid(key):
                 self._hand_back(session, key)
+        for key in session.held:
+            session.note_taken(key)
         session.held.clear()
         self._turns.detach(session.name, message)
 
     def _forget_gone(self) -> None:
         gone = [n for n, each in self._sessions.items() if not each.is_there and not each.held]
-        for name in gone[: max(0, len(gone) - GONE_KEPT)]:
+        for name in gone[: max(len(gone) - GONE_KEPT, FORGOTTEN_AT_ONCE)]:
             del self._sessions[name]
 
     def wake(self) -> None:

@@ -206,7 +206,8 @@ class TurnLoop:
 
     def _ended(self, key: LeaseKey) -> None:
         self.progress.forget(key.job_id)
-        self.on_ended(key)
+        if self._is_open:  # while it recovers, nobody can be told how the job stands
+            self.on_ended(key)
 
     def _settle(self, scheduler: Scheduler, report: Report, now: int) -> None:
         self._handouts.note_end(report)

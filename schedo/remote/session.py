@@ -210,6 +210,7 @@ class Session:
             "wait": wait_s,
             # All slots, for some may get free while this waits; never are more given than are free.
             "want": min(self._offer["slots"], _WANT_MAX),
+            "bids": True,
         }
         if self._is_draining:
             request |= {"draining": True, "want": 0}

@@ -125,8 +125,6 @@ async def _place(
     site: Site, request: Request, placing: Awaitable[list[Job]], wait_s: float
 ) -> list[Job]:
     """Return the jobs, once a worker has taken them and they have ended or the time is up."""
-    if not wait_s:
-        return await placing
     jobs = await site.or_leave(placing, request.gone)
     if jobs is not None:
         return jobs

@@ -34,11 +34,22 @@ async def work(site: Site, request: Request) -> Answer:
     elif ask.wait_s:
         found = await site.or_leave(site.engine.sessions.work(ask), request.gone)
         if found is None:
-            raise _stopping() if site.draining.is_set() else ClientGone
-        given = found
+            given = await _answer_stopping(site, ask)
+        else:
+            given = found
     else:
         given = await site.engine.sessions.work(ask)
     return Answer(200, render_work(given, site.engine.health().epoch, ask.silence_s))
+
+
+async def _answer_stopping(site: Site, ask: Ask) -> Given:
+    """Answer a request whose wait the server's stop has cut short: what it brought was taken."""
+    if not site.draining.is_set():
+        raise ClientGone
+    if not ask.reports:
+        raise _stopping()
+    await site.engine.settled()
+    return Given()
 
 
 def _read_ask(site: Site, request: Request) -> Ask:
@@ -54,6 +65,7 @@ def _read_ask(site: Site, request: Request) -> Ask:
         accept=asked.read_accepted(),
         reject=asked.read_rejected(),
         is_draining=asked.draining or False,
+        bids=asked.bids or False,
         wait_s=asked.read_wait(),
         want=asked.want,
         silence_s=asked.read_silence(),

@@ -118,6 +118,7 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
     progress: Annotated[list[ProgressRequest], Meta(max_length=ENTRIES_MAX)] | None = None
     accept: Annotated[list[LeaseText], Meta(max_length=ENTRIES_MAX)] | None = None
     reject: Annotated[list[RejectRequest], Meta(max_length=ENTRIES_MAX)] | None = None
+    bids: bool | None = None
     draining: bool | None = None
     wait: Duration | None = None
     want: Annotated[int, Meta(ge=0, le=ENTRIES_MAX)] | None = None

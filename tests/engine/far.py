@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
 from schedo.core.changes import Changes
-from schedo.core.model import LeaseKey
+from schedo.core.leases import Completed, Lease, Report
+from schedo.core.model import Job, JobSpec, LeaseKey, Options
+from schedo.core.routes import Route
+from schedo.core.workers import WorkerOffer
+from schedo.engine.answers import Accepted
+from schedo.engine.asks import Ask, Given
 from schedo.engine.engine import Engine
 from schedo.errors import StoreError
 from schedo.store.base import Store
@@ -161,3 +167,70 @@ def leftovers(engine: Engine) -> Iterator[str]:
     for line in loop.scheduler.memory.lanes.lines():
         if line.running:
             yield f"queue {line.queue.name} counts {line.running} running"
+
+
+# What tests say and hear as a worker.
+
+CPU = Route(resources=(("cpu", 1_000),))
+
+
+def offer(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any) -> WorkerOffer:
+    return WorkerOffer(name, slots, frozenset(tasks.split()), resources={"cpu": 4_000}, **fields)
+
+
+def ask(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any) -> Ask:
+    given: dict[str, Any] = {"session": "s1", "offer": offer(name, slots=slots, tasks=tasks)}
+    return Ask(name, **(given | {"want": 0, "bids": True} | fields))
+
+
+def spec(task: str = "work", *, once: bool = False, route: Route | None = None) -> JobSpec:
+    return JobSpec(task, b"{}", options=Options(at_most_once=once, route=route))
+
+
+def done(lease: Lease) -> Report:
+    return Report(lease.key, Completed(b"1"))
+
+
+async def submitted(server: Server, *specs: JobSpec) -> Job:
+    answers: Any = await server.engine.submit(specs or [spec()])
+    assert isinstance(answers[0], Accepted)
+    job: Job = answers[0].job
+    return job
+
+
+async def leased(server: Server, **fields: Any) -> Lease:
+    """Let the worker have a job."""
+    poll = polling(server, **fields)
+    [lease] = (await poll).leases
+    await server.engine.settled()
+    return lease
+
+
+def polling(server: Server, name: str = "a", **fields: Any) -> asyncio.Task[Given]:
+    asked = ask(name, **{"want": None, "wait_s": 30.0, **fields})
+    return asyncio.get_running_loop().create_task(server.engine.sessions.work(asked))
+
+
+async def hang_up(poll: asyncio.Task[Given]) -> None:
+    poll.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await poll
+
+
+async def works_again(server: Server, loop: VirtualLoop) -> None:
+    server.disk.commit_fails = 0.0
+    while not server.engine.health().ready:
+        await loop.pass_time(0.5)
+
+
+async def bidding(
+    server: Server, *, names: str = "a", wait_s: float = 0.0, once: bool = True
+) -> tuple[asyncio.Task[list[Job]], Lease]:
+    """Let an invocation be offered to a worker."""
+    polls = [polling(server, name) for name in names.split()]
+    await server.engine.settled()
+    placing = server.engine.invoke(spec(once=once), 1, wait_s)
+    call = asyncio.ensure_future(placing)
+    ended, _ = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
+    [lease] = ended.pop().result().leases
+    return call, lease

@@ -43,7 +43,7 @@ class Remote:
 
     async def wait(self, **fields: Any) -> None:
         """Begin to wait for work."""
-        ask = Ask(self.offer.id, "s", self.offer, wait_s=30.0, **fields)
+        ask = Ask(self.offer.id, "s", self.offer, wait_s=30.0, bids=True, **fields)
         self.waiting = asyncio.create_task(self.sessions.work(ask))
         await self.engine.settled()
 

@@ -21,7 +21,7 @@ async def test_a_worker_says_who_it_is_and_then_waits(server: WorkServer, talk: 
     first.answer(heartbeat=7)
     second = await server.asked()
 
-    me = {"worker": "w1", "session": "s1", "slots": 2, "running": [], "want": 2}
+    me = {"worker": "w1", "session": "s1", "slots": 2, "running": [], "want": 2, "bids": True}
     assert (first.body, second.body) == ({**me, "wait": 0.0}, {**me, "wait": 7.0})
 
 

@@ -84,7 +84,7 @@ async def test_a_session_ends_when_all_is_told(
         ask = await server.asked()
 
     assert ask.body == {
-        **{"worker": "w1", "session": "s1", "slots": 2, "draining": True, "want": 0},
+        **{"worker": "w1", "session": "s1", "slots": 2, "draining": True, "want": 0, "bids": True},
         **{"running": [], "wait": 0.0, "results": [{"lease": LEASE, "outcome": "completed"}]},
     }
     ask.drop()

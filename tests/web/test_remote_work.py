@@ -9,7 +9,8 @@ from tests.web.world import World
 
 
 async def work(world: World, worker: str = "w1", **fields: Any) -> Any:
-    reply = await world.post("/v1/work", {"worker": worker, "session": "s", **fields})
+    asked = {"worker": worker, "session": "s", "bids": True, **fields}
+    reply = await world.post("/v1/work", asked)
     assert reply.status == 200, reply
     return reply.json()
 
