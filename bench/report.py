@@ -78,9 +78,9 @@ HEADLINES = (
         "graphile-worker 32 k/s, beanstalkd 31 k/s (fsync each 50 ms), Celery 0.8 k/s",
     ),
     Headline(
-        "durable throughput over HTTP, batches of 500",
+        "durable throughput over HTTP, batches of 100",
         "throughput",
-        "over HTTP, batches of 500",
+        "over HTTP, batches of 100",
         ">= 35,000/s",
         "graphile-worker 32 k/s, pgqueuer 22 k/s, pg-boss 20 k/s, BullMQ 12 k/s (fsync always)",
     ),

@@ -167,7 +167,7 @@ class Forbidden(SchedoError):
 
 
 class ShellDisabled(Forbidden):
-    """This server runs no commands; it must be started with --allow-shell."""
+    """Nobody here runs commands; start the server, or a worker, with --allow-shell."""
 
     code = "shell-disabled"
 
