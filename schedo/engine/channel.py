@@ -38,6 +38,10 @@ class Channel(Generic[T]):
         if len(self._items) == 1:
             self._notify()
 
+    def put_back(self, items: list[T]) -> None:
+        """Put items before all others, without a notice: whoever drained them knows of them."""
+        self._items[:0] = items
+
     def drain(self) -> list[T]:
         """Remove and return all items."""
         items, self._items = self._items, []

@@ -227,14 +227,16 @@ class TurnLoop:
         now = self.clock.now()
         self.watch.turn_began(now)
         scheduler = self.scheduler
+        items = iter(self._inbox.drain())
         try:
-            for each in self._inbox.drain():
+            for each in items:
                 if isinstance(each, Report):
                     self._settle(scheduler, each, now)
                 else:
                     each(scheduler, now)
             scheduler.tick(now)
         except Exception as error:
+            self._inbox.put_back(list(items))  # the new scheduler hears of them
             self._break(error)
             return
         leases, ready = scheduler.attempts.take_leases(), scheduler.take_ready()
@@ -299,12 +301,8 @@ class TurnLoop:
         self._turn()
 
     async def _run_journal(self) -> None:
-        """Run the journal; when it fails, recover and run it again."""
+        """Run the journal; when it or a turn fails, recover and run it again."""
         while True:
-            try:
-                await self._journal.run()
-            except Exception as error:
-                self._fail(_told(error))
             while not self._is_open and not isinstance(self.failure, StoreBroken):
                 try:
                     await self._recover(await self._store.take_stock())
@@ -313,6 +311,10 @@ class TurnLoop:
                     await asyncio.sleep(RECOVERY_PAUSE_S)
             if isinstance(self.failure, StoreBroken):
                 return  # nothing that this process does can be trusted any more
+            try:
+                await self._journal.run()
+            except Exception as error:
+                self._fail(_told(error))
 
     # Failure and recovery.
 

@@ -7,6 +7,7 @@ import pytest
 
 from schedo.core.lifecycle import State
 from schedo.core.limits import MINUTE, SECOND
+from schedo.core.scheduler import Scheduler
 from schedo.errors import StoreError, StoreFull
 from schedo.store.base import JobFilter
 from tests.engine.world import T0, leased, recovered, running
@@ -32,6 +33,20 @@ async def test_a_running_attempt_outlives_a_failed_commit(path: Path) -> None:
         await recovered(world)
 
         world.worker.end()
+        ended = await world.engine.wait(job.id, 5)
+
+        assert (ended.state, ended.attempt, ended.losses) == (State.COMPLETED, 1, 0)
+
+
+async def test_a_result_that_came_beside_a_command_that_broke_is_not_lost(path: Path) -> None:
+    def stumble(scheduler: Scheduler, now: int) -> None:
+        raise ZeroDivisionError
+
+    async with running(path) as world:
+        job = await world.submit()
+        world.engine._loop.send(stumble)
+        world.worker.end()
+
         ended = await world.engine.wait(job.id, 5)
 
         assert (ended.state, ended.attempt, ended.losses) == (State.COMPLETED, 1, 0)
