@@ -53,7 +53,7 @@ def test_each_entry_becomes_a_schedule_and_the_rest_is_said_line_by_line(
     backup, report = names(USER_FILE)
     assert result.exit_code == 1
     assert lines[0].startswith("line 2: note: MAILTO")
-    assert lines[1].startswith(f"line 3: {backup} created; next fire 2026-11-21 04:00:00.000+01:00")
+    assert lines[1].startswith(f"line 3: {backup} created; next fire 2099-11-21 04:00:00.000+01:00")
     assert lines[2].startswith("line 4: refused: ")
     assert lines[3].startswith(f"line 5: {report} created")
     assert lines[4] == "2 taken over, 1 refused; times are in Europe/Paris"

@@ -83,7 +83,7 @@ def test_a_cron_expression_makes_a_named_schedule(server: FakeServer, schedo: Ca
 
     result = schedo("run", "true", "--cron", "0 3 * * *", "--name", "nightly", "--tz", "UTC")
 
-    assert result.stdout.startswith("schedule nightly created; next fire 2026-11-21 03:00:00.000")
+    assert result.stdout.startswith("schedule nightly created; next fire 2099-11-21 03:00:00.000")
     assert result.stderr == "schedo: warning: a warning\n"
     assert server.requests[0].json == {
         "cron": "0 3 * * *",

@@ -22,7 +22,7 @@ def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
 
     headers, nightly, poll = result.stdout.splitlines()
     assert headers.split() == ["NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WHAT"]
-    assert nightly.startswith("nightly  0 3 * * *  UTC  active  2026-11-21 03:00 (")
+    assert nightly.startswith("nightly  0 3 * * *  UTC  active  2099-11-21 03:00 (")
     assert poll.startswith("poll     every 90s  UTC  paused  -")
 
 
@@ -33,12 +33,12 @@ def test_one_schedule_is_shown_with_its_decisions(server: FakeServer, schedo: Ca
         "verdict": "skipped_overlap",
         "count": 1,
     }
-    server.on("GET", PATH, 200, schedule_record(next_fires=["2026-11-21T03:00:00.000000Z"] * 2))
+    server.on("GET", PATH, 200, schedule_record(next_fires=["2099-11-21T03:00:00.000000Z"] * 2))
     server.on("GET", f"{PATH}/decisions", 200, {"items": [decision]})
 
     result = schedo("schedules", "show", "nightly")
 
-    assert result.stdout.count("2026-11-21 03:00:00.000+00:00") == 2
+    assert result.stdout.count("2099-11-21 03:00:00.000+00:00") == 2
     assert "skipped_overlap" in result.stdout.splitlines()[-1]
     assert "warnings" not in result.stdout
 
@@ -51,7 +51,7 @@ def test_a_schedule_of_a_command(server: FakeServer, schedo: Call) -> None:
         *("--retry", "3", "--overlap", "allow", "--", "backup", "--full"),
     )
 
-    assert result.stdout.startswith("schedule nightly up to date; next fire 2026-11-21 03:00")
+    assert result.stdout.startswith("schedule nightly up to date; next fire 2099-11-21 03:00")
     assert server.requests[0].json == {
         "cron": "0 3 * * *",
         "tz": "Europe/Paris",
@@ -147,7 +147,7 @@ def test_pause_resume_and_delete(server: FakeServer, schedo: Call) -> None:
     deleted = schedo("schedules", "rm", "nightly")
 
     assert paused.stdout == "schedule nightly paused; it does not fire until resumed\n"
-    assert resumed.stdout.startswith("schedule nightly resumed; next fire 2026-11-21 03:00")
+    assert resumed.stdout.startswith("schedule nightly resumed; next fire 2099-11-21 03:00")
     assert deleted.stdout == "schedule nightly deleted\n"
     assert server.requests[0].json == {"note": "moving"}
     assert server.requests[1].json == {"resume_from": "2026-11-20T00:00:00.000000Z"}
