@@ -9,7 +9,6 @@ from SCHEDO_TOKEN, which is removed once read.
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import os
 import re
@@ -310,6 +309,8 @@ def _check_key(key: str, source: str) -> str:
         raise Invalid(
             f"token must not stand in {source}: put it in a file of its own and set token_file"
         )
+    import difflib  # here: of all the servers started, few have such a key
+
     close = difflib.get_close_matches(key, SETTINGS, n=1)
     hint = f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(SETTINGS)}"
     raise Invalid(f"unknown key {key} ({source}){hint}")
