@@ -40,7 +40,7 @@ log = logging.getLogger("schedo.engine")
 Command = Callable[[Scheduler, int], None]
 INBOX_MAX = 100_000
 RECOVERY_PAUSE_S = 1.0
-SWITCH_INTERVAL_S = 0.0005
+SWITCH_INTERVAL_S = 0.0001
 
 
 class TurnLoop:

@@ -21,7 +21,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -52,17 +52,18 @@ ENTRY_BYTES_MAX = 524_288
 _FORMAT = 2
 _WITHOUT_ROUTE = 1  # jobs had no routes
 
-_APPEND = "INSERT INTO journal (body) VALUES (?)"
+# Every step of a statement lets the loop's thread have the interpreter, and to get it back can cost
+# more than the step. So what must be true of an entry's jobs is asked in the statement that appends
+# it, which is a transaction by itself: none of the new ones is there (ids grow, so there is hardly
+# ever anything where they go), and all the known ones are.
+_APPEND = """
+INSERT INTO journal (body) SELECT :body
+WHERE NOT EXISTS (SELECT 1 FROM job WHERE id BETWEEN :first AND :last)
+AND (
+    SELECT count(*) FROM json_each(:known) AS known CROSS JOIN job ON job.id = known.value
+) = :known_count"""
 _ENTRIES = "SELECT id, body FROM journal ORDER BY id"
-# A step of a statement lets the loop's thread have the interpreter, and to get it back costs more
-# than a row; so one step inserts many.
-_INSERTED_TOGETHER = 200
-_INSERT_JOBS = INSERT_JOB + f", ({', '.join('?' * len(rows.JOB_INSERTED_COLUMNS))})" * (
-    _INSERTED_TOGETHER - 1
-)
 _DELETE = "DELETE FROM journal WHERE id <= ?"
-_ANY_BETWEEN = "SELECT EXISTS (SELECT 1 FROM job WHERE id BETWEEN ? AND ?)"
-_COUNT_KNOWN = "SELECT count(*) FROM json_each(?) AS known CROSS JOIN job ON job.id = known.value"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, list[tuple[Any, ...]], list[tuple[Any, ...]]]).decode
@@ -188,11 +189,13 @@ class Pending:
             size > ENTRY_BYTES_MAX
             or size + self._size > 2 * PENDING_BYTES_MAX
             or len(plain.new) + len(plain.known) + self._count > 2 * PENDING_ROWS_MAX
-            or not self._will_fit(connection, plain)
+            or not self._new.keys().isdisjoint(row[0] for row in plain.new)
         ):
             return False
-        with transaction(connection):
-            entry = connection.execute(_APPEND, (body,)).lastrowid
+        appended = connection.execute(_APPEND, self._describe(plain) | {"body": body})
+        if appended.rowcount == 0:
+            return False
+        entry = appended.lastrowid
         assert entry is not None
         new, known = len(self._new), len(self._known)
         _take(self._new, self._known, plain)
@@ -204,20 +207,17 @@ class Pending:
         self._waiting += waiting
         return True
 
-    def _will_fit(self, connection: sqlite3.Connection, plain: PlainJobs) -> bool:
-        """Tell whether each new job is unknown, and each known one pending or in the table."""
-        if plain.new:
-            ids = [row[0] for row in plain.new]
-            # Ids grow, so there is hardly ever anything where new ones go.
-            found = connection.execute(_ANY_BETWEEN, (min(ids), max(ids))).fetchone()
-            if found[0] or not self._new.keys().isdisjoint(ids):
-                return False
+    def _describe(self, plain: PlainJobs) -> dict[str, Any]:
+        """Return which jobs must not be in the tables, and which must."""
+        ids = [row[0] for row in plain.new]
         new, known = self._new, self._known
         stored = [row[-1] for row in plain.known if row[-1] not in new and row[-1] not in known]
-        if not stored:
-            return True
-        found = connection.execute(_COUNT_KNOWN, (_encode_ids(stored).decode(),)).fetchone()
-        return bool(found[0] == len(stored))
+        return {
+            "first": min(ids, default=None),
+            "last": max(ids, default=None),
+            "known": _encode_ids(stored).decode(),
+            "known_count": len(stored),
+        }
 
     def _fold(self, connection: sqlite3.Connection, count: int) -> None:
         if count == 0:
@@ -242,13 +242,9 @@ class Pending:
         entries = [*islice(self._entries, count)]
         known = [*islice(self._known.values(), sum(entry.known for entry in entries))]
         new = [*islice(self._new.values(), sum(entry.new for entry in entries))]
-        whole = len(new) - len(new) % _INSERTED_TOGETHER
-        parts = [new[at : at + _INSERTED_TOGETHER] for at in range(0, whole, _INSERTED_TOGETHER)]
-        rest = new[whole:]
         statements = [
-            Statement(UPDATE_JOB, known, exact=True),
-            Statement(_INSERT_JOBS, [(*chain(*part),) for part in parts]),
-            Statement(INSERT_JOB, rest),
+            writes.update_jobs(known),
+            writes.insert_jobs(new),
             Statement(_DELETE, [(entries[-1].id,)]),
         ]
         writes.run(connection, statements)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from schedo.core import limits
@@ -22,6 +23,16 @@ INSERT_JOB = (
 )
 UPDATE_JOB = (
     f"UPDATE job SET {', '.join(f'{name} = ?' for name in rows.JOB_MUTABLE_COLUMNS)} WHERE id = ?"
+)
+# The same for so many rows at once. A step of a statement lets the loop's thread have the
+# interpreter, and to get it back can cost ten times what the row costs.
+TOGETHER = 100
+INSERT_JOBS = INSERT_JOB + f", ({', '.join('?' * len(rows.JOB_INSERTED_COLUMNS))})" * (TOGETHER - 1)
+_KNOWN_ROW = f"({', '.join('?' * (len(rows.JOB_MUTABLE_COLUMNS) + 1))})"
+_SET = [f"{name} = row.column{at}" for at, name in enumerate(rows.JOB_MUTABLE_COLUMNS, start=1)]
+UPDATE_JOBS = (
+    f"UPDATE job SET {', '.join(_SET)} FROM (VALUES {', '.join([_KNOWN_ROW] * TOGETHER)}) AS row"
+    f" WHERE job.id = row.column{len(_SET) + 1}"
 )
 INSERT_PAYLOAD = "INSERT INTO job_payload (job_id, payload) VALUES (?, ?)"
 INSERT_TAG = "INSERT OR IGNORE INTO job_tag (tag, job_id) VALUES (?, ?)"
@@ -78,11 +89,15 @@ VALUES (?, ?, ?, ?, ?)"""
 
 
 class Statement(NamedTuple):
-    """One statement, run once for each row; exact: each row must change exactly one."""
+    """One statement, run once for each row; exact: each row must change exactly one.
+
+    together: the statement for TOGETHER rows at once, where the order of the rows does not matter.
+    """
 
     sql: str
     rows: Sequence[Any]
     exact: bool = False
+    together: str | None = None
 
 
 class PlainJobs(NamedTuple):
@@ -168,9 +183,9 @@ def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None
             is_plain = False
         new.append(rows.new_job_row(job, payload, text, route))
     statements = [
-        Statement(UPDATE_JOB, without_key, exact=True),
+        update_jobs(without_key),
         Statement(UPDATE_JOB, with_key, exact=True),
-        Statement(INSERT_JOB, new),
+        insert_jobs(new),
         Statement(INSERT_PAYLOAD, payloads),
         Statement(INSERT_TAG, tags),
     ]
@@ -179,11 +194,29 @@ def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None
     return [statement for statement in statements if statement.rows], plain
 
 
+def insert_jobs(new: Sequence[rows.Row]) -> Statement:
+    """Return the statement that writes new jobs."""
+    return Statement(INSERT_JOB, new, together=INSERT_JOBS)
+
+
+def update_jobs(known: Sequence[rows.Row]) -> Statement:
+    """Return the statement that writes known jobs, none of them with a unique key."""
+    return Statement(UPDATE_JOB, known, exact=True, together=UPDATE_JOBS)
+
+
 def run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
     """Run the statements inside a transaction."""
-    for sql, values, exact in statements:
-        cursor = connection.executemany(sql, values)
-        if exact and cursor.rowcount != len(values):
+    for sql, values, exact, together in statements:
+        changed, single = 0, values
+        if together is not None:
+            whole = len(values) - len(values) % TOGETHER
+            single = values[whole:]
+            for at in range(0, whole, TOGETHER):
+                flat = [*chain.from_iterable(values[at : at + TOGETHER])]
+                changed += connection.execute(together, flat).rowcount
+        if single:
+            changed += connection.executemany(sql, single).rowcount
+        if exact and changed != len(values):
             # Memory believed in a job that the store has not: nothing it says can be trusted.
-            missing = len(values) - max(cursor.rowcount, 0)
+            missing = len(values) - max(changed, 0)
             raise StoreError(f"{missing} of {len(values)} updated jobs are not in the store")
