@@ -22,6 +22,7 @@ import msgspec
 from schedo.client.tokens import check_token, read_token
 from schedo.core import limits
 from schedo.errors import Invalid
+from schedo.loglines import LogFormat
 from schedo.store.base import Retention
 from schedo.wire.times import parse_duration, render_duration
 
@@ -70,7 +71,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     token_file: str | None = None
     token: Secret | None = None
     worker_tokens: str | None = None
-    log_format: Literal["text", "json"] = "text"
+    log_format: LogFormat = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_grace_us: int = DRAIN_GRACE_US
     allowed_hosts: tuple[str, ...] = ()

@@ -185,7 +185,12 @@ class _Crew:
         if config.app is not None:
             slots = -(-config.concurrency // config.processes)
             self._children = ChildProcesses(
-                engine, config.app, processes=config.processes, slots=slots
+                engine,
+                config.app,
+                processes=config.processes,
+                slots=slots,
+                log_format=config.log_format,
+                log_level=config.log_level,
             )
 
     async def start(self) -> None:

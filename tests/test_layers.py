@@ -18,7 +18,7 @@ LAYERS = (
     ("engine", "wire"),
     ("store", "clock"),
     ("core",),
-    ("errors",),
+    ("errors", "loglines"),
 )
 # The composition root is made of these modules; they count as one part.
 COMPOSITION = dict.fromkeys(("", "app", "config", "logs", "loops", "remote"), "serve")

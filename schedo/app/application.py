@@ -147,6 +147,8 @@ class Schedo:
     ) -> Task[..., Any, Any]:
         if isinstance(function, Task):
             raise TypeError(f"{function!r} is a task; put @app.cron and @app.every above @app.task")
+        if isinstance(function, str):
+            raise TypeError(f"write @app.task(name={function!r}): the name is not positional")
         check_function(function)
         name = read_name("/name", name or str(getattr(function, "__name__", "")))
         defaults = make_job(name, options).options

@@ -10,9 +10,9 @@ import os
 import signal
 import sys
 import threading
-from typing import Literal
 
 from schedo.errors import SchedoError
+from schedo.loglines import LogFormat
 from schedo.logs import start_logging
 from schedo.loops import new_loop
 from schedo.remote.worker import Worker
@@ -21,9 +21,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DONE, REFUSED = 0, 1
 
 
-def run_worker(
-    worker: Worker, log_format: Literal["text", "json"] = "text", log_level: str = "info"
-) -> int:
+def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = "info") -> int:
     """Work until a signal, the server or an error ends it; return the process's exit code."""
     listener = start_logging(log_format, log_level)
     os.umask(0o077)

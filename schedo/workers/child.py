@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from schedo.core.leases import Failed, Lease, Report
 from schedo.core.model import Failure, LeaseKey
+from schedo.loglines import make_handler
 from schedo.workers import frames
 from schedo.workers.calling import TaskRunner, Watcher
 from schedo.workers.contract import Call, StopSignal
@@ -175,11 +176,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--slots", type=int, required=True, help="attempts at a time")
     parser.add_argument("--grace", type=float, required=True, help="seconds for a stopped handler")
     parser.add_argument("--parent", type=int, required=True, help="process id of the server")
+    parser.add_argument("--log-format", required=True, help="as the server's")
+    parser.add_argument("--log-level", required=True, help="as the server's")
     options = parser.parse_args(arguments)
     _die_with(options.parent)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR2)  # the server asks for the stacks of a blocked child
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=options.log_level.upper(), handlers=[make_handler(options.log_format)]
+    )
     os.set_inheritable(options.fd, False)
     server = socket.socket(fileno=options.fd)
     starts = Starts(options.starts)

@@ -17,6 +17,7 @@ import sys
 import time
 
 from schedo.engine.engine import Engine
+from schedo.loglines import LogFormat
 from schedo.workers.attendant import Attendant, CannotServe, Patience
 from schedo.workers.frames import Attach
 from schedo.workers.spawn import Process
@@ -40,6 +41,8 @@ class ChildProcesses:
         processes: int,
         slots: int,
         patience: Patience = PATIENCE,
+        log_format: LogFormat = "text",
+        log_level: str = "info",
     ) -> None:
         assert processes > 0, "somebody must do the work"
         assert slots > 0, "a child runs at least one attempt at a time"
@@ -48,6 +51,7 @@ class ChildProcesses:
         self._processes = processes
         self._slots = slots
         self._patience = patience
+        self._log = {"log-format": log_format, "log-level": log_level}
         self._all: set[Attendant] = set()
         self._keepers: list[asyncio.Task[None]] = []
         self._one_left = asyncio.Event()
@@ -170,12 +174,13 @@ class ChildProcesses:
         )
 
     def _command(self, descriptor: int, memory: int, slots: int) -> list[str]:
-        options = {
+        options: dict[str, object] = {
             "fd": descriptor,
             "starts": memory,
             "slots": slots,
             "grace": self._patience.grace_s,
             "parent": os.getpid(),
+            **self._log,
         }
         named = [f"--{name}={value}" for name, value in options.items()]
         return [sys.executable, "-m", "schedo.workers.child", *named, self._target]

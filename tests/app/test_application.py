@@ -122,6 +122,8 @@ def test_what_cannot_be_declared_is_refused_at_once() -> None:
         app.task(send)
     with pytest.raises(ValueError, match="two tasks named 'send'"):
         app.task(name="send")(lambda: None)
+    with pytest.raises(TypeError, match=r"write @app\.task\(name='email'\)"):
+        app.task("email")(lambda: None)  # type: ignore[call-overload]
     with pytest.raises(Invalid, match="/name: '<lambda>'"):
         app.task(lambda: None)
     with pytest.raises(Invalid, match="no such field"):

@@ -297,3 +297,26 @@ def receiver() -> Iterator[tuple[int, list[tuple[dict[str, str], bytes]]]]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+TALKER = """
+import logging
+from schedo import Schedo
+
+app = Schedo()
+
+@app.task
+def talk():
+    logging.getLogger("shop").info("line one\\nline two")
+"""
+
+
+def test_what_a_task_logs_looks_like_the_servers_own_log(tmp_path: Path) -> None:
+    (tmp_path / "talker.py").write_text(TALKER)
+    with serving(tmp_path, "--log-format", "json", "talker:app") as server:
+        server.ended(server.submit(task="talk")["id"])
+        lines = [json.loads(line) for line in server.log().splitlines()]
+
+    (said,) = [line for line in lines if line["logger"] == "shop"]
+    assert (said["level"], said["message"]) == ("info", "line one\nline two")
+    assert said.keys() == lines[0].keys()

@@ -1,0 +1,65 @@
+"""How a log line looks: one line a message, as text or as JSON, with control characters escaped.
+
+Child processes write theirs in the same form as the server.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from typing import Literal
+
+import orjson
+
+LogFormat = Literal["text", "json"]
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def make_handler(form: LogFormat) -> logging.Handler:
+    """Return a handler that writes to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    return handler
+
+
+class TextFormatter(logging.Formatter):
+    """instant level logger: message"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        text = f"{_instant(record)} {record.levelname.lower():7} {record.name}: {_text(record)}"
+        return _CONTROL.sub(_escape, text)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        line = {
+            "at": _instant(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = logging.Formatter().formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+def _instant(record: logging.LogRecord) -> str:
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{seconds}.{int(record.msecs):03d}Z"
+
+
+def _text(record: logging.LogRecord) -> str:
+    text = record.getMessage()
+    if record.exc_info:
+        text += " | " + logging.Formatter().formatException(record.exc_info)
+    return text
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match.group().encode("unicode_escape").decode()
