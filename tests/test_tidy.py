@@ -52,6 +52,7 @@ TEXT_ENDINGS = {
     ".yml", ".sh",
 }
 # fmt: on
+IN_THE_PACKAGE = {".py", ".sql", ".html", ".css", ".js", ".json", ".typed"}
 TEXT_NAMES = {"Makefile", "Dockerfile", "LICENSE", "run", ".gitignore", ".dockerignore"}
 TEXT_FOLDERS = (".ci", "bench", "docs", "requirements", "schedo", "tests")
 
@@ -101,6 +102,17 @@ def test_every_test_folder_is_a_package() -> None:
         str(folder.relative_to(ROOT))
         for folder in {source.path.parent for source in sources("tests")}
         if not (folder / "__init__.py").exists()
+    )
+
+    assert not findings, listed(findings)
+
+
+def test_nothing_is_left_behind_in_the_package() -> None:
+    files = (path for path in (ROOT / "schedo").rglob("*") if path.is_file())
+    findings = sorted(
+        str(path.relative_to(ROOT))
+        for path in files
+        if path.suffix not in IN_THE_PACKAGE and path.parent.name != "__pycache__"
     )
 
     assert not findings, listed(findings)

@@ -317,28 +317,25 @@ class Engine:
 
     # Queues.
 
-    async def set_queue(self, queue: Queue) -> Queue:
-        """Set all limits of a queue."""
-        return await self._change_queue(queue.name, lambda old: queue)
-
-    async def pause_queue(self, name: str) -> Queue:
-        """Start no more jobs of the queue until it is resumed."""
-        return await self._change_queue(name, lambda old: old.changed(paused=True))
-
-    async def resume_queue(self, name: str) -> Queue:
-        """Start jobs of the queue again."""
-        return await self._change_queue(name, lambda old: old.changed(paused=False))
-
-    async def _change_queue(self, name: str, change: Callable[[Queue], Queue]) -> Queue:
+    async def change_queue(self, name: str, **fields: Any) -> Queue:
+        """Set some fields of a queue; the others stay as they are in that turn."""
         reply = self._reply()
 
         def act(scheduler: Scheduler, now: int) -> None:
-            queue = change(scheduler.memory.lanes.line(name).queue)
+            queue = scheduler.memory.lanes.line(name).queue.changed(**fields)
             self._loop.reply(reply, scheduler.set_queue(queue))
 
         self._send(reply, act)
         answer: Queue = await reply
         return answer
+
+    async def pause_queue(self, name: str) -> Queue:
+        """Start no more jobs of the queue until it is resumed."""
+        return await self.change_queue(name, paused=True)
+
+    async def resume_queue(self, name: str) -> Queue:
+        """Start jobs of the queue again."""
+        return await self.change_queue(name, paused=False)
 
     def get_queue(self, name: str) -> Queue:
         """Return the queue's limits: the defaults if it was never configured."""

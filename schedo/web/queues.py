@@ -22,8 +22,7 @@ async def list_queues(site: Site, request: Request) -> Answer:
 async def update_queue(site: Site, request: Request) -> Answer:
     """Set a queue's limits."""
     patch = decode_request(request.body, QueuePatch)
-    queue = await site.engine.set_queue(patch.apply_to(site.engine.get_queue(_name(request))))
-    return await _answer(site, queue)
+    return await _answer(site, await site.engine.change_queue(_name(request), **patch.read()))
 
 
 async def pause_queue(site: Site, request: Request) -> Answer:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schedo.core import limits
-from schedo.core.model import Queue
 from schedo.errors import Invalid
 from schedo.wire import fields
 from schedo.wire.fields import Duration
@@ -26,18 +25,18 @@ class QueuePatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
     weight: Annotated[int, Meta(ge=1, le=_WEIGHT_MAX)] | UnsetType = UNSET
     priority_step: Duration | UnsetType = UNSET
 
-    def apply_to(self, queue: Queue) -> Queue:
-        """Return the queue with the new limits."""
+    def read(self) -> dict[str, Any]:
+        """Return the changes by the name of a Queue's field."""
         if self == QueuePatch():
             raise Invalid("there is nothing to change: give concurrency, weight or priority_step")
-        step_us = queue.priority_step_us
-        if not isinstance(self.priority_step, UnsetType):
-            step_us = fields.read_duration("/priority_step", self.priority_step)
-            if step_us > limits.DAY:
-                raise Invalid.field("/priority_step", "this must be at most a day")
-        changes: dict[str, int | None] = {"priority_step_us": step_us}
+        changes: dict[str, Any] = {}
         if not isinstance(self.concurrency, UnsetType):
             changes["concurrency"] = self.concurrency
         if not isinstance(self.weight, UnsetType):
             changes["weight"] = self.weight
-        return queue.changed(**changes)
+        if not isinstance(self.priority_step, UnsetType):
+            step_us = fields.read_duration("/priority_step", self.priority_step)
+            if step_us > limits.DAY:
+                raise Invalid.field("/priority_step", "this must be at most a day")
+            changes["priority_step_us"] = step_us
+        return changes

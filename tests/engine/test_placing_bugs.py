@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from schedo.core.lifecycle import State
-from schedo.core.model import Job, Queue
+from schedo.core.model import Job
 from schedo.errors import NoCapacity, NoReservation, SchedoError
 from schedo.testing.loop import VirtualLoop
 from tests.engine.far import (
@@ -66,7 +66,7 @@ def test_a_bid_that_is_refused_while_the_store_fails_is_passed_on_afterwards() -
         call, lease = await bidding(server)
         server.disk.commit_fails = 1.0
         with contextlib.suppress(SchedoError):
-            await server.engine.set_queue(Queue("other"))
+            await server.engine.change_queue("other")
 
         with contextlib.suppress(SchedoError):
             await server.engine.sessions.work(ask(reject=[(lease.key, "busy")]))
@@ -87,7 +87,7 @@ def test_a_bid_that_times_out_while_the_store_fails_is_passed_on_afterwards() ->
         call, _ = await bidding(server)
         server.disk.commit_fails = 1.0
         with contextlib.suppress(SchedoError):
-            await server.engine.set_queue(Queue("other"))
+            await server.engine.change_queue("other")
 
         await loop.pass_time(3)
         await works_again(server, loop)
@@ -186,7 +186,7 @@ def test_a_reservation_of_before_a_failure_takes_nothing_from_one_of_after_it() 
         old = await server.engine.reserve("work", "default", None, 1, 100.0)
         server.disk.commit_fails = 1.0
         with contextlib.suppress(SchedoError):
-            await server.engine.set_queue(Queue("other"))
+            await server.engine.change_queue("other")
         await works_again(server, loop)
         polls.append(polling(server))
         await server.engine.settled()

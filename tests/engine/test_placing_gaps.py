@@ -9,7 +9,7 @@ import pytest
 
 from schedo.core.leases import Completed, Report
 from schedo.core.lifecycle import State
-from schedo.core.model import JobSpec, Queue
+from schedo.core.model import JobSpec
 from schedo.errors import NoCapacity
 from tests.engine.test_placing import EU, hired, spec
 from tests.engine.test_sessions import ask, hire
@@ -79,11 +79,11 @@ async def test_a_worker_that_forgets_what_it_is_given_is_charged_for_it_in_the_e
 async def test_a_paused_or_full_queue_is_no_capacity(path: Path) -> None:
     async with running(path) as world:
         await hired(world, "a")
-        await world.engine.set_queue(Queue("default", paused=True))
+        await world.engine.change_queue("default", paused=True)
         with pytest.raises(NoCapacity, match="is paused"):
             await world.engine.invoke(spec(), 1, 0.0)
 
-        await world.engine.set_queue(Queue("default", concurrency=1))
+        await world.engine.change_queue("default", paused=False, concurrency=1)
         with pytest.raises(NoCapacity, match="as many jobs as it may"):
             await world.engine.invoke(spec(), 2, 0.0)
 

@@ -1,5 +1,6 @@
 """Schedules and queues through the engine, on a real file."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,19 @@ async def test_a_paused_queue_holds_its_jobs_until_it_is_resumed(path: Path) -> 
 
 async def test_a_queue_runs_no_more_than_its_concurrency(path: Path) -> None:
     async with running(path) as world:
-        await world.engine.set_queue(Queue("default", concurrency=2))
+        await world.engine.change_queue("default", concurrency=2)
         for _ in range(5):
             await world.submit()
 
         assert len(world.worker.leases) == 2
         (status,) = await world.engine.list_queues()
         assert (status.running, status.waiting) == (2, {"queued": 3})
+
+
+async def test_two_changes_of_a_queue_at_once_both_hold(path: Path) -> None:
+    async with running(path) as world:
+        engine = world.engine
+
+        await asyncio.gather(engine.pause_queue("q"), engine.change_queue("q", weight=5))
+
+        assert engine.get_queue("q") == Queue("q", paused=True, weight=5)

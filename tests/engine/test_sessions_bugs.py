@@ -7,7 +7,6 @@ import contextlib
 from typing import Any
 
 from schedo.core.lifecycle import State
-from schedo.core.model import Queue
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
 from tests.engine.far import (
@@ -187,7 +186,7 @@ def test_a_cordon_outlives_a_failure_of_the_store() -> None:
         server.engine.sessions.cordon("a", True)
         server.disk.commit_fails = 1.0
         with contextlib.suppress(SchedoError):
-            await server.engine.set_queue(Queue("other"))
+            await server.engine.change_queue("other")
         await works_again(server, loop)
 
         assert server.engine.sessions.get("a").state == "cordoned"

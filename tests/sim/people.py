@@ -7,7 +7,8 @@ the answer to its submit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -268,7 +269,7 @@ class People:
             concurrency=self._random.choice((None, 1, 2, 5)),
             weight=self._random.randint(1, 5),
         )
-        self._world.call("set_queue", queue, lambda engine: engine.set_queue(queue))
+        self._world.call("set_queue", queue, lambda engine: set_queue(engine, queue))
 
     def _pause_queue(self) -> None:
         name = self._random.choice(QUEUES)
@@ -302,7 +303,7 @@ class People:
     async def repair(self) -> None:
         """Open all queues, so that every job can run."""
         for queue in map(Queue, QUEUES):
-            await self.insist("set_queue", queue, partial(Engine.set_queue, queue=queue))
+            await self.insist("set_queue", queue, partial(set_queue, queue=queue))
 
     async def end_schedules(self) -> None:
         """Delete all schedules, so that no new jobs come."""
@@ -320,3 +321,9 @@ class People:
                 if not task.cancelled() and task.result():
                     return
             await self._world.loop.pass_time(1.0)
+
+
+def set_queue(engine: Engine, queue: Queue) -> Coroutine[Any, Any, Queue]:
+    """Set all limits of a queue."""
+    fields = dataclasses.asdict(queue)
+    return engine.change_queue(fields.pop("name"), **fields)
