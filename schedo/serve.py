@@ -102,9 +102,9 @@ async def _serve(config: Config) -> int:
     end = _End()
     engine = Engine(open_store(config.store), SystemClock(), retention=config.retention)
     engine.on_fatal(end.break_down)
-    await engine.start()
     crew = _Crew(config, engine)
     server = HttpServer()
+    await engine.start()
     try:
         await crew.start()
         app = build_app(engine, _web_settings(config))

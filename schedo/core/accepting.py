@@ -16,12 +16,10 @@ from schedo.core.workers import Workers
 from schedo.errors import DuplicateKey, SchedoError
 
 # Running a command or a request again is the user's choice; a schedule's run is tried three times.
-BUILT_IN_DEFAULTS: Mapping[str, Options] = {
-    "shell": Options(retry=ONCE),
-    "http": Options(retry=ONCE),
-}
-TASK_DEFAULTS = Options(retry=Retry())
+BUILT_IN_RETRY: Mapping[str, Retry] = {"shell": ONCE, "http": ONCE}
+TASK_RETRY = Retry()
 RUN_RETRY = Retry(max_attempts=3)
+_TASKS_REMEMBERED_MAX = 4_096
 
 _SCHEDULED, _QUEUED = State.SCHEDULED, State.QUEUED
 
@@ -122,11 +120,7 @@ class Acceptor:
     def make_run(self, run: NewRun, now: int) -> Job:
         """Make the job of a schedule's fire."""
         spec = run.spec
-        options = spec.options
-        if options.retry is None:
-            retry = ONCE if options.at_most_once else RUN_RETRY
-            options = msgspec.structs.replace(options, retry=retry)
-        options = self._settle_options(spec.task, options)
+        options = self._settle_options(spec.task, spec.options, RUN_RETRY)
         job = self._fill(spec, options, run.due_at, now)
         job.schedule_id = run.schedule_id
         job.scheduled_for = run.scheduled_for
@@ -170,20 +164,32 @@ class Acceptor:
             job.expires_at = now + spec.expires_in_us
         return job
 
-    def _settle_options(self, task: str, options: Options) -> Options:
-        """Fill in the task's retry and timeout where the job names none."""
-        if options is PLAIN and task in self._plain:
+    def _settle_options(self, task: str, options: Options, usual: Retry | None = None) -> Options:
+        """Fill in the task's delivery, retry and timeout where the job names none.
+
+        usual: how often such a job is tried if neither it nor its task says; None: as any job.
+        """
+        is_plain = options is PLAIN and usual is None
+        if is_plain and task in self._plain:
             return self._plain[task]
-        defaults = BUILT_IN_DEFAULTS.get(task) or self._workers.task_defaults(task) or TASK_DEFAULTS
+        is_built_in = task in BUILT_IN_RETRY
+        defaults = PLAIN if is_built_in else self._workers.task_defaults(task) or PLAIN
         at_most_once = options.at_most_once or defaults.at_most_once
-        retry = options.retry or (ONCE if options.at_most_once else defaults.retry or Retry())
+        retry = options.retry
+        if retry is None and not options.at_most_once:
+            retry = defaults.retry
+        if retry is None:
+            usual = usual or BUILT_IN_RETRY.get(task, TASK_RETRY)
+            retry = ONCE if at_most_once else usual
         settled = msgspec.structs.replace(
             options,
             retry=retry,
             timeout_us=options.timeout_us or defaults.timeout_us,
             at_most_once=at_most_once,
         )
-        if options is PLAIN:
+        if is_plain:
+            if len(self._plain) >= _TASKS_REMEMBERED_MAX:
+                self._plain.clear()
             self._plain[task] = settled
         return settled
 

@@ -70,6 +70,11 @@ class Attempts:
         job = self._memory.find(key.job_id)
         return job is not None and holds(key, job)
 
+    def runs(self, job_id: int) -> bool:
+        """Return whether an attempt of the job runs."""
+        job = self._memory.find(job_id)
+        return job is not None and job.state is _RUNNING
+
     def stop_reason(self, job_id: int) -> StopReason | None:
         """Return why the job's attempt was asked to stop, or None."""
         return self._stopping.get(job_id)

@@ -29,7 +29,6 @@ class ParsedCron(NamedTuple):
     tz: str | None  # from a CRON_TZ= or TZ= prefix
     every_us: int | None  # from @every
     warnings: tuple[str, ...]
-    fixed_time: bool  # neither minute nor hour starts with *, so the rules for gaps and folds apply
 
 
 class _Field(NamedTuple):
@@ -108,12 +107,12 @@ def parse_cron(text: str, *, seed: str) -> ParsedCron:
     if text.startswith("@"):
         macro, *rest = text.split(maxsplit=1)
         if macro.lower() == "@every":
-            return ParsedCron(None, tz, _parse_every("".join(rest)), (), False)
+            return ParsedCron(None, tz, _parse_every("".join(rest)), ())
         text = _expand_macro(text)
     normalized, warnings = _parse_fields(text.upper().split(), seed)
     if not _has_day(normalized):
         raise _invalid(f"{normalized!r} never fires: no month has such a day")
-    return ParsedCron(normalized, tz, None, warnings, is_fixed_time(normalized))
+    return ParsedCron(normalized, tz, None, warnings)
 
 
 def is_fixed_time(cron: str) -> bool:

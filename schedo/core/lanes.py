@@ -38,6 +38,11 @@ class Line:
         return _UNLIMITED if queue.concurrency is None else queue.concurrency - self.running
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is known of the queue but its name."""
+        return not self.lanes and not self.running and self.queue == Queue(self.queue.name)
+
+    @property
     def is_open(self) -> bool:
         """Whether the queue's own limits let another job start."""
         return self.room > 0
@@ -64,12 +69,17 @@ class Lanes:
         self._turn = 0.0
 
     def find_line(self, name: str) -> Line | None:
-        """Return the queue's line if anything ever happened on it."""
+        """Return the queue's line if anything is known of it."""
         return self._lines.get(name)
 
     def lines(self) -> Iterator[Line]:
-        """Yield every line that is known."""
-        yield from self._lines.values()
+        """Yield every line of which something is known."""
+        return (line for line in self._lines.values() if not line.is_idle)
+
+    def forget_idle(self) -> None:
+        """Let go of the lines of which nothing is known."""
+        for name in [name for name, line in self._lines.items() if line.is_idle]:
+            del self._lines[name]
 
     def announce(self, lane: Lane) -> None:
         """Say that the store holds queued jobs of the lane."""

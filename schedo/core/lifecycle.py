@@ -30,7 +30,12 @@ S = State
 # from: {to: what happened}. The diagram in docs/lifecycle.md is generated from this table.
 TRANSITIONS: dict[State, dict[State, str]] = {
     S.SCHEDULED: {S.QUEUED: "due", S.CANCELLED: "cancel", S.EXPIRED: "expire"},
-    S.BLOCKED: {S.QUEUED: "unblock", S.CANCELLED: "cancel", S.EXPIRED: "expire"},
+    S.BLOCKED: {
+        S.QUEUED: "unblock",
+        S.SCHEDULED: "unblock, not yet due",
+        S.CANCELLED: "cancel",
+        S.EXPIRED: "expire",
+    },
     S.QUEUED: {
         S.RUNNING: "claim",
         S.SCHEDULED: "reschedule",
@@ -47,7 +52,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
     },
     S.RETRYING: {
         S.QUEUED: "due",
-        S.SCHEDULED: "reschedule",
+        S.FAILED: "the next run comes first",
         S.CANCELLED: "cancel",
         S.EXPIRED: "expire",
     },
@@ -58,7 +63,6 @@ TRANSITIONS: dict[State, dict[State, str]] = {
 }
 
 FINAL = frozenset({S.COMPLETED, S.FAILED, S.CANCELLED, S.EXPIRED})
-UNFINISHED = frozenset(S) - FINAL
 TIMED = frozenset({S.SCHEDULED, S.RETRYING})  # these wait for an instant
 
 FOLLOWERS = {old: frozenset(follow) for old, follow in TRANSITIONS.items()}

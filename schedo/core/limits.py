@@ -41,7 +41,6 @@ CATCHUP_RUNS_MAX = 1_000
 MISSED_COUNT_MAX = 10_000
 ACTIVE_RUNS_KNOWN_MAX = 1_000  # a schedule's unfinished runs known by id; allow can make more
 DECISIONS_KEPT = 100  # Dkron's number
-QUEUES_MAX = 10_000
 QUEUE_CONCURRENCY_MAX = 100_000
 FIRES_SHOWN = 5
 

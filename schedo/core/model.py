@@ -72,7 +72,7 @@ class Trigger(StrEnum):
     SCHEDULE = "schedule"
     CATCHUP = "catchup"
     MANUAL = "manual"
-    INVOKE = "invoke"  # placed right now; it is never queued
+    INVOKE = "invoke"  # placed right now, or refused
 
 
 class Place(IntEnum):

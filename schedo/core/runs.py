@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from schedo.core.firing import Fire
-from schedo.core.model import Job, JobSpec, Schedule, Trigger
+from schedo.core.model import Job, JobSpec, Overlap, Schedule, Trigger
 from schedo.core.recurrence import jitter_for
 
 
@@ -48,3 +48,13 @@ def new_run(schedule: Schedule, fire: Fire, is_blocked: bool) -> NewRun:
         fire.missed_count,
         is_blocked,
     )
+
+
+def retry_before(schedule: Schedule | None) -> int | None:
+    """Return before when a run must be retried: its schedule's next fire, unless they may overlap.
+
+    Source: Cloud Scheduler does not retry past the next scheduled time either.
+    """
+    if schedule is None or schedule.paused or schedule.spec.overlap is Overlap.ALLOW:
+        return None
+    return schedule.next_fire_at

@@ -21,10 +21,10 @@ from schedo.core.leases import HandedBack, Lease, Lost, Outcome, Report, StopRea
 from schedo.core.lifecycle import TIMED, State
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
-from schedo.core.model import Job, JobSpec, Lane, LeaseKey, Overlap, Place, Queue, Schedule
+from schedo.core.model import Job, JobSpec, Lane, LeaseKey, Place, Queue, Schedule, Trigger
 from schedo.core.moves import Moves
 from schedo.core.placing import Placements
-from schedo.core.runs import NewRun
+from schedo.core.runs import NewRun, retry_before
 from schedo.core.schedules import Schedules
 from schedo.core.settling import Circumstances, settle
 from schedo.core.why import explain
@@ -150,6 +150,10 @@ class Scheduler:
                 f"job {render_id(job.id)} is {job.state};"
                 " only a failed, cancelled or expired job can be retried"
             )
+        if job.trigger is Trigger.INVOKE:
+            raise IllegalTransition(
+                f"job {render_id(job.id)} was invoked, so it is not queued; invoke it anew"
+            )
         job = self.memory.adopt(job)
         renew(job)
         self._moves.queue_at(job, now, now)
@@ -222,8 +226,9 @@ class Scheduler:
         return len(self.memory.changes.schedules) < COMMIT_FIRES_MAX
 
     def sweep(self, now: int) -> None:
-        """Ask for waiting jobs whose expiry has come; called about once a second."""
+        """Ask for waiting jobs whose expiry has come, and tidy up; called about once a second."""
         self._wanted.append(wants.ExpiredWanted(now, TURN_ENTRIES_MAX))
+        self.memory.lanes.forget_idle()
 
     # Workers.
 
@@ -240,6 +245,7 @@ class Scheduler:
         What it was never sent is handed back instead.
         """
         held = self.workers.detach(worker_id)
+        self._acceptor.forget_defaults()
         for key in held:
             self.report(Report(key, HandedBack() if unsent(key) else Lost(message)), now)
         return held
@@ -259,11 +265,27 @@ class Scheduler:
         for capture in report.output:
             self.memory.changes.outputs.append(Output(key.job_id, key.attempt, capture))
         stop = self.attempts.end(job, key)
-        retry_before = None if job.schedule_id is None else self._retry_before(job.schedule_id)
-        around = Circumstances(now, self._random(), stop, retry_before)
+        schedule = None if job.schedule_id is None else self.schedules.find(job.schedule_id)
+        around = Circumstances(now, self._random(), stop, retry_before(schedule))
         job.place = _NOWHERE
         self._moves.apply(job, settle(job, report.outcome, around), now)
+        if job.state is State.RETRYING and job.schedule_id is not None and schedule is None:
+            self._check_retry(job.schedule_id, job.id, job.due_at)
         return job
+
+    def _check_retry(self, schedule_id: int, job_id: int, due_at: int) -> None:
+        """Once the schedule is loaded, give the retry up if the next run comes before it."""
+
+        def give_up(job: Job | None, now: int) -> None:
+            if job is not None and job.state is State.RETRYING and job.due_at == due_at:
+                self._moves.finish(self.memory.adopt(job), State.FAILED, now)
+
+        def check(schedule: Schedule | None, now: int) -> None:
+            bound = retry_before(schedule)
+            if bound is not None and due_at >= bound:
+                self.with_job(job_id, give_up, now)
+
+        self._wanted.append(wants.ScheduleWanted(schedule_id, check))
 
     # Drains.
 
@@ -337,11 +359,16 @@ class Scheduler:
         self.with_job(job_id, cancel, now)
 
     def wake_run(self, job_id: int, now: int) -> None:
-        """Queue a run that was blocked."""
+        """Let a run that was blocked go its way; jitter may have it wait on."""
 
         def wake(job: Job | None, now: int) -> None:
-            if job is not None and job.state is State.BLOCKED:
-                self._moves.queue_at(self.memory.adopt(job), job.due_at, now)
+            if job is None or job.state is not State.BLOCKED:
+                return
+            job = self.memory.adopt(job)
+            if job.due_at > now:
+                self._moves.wait_until(job, State.SCHEDULED, job.due_at)
+            else:
+                self._moves.queue_at(job, job.due_at, now)
 
         self.with_job(job_id, wake, now)
 
@@ -360,13 +387,6 @@ class Scheduler:
                     self._moves.finish(job, State.EXPIRED, now)
                 else:
                     start(job, worker, now)
-
-    def _retry_before(self, schedule_id: int) -> int | None:
-        """A run of a schedule is not retried past the next fire, unless runs may overlap."""
-        schedule = self.schedules.find(schedule_id)
-        if schedule is None or schedule.paused or schedule.spec.overlap is Overlap.ALLOW:
-            return None
-        return schedule.next_fire_at
 
     def _expire(self, job: Job, now: int) -> None:
         if job.state in WAITING and job.expires_at is not None and job.expires_at <= now:

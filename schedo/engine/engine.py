@@ -27,9 +27,9 @@ from schedo.engine.handouts import Transport
 from schedo.engine.housekeeping import Housekeeping
 from schedo.engine.metrics import Metrics
 from schedo.engine.placing import Placing
-from schedo.engine.replies import guard, no_job, refuse
+from schedo.engine.replies import guard, no_job
 from schedo.engine.sessions import Sessions
-from schedo.engine.turns import Command, TurnLoop
+from schedo.engine.turns import TurnLoop
 from schedo.engine.watch import Watch
 from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Opening, Retention, Store
@@ -148,7 +148,7 @@ class Engine:
         began_at = self.clock.now()
         self._payload_bytes += size
         try:
-            self._send(reply, lambda scheduler, now: scheduler.submit(specs, now, accepted))
+            self._loop.send(lambda scheduler, now: scheduler.submit(specs, now, accepted), reply)
             answers: list[Accepted[T] | SchedoError] = await reply
             self.metrics.note_submit(specs, self.clock.now() - began_at)
             return answers
@@ -212,8 +212,8 @@ class Engine:
                 raise no_job(job_id)
             self._loop.reply(reply, act(self._loop.scheduler, job, now).copy())
 
-        self._send(
-            reply, lambda scheduler, now: scheduler.with_job(job_id, guard(reply, found), now)
+        self._loop.send(
+            lambda scheduler, now: scheduler.with_job(job_id, guard(reply, found), now), reply
         )
         changed: Job = await reply
         return changed
@@ -247,9 +247,9 @@ class Engine:
             schedule, is_new = self._loop.scheduler.schedules.put(spec, known, now)
             self._loop.reply(reply, (schedule.copy(), is_new))
 
-        self._send(
-            reply,
+        self._loop.send(
             lambda scheduler, now: scheduler.with_schedule(spec.name, guard(reply, found), now),
+            reply,
         )
         answer: tuple[Schedule, bool] = await reply
         return answer
@@ -294,8 +294,8 @@ class Engine:
                 raise NotFound(f"there is no schedule {name!r}")
             self._loop.reply(reply, act(self._loop.scheduler, schedule, now))
 
-        self._send(
-            reply, lambda scheduler, now: scheduler.with_schedule(name, guard(reply, found), now)
+        self._loop.send(
+            lambda scheduler, now: scheduler.with_schedule(name, guard(reply, found), now), reply
         )
         answer: T = await reply
         return answer
@@ -325,7 +325,7 @@ class Engine:
             queue = scheduler.memory.lanes.line(name).queue.changed(**fields)
             self._loop.reply(reply, scheduler.set_queue(queue))
 
-        self._send(reply, act)
+        self._loop.send(act, reply)
         answer: Queue = await reply
         return answer
 
@@ -380,16 +380,3 @@ class Engine:
 
     def _reply(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
-
-    def _send(self, reply: asyncio.Future[Any], command: Command) -> None:
-        def run(scheduler: Scheduler, now: int) -> None:
-            self._loop.expect(reply)
-            try:
-                command(scheduler, now)
-            except SchedoError as error:
-                refuse(reply, error)
-            except BaseException:
-                refuse(reply, SchedoError("an internal error; the server recovers"))
-                raise
-
-        self._loop.send(run)

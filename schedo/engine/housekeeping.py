@@ -50,10 +50,8 @@ class Housekeeping:
             watch.rotate()
             watch.note_lag(int((loop.time() - due) * 1_000_000), watch.clock.now())
             self._readiness.note(self._turns.find_reasons())
-            try:
-                self._turns.send(lambda scheduler, now: scheduler.sweep(now))
-            except SchedoError as error:
-                log.debug("no sweep: %s", error)
+            if self._turns.failure is None:
+                self._turns.post(lambda scheduler, now: scheduler.sweep(now))
 
     async def _prune_always(self) -> None:
         while True:

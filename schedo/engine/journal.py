@@ -17,7 +17,6 @@ from schedo.core.changes import Changes
 from schedo.core.leases import Lease
 from schedo.core.model import Job, LeaseKey
 from schedo.engine.watch import Watch
-from schedo.errors import SchedoError
 from schedo.store.base import Store
 
 
@@ -31,12 +30,6 @@ class Batch:
     leases: list[Lease] = field(default_factory=list)  # of jobs that run at most once
     ended: list[LeaseKey] = field(default_factory=list)
     finals: list[Job] = field(default_factory=list)  # copies, for those who wait for a job's end
-
-    def fail(self, error: SchedoError) -> None:
-        """Tell everyone who waits for this batch that its outcome is unknown."""
-        for reply, _ in self.replies:
-            if not reply.done():
-                reply.set_exception(error)
 
 
 class Journal:
@@ -56,7 +49,6 @@ class Journal:
         self._deliver = deliver
         self._watch = watch
         self._wake = asyncio.Event()
-        self.rounds = 0
 
     def wake(self) -> None:
         """Say that there is something to commit, to release or to fetch."""
@@ -78,12 +70,8 @@ class Journal:
                 await self._store.commit(batch.changes)
                 self._watch.committed(batch.changes)
             self._release(batch)
-            self.rounds += 1
             if batch.wants:
                 self._deliver([(want, await self._fetch(want)) for want in batch.wants])
-        except SchedoError as error:
-            batch.fail(error)
-            raise
         finally:
             self._watch.round_ended()
 

@@ -102,7 +102,7 @@ class Placing:
                 else:
                     scheduler.placements.release(places)
 
-        self._turns.send(act)
+        self._turns.send(act, reply)
         try:
             places = await reply
         except asyncio.CancelledError:
@@ -214,7 +214,6 @@ class Placing:
         made: list[int] = []
 
         def act(scheduler: Scheduler, now: int) -> None:
-            self._turns.expect(reply)
             try:
                 jobs = make(scheduler, now)
             except SchedoError as error:
@@ -227,7 +226,7 @@ class Placing:
                     self._bids[job.id] = _Bid(job.key, job.worker, self._turns.loop.create_future())
             self._turns.reply(reply, [job.copy() for job in jobs])
 
-        self._turns.send(act)
+        self._turns.send(act, reply)
         try:
             started: list[Job] = await reply
         except BaseException:

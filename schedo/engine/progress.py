@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from schedo.engine.asks import Progress, ProgressLine
 
@@ -31,6 +32,7 @@ class ProgressNotes:
         if self._lines:
             self._lines.pop(job_id, None)
 
-    def clear(self) -> None:
-        """Nothing of what was known runs any more."""
-        self._lines.clear()
+    def forget_all_but(self, runs: Callable[[int], bool]) -> None:
+        """Forget what was said of jobs that do not run any more."""
+        for job_id in [job_id for job_id in self._lines if not runs(job_id)]:
+            del self._lines[job_id]

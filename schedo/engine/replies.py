@@ -1,13 +1,23 @@
-"""How a command that cannot do what was asked says so: an error in place of the reply."""
+"""What acts in a turn of the engine, and how it says that it cannot do what was asked."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from schedo.core.ids import render_id
+from schedo.core.scheduler import Scheduler
 from schedo.errors import NotFound, SchedoError
+
+Command = Callable[[Scheduler, int], None]
+
+
+class Asked(NamedTuple):
+    """A command and whoever waits for its answer."""
+
+    command: Command
+    reply: asyncio.Future[Any]
 
 
 def refuse(reply: asyncio.Future[Any], error: SchedoError) -> None:

@@ -30,6 +30,7 @@ from schedo.engine.channel import Channel
 from schedo.engine.handouts import Handouts, Transport
 from schedo.engine.journal import Batch, Journal
 from schedo.engine.progress import ProgressNotes
+from schedo.engine.replies import Asked, Command, refuse
 from schedo.engine.taking_back import TakingBack
 from schedo.engine.watch import Watch
 from schedo.errors import SchedoError, StaleLease, StoreBroken, Unavailable
@@ -37,7 +38,6 @@ from schedo.store.base import Opening, Store
 
 log = logging.getLogger("schedo.engine")
 
-Command = Callable[[Scheduler, int], None]
 INBOX_MAX = 100_000
 RECOVERY_PAUSE_S = 1.0
 SWITCH_INTERVAL_S = 0.0001
@@ -76,12 +76,17 @@ class TurnLoop:
         # commit's few statements would wait for a busy loop five times, and a timer for a commit.
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
         self.loop = asyncio.get_running_loop()
-        self._inbox: Channel[Command | Report] = Channel(self.wake, INBOX_MAX)
+        self._inbox: Channel[Asked | Command | Report] = Channel(self.wake, INBOX_MAX)
         self._journal = Journal(
             self._store, self._take_batch, self._release, self._deliver, self.watch
         )
         self.clock.start(self._turn, self._clock_stepped)
-        await self._recover(await self._store.open())
+        try:
+            await self._recover(await self._store.open())
+        except BaseException:
+            self.clock.close()
+            await self._store.close()
+            raise
         self._runner = self.loop.create_task(self._run_journal(), name="schedo journal")
 
     async def stop(self) -> None:
@@ -95,15 +100,19 @@ class TurnLoop:
         await self._handouts.close()
         self.clock.close()
         self._fail_waiting(self.failure)
+        self._refuse_asked(self.failure)
         await self._store.close()
 
     # What others call.
 
-    def send(self, command: Command) -> None:
-        """Let the command act in the next turn; raise at once if that cannot be."""
+    def send(self, command: Command, reply: asyncio.Future[Any]) -> None:
+        """Let the command act in the next turn; raise at once if that cannot be.
+
+        The reply gets the SchedoError that the command raises, and an answer in any case.
+        """
         if self.failure is not None:
             raise self.failure
-        self._inbox.send(command)
+        self._inbox.send(Asked(command, reply))
 
     def find_reasons(self) -> list[str]:
         """Return in sentences why jobs are not accepted or would not start in time."""
@@ -145,7 +154,7 @@ class TurnLoop:
     async def settled(self) -> None:
         """Return once all commands sent so far have acted and all changes are durable."""
         reply: asyncio.Future[None] = self.loop.create_future()
-        self.send(lambda scheduler, now: self.reply(reply, None))
+        self.send(lambda scheduler, now: self.reply(reply, None), reply)
         await reply
 
     def attach(self, offer: WorkerOffer, transport: Transport) -> None:
@@ -168,7 +177,7 @@ class TurnLoop:
                 scheduler.workers.ask(worker_id, count)
                 turned.set_result(None)
 
-        self.send(ask)
+        self.send(ask, turned)
         await turned
 
     @property
@@ -230,7 +239,9 @@ class TurnLoop:
         items = iter(self._inbox.drain())
         try:
             for each in items:
-                if isinstance(each, Report):
+                if isinstance(each, Asked):
+                    self._answer(each, scheduler, now)
+                elif isinstance(each, Report):
                     self._settle(scheduler, each, now)
                 else:
                     each(scheduler, now)
@@ -248,6 +259,13 @@ class TurnLoop:
         now = self.clock.now()
         self.watch.started(leases, scheduler.memory, ready, now)
         self._sleep_until(scheduler.next_wake_at(), now)
+
+    def _answer(self, asked: Asked, scheduler: Scheduler, now: int) -> None:
+        self.expect(asked.reply)
+        try:
+            asked.command(scheduler, now)
+        except SchedoError as error:
+            refuse(asked.reply, error)
 
     def _sleep_until(self, at: int | None, now: int) -> None:
         self.watch.expect_turn(at, now)
@@ -292,13 +310,9 @@ class TurnLoop:
 
     def _deliver(self, loaded: list[tuple[Want, Any]]) -> None:
         now = self.clock.now()
-        try:
-            for want, found in loaded:
-                self.scheduler.deliver(want, found, now)
-        except Exception as error:
-            self._break(error)
-            return
-        self._turn()
+        for want, found in loaded:
+            self.scheduler.deliver(want, found, now)
+        self.wake()
 
     async def _run_journal(self) -> None:
         """Run the journal; when it or a turn fails, recover and run it again."""
@@ -330,6 +344,7 @@ class TurnLoop:
         self.failure = error
         self._fail_waiting(error)
         if isinstance(error, StoreBroken):
+            self._refuse_asked(error)  # there will be no other turn
             self.on_fatal(error)
 
     def _fail_waiting(self, error: SchedoError) -> None:
@@ -337,6 +352,11 @@ class TurnLoop:
         for reply in list(self._expected):
             if not reply.done():
                 reply.set_exception(error)
+
+    def _refuse_asked(self, error: SchedoError) -> None:
+        for each in self._inbox.drain():
+            if isinstance(each, Asked):
+                refuse(each.reply, error)
 
     async def _recover(self, opening: Opening) -> None:
         """Make a new scheduler of the store, the workers' attempts and what they reported."""
@@ -353,6 +373,7 @@ class TurnLoop:
             self._settle(scheduler, report, self.clock.now())
         await self._journal.round()
         self._handouts.recovered()
+        self.progress.forget_all_but(scheduler.attempts.runs)
         self._is_open = True
         self.failure = None
         self.on_recovered()

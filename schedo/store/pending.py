@@ -56,7 +56,7 @@ _WITHOUT_ROUTE = 1  # jobs had no routes
 # more than the step. So what must be true of an entry's jobs is asked in the statement that appends
 # it, which is a transaction by itself: none of the new ones is there (ids grow, so there is hardly
 # ever anything where they go), and all the known ones are.
-_APPEND = """
+APPEND = """
 INSERT INTO journal (body) SELECT :body
 WHERE NOT EXISTS (SELECT 1 FROM job WHERE id BETWEEN :first AND :last)
 AND (
@@ -125,8 +125,8 @@ class Pending:
 
     def forget(self) -> None:
         """Go on from the journal table alone, whatever memory says."""
+        self._is_sure = False  # first: other threads ask whether something is pending
         self._clear()
-        self._is_sure = False
 
     def commit(self, connection: sqlite3.Connection, commit: Commit) -> None:
         """Make the commit durable: as an entry if it can be one, else in the tables."""
@@ -192,7 +192,7 @@ class Pending:
             or not self._new.keys().isdisjoint(row[0] for row in plain.new)
         ):
             return False
-        appended = connection.execute(_APPEND, self._describe(plain) | {"body": body})
+        appended = connection.execute(APPEND, self._describe(plain) | {"body": body})
         if appended.rowcount == 0:
             return False
         entry = appended.lastrowid

@@ -66,7 +66,9 @@ class LocalWorker:
             call.stop.set(StopReason.CANCEL)
         await asyncio.wait((quiet,), timeout=STOP_GRACE_S)
         quiet.cancel()
-        for call in list(self._calls.values()):
+        left, self._calls = self._calls, {}  # a second drain finds nothing
+        self._quiet.set()
+        for call in left.values():
             # What has begun and runs at most once must not begin again.
             once = call.lease.options.at_most_once
             outcome = Lost("it did not end before the server did") if once else HandedBack()
@@ -131,7 +133,8 @@ class LocalWorker:
             )
             failure = Failure("runner-error", f"{type(error).__name__}: {error}")
             report = Report(lease.key, Failed(failure))
-        del self._calls[lease.key]
+        if self._calls.pop(lease.key, None) is None:
+            return  # a drain has reported it already
         self._progress.forget(lease.key)
         if not self._calls:
             self._quiet.set()

@@ -9,6 +9,7 @@ from schedo.core.lifecycle import State
 from schedo.core.model import Job, JobSpec, Options, Queue, Retry, Unique
 from schedo.errors import DuplicateKey, SchedoError
 from tests.core.builders import HOUR, MINUTE, SECOND, T0, keyed, make_spec, offer, tries
+from tests.core.scheduled import made
 from tests.core.server import Server
 
 
@@ -80,6 +81,8 @@ def test_each_priority_counts_as_one_step_of_the_queue_earlier() -> None:
         (make_spec("quick"), 5, 3),
         (make_spec("mail", at_most_once=True), 1, 30),
         (make_spec("mail", at_most_once=True, retry=tries(2)), 2, 30),
+        (make_spec("once"), 1, None),
+        (make_spec("once", retry=tries(2)), 2, None),
     ],
     ids=lambda value: value.task if isinstance(value, JobSpec) else str(value),
 )
@@ -90,6 +93,7 @@ def test_what_a_job_does_not_name_comes_from_its_task(
     defaults = {
         "mail": Options(retry=Retry(max_attempts=8), timeout_us=30),
         "quick": Options(timeout_us=3),
+        "once": Options(at_most_once=True),
     }
     server.attach(offer(slots=0, task_defaults=defaults))
 
@@ -107,6 +111,34 @@ def test_a_task_that_is_offered_anew_has_its_new_defaults() -> None:
     server.attach(offer(slots=0, task_defaults={"mail": Options(timeout_us=5)}))
 
     assert server.submit(make_spec("mail")).options.timeout_us == 5
+
+
+def test_a_task_that_nobody_offers_any_more_has_no_defaults() -> None:
+    server = Server(slots=0)
+    server.attach(offer(slots=0, task_defaults={"mail": Options(timeout_us=5)}))
+    assert server.submit(make_spec("mail")).options.timeout_us == 5
+
+    server.scheduler.detach("w", "gone", SECOND)
+
+    assert server.submit(make_spec("mail")).options.timeout_us is None
+
+
+@pytest.mark.parametrize(
+    ("task", "attempts"), [("unheard of", 3), ("shell", 3), ("mail", 8), ("once", 1)]
+)
+def test_a_schedules_run_is_tried_three_times_unless_its_task_says_otherwise(
+    task: str, attempts: int
+) -> None:
+    server = Server(slots=0)
+    defaults = {"mail": Options(retry=tries(8)), "once": Options(at_most_once=True)}
+    server.attach(offer(slots=0, task_defaults=defaults))
+    schedule = made(server, job=make_spec(task))
+
+    server.settle(MINUTE)
+
+    [run] = server.runs(schedule.id)
+    assert run.options.retry is not None
+    assert run.options.retry.max_attempts == attempts
 
 
 def test_plain_jobs_of_one_task_share_their_options() -> None:

@@ -194,7 +194,7 @@ def test_a_rare_day_is_still_a_day(text: str) -> None:
 
 
 def test_a_zone_prefix_is_moved_out() -> None:
-    expected = ParsedCron("30 2 * * *", "Europe/Berlin", None, (), True)
+    expected = ParsedCron("30 2 * * *", "Europe/Berlin", None, ())
 
     assert parse_cron("CRON_TZ=Europe/Berlin 30 2 * * *", seed="") == expected
     assert parse_cron("TZ=Europe/Berlin   30 2 * * *", seed="") == expected
@@ -280,7 +280,6 @@ def test_fixed_time_expressions_are_told_apart(text: str, fixed: bool) -> None:
     parsed = parse_cron(text, seed="")
     assert parsed.normalized is not None
 
-    assert parsed.fixed_time is fixed
     assert is_fixed_time(parsed.normalized) is fixed
 
 

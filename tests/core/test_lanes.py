@@ -143,13 +143,20 @@ def test_removing_a_job_of_a_closed_lane_is_harmless() -> None:
     assert list(lanes.windows()) == []
 
 
-def test_lines_are_remembered_after_their_lanes_are_closed() -> None:
+def test_a_line_is_forgotten_when_nothing_is_known_of_it_but_its_name() -> None:
     lanes = filled(job(1))
-    lanes.take(crew(slots=1))
+    lanes.line("paused").queue = Queue("paused", paused=True)
+    lanes.line("busy").running = 1
+    lanes.forget_idle()
+    assert {line.queue.name for line in lanes.lines()} == {"default", "paused", "busy"}
 
-    assert lanes.find_line("default") is lanes.line("default")
-    assert lanes.find_line("unheard of") is None
-    assert [line.queue.name for line in lanes.lines()] == ["default"]
+    lanes.take(crew(slots=1))
+    lanes.line("busy").running = 0
+    assert [line.queue.name for line in lanes.lines()] == ["paused"]
+    lanes.forget_idle()
+
+    assert lanes.find_line("default") is None
+    assert lanes.find_line("busy") is None
 
 
 def test_an_announced_lane_waits_for_its_first_page() -> None:

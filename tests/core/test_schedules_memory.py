@@ -6,7 +6,7 @@ import pytest
 
 from schedo.core.leases import Completed, Stopped
 from schedo.core.lifecycle import State
-from schedo.core.model import Overlap, Rule, Schedule
+from schedo.core.model import Overlap, Retry, Rule, Schedule
 from schedo.core.schedules import Triggered
 from tests.core.builders import (
     HOUR,
@@ -348,3 +348,31 @@ def test_of_two_buffered_runs_after_a_crash_the_first_one_goes_first() -> None:
     assert server.run(181 * SECOND) == [second.id]
     server.complete(second.id, 182 * SECOND)
     assert server.run(182 * SECOND) == [third.id]
+
+
+@pytest.mark.parametrize(
+    ("overlap", "delay_us", "state"),
+    [
+        (Overlap.SKIP, 2 * HOUR, State.FAILED),
+        (Overlap.SKIP, 10 * MINUTE, State.RETRYING),
+        (Overlap.ALLOW, 2 * HOUR, State.RETRYING),
+    ],
+)
+def test_a_run_is_retried_only_before_the_next_fire_although_its_schedule_is_out_of_memory(
+    overlap: Overlap, delay_us: int, state: State
+) -> None:
+    server = Server(capacity=4, slots=100)
+    retry = Retry(3, "fixed", delay_us, jitter=0.0)
+    hourly = made(
+        server, name="hourly", rule=every(3_600), job=make_spec(retry=retry), overlap=overlap
+    )
+    for number in range(30):
+        made(server, name=f"s{number}", rule=every(1_800))
+    server.settle(HOUR)
+    assert server.scheduler.schedules.find(hourly.id) is None
+
+    [run] = server.runs(hourly.id)
+    server.fail(run.id, HOUR + SECOND)
+    server.settle(HOUR + SECOND)
+
+    assert server.state(run.id) is state

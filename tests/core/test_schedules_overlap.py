@@ -94,6 +94,23 @@ def test_a_buffered_run_goes_when_the_one_before_it_has_ended() -> None:
     assert states(server, schedule) == [State.COMPLETED, State.RUNNING, State.BLOCKED]
 
 
+def test_a_buffered_run_with_jitter_waits_for_its_own_instant() -> None:
+    server = Server()
+    rule = every(60, jitter_us=50 * SECOND)
+    schedule = made(server, rule=rule, overlap=Overlap.BUFFER_ONE)
+    server.settle(119 * SECOND)
+    server.settle(2 * MINUTE)
+    first, second = server.runs(schedule.id)
+    assert second.due_at > 121 * SECOND
+
+    server.complete(first.id, 121 * SECOND)
+    server.settle(121 * SECOND)
+    assert states(server, schedule) == [State.COMPLETED, State.SCHEDULED]
+    server.settle(second.due_at)
+
+    assert states(server, schedule) == [State.COMPLETED, State.RUNNING]
+
+
 def test_a_buffered_run_that_is_cancelled_makes_room_for_another() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.BUFFER_ONE)

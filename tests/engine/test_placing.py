@@ -14,7 +14,7 @@ from schedo.core.model import Failure, JobSpec, Options
 from schedo.core.routes import Condition, Route
 from schedo.core.workers import WorkerOffer
 from schedo.engine.asks import Ask, Given
-from schedo.errors import NoCapacity, NoReservation, Unsatisfiable
+from schedo.errors import IllegalTransition, NoCapacity, NoReservation, Unsatisfiable
 from tests.engine.world import World, running
 
 EU = Route(labels=(Condition("region", "=", ("eu",)),))
@@ -242,6 +242,18 @@ async def test_a_failed_invocation_is_not_tried_again(path: Path, outcome: Any) 
 
         [job] = await call
         assert (job.state, job.attempt) == (State.FAILED, 1)
+
+
+async def test_what_was_invoked_is_not_queued_by_a_retry(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        [lease] = (await remote.given()).leases
+        await remote.end(lease, Failed(Failure("ValueError", "no")))
+        [job] = await call
+
+        with pytest.raises(IllegalTransition, match="invoke it anew"):
+            await world.engine.retry(job.id)
 
 
 # Reservations.

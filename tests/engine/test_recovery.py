@@ -1,16 +1,31 @@
 """After a failed commit, a restart or a lost worker, nothing acknowledged is missing."""
 
 import asyncio
+import os
+import types
+from collections.abc import Callable, Coroutine, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from schedo.clock import SystemClock
 from schedo.core.lifecycle import State
 from schedo.core.limits import MINUTE, SECOND
+from schedo.core.model import Job
 from schedo.core.scheduler import Scheduler
-from schedo.errors import StoreError, StoreFull
+from schedo.engine.engine import Engine
+from schedo.errors import (
+    SchedoError,
+    StoreBroken,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    Unavailable,
+)
 from schedo.store.base import JobFilter
-from tests.engine.world import T0, leased, recovered, running
+from schedo.store.sqlite import SqliteStore
+from tests.engine.world import T0, World, leased, recovered, running
 
 
 async def test_a_failed_commit_is_told_and_nothing_of_it_remains(path: Path) -> None:
@@ -44,7 +59,7 @@ async def test_a_result_that_came_beside_a_command_that_broke_is_not_lost(path: 
 
     async with running(path) as world:
         job = await world.submit()
-        world.engine._loop.send(stumble)
+        world.engine._loop.post(stumble)
         world.worker.end()
 
         ended = await world.engine.wait(job.id, 5)
@@ -122,3 +137,93 @@ async def test_a_stale_result_changes_nothing(path: Path) -> None:
 
         assert (await world.engine.get(job.id)).state is State.RUNNING
         assert [a.outcome for a in await world.store.list_attempts(job.id)] == ["lost", "stale"]
+
+
+async def test_what_a_broken_continuation_has_changed_is_not_committed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE)
+        load, beside = world.store.load_job, []
+
+        async def load_while_something_comes(job_id: int) -> Job | None:
+            found = await load(job_id)
+            beside.append(asyncio.create_task(world.engine.cancel(job.id)))
+            await turned()  # there is something to commit now, and the journal is awake
+            return found
+
+        def stumble(found: Job | None, now: int) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(world.store, "load_job", load_while_something_comes)
+        world.engine._loop.post(lambda scheduler, now: scheduler.with_job(12_345, stumble, now))
+        while not beside:
+            await turned()
+        with pytest.raises(Unavailable):
+            await beside[0]
+        while not world.engine.health().ready:
+            await turned()
+
+        assert (await world.engine.get(job.id)).state is State.SCHEDULED
+
+
+@types.coroutine
+def next_iteration() -> Generator[None, None, None]:
+    """Let everything run that is ready now, and nothing that becomes ready by it."""
+    yield
+
+
+def break_store(
+    world: World, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Coroutine[Any, Any, object]]
+) -> list[asyncio.Task[object]]:
+    """Let the next commit fail for good just after `ask` was called; return its task."""
+    asked: list[asyncio.Task[object]] = []
+
+    async def commit(changes: object) -> None:
+        asked.append(asyncio.create_task(ask()))
+        await next_iteration()
+        raise StoreBroken("the disk")
+
+    monkeypatch.setattr(world.store, "commit", commit)
+    return asked
+
+
+async def test_who_asks_in_the_moment_in_which_the_store_breaks_is_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as world:
+        asked = break_store(world, monkeypatch, world.submit)
+        with pytest.raises(StoreBroken):
+            await world.submit()
+
+        await asyncio.wait(asked, timeout=5)
+
+        assert isinstance(asked[0].exception(), StoreBroken)
+
+
+async def test_a_stop_ends_although_the_store_breaks_in_that_moment(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as world:
+        asked = break_store(world, monkeypatch, world.engine._loop.stop)
+        with pytest.raises(SchedoError):
+            await world.submit()
+
+        await asyncio.wait(asked, timeout=5)
+
+        assert asked[0].result() is None
+
+
+async def test_a_start_that_fails_leaves_nothing_open(path: Path) -> None:
+    async with running(path):
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            with pytest.raises(StoreLocked):
+                await Engine(SqliteStore(path), SystemClock()).start()
+
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def turned() -> None:
+    """Return after the loop has turned once."""
+    await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)

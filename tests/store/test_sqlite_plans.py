@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 
 import pytest
 
-from schedo.store import queries, writes
+from schedo.store import pending, queries, writes
 from schedo.store.base import JobFilter
 from schedo.store.migrate import migrate
 
@@ -44,6 +45,9 @@ PLANS = {
     "prune attempts": (queries.DELETE_JOB[3], "PRIMARY KEY (job_id=?)"),
     "prune outputs": (queries.DELETE_JOB[4], "INDEX sqlite_autoindex_output_1 (job_id=?)"),
     "update a job": (writes.UPDATE_JOB, KEY),
+    "update many jobs": (writes.UPDATE_JOBS, f"SEARCH job {KEY} (rowid=?)"),
+    "append an entry, new jobs": (pending.APPEND, f"SEARCH job {KEY} (rowid>? AND rowid<?)"),
+    "append an entry, known jobs": (pending.APPEND, f"SEARCH job {KEY} (rowid=?)"),
     "trim attempts": (writes.TRIM_ATTEMPTS, "PRIMARY KEY (job_id=? AND number<?)"),
     "trim decisions": (writes.TRIM_DECISIONS, "PRIMARY KEY (schedule_id=? AND number<?)"),
 }
@@ -70,10 +74,8 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 
 def plan(connection: sqlite3.Connection, query: str) -> str:
-    names = ("id", "value", "limit", "queue", "task", "route", "bound")
-    values = (
-        dict.fromkeys(names, 1) if ":id" in query or ":value" in query else [1] * query.count("?")
-    )
+    names = {*re.findall(r":([a-z_]+)", query)}
+    values = dict.fromkeys(names, 1) if names else [1] * query.count("?")
     return "\n".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", values))
 
 

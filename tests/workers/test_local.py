@@ -118,6 +118,26 @@ async def test_what_a_drain_stops_goes_back_uncounted(engine: Engine) -> None:
     assert (job.state, job.attempt, job.failures, job.losses) == (State.QUEUED, 1, 0, 0)
 
 
+async def test_a_second_drain_has_nothing_to_wait_for_and_nothing_to_report(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage()
+    stage.heeds_stops = False
+    worker = LocalWorker(engine, "local", 1, {"work": stage})
+    worker.attach()
+    (running,) = await submit(engine, "work")
+    await asyncio.wait_for(stage.called.wait(), LONG_S)
+    monkeypatch.setattr("schedo.workers.local.STOP_GRACE_S", 0.01)
+    await worker.drain(0.0)
+
+    monkeypatch.setattr("schedo.workers.local.STOP_GRACE_S", 10 * LONG_S)
+    await asyncio.wait_for(worker.drain(10 * LONG_S), LONG_S)
+    await engine.settled()
+
+    attempts = await engine.store.list_attempts(running)
+    assert [attempt.outcome for attempt in attempts] == ["handed_back"]
+
+
 async def test_what_runs_at_most_once_does_not_go_back(engine: Engine) -> None:
     stage = Stage()
     worker = LocalWorker(engine, "local", 1, {"work": stage})
