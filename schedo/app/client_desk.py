@@ -95,11 +95,14 @@ def render_request(spec: JobSpec) -> Record:
     return {name: value for name, value in request.items() if value is not None}
 
 
+_DELIVERY = {None: None, False: "at_least_once", True: "at_most_once"}
+
+
 def _render_options(options: Options) -> Mapping[str, Any]:
     return {
         "retry": options.retry and _render_retry(options.retry),
         "timeout": _duration(options.timeout_us),
-        "delivery": "at_most_once" if options.at_most_once else None,
+        "delivery": _DELIVERY[options.at_most_once],
         "unique": options.unique and _render_unique(options.unique),
         "tags": options.tags or None,
         "meta": options.meta,

@@ -174,7 +174,9 @@ class Acceptor:
             return self._plain[task]
         is_built_in = task in BUILT_IN_RETRY
         defaults = PLAIN if is_built_in else self._workers.task_defaults(task) or PLAIN
-        at_most_once = options.at_most_once or defaults.at_most_once
+        at_most_once = options.at_most_once
+        if at_most_once is None:
+            at_most_once = defaults.at_most_once
         retry = options.retry
         if retry is None and not options.at_most_once:
             retry = defaults.retry
@@ -185,7 +187,7 @@ class Acceptor:
             options,
             retry=retry,
             timeout_us=options.timeout_us or defaults.timeout_us,
-            at_most_once=at_most_once,
+            at_most_once=at_most_once or None,
         )
         if is_plain:
             if len(self._plain) >= _TASKS_REMEMBERED_MAX:

@@ -53,7 +53,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
 
     retry: Retry | None = None  # None: the task's default, settled when the job is accepted
     timeout_us: int | None = None
-    at_most_once: bool = False
+    at_most_once: bool | None = None  # None: as its task says, or else not
     unique: Unique | None = None
     tags: tuple[str, ...] = ()
     meta: dict[str, Any] | None = None

@@ -128,6 +128,9 @@ class Placements:
         rejected = self._workers.reject(lane)
         if considered and not self._workers.servers(lane):
             raise Unsatisfiable(f"none of {considered} workers could ever take it")
+        most = self._workers.capacity(lane)
+        if considered and most < count:
+            raise Unsatisfiable(f"{considered} workers could take {most} at most, not {count}")
         raise NoCapacity(f"no worker has room for it now, of {considered}", considered, rejected)
 
     def _start(self, spec: JobSpec, worker: Worker, now: int) -> Job:

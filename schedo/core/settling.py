@@ -57,7 +57,7 @@ def settle(job: Job, outcome: Outcome, around: Circumstances) -> Settlement:
         case Failed():
             return _failed(job, outcome, around)
         case Snoozed(delay):
-            return Settlement(State.SCHEDULED, "snoozed", due_at=around.now + delay)
+            return _snoozed(job, around.now + delay)
         case Stopped() if around.stop is StopReason.TIMEOUT:
             seconds = (job.options.timeout_us or 0) / 1_000_000
             failure = Failure("timeout", f"timed out after {seconds:g} s")
@@ -72,6 +72,13 @@ def settle(job: Job, outcome: Outcome, around: Circumstances) -> Settlement:
             return Settlement(State.QUEUED, "handed_back", is_front=True, is_suspect=job.is_suspect)
         case Lost():  # pragma: no branch - these are all outcomes
             return _lost(job, outcome)
+
+
+def _snoozed(job: Job, due_at: int) -> Settlement:
+    if job.trigger is Trigger.INVOKE:  # who asked waits for it now
+        failure = Failure("snoozed", "it put itself off, and what is invoked runs now or never")
+        return Settlement(State.FAILED, "snoozed", failure)
+    return Settlement(State.SCHEDULED, "snoozed", due_at=due_at)
 
 
 def _cancelled(outcome: Outcome) -> Settlement:

@@ -31,10 +31,16 @@ def _explain_queued(job: Job, memory: JobMemory, workers: Workers) -> str:
     if all(worker.is_cordoned or not worker.is_open for worker in servers):
         names = ", ".join(worker.offer.id for worker in servers[:_NAMED_MAX])
         return f"whoever could run it is cordoned or draining: {names}"
-    if not any(worker.free > 0 for worker in servers):
-        return f"all {sum(w.offer.slots for w in servers)} slots for task {job.task} are taken"
-    if not any(worker.room(lane.route) > 0 for worker in servers):
+    able = [worker for worker in servers if worker.slots_free > 0]
+    if not able:
+        slots = sum(w.offer.slots for w in servers if w.is_open and not w.is_cordoned)
+        return f"all {slots} slots for task {job.task} are taken"
+    able = [worker for worker in able if worker.fit(lane.route, 1) > 0]
+    if not able:
         return f"what it needs is taken: {_render_needs(lane)}"
+    if not any(worker.free > 0 for worker in able):
+        names = ", ".join(worker.offer.id for worker in able[:_NAMED_MAX])
+        return f"whoever could run it does not ask for work now: {names}"
     if job.place is not Place.LANE:
         return f"{len(memory.lanes.window(job.lane) or ())} jobs of its lane go first"
     return "it is next"

@@ -278,6 +278,12 @@ class Workers:
             taken[worker.offer.id] += 1
         return chosen
 
+    def capacity(self, lane: Lane) -> int:
+        """Return how many jobs of the lane would run at once if nothing else did."""
+        route = lane.route or _ANYWHERE
+        idle = (Worker(worker.offer) for worker in self.servers(lane))
+        return sum(worker.fit(route, worker.offer.slots) for worker in idle)
+
     def reject(self, lane: Lane) -> dict[str, int]:
         """Count by reason why the workers do not take a job of the lane now."""
         reasons: Counter[str] = Counter()
@@ -294,6 +300,8 @@ class Workers:
                 reasons["no_slots"] += 1
             elif worker.fit(route, 1) <= 0:
                 reasons["resources"] += 1
+            else:
+                reasons["too_few"] += 1  # it has room, but not for all that were asked for
         return dict(reasons)
 
     def hold(self, worker_id: str, key: LeaseKey, amounts: Amounts = ()) -> None:

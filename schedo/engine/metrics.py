@@ -127,7 +127,7 @@ class Metrics:
         find, began_at, late = memory.find, self.began_at, self.start_lateness
         queue, delays, seen_us, bucket = "", late, 0, 0
         for lease in leases:
-            if lease.options.at_most_once is not once:
+            if bool(lease.options.at_most_once) is not once:
                 continue  # it waits for its commit
             self.starts += 1
             job = find(lease.key.job_id)

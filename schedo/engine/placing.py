@@ -254,7 +254,8 @@ class Placing:
                     await self._cancel(job.id)
         failure = refused[0].failure
         message = failure.message if failure is not None else "no worker took it"
-        raise NoCapacity(message, len(jobs), {"rejected": len(refused)})
+        asked = set().union(*(bid.refused_by for bid in bids))
+        raise NoCapacity(message, len(asked), {"rejected": len(asked)})
 
     def _soften(self, error: SchedoError, lane: Lane | None) -> SchedoError:
         """Nobody there could take it; but a worker that was there of late may come back."""

@@ -9,6 +9,7 @@ from typing import Literal
 from schedo.core.leases import Lease, Stop
 from schedo.core.model import LeaseKey
 from schedo.core.workers import Worker, WorkerOffer
+from schedo.engine.asks import WorkerSeen
 
 RESTART_SILENCE_S = 30.0  # at least, for a worker that the last server had
 UNASKED_S = 30.0  # with free slots and no request for work: it is not well
@@ -156,3 +157,25 @@ def find_fault(worker: Worker, session: Session | None) -> str | None:
     if unasked_s <= UNASKED_S:
         return None
     return f"it has free slots, but has not asked for work for {unasked_s:.0f} s"
+
+
+def see(worker: Worker, session: Session | None) -> WorkerSeen:
+    """Return the worker as people see it; the server's own have no session."""
+    offer = worker.offer
+    return WorkerSeen(
+        offer.id,
+        kind(offer.id),
+        state(worker, session),
+        offer.slots,
+        len(worker.running),
+        offer.tasks,
+        offer.queues,
+        offer.labels,
+        offer.resources,
+        {name: used for name, used in worker.used.items() if used},
+        offer.version,
+        session.connected_at if session is not None else None,
+        session.last_seen_at if session is not None else None,
+        session.silence_s if session is not None else None,
+        find_fault(worker, session),
+    )

@@ -17,13 +17,14 @@ from schedo.core.model import Lane, LeaseKey
 from schedo.core.workers import Worker, WorkerOffer
 from schedo.engine.asks import Ask, Given, ProgressLine, WorkerSeen
 from schedo.engine.placing import Placing
-from schedo.engine.session import RESTART_SILENCE_S, Held, Session, asking, find_fault, kind, state
+from schedo.engine.session import RESTART_SILENCE_S, Held, Session, asking, kind, see
 from schedo.engine.turns import TurnLoop
 from schedo.errors import NotFound, Overloaded, WorkerReplaced
 
 log = logging.getLogger("schedo.engine")
 
 RETURN_S = 5.0  # for a worker whose connection broke
+STALL_S = 1.0  # so late is no timer, unless the process or the machine was stopped
 JUST_GIVEN_S = 2.0  # a lease this fresh may be on its way when a heartbeat does not list it
 GONE_KEPT = 1_000
 FORGOTTEN_AT_ONCE = 100  # the longest gone, where there is no room
@@ -191,8 +192,12 @@ class Sessions:
             self._placing.reject(key, session.name, reason)
 
     def _may_return(self, lane: Lane) -> bool:
+        """Whether a worker that is away could take it; the last server's are not known by name."""
+        began_at, now = self._turns.watch.metrics.began_at, self._turns.clock.now()
+        if self._turns.scheduler.epoch > 1 and now - began_at < RETURN_S * 1_000_000:
+            return True
         return any(
-            session.offer.serves(lane)
+            session.nonce is None or session.offer.serves(lane)
             for session in self._sessions.values()
             if not session.is_there
         )
@@ -274,9 +279,12 @@ class Sessions:
 
     def _look(self, session: Session) -> None:
         """See whether the worker has been heard of since the timer was set."""
+        late_s = self._turns.loop.time() - session.ends_at
         session.end = None
         if session.talks:  # it is the server that is silent
             self._arm(session, session.silence_s)
+        elif late_s > STALL_S:  # the server stood still: first hear what lies in the sockets
+            self._arm(session, STALL_S, is_broken=session.is_broken)
         elif self._turns.loop.time() < session.ends_at:
             session.end = self._turns.loop.call_at(session.ends_at, self._look, session)
         elif session.is_broken:
@@ -333,6 +341,11 @@ class Sessions:
             self._arm(session, max(RESTART_SILENCE_S, session.silence_s))
         return asking(session.offer), session
 
+    def held_by(self, name: str) -> list[Lease]:
+        """Return what the worker has, or had when the last server ended."""
+        session = self._sessions.get(name)
+        return [held.lease for held in session.held.values()] if session is not None else []
+
     # What people see.
 
     def get(self, name: str) -> WorkerSeen:
@@ -368,25 +381,7 @@ class Sessions:
         return self._turns.progress.of(job_id)
 
     def _see(self, worker: Worker) -> WorkerSeen:
-        offer = worker.offer
-        session = self._sessions.get(offer.id)
-        return WorkerSeen(
-            offer.id,
-            kind(offer.id),
-            state(worker, session),
-            offer.slots,
-            len(worker.running),
-            offer.tasks,
-            offer.queues,
-            offer.labels,
-            offer.resources,
-            {name: used for name, used in worker.used.items() if used},
-            offer.version,
-            session.connected_at if session is not None else None,
-            session.last_seen_at if session is not None else None,
-            session.silence_s if session is not None else None,
-            find_fault(worker, session),
-        )
+        return see(worker, self._sessions.get(worker.offer.id))
 
     def list(self) -> list[WorkerSeen]:
         """Return all workers that are there, and those that were there of late."""

@@ -38,6 +38,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Return when so much virtual time has passed."""
         await asyncio.sleep(seconds)
 
+    def stall(self, seconds: float) -> None:
+        """Let so much virtual time pass in which nothing runs, as if the process was stopped."""
+        self._now += seconds
+
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Handle:

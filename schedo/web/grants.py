@@ -24,6 +24,12 @@ class Grant:
     queues: frozenset[str] | None = None
     tasks: frozenset[str] | None = None
 
+    def allows(self, queue: str, task: str) -> bool:
+        """Return whether its worker may have jobs of the task in the queue."""
+        return (self.queues is None or queue in self.queues) and (
+            self.tasks is None or task in self.tasks
+        )
+
     def narrow(self, offer: WorkerOffer) -> WorkerOffer:
         """Return the offer with "any" read as all that is granted; raise Forbidden outside of it.
 

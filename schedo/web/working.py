@@ -14,6 +14,7 @@ from typing import TypeVar
 from schedo.core.workers import WorkerOffer
 from schedo.engine.asks import Ask, Given, Progress
 from schedo.errors import Forbidden, NotFound, Unavailable
+from schedo.web.grants import Grant
 from schedo.web.guard import ClientGone
 from schedo.web.messages import Answer, Request
 from schedo.web.site import KnownWorker, Site
@@ -78,20 +79,31 @@ def _read_ask(site: Site, request: Request) -> Ask:
 def _remember(site: Site, request: Request, offer: WorkerOffer) -> WorkerOffer:
     """Return the offer, the known one if it is the same; refuse a name that is another token's."""
     known = site.workers.get(offer.id)
-    if known is None:
-        if len(site.workers) >= _WORKERS_REMEMBERED_MAX:
-            _forget_gone(site)
-    elif known.client_id != request.client_id:
-        # A worker's token can take over what it began itself, and no other worker's attempts.
-        if request.grant is not None and _is_known(site, offer.id):
-            raise Forbidden(f"the worker {offer.id!r} is there already, with another token")
-    elif known.offer == offer:
-        return known.offer
+    if known is None and len(site.workers) >= _WORKERS_REMEMBERED_MAX:
+        _forget_gone(site)
+    if known is not None and known.client_id == request.client_id:
+        if known.offer == offer:
+            return known.offer
+    elif request.grant is not None:
+        _check_name(site, offer.id, request.grant, known)
     offer = _share_parts(offer)
     site.workers[offer.id] = KnownWorker(request.client_id, offer)
     if offer.tasks is not None and "shell" in offer.tasks:
         site.has_shell_workers = True
     return offer
+
+
+def _check_name(site: Site, name: str, grant: Grant, known: KnownWorker | None) -> None:
+    """Refuse a name that another token uses, or to touch what this one is not for.
+
+    Whose the workers of the last server were is not known; what they run is.
+    """
+    held = site.engine.sessions.held_by(name)
+    if known is not None and (held or _is_there(site, name)):
+        raise Forbidden(f"the worker {name!r} is there already, with another token")
+    for lease in held:
+        if not grant.allows(lease.queue, lease.task):
+            raise Forbidden(f"the worker {name!r} runs what this token is not for")
 
 
 def _share_parts(offer: WorkerOffer) -> WorkerOffer:
@@ -116,12 +128,11 @@ def _share_mapping(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
     return dict(items)
 
 
-def _is_known(site: Site, name: str) -> bool:
+def _is_there(site: Site, name: str) -> bool:
     try:
-        site.engine.sessions.get(name)
+        return site.engine.sessions.get(name).state != "away"
     except NotFound:
         return False
-    return True
 
 
 def _forget_gone(site: Site) -> None:

@@ -17,7 +17,8 @@ from schedo.wire.fields import Duration, Instant, Name, Priority, Text
 from schedo.wire.routes import Preferences, RequiresRequest, read_route
 
 Attempts = Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)]
-_NOTHING_ASKED = (None,) * 9
+_NOTHING_ASKED = (None,) * 10
+Delivery = Literal["at_least_once", "at_most_once"]
 UnfinishedState = Literal["scheduled", "blocked", "queued", "running", "retrying"]
 
 
@@ -65,6 +66,11 @@ class UniqueRequest(
         return Unique(self.key, tuple(dict.fromkeys(self.states)), for_us, self.on_conflict)
 
 
+def read_delivery(delivery: Delivery | None) -> bool | None:
+    """Return whether it is to run at most once; None if nothing is said."""
+    return None if delivery is None else delivery == "at_most_once"
+
+
 class WorkFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """The fields that jobs and schedules share."""
 
@@ -76,7 +82,7 @@ class WorkFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults
     timeout: Duration | None = None
     expires_in: Duration | None = None
     unique: UniqueRequest | str | None = None
-    delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
+    delivery: Delivery | None = None
     tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
     meta: dict[str, Any] | None = None
     requires: RequiresRequest | None = None
@@ -92,15 +98,16 @@ class WorkFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults
             self.meta,
             self.requires,
             self.prefer,
+            self.delivery,
             traceparent,
             tracestate,
         )
-        if asked == _NOTHING_ASKED and self.delivery == "at_least_once":
+        if asked == _NOTHING_ASKED:
             return PLAIN
         return Options(
             retry=read_retry(self.retry),
             timeout_us=fields.read_duration_or_none("/timeout", self.timeout, limits.MILLISECOND),
-            at_most_once=self.delivery == "at_most_once",
+            at_most_once=read_delivery(self.delivery),
             unique=_read_unique(self.unique),
             tags=read_tags(self.tags),
             meta=read_meta(self.meta),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -20,7 +20,7 @@ from schedo.core.workers import WorkerOffer
 from schedo.errors import Invalid
 from schedo.wire import fields
 from schedo.wire.fields import Duration, Name
-from schedo.wire.jobs import RetryRequest, read_retry
+from schedo.wire.jobs import Delivery, RetryRequest, read_delivery, read_retry
 from schedo.wire.leases import LeaseText, parse_lease
 from schedo.wire.results import ResultRequest
 from schedo.wire.routes import Labels, Resources, escape, read_amounts, read_labels
@@ -62,14 +62,14 @@ class TaskDefaultsRequest(Struct, omit_defaults=True):
 
     retry: RetryRequest | int | str | None = None
     timeout: Duration | None = None
-    delivery: Literal["at_least_once", "at_most_once"] | None = None
+    delivery: Delivery | None = None
 
     def to_options(self) -> Options:
         """Return the core's form."""
         return Options(
             retry=read_retry(self.retry),
             timeout_us=fields.read_duration_or_none("/timeout", self.timeout, limits.MILLISECOND),
-            at_most_once=self.delivery == "at_most_once",
+            at_most_once=read_delivery(self.delivery),
         )
 
 

@@ -83,6 +83,7 @@ def test_each_priority_counts_as_one_step_of_the_queue_earlier() -> None:
         (make_spec("mail", at_most_once=True, retry=tries(2)), 2, 30),
         (make_spec("once"), 1, None),
         (make_spec("once", retry=tries(2)), 2, None),
+        (make_spec("once", at_most_once=False), 5, None),
     ],
     ids=lambda value: value.task if isinstance(value, JobSpec) else str(value),
 )

@@ -17,7 +17,7 @@ from schedo.core.leases import (
     StopReason,
 )
 from schedo.core.lifecycle import State
-from schedo.core.model import Failure, Job, Options
+from schedo.core.model import Failure, Job, Options, Trigger
 from schedo.core.settling import Circumstances, Settlement, front_rank, settle
 from tests.core.builders import DAY, MINUTE, SECOND, make_job, tries
 from tests.core.fake_store import OOPS
@@ -99,6 +99,14 @@ def test_a_snooze_waits_and_uses_up_nothing() -> None:
     assert settled(running(), Snoozed(MINUTE)) == Settlement(
         State.SCHEDULED, "snoozed", due_at=160 * SECOND
     )
+
+
+def test_an_invocation_cannot_put_itself_off() -> None:
+    found = settled(running(trigger=Trigger.INVOKE), Snoozed(MINUTE))
+
+    assert (found.state, found.evidence) == (State.FAILED, "snoozed")
+    assert found.failure is not None
+    assert found.failure.type == "snoozed"
 
 
 def test_a_timeout_is_a_failure() -> None:

@@ -70,6 +70,25 @@ def test_a_job_that_waits_for_a_slot_says_how_many_there_are() -> None:
     assert why(server, jobs[2]) == "all 2 slots for task work are taken"
 
 
+def test_slots_of_a_worker_that_may_not_have_it_do_not_count() -> None:
+    server = Server(slots=1)
+    server.attach(offer("other", slots=3))
+    server.scheduler.workers.cordon("other", True)
+    jobs = [server.submit(make_spec()) for _ in range(2)]
+    server.run(T0)
+
+    assert why(server, jobs[1]) == "all 1 slots for task work are taken"
+
+
+def test_a_job_whose_worker_does_not_ask_says_so() -> None:
+    server = Server(slots=0)
+    server.attach(offer("idle", slots=4, asks=True))
+    job = server.submit(make_spec())
+    server.run(T0)
+
+    assert why(server, job) == "whoever could run it does not ask for work now: idle"
+
+
 def test_a_job_behind_its_lanes_window_says_how_many_go_first() -> None:
     server = Server(capacity=1, slots=0)
     jobs = [server.submit(make_spec()) for _ in range(6)]

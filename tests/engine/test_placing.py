@@ -155,8 +155,9 @@ async def test_a_bid_that_everybody_refuses_is_no_capacity(path: Path) -> None:
 
         await remote.say(reject=[(lease.key, "I am busy")])
 
-        with pytest.raises(NoCapacity, match="I am busy"):
+        with pytest.raises(NoCapacity, match="I am busy") as refusal:
             await call
+        assert (refusal.value.considered, refusal.value.rejected) == (1, {"rejected": 1})
 
 
 async def test_without_a_wait_the_answer_comes_when_the_worker_has_accepted(path: Path) -> None:
@@ -199,7 +200,7 @@ async def test_all_or_nothing(path: Path) -> None:
     async with running(path) as world:
         a, b = await hired(world, "a", "b")
 
-        with pytest.raises(NoCapacity):
+        with pytest.raises(Unsatisfiable, match="could take 2 at most, not 3"):
             await world.engine.invoke(spec(), 3, 5.0)
         call = asyncio.create_task(world.engine.invoke(spec(), 2, 5.0))
         for remote in (a, b):
@@ -207,6 +208,19 @@ async def test_all_or_nothing(path: Path) -> None:
             await remote.end(lease)
 
         assert [job.state for job in await call] == [State.COMPLETED] * 2
+
+
+async def test_not_room_for_all_is_room_for_none(path: Path) -> None:
+    async with running(path) as world:
+        await hired(world, "a", "b")
+        first = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        await running_jobs(world, 1)
+
+        with pytest.raises(NoCapacity) as refusal:
+            await world.engine.invoke(spec(), 2, 5.0)
+
+        assert refusal.value.rejected == {"task": 1, "no_slots": 1, "too_few": 1}
+        first.cancel()
 
 
 async def test_workers_that_are_equally_free_take_turns(path: Path) -> None:

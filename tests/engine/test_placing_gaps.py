@@ -9,11 +9,12 @@ import pytest
 
 from schedo.core.leases import Completed, Report
 from schedo.core.lifecycle import State
+from schedo.core.limits import SECOND
 from schedo.core.model import JobSpec
-from schedo.errors import NoCapacity
+from schedo.errors import NoCapacity, Unsatisfiable
 from tests.engine.test_placing import EU, hired, spec
 from tests.engine.test_sessions import ask, hire
-from tests.engine.world import running
+from tests.engine.world import T0, running
 
 
 async def test_a_worker_between_two_requests_is_as_good_as_there(path: Path) -> None:
@@ -96,6 +97,18 @@ async def test_what_a_worker_could_take_that_is_away_is_no_capacity(path: Path) 
         await world.engine.settled()
 
         with pytest.raises(NoCapacity, match="one that could is away"):
+            await world.engine.invoke(spec(EU), 1, 0.0)
+
+
+async def test_just_after_a_restart_a_worker_that_could_take_it_may_still_come(path: Path) -> None:
+    async with running(path) as world:
+        await hired(world, "a")
+    async with running(path) as world:
+        with pytest.raises(NoCapacity, match="one that could is away"):
+            await world.engine.invoke(spec(EU), 1, 0.0)
+
+        await world.run_until(T0 + 6 * SECOND)
+        with pytest.raises(Unsatisfiable):
             await world.engine.invoke(spec(EU), 1, 0.0)
 
 

@@ -102,6 +102,38 @@ def test_two_failures_in_a_row_do_not_make_a_worker_hold_what_it_never_got() -> 
     live(test)
 
 
+def test_a_worker_is_not_lost_because_the_server_stood_still() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await submitted(server)
+        lease = await leased(server, silence_s=5.0)
+
+        loop.stall(9.0)
+        await loop.pass_time(0.5)  # timers come first, then what lies in the sockets
+        given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
+
+        assert given.disowned == []
+        await loop.pass_time(8)
+        assert (await server.engine.get(lease.key.job_id)).losses == 0
+
+    live(test)
+
+
+def test_a_worker_that_is_silent_after_the_server_stood_still_is_lost() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        job = await submitted(server)
+        await leased(server, silence_s=5.0)
+
+        loop.stall(9.0)
+        await loop.pass_time(2)
+        await server.engine.settled()
+
+        assert (await server.engine.get(job.id)).losses == 1
+
+    live(test)
+
+
 def test_a_worker_whose_results_wait_for_a_slow_disk_is_not_lost() -> None:
     async def test(loop: VirtualLoop) -> None:
         disk = Disk()

@@ -64,6 +64,7 @@ class FakeSessions:
         self.asks: list[Ask] = []
         self.given = Given()
         self.seen: dict[str, WorkerSeen] = {}
+        self.held: dict[str, list[Lease]] = {}
         self.lines: list[ProgressLine] = []
         self.waiting = asyncio.Event()
         self.let_go = asyncio.Event()
@@ -87,6 +88,9 @@ class FakeSessions:
 
     def close(self) -> None:
         """Do nothing: no timer runs here."""
+
+    def held_by(self, name: str) -> list[Lease]:
+        return self.held.get(name, [])
 
     def list(self) -> list[WorkerSeen]:
         return [*self.seen.values()]

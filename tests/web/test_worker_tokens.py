@@ -18,7 +18,7 @@ from schedo.web.grants import Grant, parse_grants
 from schedo.web.settings import WebSettings
 from schedo.wire.operation import Operation
 from schedo.wire.operations import OPERATIONS
-from tests.web.placing import PlacingWorld
+from tests.web.placing import PlacingWorld, make_lease
 from tests.web.world import Reply
 
 MASTER = "correct-horse-battery-staple-0123456789"
@@ -131,6 +131,37 @@ async def test_a_name_is_free_again_when_its_worker_is_gone(world: PlacingWorld)
     await work(world, ANY)
 
     assert (await work(world, IMAGES)).status == 200
+
+
+async def test_a_name_is_free_again_when_its_worker_has_left(world: PlacingWorld) -> None:
+    await work(world, ANY)
+    world.sessions.know("w1", state="away")
+
+    assert (await work(world, IMAGES)).status == 200
+
+
+async def test_a_name_is_not_free_while_its_worker_that_is_away_may_still_run_something(
+    world: PlacingWorld,
+) -> None:
+    await work(world, ANY)
+    world.sessions.know("w1", state="away")
+    world.sessions.held["w1"] = [make_lease(queue="images", task="resize")]
+
+    assert (await work(world, IMAGES)).status == 403
+
+
+@pytest.mark.parametrize(
+    ("queue", "task", "status"),
+    [("images", "resize", 200), ("mail", "resize", 403), ("images", "shell", 403)],
+)
+async def test_a_worker_of_the_last_server_is_not_taken_over_by_a_token_that_its_work_is_not_for(
+    world: PlacingWorld, queue: str, task: str, status: int
+) -> None:
+    world.sessions.know("w1", state="away")
+    works = (("images", "resize"), (queue, task))
+    world.sessions.held["w1"] = [make_lease(queue=queue, task=task) for queue, task in works]
+
+    assert (await work(world, IMAGES, running=[])).status == status
 
 
 async def test_the_servers_own_token_may_speak_for_any_worker(world: PlacingWorld) -> None:
