@@ -116,6 +116,13 @@ class Placements:
             self._moves.apply(job, Settlement(State.FAILED, "handed_back", failure), now)
         return job
 
+    def withdraw(self, job: Job, message: str, now: int) -> None:
+        """End a job whose attempt no worker has begun."""
+        self._attempts.end(job, job.key)
+        job.place = _NOWHERE
+        failure = Failure("no-capacity", f"it was not begun: {message}")
+        self._moves.apply(job, Settlement(State.FAILED, "handed_back", failure), now)
+
     def _choose(self, lane: Lane, count: int) -> list[Worker]:
         line = self._memory.lanes.line(lane.queue)
         if line.room < count:

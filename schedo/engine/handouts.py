@@ -53,6 +53,8 @@ class Handouts:
         self.workers: dict[str, tuple[WorkerOffer, Transport]] = {}
         # Of jobs that run at most once, or were made with their attempt: handed out when durable.
         self.held: list[Lease] = []
+        # Whether a lease is kept until others are ready; who keeps it calls start_late again.
+        self.holds_back: Callable[[Lease], bool] = lambda lease: False
 
     # Out.
 
@@ -77,6 +79,8 @@ class Handouts:
             return
         if lease.payload is None:
             self._load(lease)
+            return
+        if self.holds_back(lease):
             return
         self._waiting.discard(lease.key)
         self._leases[lease.key] = lease

@@ -9,35 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from schedo.core.leases import HandedBack, Report
+from schedo.core.leases import HandedBack, Lease, Report
+from schedo.core.lifecycle import State
 from schedo.core.model import Job, JobSpec, Lane, LeaseKey
 from schedo.core.placing import Place
 from schedo.core.routes import Route
 from schedo.core.scheduler import Scheduler
 from schedo.engine.asks import Reservation
+from schedo.engine.bids import REFUSED, Bid, Group
 from schedo.engine.replies import refuse
 from schedo.engine.turns import TurnLoop
 from schedo.errors import IllegalTransition, NoCapacity, NoReservation, SchedoError, Unsatisfiable
 
 ACCEPT_S = 0.25
-_REFUSED = LeaseKey(0, 0, 0)  # in place of the key of a bid that is being passed on
+_NOT_ALL = "no worker took another one of those that run together"
 NO_CAPACITY = "no-capacity"  # the type of the failure of what nobody took
-
-
-class _Bid:
-    """An attempt that its worker has yet to take."""
-
-    __slots__ = ("accepted", "key", "refused_by", "timer", "worker")
-
-    def __init__(self, key: LeaseKey, worker: str, accepted: asyncio.Future[None]) -> None:
-        self.key = key
-        self.worker = worker
-        self.accepted = accepted
-        self.refused_by: set[str] = set()
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class _Kept:
@@ -68,7 +57,11 @@ class Placing:
         turns.on_ended = self._on_ended
         # Whether a worker that is away could take jobs of the lane.
         self.may_return: Callable[[Lane], bool] = lambda lane: False
-        self._bids: dict[int, _Bid] = {}
+        # Whether the worker is asked before it gets something.
+        self.knows_bids: Callable[[str], bool] = lambda worker: False
+        turns.handouts.holds_back = self._holds_back
+        self._bids: dict[int, Bid] = {}
+        self._groups: dict[int, Group] = {}  # by job id, those that are not decided
         self._kept: dict[str, _Kept] = {}
 
     # Asked by people.
@@ -130,8 +123,10 @@ class Placing:
     def recovered(self) -> None:
         """What was reserved went with the scheduler that knew it, and perhaps an attempt."""
         for bid in list(self._bids.values()):
-            if bid.key is not _REFUSED and not self._turns.is_live(bid.key):
+            if bid.key is not REFUSED and not self._turns.is_live(bid.key):
                 self._on_ended(bid.key)
+        for group in set(self._groups.values()):
+            self._fail(group)
         for kept in self._kept.values():
             kept.timer.cancel()
         self._kept.clear()
@@ -141,8 +136,7 @@ class Placing:
         for kept in self._kept.values():
             kept.timer.cancel()
         for bid in self._bids.values():
-            if bid.timer is not None:
-                bid.timer.cancel()
+            bid.stop_timer()
 
     # Said by workers.
 
@@ -156,28 +150,44 @@ class Placing:
         if self.has_bid(key):
             self._begin(self._bids[key.job_id])
 
-    def _begin(self, bid: _Bid) -> None:
+    def _begin(self, bid: Bid) -> None:
         """Let the worker have a moment from now."""
-        if bid.timer is not None:
-            bid.timer.cancel()
-        late = f"worker {bid.worker} did not answer within {ACCEPT_S:g} s"
+        bid.stop_timer()
         at = self._turns.loop.time() + ACCEPT_S
-        bid.timer = self._turns.loop.call_at(at, self.on_late, bid.key, bid.worker, late)
+        bid.timer = self._turns.loop.call_at(at, self._on_time_up, bid)
+
+    def _on_time_up(self, bid: Bid) -> None:
+        reason = f"worker {bid.worker} did not answer within {ACCEPT_S:g} s"
+        if bid.group is None or bid.key.job_id not in bid.group.parked:
+            self.on_late(bid.key, bid.worker, reason)
+        elif self._is_near(bid.worker):  # it waits, and it is others that are late
+            self._begin(bid)
+        else:
+            self.reject(bid.key, bid.worker, reason)
 
     def accept(self, key: LeaseKey) -> None:
         """Note that the worker takes it."""
-        if self.has_bid(key):
-            self._on_ended(key)
+        if not self.has_bid(key):
+            return
+        bid = self._bids[key.job_id]
+        if bid.group is None:
+            self._end_bid(key.job_id)
+        else:
+            bid.is_taken = True
+            bid.stop_timer()
+            self._try_open(bid.group)
 
     def reject(self, key: LeaseKey, worker: str, reason: str) -> None:
         """Pass the attempt on; the worker does not take it."""
         if not self.has_bid(key):
             return
         bid = self._bids[key.job_id]
-        bid.key = _REFUSED
+        bid.key = REFUSED
+        bid.is_taken = False
         bid.refused_by.add(worker)
-        if bid.timer is not None:
-            bid.timer.cancel()
+        bid.stop_timer()
+        if bid.group is not None:
+            bid.group.parked.pop(key.job_id, None)
 
         def act(scheduler: Scheduler, now: int) -> None:
             self._turns.note_end(Report(key, HandedBack()))
@@ -189,22 +199,88 @@ class Placing:
                 else:
                     self.accept(bid.key)
             else:
-                self._bids.pop(key.job_id, None)
-                if not bid.accepted.done():
-                    bid.accepted.set_result(None)
+                self._on_ended(key)
+
+        self._turns.post(act)
+
+    # Groups.
+
+    async def decided(self, keys: Iterable[LeaseKey]) -> None:
+        """Return when it is known whether these may begin: the others of their groups are ready."""
+        for key in keys:
+            group = self._groups.get(key.job_id)
+            if group is not None:
+                await asyncio.shield(group.decided)
+
+    def try_all(self) -> None:
+        """Let groups begin that only waited for a worker to ask."""
+        for group in set(self._groups.values()):
+            self._try_open(group)
+
+    def _holds_back(self, lease: Lease) -> bool:
+        """Keep what a worker would begin at once, until its group may."""
+        group = self._groups.get(lease.key.job_id)
+        if group is None or self.knows_bids(lease.worker):
+            return False
+        group.parked[lease.key.job_id] = lease
+        self._try_open(group)
+        return True
+
+    def _try_open(self, group: Group) -> None:
+        """Let all jobs of the group begin if there is a yes for each."""
+        if group.is_failed or not all(self._is_ready(group, each) for each in group.job_ids):
+            return
+        for job_id in group.job_ids:
+            self._groups.pop(job_id, None)
+            self._end_bid(job_id)
+        if not group.decided.done():
+            group.decided.set_result(None)
+        for lease in group.parked.values():
+            self._turns.handouts.start_late(lease)
+
+    def _is_ready(self, group: Group, job_id: int) -> bool:
+        lease = group.parked.get(job_id)
+        if lease is not None:
+            return self._is_near(lease.worker)
+        bid = self._bids.get(job_id)
+        return bid is not None and bid.is_taken
+
+    def _fail(self, group: Group) -> None:
+        """Take all jobs of the group from their workers: none of them has begun."""
+        if group.is_failed:
+            return
+        group.is_failed = True
+        group.parked.clear()
+
+        def act(scheduler: Scheduler, now: int) -> None:
+            for job_id in group.job_ids:
+                self._groups.pop(job_id, None)
+                self._end_bid(job_id)
+                job = scheduler.memory.find(job_id)
+                if job is not None and job.state is State.RUNNING and job.worker is not None:
+                    key, worker = job.key, job.worker
+                    self._turns.note_end(Report(key, HandedBack()))
+                    scheduler.placements.withdraw(job, _NOT_ALL, now)
+                    self.on_late(key, worker, _NOT_ALL)
+            if not group.decided.done():
+                group.decided.set_result(None)
 
         self._turns.post(act)
 
     # The inside.
 
     def _on_ended(self, key: LeaseKey) -> None:
-        """Nobody waits for an answer to a bid any more: it was given, or the attempt has ended."""
-        bid = self._bids.pop(key.job_id, None) if self._bids else None
+        """The attempt has ended; in a group that has not begun this ends all."""
+        self._end_bid(key.job_id)
+        group = self._groups.get(key.job_id) if self._groups else None
+        if group is not None:
+            self._fail(group)
+
+    def _end_bid(self, job_id: int) -> None:
+        """Nobody waits for an answer to the bid any more: it was given, or is not needed."""
+        bid = self._bids.pop(job_id, None) if self._bids else None
         if bid is not None:
-            if bid.timer is not None:
-                bid.timer.cancel()
-            if not bid.accepted.done():
-                bid.accepted.set_result(None)
+            bid.end()
 
     async def _act(
         self, make: Callable[[Scheduler, int], list[Job]], lane: Lane | None = None
@@ -219,11 +295,16 @@ class Placing:
             except SchedoError as error:
                 refuse(reply, self._soften(error, lane))
                 return
+            group = None
+            if len(jobs) > 1:
+                group = Group([job.id for job in jobs], self._turns.loop.create_future())
+                self._groups |= dict.fromkeys(group.job_ids, group)
             for job in jobs:
                 assert job.worker is not None, "it was started"
+                made.append(job.id)
                 if self._is_remote(job.worker):
-                    made.append(job.id)
-                    self._bids[job.id] = _Bid(job.key, job.worker, self._turns.loop.create_future())
+                    accepted = self._turns.loop.create_future()
+                    self._bids[job.id] = Bid(job.key, job.worker, accepted, group)
             self._turns.reply(reply, [job.copy() for job in jobs])
 
         self._turns.send(act, reply)
@@ -232,6 +313,7 @@ class Placing:
         except BaseException:
             for job_id in made:
                 self._bids.pop(job_id, None)
+                self._groups.pop(job_id, None)
             raise
         for job in started:  # it may be that its worker asks for nothing more
             bid = self._bids.get(job.id)
@@ -262,6 +344,11 @@ class Placing:
         if isinstance(error, Unsatisfiable) and lane is not None and self.may_return(lane):
             return NoCapacity(f"{error}; one that could is away")
         return error
+
+    def _is_near(self, worker_id: str) -> bool:
+        """Whether what is given to the worker reaches it at once."""
+        worker = self._turns.workers.find(worker_id)
+        return worker is not None and worker.is_near
 
     def _is_remote(self, worker_id: str) -> bool:
         """Whether the worker has a word in what it takes."""

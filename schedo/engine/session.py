@@ -51,6 +51,7 @@ class Session:
         self.taken: dict[LeaseKey, None] = {}  # what was lost or handed back of late
         self.forgotten = 0  # leases in a row that it did not know of
         self.talks = 0  # its requests that are being answered
+        self.knows_bids = False
         self.is_there = False
         self.is_draining = False  # by its own word
         self.is_sent_away = False  # a person wants it to leave

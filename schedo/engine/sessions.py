@@ -43,6 +43,7 @@ class Sessions:
         turns.on_recovered = self.wake
         placing.on_late = self._on_late_bid
         placing.may_return = self._may_return
+        placing.knows_bids = self._knows_bids
 
     async def work(self, ask: Ask) -> Given:
         """Take in what the worker says and answer it; cancelled when it hangs up."""
@@ -60,7 +61,9 @@ class Sessions:
         for progress in ask.progress:
             if progress.key in session.held:
                 self._turns.note_progress(progress)
-        disowned = self._answer_bids(session, ask)
+        self._answer_bids(session, ask)
+        await self._placing.decided(ask.accept)
+        disowned = [key for key in ask.accept if key not in session.held]
         if ask.is_draining:
             self._turns.workers.ask(session.name, 0)
             session.wake()
@@ -78,14 +81,13 @@ class Sessions:
             self._forget_order(session)
         return Given(leases, bids, session.take_stops(), disowned, refused, session.is_sent_away)
 
-    def _answer_bids(self, session: Session, ask: Ask) -> list[LeaseKey]:
-        """Take in what the worker accepts and refuses; return what it accepted too late."""
+    def _answer_bids(self, session: Session, ask: Ask) -> None:
+        """Take in what the worker accepts and refuses."""
         for key in ask.accept:
             if key in session.held:
                 self._placing.accept(key)
         for key, reason in ask.reject:
             self._refuse_bid(session, key, reason)
-        return [key for key in ask.accept if key not in session.held]
 
     def _offer_bids(self, leases: Sequence[Lease], *, is_asked: bool) -> set[LeaseKey]:
         """Return which of the leases the worker has yet to accept.
@@ -115,6 +117,7 @@ class Sessions:
         now = self._turns.clock.now()
         session.last_seen_at = now
         session.silence_s = ask.silence_s
+        session.knows_bids = ask.bids
         session.is_draining = ask.is_draining
         self._arm(session, ask.silence_s)
         offer = ask.offer if ask.offer.asks else asking(ask.offer)
@@ -202,6 +205,10 @@ class Sessions:
             if not session.is_there
         )
 
+    def _knows_bids(self, name: str) -> bool:
+        session = self._sessions.get(name)
+        return session is not None and session.knows_bids
+
     def _on_late_bid(self, key: LeaseKey, worker: str, reason: str) -> None:
         session = self._sessions.get(worker)
         if session is not None:
@@ -237,6 +244,7 @@ class Sessions:
         session.asked_at = loop.time()
         try:
             await self._turns.ask(session.name, want)
+            self._placing.try_all()
             if ask.wait_s and not session.has_news():
                 timer = loop.call_at(loop.time() + ask.wait_s, session.wake)
                 await waiter

@@ -57,7 +57,7 @@ class TurnLoop:
         self._is_turn_due = False
         self._replies: list[tuple[asyncio.Future[Any], Any]] = []
         self.progress = ProgressNotes()
-        self._handouts = Handouts(store.load_payload, self.report)
+        self.handouts = Handouts(store.load_payload, self.report)
         self._expected: dict[asyncio.Future[Any], None] = {}  # replies owed by commands that acted
         self.waiters: dict[int, list[asyncio.Future[Job]]] = {}
         # The worker of the last server that may still run the attempt, or None.
@@ -97,7 +97,7 @@ class TurnLoop:
         self.failure = Unavailable("the server has stopped")
         self._runner.cancel()
         await asyncio.gather(self._runner, return_exceptions=True)
-        await self._handouts.close()
+        await self.handouts.close()
         self.clock.close()
         self._fail_waiting(self.failure)
         self._refuse_asked(self.failure)
@@ -132,7 +132,7 @@ class TurnLoop:
         """Note the end of an attempt that a command itself settles, for a recovery before its
         commit.
         """
-        self._handouts.note_end(report)
+        self.handouts.note_end(report)
 
     def wake(self) -> None:
         """Turn soon."""
@@ -161,7 +161,7 @@ class TurnLoop:
         """Add a worker, or change what it offers."""
 
         def attach(scheduler: Scheduler, now: int) -> None:
-            self._handouts.workers[offer.id] = (offer, transport)
+            self.handouts.workers[offer.id] = (offer, transport)
             scheduler.attach(offer)
             if offer.id in self.cordoned:
                 scheduler.workers.cordon(offer.id, True)
@@ -197,9 +197,9 @@ class TurnLoop:
         """Forget the worker; what it still held is lost."""
 
         def detach(scheduler: Scheduler, now: int) -> None:
-            self._handouts.workers.pop(worker_id, None)
-            for key in scheduler.detach(worker_id, message, now, self._handouts.is_waiting):
-                self._handouts.note_loss(key, message)
+            self.handouts.workers.pop(worker_id, None)
+            for key in scheduler.detach(worker_id, message, now, self.handouts.is_waiting):
+                self.handouts.note_loss(key, message)
                 self._ended(key)
 
         self._inbox.send_always(detach)
@@ -219,7 +219,7 @@ class TurnLoop:
             self.on_ended(key)
 
     def _settle(self, scheduler: Scheduler, report: Report, now: int) -> None:
-        self._handouts.note_end(report)
+        self.handouts.note_end(report)
         try:
             scheduler.report(report, now)
         except StaleLease as error:
@@ -251,10 +251,10 @@ class TurnLoop:
             self._break(error)
             return
         leases, ready = scheduler.attempts.take_leases(), scheduler.take_ready()
-        self._handouts.start(leases)
+        self.handouts.start(leases)
         for stop in scheduler.attempts.take_stops():
-            self._handouts.stop(stop)
-        if scheduler.has_news or self._replies or self._handouts.held:
+            self.handouts.stop(stop)
+        if scheduler.has_news or self._replies or self.handouts.held:
             self._journal.wake()
         now = self.clock.now()
         self.watch.started(leases, scheduler.memory, ready, now)
@@ -286,7 +286,7 @@ class TurnLoop:
         scheduler = self.scheduler
         batch = Batch(scheduler.take_changes(), scheduler.take_wants())
         batch.replies, self._replies = self._replies, []
-        batch.leases, batch.ended = self._handouts.take()
+        batch.leases, batch.ended = self.handouts.take()
         if self.waiters:
             jobs = batch.changes.jobs.values()
             batch.finals = [job.copy() for job in jobs if job.is_final and job.id in self.waiters]
@@ -294,12 +294,12 @@ class TurnLoop:
 
     def _release(self, batch: Batch) -> None:
         self.scheduler.committed()
-        self._handouts.forget(batch.ended)
+        self.handouts.forget(batch.ended)
         for reply, value in batch.replies:
             if not reply.done():
                 reply.set_result(value)
         for lease in batch.leases:
-            self._handouts.start_late(lease)
+            self.handouts.start_late(lease)
         self.watch.started_once(batch.leases, self.scheduler.memory)
         if batch.changes:
             self.wake()  # what is durable now may run, and there is room for more
@@ -362,17 +362,17 @@ class TurnLoop:
         """Make a new scheduler of the store, the workers' attempts and what they reported."""
         scheduler = self.scheduler = self._make_scheduler(opening)
         scheduler.restore(opening.queues, opening.lanes, opening.blocked)
-        for offer, _ in self._handouts.workers.values():
+        for offer, _ in self.handouts.workers.values():
             scheduler.attach(offer)
         for name in self.cordoned:
             scheduler.workers.cordon(name, True)
-        self._handouts.recover(scheduler.attempts)
-        taking_back = TakingBack(self._store, self._handouts, scheduler, self.expect_worker)
+        self.handouts.recover(scheduler.attempts)
+        taking_back = TakingBack(self._store, self.handouts, scheduler, self.expect_worker)
         await taking_back.run(self.clock.now())
-        for report in self._handouts.reports():
+        for report in self.handouts.reports():
             self._settle(scheduler, report, self.clock.now())
         await self._journal.round()
-        self._handouts.recovered()
+        self.handouts.recovered()
         self.progress.forget_all_but(scheduler.attempts.runs)
         self._is_open = True
         self.failure = None

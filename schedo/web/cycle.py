@@ -2,11 +2,13 @@
 
 uvicorn writes an answer's head and its body apart, and checks every header with two regular
 expressions. Our answers come whole and from our own code, so they go out in one write, which spares
-a system call and a packet.
+a system call and a packet. And a request can be taken back from the application while it has not
+acted on it, so that the connection may answer in its place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
@@ -18,6 +20,29 @@ class WholeAnswerCycle(RequestResponseCycle):
     """Sends an answer that comes in one piece with one write; others as uvicorn does."""
 
     _start: Any = None  # the head, held back until the body is there
+    _lacks_body = True  # the application has not begun, or asked last for the rest of the body
+
+    async def run_asgi(self, app: Any) -> None:
+        """Run the application, unless the request was withdrawn before it began."""
+        self._lacks_body = False
+        if not self.disconnected:
+            await super().run_asgi(app)
+
+    def receive(self) -> Coroutine[Any, Any, Any]:
+        """Wait for what comes next from the client."""
+        self._lacks_body = True
+        return super().receive()  # not awaited here: thousands wait in it, each with its frames
+
+    def withdraw(self) -> bool:
+        """Take back a request whose body failed; False if the application may have acted on it.
+
+        Nothing that it sends from now on goes out. If it waits for the body, it learns that its
+        client is gone when the connection closes.
+        """
+        if self.response_started or not self._lacks_body:
+            return False
+        self.disconnected = True
+        return True
 
     async def send(self, message: Any) -> None:
         """Take one ASGI message of the answer."""

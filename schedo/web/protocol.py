@@ -73,6 +73,7 @@ class LimitedProtocol(HttpToolsProtocol):
     """An HTTP/1.1 connection with limits."""
 
     server_state: ConnectionState
+    cycle: WholeAnswerCycle
 
     def __init__(
         self,
@@ -148,8 +149,8 @@ class LimitedProtocol(HttpToolsProtocol):
             raise LimitPassed
 
     def on_headers_complete(self) -> None:
-        self._stage, self._since = Stage.BODY, self.loop.time()
         self._complete_scope()
+        self._stage, self._since = Stage.BODY, self.loop.time()
         before = self.cycle
         self.cycle = WholeAnswerCycle(
             scope=self.scope,
@@ -161,7 +162,7 @@ class LimitedProtocol(HttpToolsProtocol):
             default_headers=self.server_state.default_headers,
             message_event=Signal(),  # type: ignore[arg-type]
             expect_100_continue=self.expect_100_continue,
-            keep_alive=self.parser.should_keep_alive() and not self.server_state.is_draining,
+            keep_alive=self._may_keep_alive(),
             on_response=self.on_response_complete,
         )
         if before is None or before.response_complete:
@@ -169,6 +170,12 @@ class LimitedProtocol(HttpToolsProtocol):
         else:  # pipelined: it waits for its turn
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
+
+    def _may_keep_alive(self) -> bool:
+        # An HTTP/1.0 client that asks to keep the connection waits for its end unless the answer
+        # says keep-alive, which ours do not.
+        is_usual = self.scope["http_version"] == "1.1"
+        return is_usual and self.parser.should_keep_alive() and not self.server_state.is_draining
 
     def _complete_scope(self) -> None:
         """Add what the head says; what cannot be parsed or is not ASCII raises, which is a 400."""
@@ -218,27 +225,34 @@ class LimitedProtocol(HttpToolsProtocol):
                 self._refuse(KINDS["request-timeout"])
             elif self.server_state.is_draining and waited_s > FIRST_REQUEST_GRACE_S:
                 self.transport.close()
-        elif self._stage is Stage.BODY and waited_s > BODY_DEADLINE_S:
-            self._refuse(KINDS["request-timeout"])
+        elif self._stage is Stage.BODY and not self.pipeline and waited_s > BODY_DEADLINE_S:
+            self._refuse(KINDS["request-timeout"])  # while it is pipelined, nothing is read
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, kind: ProblemKind) -> None:
-        """Answer without a request, unless an answer is on its way, and close.
+        """Answer in the application's place, unless it answers or may have acted, and close.
 
         Closing at once, with bytes unread, would reset the connection and take the answer away from
         the client; so what still comes is thrown away for a moment.
         """
         if self.transport.is_closing() or self._stage is Stage.REFUSED:
             return
-        if self._is_answering():
+        if not self._may_refuse():
             self.transport.close()
             return
         self._stage, self._since = Stage.REFUSED, self.loop.time()
         self._raw_bytes = 0
+        self.flow.resume_reading()  # it pauses while the application has much of a body to read
         self.transport.write(_render_refusal(kind))
         self.transport.write_eof()
+
+    def _may_refuse(self) -> bool:
+        if self._stage is not Stage.BODY:
+            return not self._is_answering()
+        # A refusal sent ahead of an earlier request's answer would be taken for it.
+        return not self.pipeline and self.cycle.withdraw()
 
 
 def _render_refusal(kind: ProblemKind) -> bytes:

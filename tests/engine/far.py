@@ -145,7 +145,7 @@ class Server:
 def leftovers(engine: Engine) -> Iterator[str]:
     """Yield what an engine at rest still remembers of attempts."""
     loop, placing, sessions = engine._loop, engine._placing, engine.sessions
-    handouts = loop._handouts
+    handouts = loop.handouts
     rests: dict[str, Any] = {
         "handed out": handouts._leases,
         "reports": handouts._reports,

@@ -203,8 +203,13 @@ async def test_all_or_nothing(path: Path) -> None:
         with pytest.raises(Unsatisfiable, match="could take 2 at most, not 3"):
             await world.engine.invoke(spec(), 3, 5.0)
         call = asyncio.create_task(world.engine.invoke(spec(), 2, 5.0))
-        for remote in (a, b):
-            [lease] = (await remote.given()).leases
+        leases = [(await remote.given()).leases[0] for remote in (a, b)]
+        first = asyncio.create_task(a.say(accept=[leases[0].key]))
+        await world.engine.settled()
+        assert not first.done(), "it may not begin before the other one is taken"
+        assert (await b.say(accept=[leases[1].key])).disowned == []
+        assert (await first).disowned == []
+        for remote, lease in zip((a, b), leases, strict=True):
             await remote.end(lease)
 
         assert [job.state for job in await call] == [State.COMPLETED] * 2

@@ -17,6 +17,7 @@ import pytest
 from schedo.core.lifecycle import FINAL, State
 from schedo.core.model import JobSpec, Options, Retry
 from schedo.engine.answers import Accepted
+from schedo.engine.placing import NO_CAPACITY
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
 from tests.engine.far import Disk, Server, leftovers, live
@@ -78,7 +79,9 @@ async def people(room: Room) -> None:
 async def invoke(room: Room, server: Server) -> None:
     random = room.random
     once = random.random() < 0.7
-    spec = JobSpec("work", options=Options(at_most_once=once, route=random.choice(ROUTES)))
+    together = (f"together-{random.getrandbits(60)}",)
+    options = Options(at_most_once=once, route=random.choice(ROUTES), tags=together)
+    spec = JobSpec("work", options=options)
     wait_s, count = random.choice((0.0, 0.0, 10.0)), random.choice((1, 1, 2))
     await answered(room, server, server.engine.invoke(spec, count, wait_s))
 
@@ -206,6 +209,11 @@ def check(room: Room) -> None:
         job = jobs[ident]
         if job.options.at_most_once and times > 1 + room.given_up[ident]:
             faults.append(f"{ident} runs at most once and was begun {times} times: {job}")
+    for tag in {job.options.tags for job in jobs.values() if job.options.tags}:
+        group = [job for job in jobs.values() if job.options.tags == tag]
+        refused = [job for job in group if job.failure and job.failure.type == NO_CAPACITY]
+        if refused and any(room.begun[job.id] for job in group):
+            faults.append(f"of {group} some were begun and some refused")
     faults += leftovers(room.server.engine)
 
 

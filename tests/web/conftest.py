@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import uvloop
 
+from schedo.web.server import HttpServer
+from tests.web.connecting import Served
 from tests.web.world import World
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -20,7 +22,7 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Use both loops where they differ: they close and pause connections in their own ways."""
-    if item.path.name == "test_protocol.py":
+    if item.path.name in {"test_protocol.py", "test_protocol_bodies.py"}:
         return LOOPS
     return {"asyncio": LOOPS["asyncio"]}
 
@@ -29,3 +31,11 @@ def pytest_asyncio_loop_factories(
 async def world() -> AsyncIterator[World]:
     async with World() as made:
         yield made
+
+
+@pytest.fixture
+async def served(world: World) -> AsyncIterator[Served]:
+    server = HttpServer(connections_max=3)
+    port = await server.start(world.app, "127.0.0.1", 0)
+    yield world, server, port
+    await server.stop(grace_s=0.2)

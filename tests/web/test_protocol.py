@@ -4,57 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
 
 import pytest
 
 from schedo.web.server import HttpServer
+from tests.web.connecting import HEAD, Served, connected, open_connection, talk, turn
 from tests.web.placing import PlacingWorld
 from tests.web.world import World
-
-Served = tuple[World, HttpServer, int]
-HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-
-
-@pytest.fixture
-async def served(world: World) -> AsyncIterator[Served]:
-    server = HttpServer(connections_max=3)
-    port = await server.start(world.app, "127.0.0.1", 0)
-    yield world, server, port
-    await server.stop(grace_s=0.2)
-
-
-async def talk(port: int, *pieces: bytes, read_to_end: bool = True) -> bytes:
-    """Send the pieces, each in its own segment, and return all that comes back until the end."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-        async with asyncio.timeout(10):
-            return await reader.read(-1 if read_to_end else 65_536)
-    except (ConnectionResetError, BrokenPipeError):
-        return await reader.read()
-    finally:
-        writer.close()
-
-
-async def open_connection(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", port)
-
-
-async def connected(server: HttpServer, count: int = 1) -> None:
-    """Return when the server knows so many connections."""
-    async with asyncio.timeout(5):
-        while len(server.connections) != count:
-            await turn()
-
-
-async def turn() -> None:
-    """Let the loop look at its sockets once."""
-    done = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.001, done.set_result, None)
-    await done
 
 
 async def test_an_ordinary_request_is_answered_on_a_kept_connection(served: Served) -> None:
@@ -66,6 +22,16 @@ async def test_an_ordinary_request_is_answered_on_a_kept_connection(served: Serv
     assert answer.count(b'{"status":"ok"}') == 2
     assert b"date: " in answer
     assert b"server:" not in answer
+
+
+@pytest.mark.parametrize("wish", [b"", b"Connection: Keep-Alive\r\n"])
+async def test_an_http_1_0_client_gets_its_answer_and_the_end(served: Served, wish: bytes) -> None:
+    _, _, port = served
+
+    answer = await talk(port, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n" + wish + b"\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b"connection: close" in answer
 
 
 @pytest.mark.parametrize(
@@ -136,20 +102,6 @@ async def test_a_head_within_the_limits_may_come_byte_by_byte(served: Served) ->
     assert answer.startswith(b"HTTP/1.1 200 OK")
 
 
-async def test_a_body_over_the_limit_is_refused_before_it_is_read(served: Served) -> None:
-    _, _, port = served
-    head = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-
-    declared = await talk(port, head + b"Content-Length: 1048577\r\n\r\n", read_to_end=False)
-    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
-    chunked = await talk(
-        port, head + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 20, read_to_end=False
-    )
-
-    assert declared.startswith(b"HTTP/1.1 413 ")
-    assert chunked.startswith(b"HTTP/1.1 413 ")
-
-
 @pytest.mark.parametrize(
     "start",
     [
@@ -183,28 +135,6 @@ async def test_a_silent_connection_is_closed_at_its_deadline(
     protocol.check_deadline(now + 11)
 
     assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
-    writer.close()
-
-
-async def test_a_body_that_does_not_come_is_waited_for_30_seconds(served: Served) -> None:
-    _, server, port = served
-    reader, writer = await open_connection(port)
-    writer.write(
-        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: 100\r\n\r\n{"
-    )
-    await connected(server)
-    await turn()
-    await turn()
-    protocol = server.connections[0]
-    now = asyncio.get_running_loop().time()
-
-    protocol.check_deadline(now + 29)
-    assert not protocol.transport.is_closing()
-    protocol.check_deadline(now + 31)
-
-    assert await reader.read() in {b"", await reader.read()}
-    await connected(server, 0)
     writer.close()
 
 

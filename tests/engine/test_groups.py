@@ -1,0 +1,235 @@
+"""Several jobs invoked together: all of them begin, or none, whatever the workers say."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schedo.core.leases import Completed, Lease, Report, Stop
+from schedo.core.lifecycle import State
+from schedo.core.model import Job
+from schedo.core.workers import WorkerOffer
+from schedo.errors import NoCapacity, SchedoError
+from schedo.store.base import JobFilter
+from schedo.testing.loop import VirtualLoop
+from tests.engine.far import (
+    Disk,
+    Server,
+    ask,
+    hang_up,
+    leftovers,
+    live,
+    polling,
+    spec,
+    submitted,
+    works_again,
+)
+
+
+class Local:
+    """A worker of the server's own, which begins at once what it is given."""
+
+    def __init__(self, server: Server, slots: int = 1) -> None:
+        self.server = server
+        self.begun: list[Lease] = []
+        server.engine.attach(WorkerOffer("local", slots, frozenset({"work"})), self)
+
+    def start(self, lease: Lease) -> None:
+        self.begun.append(lease)
+
+    def stop(self, stop: Stop) -> None:
+        self.server.engine.report(Report(stop.key, Completed()))
+
+    def end(self) -> None:
+        for lease in self.begun:
+            self.server.engine.report(Report(lease.key, Completed(b"1")))
+
+
+def invoke(server: Server, count: int, wait_s: float = 5.0) -> asyncio.Task[list[Job]]:
+    call = server.engine.invoke(spec(once=True), count, wait_s)
+    return asyncio.get_running_loop().create_task(call)
+
+
+async def refused(server: Server, call: asyncio.Task[list[Job]]) -> None:
+    """Check that the call is answered with no, and that nothing is left of it."""
+    with pytest.raises(NoCapacity):
+        await asyncio.wait_for(call, 60)
+    await server.engine.settled()
+    found = await server.engine.store.list_jobs(JobFilter(), None, 100)
+    assert {job.state for job in found} == {State.FAILED}
+    assert list(leftovers(server.engine)) == []
+    assert server.engine._placing._groups == {}
+
+
+def test_a_worker_that_is_not_asked_gets_nothing_before_the_others_have_said_yes() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        plain, asked = polling(server, "a", bids=False), polling(server, "b")
+        await server.engine.settled()
+        call = invoke(server, 2)
+        [bid] = (await asked).leases
+        await loop.pass_time(0.1)
+        assert not plain.done()
+
+        given = await server.engine.sessions.work(ask("b", accept=[bid.key]))
+
+        assert given.disowned == []
+        [lease] = (await plain).leases
+        for name, key in (("a", lease.key), ("b", bid.key)):
+            await server.engine.sessions.work(ask(name, reports=[Report(key, Completed(b"1"))]))
+        assert [job.state for job in await call] == [State.COMPLETED] * 2
+
+    live(test)
+
+
+def test_when_one_refuses_the_others_have_begun_nothing() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        local = Local(server)
+        plain, asked = polling(server, "a", bids=False), polling(server, "b")
+        await server.engine.settled()
+        call = invoke(server, 3)
+        [bid] = (await asked).leases
+
+        await server.engine.sessions.work(ask("b", reject=[(bid.key, "I am busy")]))
+
+        await refused(server, call)
+        assert local.begun == []
+        assert not plain.done()
+        await hang_up(plain)
+
+    live(test)
+
+
+def test_a_worker_that_has_said_yes_is_told_no_when_another_does_not_come() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await server.engine.sessions.work(ask("away"))  # has a slot, and asks for nothing
+        asked = polling(server, "b")
+        await server.engine.settled()
+        call = invoke(server, 2)
+        [bid] = (await asked).leases
+
+        given = await server.engine.sessions.work(ask("b", accept=[bid.key]))
+
+        assert given.disowned == [bid.key]
+        await refused(server, call)
+
+    live(test)
+
+
+@pytest.mark.parametrize("bids", [True, False])
+def test_a_worker_between_two_requests_is_waited_for(bids: bool) -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        local = Local(server)
+        await server.engine.sessions.work(ask("a", bids=bids))
+        call = invoke(server, 2)
+        await loop.pass_time(0.2)
+        assert local.begun == []
+
+        [lease] = (await polling(server, "a", bids=bids)).leases
+        if bids:
+            await server.engine.sessions.work(ask("a", accept=[lease.key]))
+
+        assert len(local.begun) == 1
+        local.end()
+        done = Report(lease.key, Completed(b"1"))
+        await server.engine.sessions.work(ask("a", reports=[done]))
+        assert [job.state for job in await call] == [State.COMPLETED] * 2
+
+    live(test)
+
+
+def test_where_nobody_is_asked_they_begin_at_once() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        local = Local(server, slots=3)
+        call = invoke(server, 3)
+        await loop.pass_time(0.1)
+
+        local.end()
+
+        assert [job.state for job in await call] == [State.COMPLETED] * 3
+        assert list(leftovers(server.engine)) == []
+
+    live(test)
+
+
+def test_a_worker_that_leaves_with_its_question_ends_all() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        local = Local(server)
+        asked = polling(server, "b")
+        await server.engine.settled()
+        call = invoke(server, 2)
+        await asked
+
+        await server.engine.sessions.work(ask("b", is_draining=True, running=frozenset()))
+
+        await refused(server, call)
+        assert local.begun == []
+
+    live(test)
+
+
+def test_a_worker_of_the_servers_own_that_dies_ends_all() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        local = Local(server)
+        asked = polling(server, "b")
+        await server.engine.settled()
+        call = invoke(server, 2)
+        [bid] = (await asked).leases
+
+        server.engine.detach("local", "it died")
+        await server.engine.settled()
+        given = await server.engine.sessions.work(ask("b", accept=[bid.key]))
+
+        assert given.disowned == [bid.key]
+        assert local.begun == []
+        call.cancel()
+
+    live(test)
+
+
+def test_one_that_is_cancelled_before_it_begins_ends_all() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        asked = [polling(server, name) for name in "ab"]
+        await server.engine.settled()
+        call = invoke(server, 2)
+        bids = [(await poll).leases[0] for poll in asked]
+
+        await server.engine.cancel(bids[0].key.job_id)
+        await loop.pass_time(1.0)
+
+        states = {(await server.engine.get(bid.key.job_id)).state for bid in bids}
+        assert states <= {State.CANCELLED, State.FAILED}
+        assert list(leftovers(server.engine)) == []
+        call.cancel()
+
+    live(test)
+
+
+def test_a_store_that_fails_in_between_leaves_nothing_behind() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        local = Local(server)
+        asked = polling(server, "b")
+        await server.engine.settled()
+        call = invoke(server, 2)
+        await asked
+        server.disk.commit_fails = 1.0
+        with pytest.raises(SchedoError):
+            await submitted(server)
+        await works_again(server, loop)
+
+        await asyncio.wait([call], timeout=60)
+
+        assert isinstance(call.exception(), SchedoError)
+        assert local.begun == []
+        assert server.engine._placing._groups == {}
+
+    live(test)

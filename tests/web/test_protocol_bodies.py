@@ -1,0 +1,181 @@
+"""Bodies that are too large, late or broken, on real sockets against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from schedo.store.memory import MemoryStore
+from schedo.testing.faults import FaultyStore
+from schedo.web.server import HttpServer
+from tests.web.connecting import HEAD, Served, connected, open_connection, talk, turn
+from tests.web.world import World
+
+POST = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+DELETE = b"DELETE /v1/schedules/daily HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+DAILY = {"cron": "0 5 * * *", "task": "a"}
+
+
+async def test_a_body_over_the_limit_is_refused_before_it_is_read(served: Served) -> None:
+    _, _, port = served
+
+    declared = await talk(port, POST + b"Content-Length: 1048577\r\n\r\n", read_to_end=False)
+    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    chunked = await talk(port, POST + CHUNKED, *[chunk] * 20, read_to_end=False)
+
+    assert declared.startswith(b"HTTP/1.1 413 ")
+    assert chunked.startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("sent", [b"", b"{"], ids=repr)
+async def test_a_body_that_does_not_come_is_waited_for_30_seconds(
+    served: Served, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, server, port = served
+    reader, writer = await open_connection(port)
+    writer.write(POST + b"Content-Length: 100\r\n\r\n" + sent)
+    await connected(server)
+    await turn()
+    await turn()
+    protocol = server.connections[0]
+    now = asyncio.get_running_loop().time()
+
+    protocol.check_deadline(now + 29)
+    assert not protocol.transport.is_closing()
+    protocol.check_deadline(now + 31)
+
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert answer.count(b"\r\n\r\n") == 1
+    assert b"content-type: application/problem+json" in answer
+    writer.close()
+    await connected(server, 0)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [POST + CHUNKED + b"zz\r\n"],
+        [POST + CHUNKED, b"zz\r\n"],
+        [POST + CHUNKED, b"1\r\n{\r\n", b"zz\r\n"],
+        [POST + b"Expect: 100-continue\r\n" + CHUNKED + b"zz\r\n"],
+        [HEAD + CHUNKED + b"zz\r\n"],
+    ],
+    ids=["at once", "later", "after a good one", "expecting", "for nothing"],
+)
+async def test_a_broken_chunk_is_answered_once_and_closed(
+    served: Served, pieces: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    world, server, port = served
+    reader, writer = await open_connection(port)
+    await connected(server)
+
+    for piece in pieces:
+        writer.write(piece)
+        await turn()
+    answer = await reader.read()
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"\r\n\r\n") == 1
+    assert b'"code":"bad-http"' in answer
+    writer.close()
+    await connected(server, 0)
+    assert caplog.records == []
+    assert (await world.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_what_comes_after_a_refusal_is_still_read(served: Served) -> None:
+    _, server, port = served
+    reader, writer = await open_connection(port)
+    await connected(server)
+    protocol = server.connections[0]
+
+    writer.write(POST + CHUNKED + b"18000\r\n" + b" " * 98_304 + b"\r\nzz\r\n")  # pauses reading
+
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+    assert protocol.transport.is_reading()
+    writer.close()
+
+
+async def test_a_refused_request_has_done_nothing(served: Served) -> None:
+    world, _, port = served
+    await world.put("/v1/schedules/daily", DAILY)
+
+    answer = await talk(port, DELETE + CHUNKED + b"zz\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert (await world.get("/v1/schedules/daily")).status == 200
+
+
+async def test_a_request_that_is_being_carried_out_is_not_refused() -> None:
+    store = FaultyStore(MemoryStore())
+    server = HttpServer()
+    async with World(store=cast(MemoryStore, store)) as world, asyncio.timeout(10):
+        port = await server.start(world.app, "127.0.0.1", 0)
+        await world.put("/v1/schedules/daily", DAILY)
+        reader, writer = await open_connection(port)
+        store.hold()
+        writer.write(DELETE + CHUNKED)
+        await store.wait_held()
+
+        writer.write(b"zz\r\n")
+        answer = await reader.read()
+
+        store.release()
+        writer.close()
+        await server.stop()
+    assert answer == b""
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (HEAD + CHUNKED, b'{"status":"ok"}'),
+        (POST + CHUNKED + b"110000\r\n" + b" " * 0x110000 + b"\r\n", b'"code":"too-large"'),
+    ],
+    ids=["not read", "read in part"],
+)
+async def test_an_answered_request_is_not_answered_again_for_its_body(
+    served: Served, sent: bytes, answer: bytes
+) -> None:
+    _, _, port = served
+    reader, writer = await open_connection(port)
+    writer.write(sent)
+    await writer.drain()
+    await reader.readuntil(answer)
+
+    writer.write(b"zz\r\n")
+
+    assert b"HTTP" not in await reader.read()
+    writer.close()
+
+
+async def test_a_refusal_is_not_sent_ahead_of_an_earlier_answer(served: Served) -> None:
+    world, _, port = served
+    job = await world.submit(delay=60)
+    wait = f"GET /v1/jobs/{job['id']}/wait?timeout=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    assert await talk(port, wait.encode() + POST + CHUNKED + b"zz\r\n") == b""
+
+
+async def test_a_body_is_not_late_while_an_earlier_request_is_answered(served: Served) -> None:
+    world, server, port = served
+    job = await world.submit(delay=60)
+    wait = f"GET /v1/jobs/{job['id']}/wait?timeout=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    reader, writer = await open_connection(port)
+    writer.write(wait.encode() + POST + b"Content-Length: 15\r\n\r\n")
+    await connected(server)
+    await turn()
+    await turn()
+
+    server.connections[0].check_deadline(asyncio.get_running_loop().time() + 1_000)
+    world.app.drain()
+    assert await reader.readline() == b"HTTP/1.1 202 Accepted\r\n"
+    writer.write(b'{"task":"demo"}')
+
+    await reader.readuntil(b"HTTP/1.1 201 Created\r\n")
+    writer.close()
