@@ -12,6 +12,7 @@ from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
 from schedo.errors import ShellDisabled
 from schedo.web.messages import Answer, Request
+from schedo.web.room import Room
 from schedo.web.settings import WebSettings
 
 T = TypeVar("T")
@@ -19,6 +20,7 @@ T = TypeVar("T")
 _NAMES_REMEMBERED_MAX = 10_000
 
 WATCH_AFTER_S = 0.02
+BATCHED_JOBS_MAX = 2_048  # of all batches that are carried out at a time
 
 
 class KnownWorker(NamedTuple):
@@ -39,6 +41,7 @@ class Site:
     schedule_names: dict[int, str] = field(default_factory=dict)
     polls: set[Callable[[], None]] = field(default_factory=set)  # each ends one that waits
     workers: dict[str, KnownWorker] = field(default_factory=dict)
+    batches: Room = field(default_factory=lambda: Room(BATCHED_JOBS_MAX))
     has_shell_workers: bool = False  # since this server began
 
     def check_work(self, spec: JobSpec) -> None:

@@ -47,7 +47,7 @@ async def create_job(site: Site, request: Request) -> Answer:
     site.check_work(spec)
     if asked.broadcast:
         _check_broadcast(asked, wait_s)
-        return await _submit_many(site, request, lambda: _spread(site, spec))
+        return await _submit_many(site, request, 1, lambda: _spread(site, spec))
 
     def render(results: Sequence[Result]) -> Answer:
         return _render_one(results[0], spec, request.id)
@@ -67,17 +67,24 @@ async def create_job(site: Site, request: Request) -> Answer:
 
 async def create_jobs(site: Site, request: Request) -> Answer:
     """Submit many jobs in one commit; each has its own result."""
-    items = split_lines(request.body) if request.is_lines else split_array(request.body)
     traceparent = read_traceparent(request)
-    return await _submit_many(
-        site, request, lambda: [_read_item(site, item, traceparent) for item in items]
-    )
+
+    def make() -> list[JobSpec | SchedoError]:
+        items = split_lines(request.body) if request.is_lines else split_array(request.body)
+        return [_read_item(site, item, traceparent) for item in items]
+
+    # Each job names its task, so without reading them they are hardly ever more.
+    return await _submit_many(site, request, request.body.count(b'"task"'), make)
 
 
 async def _submit_many(
-    site: Site, request: Request, make: Callable[[], Sequence[JobSpec | SchedoError]]
+    site: Site, request: Request, count: int, make: Callable[[], Sequence[JobSpec | SchedoError]]
 ) -> Answer:
     async def submit(keep: Keep | None) -> Answer:
+        async with site.batches.taken(count):
+            return await carry_out(keep)
+
+    async def carry_out(keep: Keep | None) -> Answer:
         specs = make()
         good = [spec for spec in specs if isinstance(spec, JobSpec)]
 
