@@ -1,8 +1,9 @@
 """Runs the scripts of bench/server several times and writes their results into bench/README.md.
 
-    python -m bench.report [--runs 3] [--quick] [--only NAME ...] [--render]
+    python -m bench.report [--runs 3] [--only NAME ...] [--quick | --render]
 
 What was measured is kept in bench/results.json; a script that is left out keeps its last results.
+Short runs are only printed: their figures are not worth keeping.
 Take nothing else into the machine while it runs.
 """
 
@@ -16,12 +17,12 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.server.script import render_value
+from bench.server.script import positive, render_value
 
 HERE = Path(__file__).parent
 PAGE = HERE / "README.md"
@@ -148,14 +149,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=3, help="of each script (default 3)")
-    parser.add_argument("--quick", action="store_true", help="short runs, to see that it works")
+    parser.add_argument("--runs", type=positive, default=3, help="of each script (default 3)")
     parser.add_argument("--only", nargs="+", choices=SCRIPTS, default=SCRIPTS, metavar="NAME")
-    parser.add_argument("--render", action="store_true", help="measure nothing, write the page")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--quick", action="store_true", help="short runs, printed and not written")
+    way.add_argument("--render", action="store_true", help="measure nothing, write the page")
     arguments = parser.parse_args()
+    names = () if arguments.render else arguments.only
+    found = ((name, measure(name, arguments.runs, arguments.quick)) for name in names)
+    if arguments.quick:
+        for name, each in found:
+            print(*_render_script(name, each), sep="\n")
+    else:
+        write_down(found)
+
+
+def write_down(found: Iterable[tuple[str, Found]]) -> None:
+    """Keep what was found, each as soon as it is there, then write the page."""
     results: dict[str, Found] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name in () if arguments.render else arguments.only:
-        results[name] = measure(name, arguments.runs, arguments.quick)
+    for name, each in found:
+        results[name] = each
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     page = PAGE.read_text()
     before, after = page.partition(BEGIN)[0], page.partition(END)[2]

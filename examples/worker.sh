@@ -8,9 +8,9 @@ work() { jq -c '{Num: (.Num + 1)}'; } # the task: reads the payload, prints the 
 say() { # sends these fields, again and again until there is an answer
   local body reply
   body=$(jq -cs add <<<"$me $1")
-  while reply=$(curl -sS --max-time 60 -w '\n%{http_code}' --data-binary "$body" \
+  while reply=$(curl -sS --max-time 60 -w '\n%{http_code}' --data-binary @- \
     -H 'content-type: application/json' ${SCHEDO_TOKEN:+-H "authorization: Bearer $SCHEDO_TOKEN"} \
-    "$server/v1/work"); kill -0 $$; do
+    "$server/v1/work" <<<"$body"); kill -0 $$; do
     case ${reply##*$'\n'} in
       200) echo "${reply%$'\n'*}" && return ;;
       401 | 403 | 409) echo "$reply" >&2 && kill $$ ;; # not welcome, or replaced

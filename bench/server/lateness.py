@@ -25,7 +25,7 @@ from bench.server.connection import batch_request, run, send_all, until_idle
 from bench.server.evidence import NotDone, ask_store, check_completed
 from bench.server.filling import fill
 from bench.server.process import NOOP_APP, Server
-from bench.server.script import Option, Results, run_script, whole_numbers
+from bench.server.script import Option, Results, positive_numbers, run_script, whole_numbers
 
 BATCH = 1_000
 SHOWN = ("p50", "p99", "max")
@@ -115,9 +115,9 @@ def _instant(us: int) -> str:
 
 
 OPTIONS = (
-    Option("rates", "100,1000,5000,10000", "100,1000", "firings a second", whole_numbers),
+    Option("rates", "100,1000,5000,10000", "100,1000", "firings a second", positive_numbers),
     Option("armed", "0,100000,1000000", "0,10000", "other jobs that wait", whole_numbers),
-    Option("hours", "1,4", "1", "how far away those are", whole_numbers),
+    Option("hours", "1,4", "1", "how far away those are", positive_numbers),
     Option("seconds", 5, 2, "how long each setting is measured"),
 )
 

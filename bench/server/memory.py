@@ -57,13 +57,15 @@ def _measure_starts(
 ) -> None:
     ready, working, held = [], [], []
     for _ in range(starts):
-        began = time.perf_counter()
-        ready.append(server.start_ready())
-        run(_run_true(server))
-        working.append(time.perf_counter() - began)
-        time.sleep(SETTLE_S)
-        held.append(server.rss_bytes)
-        server.kill()
+        try:
+            began = time.perf_counter()
+            ready.append(server.start_ready())
+            run(_run_true(server))
+            working.append(time.perf_counter() - began)
+            time.sleep(SETTLE_S)
+            held.append(server.rss_bytes)
+        finally:
+            server.kill()
     results.add(f"memory, {name}", statistics.median(held), "bytes", floor[0], FLOOR)
     results.add(f"start to ready, {name}", statistics.median(ready), "s", floor[1], FLOOR)
     results.add(f"start to first job done, {name}", statistics.median(working), "s")

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -45,15 +46,21 @@ class Process:
                 stderr=log,
                 text=True,
             )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        elapsed = time.perf_counter() - began
+        try:
+            self._read_address(self._process)
+        except BaseException:  # nobody else would end it
+            self.kill()
+            raise
+        return time.perf_counter() - began
+
+    def _read_address(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        line = process.stdout.readline()
         found = re.search(r"http://([\d.]+):(\d+)", line)
         if not found:
             log_text = (self.directory / "server.log").read_text()
             raise RuntimeError(f"the server said {line!r}; its log: {log_text[-2000:]}")
         self.host, self.port = found[1], int(found[2])
-        return elapsed
 
     @property
     def url(self) -> str:
@@ -77,14 +84,15 @@ class Process:
         process, self._process = self._process, None
         if process is None:
             return
-        process.send_signal(number)
         try:
-            process.wait(DEADLINE_S)
-        except subprocess.TimeoutExpired:
+            process.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(DEADLINE_S)
+        finally:  # also when this script is told to end meanwhile
             process.kill()
             process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+            assert process.stdout is not None
+            process.stdout.close()
 
     def kill(self) -> None:
         """End it without any warning."""

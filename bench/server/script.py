@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 from bench.server.evidence import NotDone
@@ -81,9 +84,42 @@ def render_figure(figure: Figure) -> str:
     return line
 
 
+def positive(text: str) -> int:
+    """Read a whole number from 1 on."""
+    return _read_number(text, 1)
+
+
+def positive_numbers(text: str) -> list[int]:
+    """Read "100,1000" or "100 1000", each from 1 on."""
+    return _read_numbers(text, 1)
+
+
 def whole_numbers(text: str) -> list[int]:
-    """Read "100,1000" or "100 1000"."""
-    return [int(word.replace("_", "")) for word in text.replace(",", " ").split()]
+    """Read "0,1000" or "0 1000", each from 0 on."""
+    return _read_numbers(text, 0)
+
+
+def _read_numbers(text: str, least: int) -> list[int]:
+    numbers = [_read_number(word, least) for word in text.replace(",", " ").split()]
+    if not numbers:
+        raise argparse.ArgumentTypeError("give at least one number")
+    return [*dict.fromkeys(numbers)]  # each has a place of its own, so none comes twice
+
+
+def _read_number(text: str, least: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+    return number
+
+
+def _directory(text: str) -> str:
+    if not os.path.isdir(text) or not os.access(text, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a directory to write in")
+    return text
 
 
 Measure = Callable[[argparse.Namespace, Path, Results], None]
@@ -96,30 +132,47 @@ class Option(NamedTuple):
     default: object
     quick: object
     help: str
-    read: Callable[[str], object] = int
+    read: Callable[[str], object] = positive
 
 
 def run_script(doc: str, measure: Measure, options: Iterable[Option] = ()) -> None:
     """Read the options, measure in a fresh directory, print; exit 1 if work was not done."""
     known = list(options)
     arguments = _parse(doc, known, sys.argv[1:])
+    _take_signals()
     results = Results(is_quiet=arguments.json)
-    error: NotDone | None = None
-    with tempfile.TemporaryDirectory(prefix="schedo-bench-", dir=arguments.directory) as name:
-        try:
+    error: str | None = None
+    try:
+        with tempfile.TemporaryDirectory(prefix="schedo-bench-", dir=arguments.directory) as name:
             measure(arguments, Path(name), results)
-        except NotDone as reason:
-            error = reason
+    except NotDone as reason:
+        error = str(reason)
+    except KeyboardInterrupt:
+        error = "interrupted"
     if arguments.json:
         answer = {
             "command": shlex.join(["python", "-m", _module_name(), *sys.argv[1:]]),
             "figures": [figure._asdict() for figure in results.figures],
             "checks": results.checks,
-            "error": str(error) if error else None,
+            "error": error,
         }
         print(json.dumps(answer, indent=1))
     if error:
         sys.exit(f"not done: {error}")
+
+
+def _take_signals() -> None:
+    """Let SIGTERM end the script as Ctrl-C does: its server and its files go on the way out.
+
+    asyncio cancels what runs in its loop; an exception that was raised in there could come in the
+    middle of a turn of the engine, and closing that would wait for ever.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # some shells have it ignored
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGINT)
 
 
 def _module_name() -> str:
@@ -133,7 +186,9 @@ def _parse(doc: str, options: Sequence[Option], words: list[str]) -> argparse.Na
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quick", action="store_true", help="a short run, to see that it works")
-    parser.add_argument("--directory", help="where the store's file is made; default: TMPDIR")
+    parser.add_argument(
+        "--directory", type=_directory, help="where the store's file is made; default: TMPDIR"
+    )
     for option in options:
         text = f"{option.help} (default {option.default}; quick {option.quick})"
         parser.add_argument(f"--{option.name}", type=option.read, help=text)

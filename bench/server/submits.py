@@ -15,7 +15,7 @@ from bench.floors import commit_groups
 from bench.server.connection import Load, job_request, run, send_all
 from bench.server.evidence import NotDone, check_waiting
 from bench.server.process import Process, Server, empty_server
-from bench.server.script import Option, Results, run_script, whole_numbers
+from bench.server.script import Option, Results, positive_numbers, run_script
 
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
@@ -55,7 +55,7 @@ def _load(server: Process, count: int, connections: int) -> Load:
 
 
 OPTIONS = (
-    Option("connections", "1,8,32,64,256", "1,32", "connections", whole_numbers),
+    Option("connections", "1,8,32,64,256", "1,32", "connections", positive_numbers),
     Option("count", 20_000, 2_000, "submits for each number of connections"),
 )
 

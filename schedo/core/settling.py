@@ -62,8 +62,8 @@ def settle(job: Job, outcome: Outcome, around: Circumstances) -> Settlement:
             seconds = (job.options.timeout_us or 0) / 1_000_000
             failure = Failure("timeout", f"timed out after {seconds:g} s")
             return _failed(job, Failed(failure), around, evidence="timeout")
-        case Stopped() if job.options.at_most_once:  # it had started, so it may not start again
-            failure = Failure("interrupted", "it was stopped, and it runs at most once")
+        case Stopped() if job.options.at_most_once or job.trigger is Trigger.INVOKE:
+            failure = Failure("interrupted", "it was stopped, and is not begun a second time")
             return Settlement(State.FAILED, "handed_back", failure)
         case HandedBack() if job.trigger is Trigger.INVOKE:  # who asked has to ask again
             failure = Failure("handed-back", "its worker gave it back before it ran")

@@ -101,12 +101,16 @@ def test_a_snooze_waits_and_uses_up_nothing() -> None:
     )
 
 
-def test_an_invocation_cannot_put_itself_off() -> None:
-    found = settled(running(trigger=Trigger.INVOKE), Snoozed(MINUTE))
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [(Snoozed(MINUTE), "snoozed"), (Stopped(), "interrupted"), (HandedBack(), "handed-back")],
+)
+def test_an_invocation_is_never_put_off(outcome: Outcome, why: str) -> None:
+    found = settled(running(trigger=Trigger.INVOKE), outcome)
 
-    assert (found.state, found.evidence) == (State.FAILED, "snoozed")
+    assert found.state is State.FAILED
     assert found.failure is not None
-    assert found.failure.type == "snoozed"
+    assert found.failure.type == why
 
 
 def test_a_timeout_is_a_failure() -> None:
@@ -137,7 +141,9 @@ def test_a_stopped_attempt_of_a_job_that_runs_at_most_once_is_not_repeated() -> 
 
     assert result.state is State.FAILED
     assert result.evidence == "handed_back"
-    assert result.failure == Failure("interrupted", "it was stopped, and it runs at most once")
+    assert result.failure == Failure(
+        "interrupted", "it was stopped, and is not begun a second time"
+    )
 
 
 def test_an_attempt_that_never_started_is_handed_back_even_if_the_job_runs_at_most_once() -> None:

@@ -115,3 +115,19 @@ def test_an_example_survives_its_server(
         job = server.submit(task="increment", payload={"Num": 7})
 
         assert server.ended(job["id"])["result"] == {"Num": 8}
+
+
+def test_the_bash_example_reports_more_than_fits_on_a_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = (EXAMPLES / "worker.sh").read_text()
+    echoing = tmp_path / "echoing.sh"
+    echoing.write_text(example.replace("jq -c '{Num: (.Num + 1)}'", "cat"))
+    programs, _ = COMMANDS["worker.sh"]
+    monkeypatch.setitem(COMMANDS, "worker.sh", (programs, ["bash", str(echoing)]))
+    payload = {"Text": "x" * 300_000}
+
+    with serving(tmp_path) as server, working("worker.sh", server, capsys):
+        job = server.submit(task="increment", payload=payload)
+
+        assert server.ended(job["id"])["result"] == payload

@@ -1,0 +1,72 @@
+"""What `python -m bench.report` writes down, and what it only prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import report
+
+FIGURE = {"what": "jobs", "unit": "/s", "floor_what": "", "median": 7, "min": 6, "max": 8}
+PAGE = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+
+
+def fake_measure(name: str, runs: int, is_quick: bool) -> dict[str, Any]:
+    return {
+        **{"command": f"python {name}", "runs": runs, "date": "2026-11-20", "machine": "a machine"},
+        **{"checks": ["all done"], "figures": [FIGURE]},
+    }
+
+
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """The page and the results that stand; measuring takes no time."""
+    page, results = tmp_path / "README.md", tmp_path / "results.json"
+    page.write_text(PAGE)
+    results.write_text("{}")
+    monkeypatch.setattr(report, "PAGE", page)
+    monkeypatch.setattr(report, "RESULTS", results)
+    monkeypatch.setattr(report, "measure", fake_measure)
+    return page, results
+
+
+def test_figures_of_short_runs_are_printed_and_not_written(
+    published: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page, results = published
+    monkeypatch.setattr(sys, "argv", ["report", "--quick", "--only", "start"])
+
+    report.main()
+
+    assert "| jobs | **7/s** [6/s - 8/s] | - | - |" in capsys.readouterr().out.splitlines()
+    assert (page.read_text(), results.read_text()) == (PAGE, "{}")
+
+
+def test_figures_of_whole_runs_take_the_place_of_the_old(
+    published: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, results = published
+    monkeypatch.setattr(sys, "argv", ["report", "--only", "start"])
+
+    report.main()
+
+    text = page.read_text()
+    assert "### start" in text
+    assert "old" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert '"start"' in results.read_text()
+
+
+def test_at_least_one_run_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["report", "--runs", "0"])
+
+    with pytest.raises(SystemExit) as left:
+        report.main()
+
+    assert left.value.code == 2
