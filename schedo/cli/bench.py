@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,42 +18,64 @@ from schedo.cli.escapes import escape
 from schedo.cli.failures import explain
 from schedo.cli.latency import count_buckets, render_histogram, render_us, summarize
 from schedo.cli.load import Course, Plan, Progress, run_load
-from schedo.cli.tables import print_json, print_table
+from schedo.cli.numbers import FiniteRange
+from schedo.cli.tables import print_json, print_table, print_text
 from schedo.client.asynchronous import AsyncClient
 from schedo.core.lifecycle import State
 from schedo.core.limits import BATCH_JOBS_MAX, SECOND
+from schedo.errors import SchedoError
 from schedo.wire.times import parse_duration
 
 _JOBS_MAX = 10_000_000
 _CONCURRENCY_MAX = 1_000
 _REFUSALS_SHOWN = 3
-_MEANINGS = {
-    "accepted": "request to answer, by this machine's clock",
-    "started": "due to start, by the server's clock",
-    "finished": "due to end, by the server's clock",
+_MEANINGS = {  # so short that the table fits into 80 columns
+    "accepted": "request to answer, client's clock",
+    "started": "due to start, server's clock",
+    "finished": "due to end, server's clock",
 }
+_OPEN = "queued|scheduled|retrying|blocked|running"
 
 
 @click.command()
-@click.option("-n", "--count", type=click.IntRange(1, _JOBS_MAX), default=1_000, help="Jobs.")
+@click.option(
+    "-n",
+    "--count",
+    type=click.IntRange(1, _JOBS_MAX),
+    default=1_000,
+    show_default=True,
+    help="Jobs.",
+)
 @click.option("--command", help="A line for the shell that each job runs.")
 @click.option("--task", help="Or a task of the server's application, with --payload.")
 @click.option("--payload", metavar="JSON", help="The payload of each job of --task.")
 @click.option("--queue", help="The queue to wait in.")
-@click.option("--delay", default="0", metavar="DURATION", help="Run them this much later.")
 @click.option(
-    "--batch", type=click.IntRange(1, BATCH_JOBS_MAX), default=1, help="Jobs in a request."
+    "--delay",
+    default="0",
+    show_default=True,
+    metavar="DURATION",
+    help="Run them this much later.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, BATCH_JOBS_MAX),
+    default=1,
+    show_default=True,
+    help="Jobs in a request.",
 )
 @click.option(
     "--concurrency",
     type=click.IntRange(1, _CONCURRENCY_MAX),
     default=16,
+    show_default=True,
     help="Requests on their way at a time.",
 )
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Submit so many a second.")
+@click.option("--rate", type=FiniteRange(0, min_open=True), help="Submit so many a second.")
 @click.option(
     "--patience",
     default="60s",
+    show_default=True,
     metavar="DURATION",
     help="When nothing has ended for so long, the rest is lost.",
 )
@@ -68,7 +91,15 @@ def bench(
     """
     plan = _make_plan(options)
     client = make_client(AsyncClient, url, token_file)
-    course = asyncio.run(_run(client, plan))
+    click.echo(f"schedo: the tag of the jobs is {plan.tag}", err=True)
+    so_far: Counter[str] = Counter()
+    try:
+        course = asyncio.run(_run(client, plan, so_far))
+    except (KeyboardInterrupt, SchedoError):
+        _print_interrupted(plan, so_far, is_json)
+        raise
+    for error in course.refused[:_REFUSALS_SHOWN]:
+        click.echo(f"schedo: refused: {escape(explain(error))}", err=True)
     if is_json:
         print_json(_describe(plan, course))
     else:
@@ -117,30 +148,51 @@ def _read_duration(option: str, text: str) -> int:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-async def _run(client: AsyncClient, plan: Plan) -> Course:
+async def _run(client: AsyncClient, plan: Plan, so_far: Counter[str]) -> Course:
     async with client:
-        with _progress("submitted", plan.count) as submitted, _progress("ended", plan.count) as end:
-            return await run_load(client, plan, submitted, end)
+        with (
+            _progress("submitted", plan.count, so_far) as submitted,
+            _progress("ended", plan.count, so_far) as ended,
+        ):
+            return await run_load(client, plan, submitted, ended)
 
 
 @contextmanager
-def _progress(label: str, count: int) -> Iterator[Progress]:
-    """Show how far it is, on stderr if that is a terminal; the bar appears with the first news."""
-    if not sys.stderr.isatty():
-        yield lambda more: None
-        return
+def _progress(label: str, count: int, so_far: Counter[str]) -> Iterator[Progress]:
+    """Count how far it is, and show it on stderr if that is a terminal.
+
+    The bar appears with the first news.
+    """
     bar = click.progressbar(length=count, label=f"{label:<9}", file=sys.stderr)
-    has_begun = False
+    is_shown = sys.stderr.isatty()
 
     def told(more: int) -> None:
-        nonlocal has_begun
-        if more:
-            has_begun = True
+        so_far[label] += more
+        if more and is_shown:
             bar.update(more)
 
-    yield told
-    if has_begun:
-        bar.render_finish()
+    try:
+        yield told
+    finally:  # also when interrupted: the bar has hidden the cursor
+        if so_far[label] and is_shown:
+            bar.render_finish()
+
+
+def _print_interrupted(plan: Plan, so_far: Counter[str], is_json: bool) -> None:
+    """Say how far it came, and how to find and cancel what is left."""
+    submitted, ended = so_far["submitted"], so_far["ended"]
+    if is_json:
+        counts = {"submitted": submitted, "ended": ended}
+        print_json({"tag": plan.tag, "jobs": plan.count, "interrupted": True, **counts})
+    else:
+        click.echo(
+            f"interrupted: {submitted:,} of {plan.count:,} jobs submitted and {ended:,} seen to"
+            " end; requests on their way may have made more"
+        )
+    find = f"schedo jobs ls --tag {plan.tag} --limit {plan.count}"
+    cancel = f"""{find} | awk '$2 ~ /^({_OPEN})$/ {{print $1}}' | xargs -r schedo jobs cancel"""
+    click.echo(f"schedo: to see what is left:  {find}", err=True)
+    click.echo(f"schedo: to cancel it:  {cancel}", err=True)
 
 
 def _times(course: Course) -> dict[str, list[int]]:
@@ -151,6 +203,11 @@ def _times(course: Course) -> dict[str, list[int]]:
     }
 
 
+def _ended_us(plan: Plan, course: Course) -> int:
+    """Return from the first due instant to the last end, by the server's clock."""
+    return max(0, course.whole_us() - parse_duration(plan.job.get("delay", "0")))
+
+
 def _rate(count: int, us: int) -> float:
     return count * SECOND / us if us else 0.0
 
@@ -158,6 +215,7 @@ def _rate(count: int, us: int) -> float:
 def _describe(plan: Plan, course: Course) -> dict[str, Any]:
     """Return everything as JSON data; durations in microseconds."""
     times = _times(course)
+    ended_us = _ended_us(plan, course)
     return {
         "tag": plan.tag,
         "jobs": plan.count,
@@ -167,9 +225,9 @@ def _describe(plan: Plan, course: Course) -> dict[str, Any]:
         "failed": len(course.ended) - course.count(State.COMPLETED),
         "lost": course.lost,
         "accepted_us": course.submitting_us,
-        "ended_us": course.whole_us(),
+        "ended_us": ended_us,
         "accepted_per_second": round(_rate(len(course.ids), course.submitting_us), 1),
-        "ended_per_second": round(_rate(len(course.ended), course.whole_us()), 1),
+        "ended_per_second": round(_rate(len(course.ended), ended_us), 1),
         "latency_us": {name: summarize(values) for name, values in times.items()},
         "histogram_us": {
             name: {str(bound): count for bound, count in count_buckets(values)}
@@ -182,9 +240,24 @@ def _print_course(plan: Plan, course: Course, has_histogram: bool) -> None:
     accepted, ended = len(course.ids), len(course.ended)
     completed = course.count(State.COMPLETED)
     _print_rate("accepted", accepted, course.submitting_us)
-    _print_rate("ended", ended, course.whole_us())
+    _print_rate("ended", ended, _ended_us(plan, course))
+    _print_times({name: values for name, values in _times(course).items() if values}, has_histogram)
     click.echo()
-    times = {name: values for name, values in _times(course).items() if values}
+    troubles = {
+        "refused": len(course.refused),
+        "not completed": ended - completed,
+        "lost": course.lost,
+    }
+    told = [f"{count:,} {name}" for name, count in troubles.items() if count]
+    is_findable = course.lost or completed < ended  # unlike what was refused
+    found = f"; see: schedo jobs ls --tag {plan.tag}" if is_findable else ""
+    click.echo(", ".join([f"{completed:,} of {plan.count:,} jobs completed", *told]) + found)
+
+
+def _print_times(times: dict[str, list[int]], has_histogram: bool) -> None:
+    if not times:
+        return
+    click.echo()
     print_table(
         ("", "P50", "P95", "P99", "MAX", ""),
         [
@@ -194,19 +267,8 @@ def _print_course(plan: Plan, course: Course, has_histogram: bool) -> None:
     )
     if has_histogram:
         for name, values in times.items():
-            click.echo("\n".join(["", f"{name}: {_MEANINGS[name]}", *render_histogram(values)]))
-    click.echo()
-    for error in course.refused[:_REFUSALS_SHOWN]:
-        click.echo(f"schedo: refused: {escape(explain(error))}", err=True)
-    troubles = {
-        "refused": len(course.refused),
-        "not completed": ended - completed,
-        "lost": course.lost,
-    }
-    told = [f"{count:,} {name}" for name, count in troubles.items() if count]
-    found = f"; see: schedo jobs ls --tag {plan.tag}" if told else ""
-    click.echo(", ".join([f"{completed:,} of {plan.count:,} jobs completed", *told]) + found)
+            print_text("\n".join(["", f"{name}: {_MEANINGS[name]}", *render_histogram(values)]))
 
 
 def _print_rate(name: str, count: int, us: int) -> None:
-    click.echo(f"{name:<9} {count:,} jobs in {render_us(us)}: {_rate(count, us):,.0f}/s")
+    print_text(f"{name:<9} {count:,} jobs in {render_us(us)}: {_rate(count, us):,.0f}/s")

@@ -7,10 +7,13 @@ from typing import Any
 
 from schedo.client.messages import Record
 from schedo.client.metrics import Buckets, Scrape
+from schedo.core.limits import FIRES_SHOWN, SECOND
+from schedo.wire.times import parse_instant, render_instant
 
 OUTCOMES = ("completed", "failed", "cancelled", "expired")
 TROUBLES = ("failed", "timeout", "lost", "stale")  # of attempts
 NEXT_FIRES = 5
+SCHEDULES_MAX = 5_000  # looked at for them; a server works out about 10 in a millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Figures:
     """One frame's worth of numbers; rates are per second of the interval."""
 
     version: str
+    over_s: float  # how long the interval was
     is_ready: bool
     reasons: list[str]
     epoch: int
@@ -64,6 +68,7 @@ class Figures:
     windows: dict[str, int]
     queues: list[QueueFigures]
     fires: list[dict[str, str]]
+    has_more_schedules: bool  # than were looked at for the fires
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON data; what lies behind the last bucket has no value there."""
@@ -80,9 +85,22 @@ class Reading:
     reasons: list[str]
 
 
-def work_out(
-    before: Reading, after: Reading, queues: list[Record], schedules: list[Record]
-) -> Figures:
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What the server listed, not necessarily for this frame."""
+
+    queues: list[Record]
+    schedules: list[Record]
+    has_more_schedules: bool = False
+
+
+def before_all(first: Reading) -> Reading:
+    """Return the reading of the instant at which the server began, when all counters were 0."""
+    up_s = _up_s(first)
+    return Reading(first.at_s - up_s, first.now_s - up_s, Scrape({}), [])
+
+
+def work_out(before: Reading, after: Reading, lists: Lists) -> Figures:
     """Return the figures of the time between two readings."""
     change = _Change(before.scrape, after.scrape, max(after.at_s - before.at_s, 1e-3))
     now = after.scrape
@@ -90,10 +108,11 @@ def work_out(
     waits = change.by_queue("schedo_commit_wait_seconds")
     return Figures(
         version=next(iter(now.by_label("schedo_info", "version")), "?"),
+        over_s=after.at_s - before.at_s,
         is_ready=bool(now.value("schedo_ready")),
         reasons=after.reasons,
         epoch=int(now.value("schedo_epoch")),
-        up_s=max(0.0, after.now_s - now.value("process_start_time_seconds")),
+        up_s=_up_s(after),
         cpu_share=change.rate("process_cpu_seconds_total"),
         rss_bytes=int(now.value("process_resident_memory_bytes")),
         open_fds=int(now.value("process_open_fds")),
@@ -112,9 +131,14 @@ def work_out(
         slots=int(now.value("schedo_worker_slots")),
         slots_busy=int(now.value("schedo_worker_slots_busy")),
         windows={k: int(v) for k, v in now.by_label("schedo_window_entries", "window").items()},
-        queues=_work_out_queues(now, change, queues),
-        fires=_next_fires(schedules),
+        queues=_work_out_queues(now, change, lists.queues),
+        fires=_next_fires(lists.schedules, round(after.now_s * SECOND)),
+        has_more_schedules=lists.has_more_schedules,
     )
+
+
+def _up_s(reading: Reading) -> float:
+    return max(0.0, reading.now_s - reading.scrape.value("process_start_time_seconds"))
 
 
 def _work_out_queues(now: Scrape, change: _Change, records: list[Record]) -> list[QueueFigures]:
@@ -141,11 +165,11 @@ def _work_out_queues(now: Scrape, change: _Change, records: list[Record]) -> lis
     ]
 
 
-def _next_fires(schedules: list[Record]) -> list[dict[str, str]]:
+def _next_fires(schedules: list[Record], now: int) -> list[dict[str, str]]:
     fires = [
-        (record["next_fires"][0], record)
+        (at, record)
         for record in schedules
-        if record.get("next_fires") and not record.get("paused")
+        if not record.get("paused") and (at := _next_fire(record.get("next_fires") or [], now))
     ]
     fires.sort(key=lambda fire: fire[0])  # all in UTC, so that text sorts as time
     return [
@@ -157,6 +181,21 @@ def _next_fires(schedules: list[Record]) -> list[dict[str, str]]:
         }
         for at, record in fires[:NEXT_FIRES]
     ]
+
+
+def _next_fire(known: list[str], now: int) -> str | None:
+    """Return the first instant that has not passed; None if there is no other.
+
+    The list may be some time old. If it is full and all of it has passed, the schedule fires every
+    few seconds and is taken to go on at the pace of its last two.
+    """
+    now_text = render_instant(now)
+    ahead = next((at for at in known if at >= now_text), None)
+    if ahead is None and len(known) >= FIRES_SHOWN:
+        last = parse_instant(known[-1])
+        pace = last - parse_instant(known[-2])
+        return render_instant(now + (last - now) % pace)
+    return ahead
 
 
 class _Change:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from schedo.cli.escapes import escape, truncate
-from schedo.cli.figures import Figures, QueueFigures, Spread
+from schedo.cli.figures import SCHEDULES_MAX, Figures, QueueFigures, Spread
 from schedo.cli.moments import render_moment, render_span
 from schedo.cli.tables import render_table
 from schedo.core.limits import SECOND
@@ -22,7 +22,8 @@ def render_frame(
 ) -> list[str]:
     """Return the lines, none wider than width; `now` is in microseconds."""
     lines = [
-        f"schedo {figures.version} at {url}",
+        f"schedo {figures.version} at {url}"
+        f"   rates over {render_span(int(figures.over_s * SECOND))}",
         _render_readiness(figures),
         f"epoch {figures.epoch}   up {render_span(int(figures.up_s) * SECOND)}"
         f"   memory {_size(figures.rss_bytes)}   cpu {figures.cpu_share:.0%}"
@@ -32,20 +33,42 @@ def render_frame(
     ]
     lines = [line if width is None else truncate(escape(line), width) for line in lines]
     if is_coloured:
-        lines[1] = click.style(lines[1], fg="green" if figures.is_ready else "red", bold=True)
+        lines[1] = click.style(
+            lines[1], fg="red" if _is_in_trouble(figures) else "green", bold=True
+        )
     rows = [_queue_row(queue) for queue in figures.queues]
-    lines += ["", *render_table(_QUEUE_HEADERS, rows, width, is_coloured)]
+    lines += ["", *render_table(_QUEUE_HEADERS, rows, width, is_coloured, is_whole=False)]
     if figures.fires:
         fires = [
             (fire["schedule"], render_moment(fire["at"], now), fire["rule"], fire["task"])
             for fire in figures.fires
         ]
-        lines += ["", *render_table(("NEXT FIRE", "AT", "RULE", "TASK"), fires, width)]
+        headers = ("NEXT FIRE", "AT", "RULE", "TASK")
+        lines += ["", *render_table(headers, fires, width, is_whole=False)]
+    if figures.has_more_schedules:
+        note = f"of the first {SCHEDULES_MAX:,} schedules by name"
+        lines.append(note if width is None else truncate(note, width))
     return lines
 
 
+def mark_old(
+    lines: list[str], reason: str, age_s: float, *, width: int, is_coloured: bool = False
+) -> list[str]:
+    """Return a frame that says why there is no newer one, and how old its figures are."""
+    age = render_span(int(age_s) * SECOND)
+    head = [truncate(escape(text), width) for text in (reason, f"the figures below are {age} old")]
+    if is_coloured:
+        head = [click.style(line, fg="red", bold=True) for line in head]
+    return [*head, *lines[len(head) :]]
+
+
+def _is_in_trouble(figures: Figures) -> bool:
+    return not figures.is_ready or bool(figures.reasons)
+
+
 def _render_readiness(figures: Figures) -> str:
-    return "ready" if figures.is_ready else "not ready: " + "; ".join(figures.reasons)
+    state = "ready" if figures.is_ready else "not ready"
+    return ": ".join([state, "; ".join(figures.reasons)]) if figures.reasons else state
 
 
 def _render_rates(figures: Figures) -> list[str]:

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import click
 
@@ -21,6 +21,8 @@ Shorter = Mapping[str, Callable[[str], str]]  # header: how its cells are put wh
 _NOTHING_SHORTER: Shorter = {}
 _GAP = 2
 _COLUMN_MIN = 6
+# How what a terminal's encoding lacks is put in ASCII.
+_IN_ASCII = str.maketrans({"µ": "u", "…": "~", **dict.fromkeys("█▉▊▋▌▍▎▏", "#")})
 _COLORS = {
     "running": "cyan",
     "completed": "green",
@@ -37,13 +39,29 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
+def print_text(text: str) -> None:
+    """Print text, with its colours, as stdout can show it."""
+    click.echo(make_printable(text), color=True)
+
+
+def make_printable(text: str) -> str:
+    """Return the text in characters that stdout can take: in ASCII if need be, or escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        plain = text.translate(_IN_ASCII)
+        return plain.encode(encoding, "backslashreplace").decode(encoding)
+    return text
+
+
 def print_table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], shorter: Shorter = _NOTHING_SHORTER
 ) -> None:
     """Print a table that fits the terminal; states are coloured unless NO_COLOR is set."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in render_table(headers, [list(row) for row in rows], width, has_colors(), shorter):
-        click.echo(line, color=True)
+        print_text(line)
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
@@ -52,7 +70,7 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
         shown = escape(value, keep="\n").replace("\n", "\n" + " " * (width + _GAP))
-        click.echo(f"{name:<{width}}  {shown}")
+        print_text(f"{name:<{width}}  {shown}")
 
 
 def has_colors() -> bool:
@@ -68,8 +86,13 @@ def render_table(
     width: int | None = None,
     is_coloured: bool = False,
     shorter: Shorter = _NOTHING_SHORTER,
+    *,
+    is_whole: bool = True,
 ) -> list[str]:
-    """Return the lines of a table, none wider than width."""
+    """Return the lines of a table that fits into width if its first column does.
+
+    If it need not be whole, the first column and the ends of lines are cut, too, and none is wider.
+    """
     cells = [[escape(cell) for cell in row] for row in (headers, *rows)]
     widths = _measure_columns(cells)
     if width is not None and _find_excess(widths, width) > 0:
@@ -77,8 +100,10 @@ def render_table(
             column = headers.index(header)
             for row in cells[1:]:
                 row[column] = shorten(row[column])
-        whole = {0, *map(headers.index, shorter)}
+        whole = {*([0] if is_whole else []), *map(headers.index, shorter)}
         widths = _shrink(_measure_columns(cells), width, whole)
+        if not is_whole:
+            widths = list(_fill(widths, width))
     return [_render_row(row, widths, is_coloured) for row in cells]
 
 
@@ -104,9 +129,18 @@ def _shrink(widths: list[int], total: int, whole: Collection[int]) -> list[int]:
     return widths
 
 
+def _fill(widths: Sequence[int], total: int) -> Iterator[int]:
+    """Yield the widths of the columns that begin within the total, the last cut at its end."""
+    for width in widths:
+        if total <= 0:
+            return
+        yield min(width, total)
+        total -= width + _GAP
+
+
 def _render_row(row: Sequence[str], widths: Sequence[int], is_coloured: bool) -> str:
     parts = []
-    for cell, width in zip(row, widths, strict=True):
+    for cell, width in zip(row, widths, strict=False):  # the rest has no room
         shown = truncate(cell, width)
         padding = " " * (width - measure(shown))
         if is_coloured and cell in _COLORS:

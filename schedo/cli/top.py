@@ -6,28 +6,33 @@ import contextlib
 import os
 import select
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
 
 import click
 
 from schedo.cli.connection import as_json, connected
-from schedo.cli.escapes import escape, truncate
 from schedo.cli.failures import explain
-from schedo.cli.figures import Figures, Reading, work_out
+from schedo.cli.figures import SCHEDULES_MAX, Figures, Lists, Reading, before_all, work_out
 from schedo.cli.moments import read_now
-from schedo.cli.screen import render_frame
-from schedo.cli.tables import has_colors, print_json
+from schedo.cli.numbers import FiniteRange
+from schedo.cli.screen import mark_old, render_frame
+from schedo.cli.tables import has_colors, make_printable, print_json, print_text
 from schedo.client import operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 from schedo.core.limits import SECOND
 from schedo.errors import SchedoError
 
-# Queues are counted and schedules computed by the server each time, so they are asked less often.
-_SLOW_S = 10.0
-_SCHEDULES_MAX = 100
+# Queues are counted and schedules computed by the server each time, so they are asked less often:
+# the more work it is the rarer, and in small pages, during which the server does nothing else.
+_LISTS_S = 10.0
+_LISTS_PAUSE = 50  # times as long as the last time took
+_PAGE_SCHEDULES = 100
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # other screen, no cursor; back
 _HOME, _LINE_END, _SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
 _QUIT_KEYS = frozenset(b"qQ\x03\x04")
@@ -37,7 +42,7 @@ _QUIT_KEYS = frozenset(b"qQ\x03\x04")
 @click.option("--once", is_flag=True, help="Print one frame and end.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0, 3600),
+    type=FiniteRange(0, 3600),
     default=1.0,
     show_default=True,
     help="Seconds between two frames.",
@@ -45,20 +50,23 @@ _QUIT_KEYS = frozenset(b"qQ\x03\x04")
 @as_json
 @connected
 def top(client: Client, once: bool, interval: float, is_json: bool) -> None:
-    """Show how the server does, live; q ends it. Rates are those since the frame before."""
+    """Show how the server does, live; q ends it.
+
+    Rates are those since the frame before; in the first one, since the server began.
+    """
     observer = Observer(client)
-    observer.observe()
+    figures = observer.observe()
     if is_json or once or not sys.stdout.isatty():
         time.sleep(interval)
         figures = observer.observe()
-        assert figures is not None, "it is the second time"
         if is_json:
             print_json(figures.plain())
         else:
-            _print(render_frame(figures, client.url, read_now(), is_coloured=has_colors()))
+            frame = render_frame(figures, client.url, read_now(), is_coloured=has_colors())
+            print_text("\n".join(frame))
         return
     with _terminal() as keys, contextlib.suppress(KeyboardInterrupt):
-        _show_always(observer, client.url, max(interval, 0.1), keys)
+        _show_always(observer, figures, client.url, max(interval, 0.1), keys)
 
 
 class Observer:
@@ -67,44 +75,76 @@ class Observer:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._last: Reading | None = None
-        self._queues: list[Record] = []
-        self._schedules: list[Record] = []
-        self._slow_at = 0.0
+        self._lists = Lists([], [])
+        self._lists_at_s = 0.0  # when they are asked for again
+        self._lists_trouble: list[str] = []
 
-    def observe(self) -> Figures | None:
-        """Return the figures since the last call, or None the first time."""
+    def observe(self) -> Figures:
+        """Return the figures since the last call; the first time, since the server began."""
         send = self._client.send
+        if time.monotonic() >= self._lists_at_s:
+            self._ask_lists()  # before the reading, so that what it costs is not in the next rates
         scrape = send(operations.get_metrics())
-        at_s = time.monotonic()
+        at_s, now_s = time.monotonic(), read_now() / SECOND
         reasons: list[str] = []
         if not scrape.value("schedo_ready"):
             reasons = send(operations.get_readiness()).get("reasons", [])
-        if self._last is None or at_s >= self._slow_at:
-            self._slow_at = at_s + _SLOW_S
-            self._queues = send(operations.list_queues())
-            self._schedules = send(operations.list_schedules(_SCHEDULES_MAX))["items"]
-        before, after = self._last, Reading(at_s, read_now() / SECOND, scrape, reasons)
-        self._last = after
-        if before is None:
-            return None
-        return work_out(before, after, self._queues, self._schedules)
+        after = Reading(at_s, now_s, scrape, [*reasons, *self._lists_trouble])
+        before, self._last = self._last or before_all(after), after
+        return work_out(before, after, self._lists)
 
-
-def _show_always(observer: Observer, url: str, interval: float, keys: Keys) -> None:
-    lines: list[str] = []
-    while not keys.wait_for_quit(interval):
-        size = shutil.get_terminal_size()
+    def _ask_lists(self) -> None:
+        began_s = time.monotonic()
         try:
-            figures = observer.observe()
-            if figures is not None:
-                lines = render_frame(
-                    figures, url, read_now(), width=size.columns, is_coloured=has_colors()
-                )
-            shown = lines
+            queues = self._client.send(operations.list_queues())
+            self._lists = Lists(queues, *self._ask_schedules())
+            self._lists_trouble = []
+        except SchedoError as error:
+            if error.code == "unreachable":
+                raise
+            # What is measured says more than nothing, above all of a server whose disk is full.
+            self._lists_trouble = [f"queues and schedules cannot be listed: {error}"]
+        now_s = time.monotonic()
+        self._lists_at_s = now_s + max(_LISTS_S, (now_s - began_s) * _LISTS_PAUSE)
+
+    def _ask_schedules(self) -> tuple[list[Record], bool]:
+        """Return the schedules, and whether there are more."""
+        found: list[Record] = []
+        cursor: str | None = None
+        while len(found) < SCHEDULES_MAX:
+            page = self._client.send(operations.list_schedules(_PAGE_SCHEDULES, cursor))
+            found += page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return found, False
+        return found, True
+
+
+def _show_always(
+    observer: Observer, figures: Figures, url: str, interval: float, keys: Keys
+) -> None:
+    """Draw these figures at once, and newer ones after each interval."""
+    trouble: SchedoError | None = None
+    seen_s = time.monotonic()
+    while True:
+        _draw(figures, url, trouble, time.monotonic() - seen_s)
+        if keys.wait_for_quit(interval):
+            return
+        try:
+            figures, trouble = observer.observe(), None
+            seen_s = time.monotonic()
         except SchedoError as error:  # it may come back
-            shown = [truncate(escape(explain(error)), size.columns), *lines[1:]]
-        frame = [line + _LINE_END for line in shown[: size.lines - 1]]
-        click.echo(_HOME + "\r\n".join(frame) + _SCREEN_END, nl=False, color=True)
+            trouble = error
+
+
+def _draw(figures: Figures, url: str, trouble: SchedoError | None, age_s: float) -> None:
+    size = shutil.get_terminal_size()
+    width, is_coloured = size.columns, has_colors()
+    lines = render_frame(figures, url, read_now(), width=width, is_coloured=is_coloured)
+    if trouble is not None:
+        lines = mark_old(lines, explain(trouble), age_s, width=width, is_coloured=is_coloured)
+    frame = [make_printable(line) + _LINE_END for line in lines[: size.lines - 1]]
+    click.echo(_HOME + "\r\n".join(frame) + _SCREEN_END, nl=False, color=True)
 
 
 class Keys:
@@ -134,8 +174,9 @@ def _terminal() -> Iterator[Keys]:
 
     is_there = sys.stdin.isatty()
     before = termios.tcgetattr(sys.stdin) if is_there else None
-    click.echo(_ENTER, nl=False, color=True)
+    handler = signal.signal(signal.SIGTERM, _end)
     try:
+        click.echo(_ENTER, nl=False, color=True)
         if is_there:
             tty.setcbreak(sys.stdin)
         yield Keys(is_there)
@@ -143,8 +184,9 @@ def _terminal() -> Iterator[Keys]:
         if before is not None:
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
         click.echo(_LEAVE, nl=False, color=True)
+        signal.signal(signal.SIGTERM, handler)
 
 
-def _print(lines: list[str]) -> None:
-    for line in lines:
-        click.echo(line, color=True)
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """End as an exception does, so that the terminal is given back on the way."""
+    sys.exit(128 + number)

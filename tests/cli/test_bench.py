@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from click.testing import CliRunner
 
+from schedo.cli.main import cli
 from tests.cli.conftest import Call
-from tests.client.server import FakeServer, Request, job_record, problem
+from tests.client.server import FakeServer, Reply, Request, job_record, problem
 
 JOBS = "/v1/jobs"
 BATCH = "/v1/jobs:batch"
@@ -117,8 +122,43 @@ def test_a_histogram_is_drawn_when_asked_for(server: FakeServer, schedo: Call) -
 
     result = schedo("bench", "-n", "1", "--task", "t", "--histogram")
 
-    assert "started: due to start, by the server's clock\n  <=    1ms  1  ████" in result.stdout
-    assert result.stderr == "", "a progress bar is for a terminal"
+    assert "started: due to start, server's clock\n  <=    1ms  1  ████" in result.stdout
+    assert "submitted" not in result.stderr, "a progress bar is for a terminal"
+
+
+def test_a_terminal_that_knows_no_blocks_gets_a_histogram_in_ascii(
+    server: FakeServer, schedo: Call
+) -> None:
+    accept(server, "a")
+    listed(server, ended("a", started_at="2026-11-20T11:00:00.000085Z"))
+
+    arguments = ["bench", "-n", "1", "--task", "t", "--histogram"]
+    result = CliRunner(charset="ascii").invoke(cli, arguments, prog_name="schedo")
+
+    assert result.exit_code == 0, result.output
+    assert "  <=  100us  1  " + "#" * 40 + "\n" in result.stdout
+    assert re.search("^started +85us +85us ", result.stdout, re.MULTILINE)
+
+
+def test_the_table_fits_into_80_columns(server: FakeServer, schedo: Call) -> None:
+    accept(server, "a")
+    times = {"started_at": "2026-11-20T14:45:00Z", "completed_at": "2026-11-20T14:45:00Z"}
+    listed(server, ended("a", **times))
+
+    result = schedo("bench", "-n", "1", "--task", "t")
+
+    assert re.search("^finished +3h45m .* due to end, server's clock$", result.stdout, re.MULTILINE)
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_a_delay_is_no_part_of_the_time_that_jobs_took(server: FakeServer, schedo: Call) -> None:
+    accept(server, "a")
+    due = {"created_at": "2026-11-20T10:59:55Z", "scheduled_at": "2026-11-20T11:00:00Z"}
+    listed(server, ended("a", **due))
+
+    found = json.loads(schedo("bench", "-n", "1", "--task", "t", "--delay", "5s", "--json").stdout)
+
+    assert (found["ended_us"], found["latency_us"]["finished"]["max"]) == (3_000, 3_000)
 
 
 def test_a_page_whose_jobs_have_ended_is_not_asked_for_again(
@@ -177,15 +217,74 @@ def test_a_refused_job_is_said_and_exit_code_1(server: FakeServer, schedo: Call)
     result = schedo("bench", "-n", "1", "--command", "true")
 
     assert result.exit_code == 1
-    assert result.stderr == "schedo: refused: commands are not allowed\n"
-    assert "\n0 of 1 jobs completed, 1 refused; see: " in result.stdout
+    assert result.stderr.splitlines()[1:] == ["schedo: refused: commands are not allowed"]
+    assert result.stdout.endswith(": 0/s\n\n0 of 1 jobs completed, 1 refused\n"), "no table"
+
+
+def test_json_on_stdout_does_not_hide_why_a_job_was_refused(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("POST", JOBS, 403, problem(403, "shell-disabled", "commands are not allowed"))
+    listed(server)
+
+    result = schedo("bench", "-n", "1", "--command", "true", "--json")
+
+    assert json.loads(result.stdout)["refused"] == 1
+    assert "schedo: refused: commands are not allowed\n" in result.stderr
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("cause", ["interrupt", "server gone"])
+def test_an_interrupted_run_says_how_far_it_came_and_how_to_cancel_the_rest(
+    server: FakeServer, schedo: Call, cause: str, as_json: bool
+) -> None:
+    accept(server, "a", "b")
+    listed(server, job_record(id="b", state="running"), ended("a"))
+    if cause == "interrupt":
+        server.on("GET", f"{JOBS}/b/wait", 200, job_record(id="b", state="running"))
+        interrupt_when_asked(server, f"{JOBS}/b/wait")
+    else:
+        server.reply("GET", f"{JOBS}/b/wait", Reply(0))
+
+    result = schedo("bench", "-n", "2", "--task", "t", *(["--json"] if as_json else []))
+
+    tag = asked(server, "POST", JOBS)[0].json["tags"][0]
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"schedo: the tag of the jobs is {tag}\n")
+    assert f"schedo: to see what is left:  schedo jobs ls --tag {tag} --limit 2\n" in result.stderr
+    assert "| xargs -r schedo jobs cancel\n" in result.stderr
+    if as_json:
+        counts = {"jobs": 2, "submitted": 2, "ended": 1}
+        assert json.loads(result.stdout) == {"tag": tag, "interrupted": True, **counts}
+    else:
+        assert result.stdout.startswith("interrupted: 2 of 2 jobs submitted and 1 seen to end;")
+
+
+def interrupt_when_asked(server: FakeServer, path: str) -> None:
+    """Press Ctrl-C, so to speak, when the server is asked for this."""
+    answer = server.next_reply
+
+    def next_reply(method: str, target: str) -> Reply:
+        if target.startswith(path):
+            os.kill(os.getpid(), signal.SIGINT)
+        return answer(method, target)
+
+    server.next_reply = next_reply  # type: ignore[method-assign]
 
 
 def test_a_server_that_is_not_there_is_one_sentence(schedo: Call) -> None:
     result = schedo("bench", "--url", "http://127.0.0.1:1", "-n", "1", "--task", "t")
 
     assert result.exit_code == 1
-    assert result.stderr.startswith("schedo: cannot reach schedo at http://127.0.0.1:1")
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("schedo: cannot reach schedo at http://127.0.0.1:1")
+
+
+def test_help_says_what_is_taken_when_nothing_is_given(schedo: Call) -> None:
+    help_text = " ".join(schedo("bench", "--help").stdout.split())
+
+    for default in ("1000", "0", "1", "16", "60s"):
+        assert f"[default: {default}" in help_text
 
 
 @pytest.mark.parametrize(
@@ -200,6 +299,8 @@ def test_a_server_that_is_not_there_is_one_sentence(schedo: Call) -> None:
         (["--task", "x", "--batch", "1001"], "1001 is not in the range"),
         (["--task", "x", "--concurrency", "0"], "0 is not in the range"),
         (["--task", "x", "--rate", "0"], "0.0 is not in the range"),
+        (["--task", "x", "--rate", "nan"], "'nan' is not a finite number"),
+        (["--task", "x", "--rate", "inf"], "'inf' is not a finite number"),
         (["--task", "x", "-n", "0"], "0 is not in the range"),
         (["--task", "x", "--url", "localhost"], "write it as http://127.0.0.1:8080"),
     ],

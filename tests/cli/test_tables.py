@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from io import BytesIO, TextIOWrapper
+
+import pytest
+
 from schedo.cli.escapes import measure
-from schedo.cli.tables import render_table
+from schedo.cli.tables import print_text, render_table
 
 
 def test_columns_are_aligned() -> None:
@@ -49,6 +54,30 @@ def test_columns_stay_readable_in_a_very_narrow_terminal() -> None:
     (_, line) = render_table(("A", "B"), [("1" * 10, "y" * 20)], width=5)
 
     assert line == "1111111111  yyyyy…"
+
+
+def test_a_table_whose_names_may_be_cut_is_never_wider_than_the_terminal() -> None:
+    rows = [("漢" * 20, "y" * 20, "z" * 20)]
+
+    for width in range(1, 70):
+        lines = render_table(("A", "B", "C"), rows, width, is_whole=False)
+        assert max(map(measure, lines)) <= width
+
+    assert render_table(("A", "B", "C"), rows, 40, is_whole=False)[1] == (
+        "漢漢漢漢漢…   yyyyyyyyyyy…  zzzzzzzzzzz…"
+    )
+    assert render_table(("A", "B", "C"), rows, 16, is_whole=False)[1] == "漢漢…   yyyyy…"
+
+
+def test_what_stdout_cannot_take_is_put_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = BytesIO()
+    stdout = TextIOWrapper(written, encoding="latin-1", write_through=True)
+    monkeypatch.setattr(sys, "stdout", stdout)
+
+    print_text("häß")
+    print_text("ä 85µs █▌ 漢…")
+
+    assert written.getvalue().decode("latin-1") == "häß\nä 85us ## \\u6f22~\n"
 
 
 def test_a_name_cannot_draw_on_the_terminal() -> None:

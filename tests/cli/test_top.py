@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import select
-import signal
-import subprocess
-import sys
-from pathlib import Path
+from dataclasses import replace
 
+import click
 import pytest
 
-from schedo.cli.figures import Figures, Reading, work_out
-from schedo.cli.screen import render_frame
+from schedo.cli.escapes import measure
+from schedo.cli.figures import Figures, Lists, Reading, before_all, work_out
+from schedo.cli.screen import mark_old, render_frame
 from schedo.client.messages import Record
 from schedo.client.metrics import parse_metrics
 from tests.cli.conftest import Call
@@ -64,22 +60,31 @@ process_start_time_seconds 1795172545
 """
 
 
-def figures(**changes: int) -> Figures:
+def reading(at_s: float, text: str, *reasons: str) -> Reading:
+    return Reading(at_s, NOW / 1e6, parse_metrics(text.encode()), list(reasons))
+
+
+def clock(second: int) -> str:
+    """Return a second of 11:04 as the API writes it; it is the fifth."""
+    return f"2026-11-20T11:04:{second:02}.000000Z"
+
+
+SCHEDULES = [
+    schedule_record(name="later", next_fires=["2026-11-20T12:00:00.000000Z"]),
+    schedule_record(name="soon", next_fires=[clock(35)]),
+    schedule_record(name="stopped", paused=True),
+    schedule_record(name="over", next_fires=[]),
+]
+
+
+def figures(
+    *reasons: str, schedules: list[Record] = SCHEDULES, has_more: bool = False, **changes: int
+) -> Figures:
     """Two seconds in which 100 jobs were done, 90 of which started within 100 µs."""
     before = page(done=100, fast=10, slow=0)
     after = page(**{"done": 200, "fast": 100, "slow": 10, **changes})
-    schedules = [
-        schedule_record(name="later", next_fires=["2026-11-20T12:00:00.000000Z"]),
-        schedule_record(name="soon", next_fires=["2026-11-20T11:04:35.000000Z"]),
-        schedule_record(name="stopped", paused=True),
-        schedule_record(name="over", next_fires=[]),
-    ]
-    return work_out(
-        Reading(10.0, 0.0, parse_metrics(before.encode()), []),
-        Reading(12.0, NOW / 1e6, parse_metrics(after.encode()), ["it is late"]),
-        [MAIL],
-        schedules,
-    )
+    lists = Lists([MAIL], schedules, has_more)
+    return work_out(reading(10.0, before), reading(12.0, after, *reasons), lists)
 
 
 def test_rates_are_those_between_the_readings() -> None:
@@ -109,6 +114,15 @@ def test_a_server_that_began_anew_has_no_negative_rates() -> None:
     assert (found.started_per_s, found.lateness.per_s) == (15, 2.5)
 
 
+def test_the_first_rates_are_those_since_the_server_began() -> None:
+    first = reading(10.0, page(done=200, fast=100, slow=10))
+
+    found = work_out(before_all(first), first, Lists([], []))
+
+    assert (found.over_s, found.up_s) == (100, 100)
+    assert (found.started_per_s, found.lateness.per_s) == (2, 1.1)
+
+
 def test_queues_and_fires_are_listed() -> None:
     found = figures()
 
@@ -118,12 +132,39 @@ def test_queues_and_fires_are_listed() -> None:
     assert [fire["schedule"] for fire in found.fires] == ["soon", "later"]
 
 
+@pytest.mark.parametrize(
+    ("known", "next_fires"),
+    [
+        ([3, 4, 5, 6, 7], [clock(5)]),
+        ([0, 1, 2, 3, 4], [clock(5)]),  # every second
+        ([50 - 60, 53 - 60, 56 - 60, 59 - 60, 2], [clock(5)]),  # every three
+        ([1, 2, 3], []),  # there is no fourth
+    ],
+    ids=["some have passed", "all have passed", "it keeps its pace", "it has ended"],
+)
+def test_a_fire_that_has_passed_is_not_the_next_one(
+    known: list[int], next_fires: list[str]
+) -> None:
+    texts = [clock(at) if at >= 0 else f"2026-11-20T11:03:{60 + at}.000000Z" for at in known]
+
+    found = figures(schedules=[schedule_record(next_fires=texts)])
+
+    assert [fire["at"] for fire in found.fires] == next_fires
+
+
+def test_a_frame_says_so_when_not_all_schedules_were_looked_at() -> None:
+    note = "of the first 5,000 schedules by name"
+
+    assert render_frame(figures(has_more=True), "http://host:1", NOW)[-1] == note
+    assert note not in render_frame(figures(), "http://host:1", NOW)
+
+
 def test_a_frame_shows_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
 
     lines = render_frame(figures(), "http://host:1", NOW)
 
-    assert lines[0] == "schedo 1.2.3 at http://host:1"
+    assert lines[0] == "schedo 1.2.3 at http://host:1   rates over 2s"
     assert lines[1] == "ready"
     text = re.sub(" +", " ", "\n".join(lines))
     for part in (
@@ -140,22 +181,47 @@ def test_a_frame_shows_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_frame_says_why_a_server_is_not_ready() -> None:
-    lines = render_frame(figures(ready=0), "http://host:1", NOW, is_coloured=True)
+    found = figures("it is late", ready=0)
+
+    lines = render_frame(found, "http://host:1", NOW, is_coloured=True)
 
     assert lines[1] == "\x1b[31m\x1b[1mnot ready: it is late\x1b[0m"
 
 
-@pytest.mark.parametrize("width", [40, 60, 80])
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    lines = render_frame(figures(), "http://host:1", NOW, width=width)
+def test_a_ready_server_that_lists_nothing_is_not_shown_as_all_well() -> None:
+    found = figures("queues cannot be listed")
 
-    assert max(map(len, lines[:12])) <= width
+    lines = render_frame(found, "http://host:1", NOW, is_coloured=True)
+
+    assert lines[1] == "\x1b[31m\x1b[1mready: queues cannot be listed\x1b[0m"
+
+
+@pytest.mark.parametrize("width", [1, 7, 40, 60, 80, 120])
+@pytest.mark.parametrize("name", ["mail", "m" * 255, "漢" * 255])
+def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
+    found = figures(schedules=[schedule_record(name=name, next_fires=[clock(35)])], has_more=True)
+    found.queues[0] = replace(found.queues[0], name=name)
+
+    lines = render_frame(found, "http://host:1", NOW, width=width, is_coloured=True)
+
+    assert max(measure(click.unstyle(line)) for line in lines) <= width
+    assert ("\x1b[33mpaused\x1b[0m" in "".join(lines)) == (width >= 40)
+
+
+def test_old_figures_say_that_they_are_old() -> None:
+    lines = render_frame(figures(), "http://host:1", NOW, width=40)
+
+    shown = mark_old(lines, "cannot reach schedo: \x07", 12.9, width=40)
+    narrow = mark_old(lines, "cannot reach schedo", 12.9, width=10, is_coloured=True)
+
+    assert shown[:2] == ["cannot reach schedo: \\x07", "the figures below are 12s old"]
+    assert shown[2:] == lines[2:]
+    assert narrow[1] == "\x1b[31m\x1b[1mthe figur…\x1b[0m"
 
 
 def test_a_name_cannot_touch_the_terminal() -> None:
-    found = figures()
+    found = figures("\x1b]0;evil\x07")
     found.fires[0]["schedule"] = "\x1b[2Jevil"
-    found.reasons.append("\x1b]0;evil\x07")
 
     assert "\x1b" not in "".join(render_frame(found, "http://host:1", NOW, width=200))
 
@@ -180,7 +246,8 @@ def test_once_prints_one_frame(server: FakeServer, schedo: Call) -> None:
     result = schedo("top", "--once", "--interval", "0")
 
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith(f"schedo 1.2.3 at {server.url}\nready\n")
+    assert result.stdout.startswith(f"schedo 1.2.3 at {server.url}   rates over ")
+    assert result.stdout.splitlines()[1] == "ready"
     assert "\x1b" not in result.stdout
     assert "nightly" in result.stdout
 
@@ -211,6 +278,48 @@ def test_the_reasons_of_a_server_that_is_not_ready_are_asked_for(
     assert "not ready: a commit hangs\n" in schedo("top", "--once", "--interval", "0").stdout
 
 
+def test_a_server_that_lists_nothing_is_shown_all_the_same(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("GET", "/v1/queues", 507, problem(507, "store-full", "there is no room left"))
+    serve_pages(server, ready=0)
+
+    result = schedo("top", "--once", "--interval", "0")
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[1] == (
+        "not ready: a commit hangs; queues and schedules cannot be listed: there is no room left"
+    )
+    assert re.search("^mail +paused +2 +- +12,345 ", result.stdout, re.MULTILINE)
+
+
+def test_the_next_fire_is_the_soonest_of_all_pages(server: FakeServer, schedo: Call) -> None:
+    first = {"items": [schedule_record(name="a")], "next_cursor": "after-a"}
+    server.on("GET", "/v1/schedules", 200, first)
+    soonest = schedule_record(name="z", next_fires=["2099-01-01T00:00:00.000000Z"])
+    server.on("GET", "/v1/schedules", 200, {"items": [soonest]})
+    serve_pages(server)
+
+    found = json.loads(schedo("top", "--json", "--interval", "0").stdout)
+
+    targets = [each.target for each in server.requests if "schedules" in each.target]
+    assert targets == ["/v1/schedules?limit=100", "/v1/schedules?limit=100&cursor=after-a"]
+    assert [fire["schedule"] for fire in found["fires"]] == ["z", "a"]
+    assert not found["has_more_schedules"]
+
+
+def test_no_more_than_5000_schedules_are_looked_at(server: FakeServer, schedo: Call) -> None:
+    hundred = {"items": [schedule_record()] * 100, "next_cursor": "more"}
+    for _ in range(50):
+        server.on("GET", "/v1/schedules", 200, hundred)
+    serve_pages(server)
+
+    found = json.loads(schedo("top", "--json", "--interval", "0").stdout)
+
+    assert sum("schedules" in each.target for each in server.requests) == 50
+    assert found["has_more_schedules"]
+
+
 def test_a_server_that_refuses_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
     server.on("GET", "/metrics", 401, problem(401, "unauthorized", "send the token"))
 
@@ -220,43 +329,6 @@ def test_a_server_that_refuses_is_exit_code_1(server: FakeServer, schedo: Call) 
     assert "send the token" in result.stderr
 
 
-@pytest.mark.parametrize("interval", ["-1", "x", "1e9"])
+@pytest.mark.parametrize("interval", ["-1", "x", "1e9", "nan", "inf"])
 def test_a_wrong_interval_is_exit_code_2(schedo: Call, interval: str) -> None:
     assert schedo("top", "--interval", interval).exit_code == 2
-
-
-@pytest.mark.parametrize("ending", ["q", "interrupt"])
-def test_on_a_terminal_it_draws_until_it_is_ended_and_gives_the_screen_back(
-    server: FakeServer, ending: str, tmp_path: Path
-) -> None:
-    serve_pages(server)
-    main, terminal = pty.openpty()
-    environment = {**os.environ, "SCHEDO_URL": server.url, "NO_COLOR": "1", "TERM": "xterm"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "schedo", "top", "--interval", "0.1"],
-        stdin=terminal,
-        stdout=terminal,
-        env=environment,
-        cwd=tmp_path,
-    ) as process:
-        os.close(terminal)
-        shown = read_until(main, b"mail")
-        if ending == "q":
-            os.write(main, b"q")
-        else:
-            process.send_signal(signal.SIGINT)
-        shown += read_until(main, b"\x1b[?1049l")
-        assert process.wait(20) == 0
-    os.close(main)
-
-    assert shown.startswith(b"\x1b[?1049h\x1b[?25l")
-    assert shown.endswith(b"\x1b[?25h\x1b[?1049l")
-    assert b"\x1b[3" not in shown  # no colour
-
-
-def read_until(descriptor: int, wanted: bytes) -> bytes:
-    """Return what a terminal shows, up to what is waited for, at most half a minute."""
-    shown = b""
-    while wanted not in shown and select.select([descriptor], [], [], 30)[0]:
-        shown += os.read(descriptor, 65_536)
-    return shown

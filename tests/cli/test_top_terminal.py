@@ -1,0 +1,105 @@
+"""`schedo top` on a terminal: it draws at once, outlives the server, gives the terminal back."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_top import serve_pages
+from tests.client.server import FakeServer, Reply
+
+
+class Terminal:
+    """A terminal in which `schedo top` runs."""
+
+    def __init__(self, screen: int, process: subprocess.Popen[bytes]) -> None:
+        self._screen = screen
+        self.process = process
+        self.shown = b""
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._screen, keys)
+
+    def wait_until_shown(self, wanted: bytes) -> None:
+        """Read what is shown up to what is waited for, for at most half a minute."""
+        while wanted not in self.shown and select.select([self._screen], [], [], 30)[0]:
+            self.shown += os.read(self._screen, 65_536)
+
+
+@contextmanager
+def run_top(server: FakeServer, folder: Path, interval: str) -> Iterator[Terminal]:
+    """Run it while the block runs; afterwards the terminal must be what it was."""
+    screen, terminal = pty.openpty()
+    before = termios.tcgetattr(terminal)
+    environment = {**os.environ, "SCHEDO_URL": server.url, "NO_COLOR": "1", "TERM": "xterm"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "schedo", "top", "--interval", interval],
+        stdin=terminal,
+        stdout=terminal,
+        env=environment,
+        cwd=folder,
+    ) as process:
+        try:
+            yield Terminal(screen, process)
+        finally:
+            process.kill()  # nothing to one that has ended; a test that fails must not wait for it
+    assert termios.tcgetattr(terminal) == before
+    os.close(terminal)
+    os.close(screen)
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"), [("q", 0), (signal.SIGINT, 0), (signal.SIGTERM, 143)], ids=str
+)
+def test_it_draws_until_it_is_ended_and_gives_the_terminal_back(
+    server: FakeServer, ending: str | signal.Signals, code: int, tmp_path: Path
+) -> None:
+    serve_pages(server)
+
+    with run_top(server, tmp_path, "0.1") as terminal:
+        terminal.wait_until_shown(b"mail")
+        if isinstance(ending, str):
+            terminal.type(ending.encode())
+        else:
+            terminal.process.send_signal(ending)
+        terminal.wait_until_shown(b"\x1b[?1049l")
+        assert terminal.process.wait(20) == code
+
+    assert terminal.shown.startswith(b"\x1b[?1049h\x1b[?25l")
+    assert terminal.shown.endswith(b"\x1b[?25h\x1b[?1049l")
+    assert b"\x1b[3" not in terminal.shown  # no colour
+
+
+def test_the_first_frame_does_not_wait_for_the_interval(server: FakeServer, tmp_path: Path) -> None:
+    serve_pages(server)
+
+    with run_top(server, tmp_path, "3600") as terminal:
+        terminal.wait_until_shown(b"mail")
+        terminal.type(b"q")
+        assert terminal.process.wait(20) == 0
+
+
+def test_figures_of_a_server_that_is_gone_are_called_old(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    serve_pages(server)
+    server.reply("GET", "/metrics", Reply(0))
+
+    with run_top(server, tmp_path, "0.1") as terminal:
+        terminal.wait_until_shown(b"the figures below are 0s old")
+        terminal.type(b"q")
+        assert terminal.process.wait(20) == 0
+
+    last = terminal.shown.rpartition(b"\x1b[H")[2]
+    assert b"broke before the answer came" in last
+    assert b"ready" not in last
