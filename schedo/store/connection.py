@@ -64,6 +64,15 @@ class Connection(aiosqlite.Connection):
         # exit.
         self._thread.daemon = True
 
+    async def close(self) -> None:
+        """Close it after all that was asked of it; then its thread has ended."""
+        await super().close()
+        self.join()
+
+    def join(self) -> None:
+        """Wait for the thread, which has nothing more to do."""
+        self._thread.join()
+
     async def run(
         self,
         function: Callable[Concatenate[sqlite3.Connection, P], T],

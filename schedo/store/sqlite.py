@@ -232,6 +232,9 @@ class SqliteStore:
             await connection
         except sqlite3.Error as error:
             raise StoreError(f"cannot open {self.path}: {error}") from error
+        except asyncio.CancelledError:
+            connection.join()  # its thread goes on, and must not answer a loop that is closed
+            raise
         return connection
 
     def _opened(self, connection: Connection | None) -> Connection:

@@ -8,6 +8,7 @@ import resource
 import signal
 import sqlite3
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -229,6 +230,20 @@ async def test_a_directory_in_the_place_of_the_file_is_an_error(path: Path) -> N
 
     with pytest.raises(StoreError, match="is a directory"):
         await SqliteStore(path).open()
+
+
+async def test_an_opening_that_is_cancelled_leaves_no_thread_behind(path: Path) -> None:
+    before = threading.active_count()
+    for turns in range(8):
+        store = SqliteStore(path)
+        opening = asyncio.create_task(store.open())
+        for _ in range(turns):
+            await asyncio.wait([opening], timeout=0)
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        await store.close()
+
+        assert threading.active_count() == before
 
 
 async def test_a_store_that_could_not_open_can_be_opened_when_the_cause_is_gone(
