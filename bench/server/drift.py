@@ -87,26 +87,24 @@ async def _measure(hours: int, directory: Path, results: Results) -> None:
     clock = SteppingClock(T0)
     store = SqliteStore(directory / "bench.db")
     engine = Engine(store, clock, retention=KEPT)
-    await engine.start()
     witness = Witness(clock)
     worker = LocalWorker(engine, "bench", 100, {"witness": witness})
+    rss: list[int] = []
+    sizes: list[int] = []
+    rates: list[float] = []
+    await engine.start()
     worker.attach()
-    for seconds in INTERVALS_S:
-        line = b'{"every":%d}' % seconds
-        rule = Rule(every_us=seconds * SECOND)
-        job = JobSpec("witness", line)
-        await engine.put_schedule(ScheduleSpec(f"s{seconds}", rule, job, overlap=Overlap.ALLOW))
-        witness.expect(line, T0, seconds * SECOND)
-    witness.expect(b"{}", T0 + MINUTE, SECOND)
-    rss, sizes, rates = [], [], []
-    for hour in range(hours):
-        before, began = witness.runs, time.perf_counter()
-        await _live_an_hour(engine, clock, T0 + hour * HOUR)
-        rates.append((witness.runs - before) / (time.perf_counter() - began))
-        rss.append(_rss_bytes())
-        sizes.append(await store.size_bytes())
-    await worker.drain(5.0)
-    await engine.stop()
+    try:
+        await _put_schedules(engine, witness)
+        for hour in range(hours):
+            before, began = witness.runs, time.perf_counter()
+            await _live_an_hour(engine, clock, T0 + hour * HOUR)
+            rates.append((witness.runs - before) / (time.perf_counter() - began))
+            rss.append(_rss_bytes())
+            sizes.append(await store.size_bytes())
+    finally:
+        await worker.drain(5.0)
+        await engine.stop()
     _judge(witness, hours, results)
     floor = commit_groups(directory / "bare.db", min(witness.runs, 5_000), 1)
     results.add("virtual lateness: max", witness.late_us, "us")
@@ -114,6 +112,16 @@ async def _measure(hours: int, directory: Path, results: Results) -> None:
     results.add(f"file after {hours} h", sizes[-1], "bytes", sizes[min(1, hours - 1)], "after 2 h")
     results.add("jobs a second, last hour", rates[-1], "/s", rates[0], "first hour")
     results.add("jobs a second, last hour", rates[-1], "/s", floor, "bare commits")
+
+
+async def _put_schedules(engine: Engine, witness: Witness) -> None:
+    for seconds in INTERVALS_S:
+        line = b'{"every":%d}' % seconds
+        rule = Rule(every_us=seconds * SECOND)
+        job = JobSpec("witness", line)
+        await engine.put_schedule(ScheduleSpec(f"s{seconds}", rule, job, overlap=Overlap.ALLOW))
+        witness.expect(line, T0, seconds * SECOND)
+    witness.expect(b"{}", T0 + MINUTE, SECOND)
 
 
 async def _live_an_hour(engine: Engine, clock: VirtualClock, start: int) -> None:

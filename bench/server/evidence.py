@@ -28,8 +28,9 @@ def check_completed(path: Path, task: str, count: int) -> str:
     ((tries, losses, failures, odd),) = ask_store(
         path,
         "SELECT sum(attempt), sum(losses), sum(failures),"
-        " (SELECT count(*) FROM attempt JOIN job ON job.id = job_id WHERE task = ?1)"
-        " FROM job WHERE task = ?1",
+        " (SELECT count(*) FROM attempt JOIN job ON job.id = job_id WHERE task = ?)"
+        " FROM job WHERE task = ?",
+        task,
         task,
     )
     if states != {"completed": count} or (tries, losses, failures, odd) != (count, 0, 0, 0):

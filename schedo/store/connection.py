@@ -59,7 +59,13 @@ class Connection(aiosqlite.Connection):
     """
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
-        super().__init__(connector, iter_chunk_size=64)
+        self._made: sqlite3.Connection | None = None
+
+        def connect() -> sqlite3.Connection:
+            self._made = connector()
+            return self._made
+
+        super().__init__(connect, iter_chunk_size=64)
         # close() ends the thread; but where a crash misses it, the process must still be able to
         # exit.
         self._thread.daemon = True
@@ -67,11 +73,13 @@ class Connection(aiosqlite.Connection):
     async def close(self) -> None:
         """Close it after all that was asked of it; then its thread has ended."""
         await super().close()
-        self.join()
-
-    def join(self) -> None:
-        """Wait for the thread, which has nothing more to do."""
         self._thread.join()
+
+    def give_up(self) -> None:
+        """Close it after nobody waited for its opening: the thread goes on with that."""
+        self._thread.join()
+        if self._made is not None:
+            self._made.close()
 
     async def run(
         self,

@@ -233,7 +233,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise StoreError(f"cannot open {self.path}: {error}") from error
         except asyncio.CancelledError:
-            connection.join()  # its thread goes on, and must not answer a loop that is closed
+            connection.give_up()
             raise
         return connection
 

@@ -16,10 +16,13 @@ from tests.workers.calls import is_running, wait_gone
 @pytest.fixture
 def command() -> Iterator[subprocess.Popen[bytes]]:
     """A command that runs until it is killed, with the mark "m1"."""
-    process = subprocess.Popen(["sleep", "1000"], env={MARK: "m1"})
-    yield process
-    process.kill()
-    process.wait()
+    pipe = subprocess.PIPE
+    words = ["/bin/sh", "-c", "echo begun; read never"]
+    with subprocess.Popen(words, env={MARK: "m1"}, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # until it has begun, its environment cannot be read
+        yield process
+        process.kill()
 
 
 def kill(leftovers: Leftovers, directory: Path) -> None:
