@@ -31,7 +31,12 @@ def _read_pairs(
 def _read_list(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> list[str] | None:
-    return None if value is None else [item.strip() for item in value.split(",") if item.strip()]
+    if value is None:
+        return None
+    names = [item.strip() for item in value.split(",") if item.strip()]
+    if not names:
+        raise click.BadParameter("name at least one, or leave it out for all")
+    return names
 
 
 @click.command()

@@ -26,6 +26,7 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
     (("--label", "a b=c"), "label/a b"),
     (("--resource", "memory=lots"), "resource/memory"),
     (("--queues", "a,b c"), "queue 'b c'"),
+    (("--queues", " ,"), "name at least one, or leave it out for all"),
     (("--tasks", "fly"), "task 'fly': there is only http"),
     (("--tasks", "shell"), "may run no commands"),
     (("--output-dir", "out"), "this worker runs none"),
