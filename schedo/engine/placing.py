@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from schedo.core.leases import HandedBack, Lease, Report
@@ -160,6 +161,8 @@ class Placing:
         reason = f"worker {bid.worker} did not answer within {ACCEPT_S:g} s"
         if bid.group is None or bid.key.job_id not in bid.group.parked:
             self.on_late(bid.key, bid.worker, reason)
+            if bid.key is not REFUSED and self.has_bid(bid.key):  # it is not handed out yet
+                self._begin(bid)
         elif self._is_near(bid.worker):  # it waits, and it is others that are late
             self._begin(bid)
         else:
@@ -287,7 +290,6 @@ class Placing:
     ) -> list[Job]:
         """Start jobs; return copies once they are durable."""
         reply: asyncio.Future[Any] = self._turns.loop.create_future()
-        made: list[int] = []
 
         def act(scheduler: Scheduler, now: int) -> None:
             try:
@@ -301,25 +303,26 @@ class Placing:
                 self._groups |= dict.fromkeys(group.job_ids, group)
             for job in jobs:
                 assert job.worker is not None, "it was started"
-                made.append(job.id)
                 if self._is_remote(job.worker):
                     accepted = self._turns.loop.create_future()
                     self._bids[job.id] = Bid(job.key, job.worker, accepted, group)
+            # Also when who asked has hung up: the jobs are handed out all the same.
+            reply.add_done_callback(partial(self._on_durable, [job.id for job in jobs]))
             self._turns.reply(reply, [job.copy() for job in jobs])
 
         self._turns.send(act, reply)
-        try:
-            started: list[Job] = await reply
-        except BaseException:
-            for job_id in made:
+        started: list[Job] = await reply
+        return started
+
+    def _on_durable(self, job_ids: Sequence[int], reply: asyncio.Future[Any]) -> None:
+        """Let the workers have a moment from now; or forget what did not become durable."""
+        has_failed = not reply.cancelled() and reply.exception() is not None
+        for job_id in job_ids:
+            if has_failed:
                 self._bids.pop(job_id, None)
                 self._groups.pop(job_id, None)
-            raise
-        for job in started:  # it may be that its worker asks for nothing more
-            bid = self._bids.get(job.id)
-            if bid is not None and bid.timer is None:
-                self._begin(bid)
-        return started
+            elif (bid := self._bids.get(job_id)) is not None and bid.timer is None:
+                self._begin(bid)  # it may be that its worker asks for nothing more
 
     async def _see_through(self, jobs: Sequence[Job], wait_s: float) -> list[Job]:
         """Wait until the jobs have ended, or else until they are taken."""

@@ -233,3 +233,31 @@ def test_a_store_that_fails_in_between_leaves_nothing_behind() -> None:
         assert server.engine._placing._groups == {}
 
     live(test)
+
+
+@pytest.mark.parametrize("delay_s", [0.001, 0.6])
+@pytest.mark.parametrize("turns", range(14))
+def test_who_hangs_up_in_any_moment_leaves_no_job_that_never_begins(
+    turns: int, delay_s: float
+) -> None:
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        disk.delay_s = delay_s
+        server = await Server(loop, disk).start()
+        local = Local(server, slots=2)
+        await server.engine.sessions.work(ask("away"))  # has a slot, and asks for nothing
+        call = invoke(server, 3)
+        for _ in range(turns):
+            await loop.pass_time(0)
+        call.cancel()
+        await asyncio.wait([call])
+
+        await loop.pass_time(5.0)
+        await server.engine.settled()
+
+        found = await server.engine.store.list_jobs(JobFilter(), None, 100)
+        assert {job.state for job in found} <= {State.FAILED}
+        assert local.begun == []
+        assert list(leftovers(server.engine)) == []
+
+    live(test)
