@@ -50,30 +50,32 @@ ACTS = ("submit", "cancel", "invoke", "reserve", "cordon", "uncordon", "drain")
 
 
 async def people(room: Room) -> None:
-    random = room.random
     while not room.is_calm:
         await room.pause(1.0)
-        if room.server is None:
-            continue
-        engine = room.server.engine
-        act = random.choices(ACTS, (5, 2, 8, 4, 1, 2, 1))[0]
-        with contextlib.suppress(SchedoError):
-            if act == "submit":
-                specs = [draw_spec(random) for _ in range(random.choice((1, 1, 2, 12)))]
-                answers: list[Any] = await engine.submit(specs)
-                for answer, spec in zip(answers, specs, strict=True):
-                    assert isinstance(answer, Accepted)
-                    room.jobs[answer.job.id] = spec
-            elif act == "cancel" and room.jobs:
-                await engine.cancel(random.choice(list(room.jobs)))
-            elif act == "invoke":
-                room.loop.create_task(invoke(room, room.server))
-            elif act == "reserve":
-                room.loop.create_task(reserve(room, room.server))
-            elif act in ("cordon", "uncordon"):
-                engine.sessions.cordon(random.choice(room.workers).name, act == "cordon")
-            elif act == "drain":
-                engine.sessions.drain(random.choice(room.workers).name)
+        if room.server is not None:
+            act = room.random.choices(ACTS, (5, 2, 8, 4, 1, 2, 1))[0]
+            await answered(room, room.server, act, do(room, room.server, act))
+
+
+async def do(room: Room, server: Server, act: str) -> None:
+    """Ask the server for something."""
+    random, engine = room.random, server.engine
+    if act == "submit":
+        specs = [draw_spec(random) for _ in range(random.choice((1, 1, 2, 12)))]
+        answers: list[Any] = await engine.submit(specs)
+        for answer, spec in zip(answers, specs, strict=True):
+            assert isinstance(answer, Accepted)
+            room.jobs[answer.job.id] = spec
+    elif act == "cancel" and room.jobs:
+        await engine.cancel(random.choice(list(room.jobs)))
+    elif act == "invoke":
+        room.loop.create_task(invoke(room, server))
+    elif act == "reserve":
+        room.loop.create_task(reserve(room, server))
+    elif act in ("cordon", "uncordon"):
+        engine.sessions.cordon(random.choice(room.workers).name, act == "cordon")
+    elif act == "drain":
+        engine.sessions.drain(random.choice(room.workers).name)
 
 
 async def invoke(room: Room, server: Server) -> None:
@@ -83,7 +85,7 @@ async def invoke(room: Room, server: Server) -> None:
     options = Options(at_most_once=once, route=random.choice(ROUTES), tags=together)
     spec = JobSpec("work", options=options)
     wait_s, count = random.choice((0.0, 0.0, 10.0)), random.choice((1, 1, 2))
-    await answered(room, server, server.engine.invoke(spec, count, wait_s))
+    await answered(room, server, "invoke", server.engine.invoke(spec, count, wait_s))
 
 
 async def reserve(room: Room, server: Server) -> None:
@@ -99,17 +101,17 @@ async def reserve(room: Room, server: Server) -> None:
         else:
             spec = JobSpec("work", options=Options(at_most_once=True))
             running = server.engine.commit_reservation(kept.id, kept.nonce, spec, 0.0)
-            await answered(room, server, running)
+            await answered(room, server, "commit", running)
 
 
-async def answered(room: Room, server: Server, work: Any) -> None:
-    """Note an invocation whose caller waits for ever."""
+async def answered(room: Room, server: Server, act: str, work: Any) -> None:
+    """Note who waits for ever; a server that died answers nobody."""
     began_at = room.loop.time()
     with contextlib.suppress(SchedoError, TimeoutError):
         async with asyncio.timeout(ANSWER_MAX_S):
             await work
     if room.loop.time() - began_at >= ANSWER_MAX_S and not server.line.is_dead:
-        room.faults.append("an invocation was not answered")
+        room.faults.append(f"{act} was not answered")
 
 
 async def misfortune(room: Room) -> None:
