@@ -82,20 +82,17 @@ async def _submit_many(
 ) -> Answer:
     async def submit(keep: Keep | None) -> Answer:
         async with site.batches.taken(count):
-            return await carry_out(keep)
+            specs = make()
+            good = [spec for spec in specs if isinstance(spec, JobSpec)]
 
-    async def carry_out(keep: Keep | None) -> Answer:
-        specs = make()
-        good = [spec for spec in specs if isinstance(spec, JobSpec)]
+            def render(results: Sequence[Result]) -> Answer:
+                rest = iter(results)
+                return Answer(200, render_page([_render_item(spec, rest) for spec in specs]))
 
-        def render(results: Sequence[Result]) -> Answer:
-            rest = iter(results)
-            return Answer(200, render_page([_render_item(spec, rest) for spec in specs]))
-
-        if not good:
-            return render([])
-        stored = _keep_rendered(keep, render)
-        return render(await site.engine.submit(good, view=job_fields, answer=stored))
+            if not good:
+                return render([])
+            stored = _keep_rendered(keep, render)
+            return render(await site.engine.submit(good, view=job_fields, answer=stored))
 
     return await perform_once(site, request, submit)
 

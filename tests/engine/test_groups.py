@@ -51,6 +51,16 @@ def invoke(server: Server, count: int, wait_s: float = 5.0) -> asyncio.Task[list
     return asyncio.get_running_loop().create_task(call)
 
 
+async def half_asked(server: Server) -> tuple[Local, asyncio.Task[list[Job]], Lease]:
+    """Invoke two jobs: one for a worker that begins at once, one that worker b is asked about."""
+    local = Local(server)
+    asked = polling(server, "b")
+    await server.engine.settled()
+    call = invoke(server, 2)
+    [bid] = (await asked).leases
+    return local, call, bid
+
+
 async def refused(server: Server, call: asyncio.Task[list[Job]]) -> None:
     """Check that the call is answered with no, and that nothing is left of it."""
     with pytest.raises(NoCapacity):
@@ -160,11 +170,7 @@ def test_where_nobody_is_asked_they_begin_at_once() -> None:
 def test_a_worker_that_leaves_with_its_question_ends_all() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        local = Local(server)
-        asked = polling(server, "b")
-        await server.engine.settled()
-        call = invoke(server, 2)
-        await asked
+        local, call, _ = await half_asked(server)
 
         await server.engine.sessions.work(ask("b", is_draining=True, running=frozenset()))
 
@@ -177,11 +183,7 @@ def test_a_worker_that_leaves_with_its_question_ends_all() -> None:
 def test_a_worker_of_the_servers_own_that_dies_ends_all() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        local = Local(server)
-        asked = polling(server, "b")
-        await server.engine.settled()
-        call = invoke(server, 2)
-        [bid] = (await asked).leases
+        local, call, bid = await half_asked(server)
 
         server.engine.detach("local", "it died")
         await server.engine.settled()
@@ -216,11 +218,7 @@ def test_one_that_is_cancelled_before_it_begins_ends_all() -> None:
 def test_a_store_that_fails_in_between_leaves_nothing_behind() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        local = Local(server)
-        asked = polling(server, "b")
-        await server.engine.settled()
-        call = invoke(server, 2)
-        await asked
+        local, call, _ = await half_asked(server)
         server.disk.commit_fails = 1.0
         with pytest.raises(SchedoError):
             await submitted(server)
