@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from schedo.core.firing import Fire, Plan, plan_fires
+from schedo.core.firing import Fire, plan_fires
 from schedo.core.ids import IdSource
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
@@ -195,11 +195,8 @@ class Schedules:
             plan = plan_fires(schedule, now)
             self._memory.changes.decisions.extend(plan.decisions)
             schedule.missed += sum(d.count for d in plan.decisions if d.verdict is Verdict.MISSED)
-            overlap = schedule.spec.overlap
-            if schedule.spec.catchup is Catchup.ALL and _catches_up(plan):
-                overlap = Overlap.ALLOW  # who wants all does not want them in each other's way
             for fire in plan.fires:
-                self._run(schedule, fire, overlap, now)
+                self._run(schedule, fire, _overlap_of(schedule.spec, fire), now)
             schedule.evaluated_through = now
             schedule.next_fire_at = plan.next_fire_at
             self._changed(schedule)
@@ -354,8 +351,10 @@ class Schedules:
         )
 
 
-def _catches_up(plan: Plan) -> bool:
-    return any(fire.trigger is Trigger.CATCHUP for fire in plan.fires)
+def _overlap_of(spec: ScheduleSpec, fire: Fire) -> Overlap:
+    """Return the policy for a fire: with `all`, caught-up runs are not in each other's way."""
+    is_one_of_all = fire.trigger is Trigger.CATCHUP and spec.catchup is Catchup.ALL
+    return Overlap.ALLOW if is_one_of_all else spec.overlap
 
 
 def _restart(schedule: Schedule, through: int) -> None:

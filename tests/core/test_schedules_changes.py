@@ -105,7 +105,7 @@ def test_a_resumed_schedule_goes_on_from_now() -> None:
 
 def test_a_schedule_resumed_from_an_earlier_instant_catches_up() -> None:
     server = Server()
-    schedule = made(server, catchup=Catchup.ALL)
+    schedule = made(server, catchup=Catchup.ALL, overlap=Overlap.ALLOW)
     server.scheduler.schedules.pause(schedule, None, SECOND)
 
     server.scheduler.schedules.resume(schedule, HOUR - 3 * MINUTE, HOUR)

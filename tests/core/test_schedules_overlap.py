@@ -7,7 +7,7 @@ import pytest
 from schedo.core.leases import Stopped
 from schedo.core.lifecycle import State
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX
-from schedo.core.model import Catchup, Overlap, Verdict
+from schedo.core.model import Catchup, Overlap, Trigger, Verdict
 from tests.core.builders import (
     HOUR,
     MINUTE,
@@ -179,6 +179,45 @@ def test_catching_up_with_all_does_not_let_the_runs_stand_in_each_others_way() -
     server.settle(HOUR)
 
     assert states(server, schedule) == [State.RUNNING] * 3
+
+
+@pytest.mark.parametrize(
+    ("overlap", "made_by_late", "verdict", "end"),
+    [
+        (Overlap.SKIP, 0, Verdict.SKIPPED_OVERLAP, [State.RUNNING] * 16),
+        (Overlap.BUFFER_ONE, 1, Verdict.SKIPPED_OVERLAP, [State.RUNNING] * 16 + [State.BLOCKED]),
+        (Overlap.CANCEL_OTHER, 60, Verdict.FIRED, [State.CANCELLED] * 75 + [State.RUNNING]),
+        (Overlap.ALLOW, 60, Verdict.FIRED, [State.RUNNING] * 76),
+    ],
+)
+def test_only_caught_up_runs_disregard_overlap_late_ones_go_by_it(
+    overlap: Overlap, made_by_late: int, verdict: Verdict, end: list[State]
+) -> None:
+    server = Server(slots=100)
+    schedule = made(server, catchup=Catchup.ALL, rule=every(1), overlap=overlap)
+
+    server.settle(76 * SECOND)
+
+    triggers = [run.trigger for run in server.runs(schedule.id)]
+    assert triggers == [Trigger.CATCHUP] * 16 + [Trigger.SCHEDULE] * made_by_late
+    assert states(server, schedule) == end
+    decided = kinds(server, schedule)
+    assert (len(decided), decided[-1]) == (76, verdict)
+
+
+@pytest.mark.parametrize("overlap", [Overlap.SKIP, Overlap.BUFFER_ONE])
+def test_a_schedule_resumed_from_an_earlier_instant_lets_late_runs_go_by_overlap(
+    overlap: Overlap,
+) -> None:
+    server = Server()
+    schedule = made(server, catchup=Catchup.ALL, overlap=overlap)
+    server.scheduler.schedules.pause(schedule, None, SECOND)
+
+    server.scheduler.schedules.resume(schedule, HOUR - 3 * MINUTE, HOUR)
+    server.settle(HOUR)
+
+    blocked = [State.BLOCKED] if overlap is Overlap.BUFFER_ONE else []
+    assert states(server, schedule) == [State.RUNNING] * 2 + blocked
 
 
 def test_a_failed_run_is_retried_only_before_the_next_fire() -> None:

@@ -254,11 +254,10 @@ def _free_runs(history: History) -> set[int]:
         specs = _specs_around(history, schedule_id, position)
         is_manual = job.trigger is Trigger.MANUAL
         policies = {spec.overlap for spec in specs}
-        catches_all = any(spec.catchup is Catchup.ALL for spec in specs) and any(
-            decision.verdict is Verdict.CAUGHT_UP
-            for decision in _decisions(history, position, schedule_id)
+        is_one_of_all = job.trigger is Trigger.CATCHUP and any(
+            spec.catchup is Catchup.ALL for spec in specs
         )
-        if is_manual or catches_all or Overlap.ALLOW in policies or not policies:
+        if is_manual or is_one_of_all or Overlap.ALLOW in policies or not policies:
             free.add(job.id)
     return free
 
