@@ -112,9 +112,13 @@ class Handouts:
     # Back.
 
     def note_end(self, report: Report) -> None:
-        """Remember how an attempt ended until that is durable; the first report counts."""
+        """Remember how a live attempt ended until that is durable."""
         self._ended.append(report.key)
-        self._reports.setdefault(report.key, report)
+        self._reports[report.key] = report
+
+    def note_refusal(self, key: LeaseKey) -> None:
+        """Forget with the next commit what was kept of an attempt that does not hold its job."""
+        self._ended.append(key)
 
     def note_loss(self, key: LeaseKey, message: str) -> None:
         """Remember that an attempt went with its worker."""

@@ -7,8 +7,8 @@ are, lets the scheduler decide, and hands out what was decided. The journal then
 beside it.
 
 There is one way to recover, for the start as for a failed commit: drop the scheduler, take stock
-of the store, take back the attempts that workers still run and the reports that are not yet
-durable, go on.
+of the store under a new epoch, take back the attempts that workers still run and the reports that
+are not yet durable, go on.
 """
 
 from __future__ import annotations
@@ -129,10 +129,12 @@ class TurnLoop:
         self._inbox.send_always(command)
 
     def note_end(self, report: Report) -> None:
-        """Note the end of an attempt that a command itself settles, for a recovery before its
-        commit.
+        """Keep a report for a recovery before its commit, if its lease is live.
+
+        Called before the scheduler settles it, so that an error there does not lose it.
         """
-        self.handouts.note_end(report)
+        if self.scheduler.attempts.is_live(report.key):
+            self.handouts.note_end(report)
 
     def wake(self) -> None:
         """Turn soon."""
@@ -219,10 +221,11 @@ class TurnLoop:
             self.on_ended(key)
 
     def _settle(self, scheduler: Scheduler, report: Report, now: int) -> None:
-        self.handouts.note_end(report)
+        self.note_end(report)
         try:
             scheduler.report(report, now)
         except StaleLease as error:
+            self.handouts.note_refusal(report.key)
             log.warning("%s", error)
         else:
             self._ended(report.key)

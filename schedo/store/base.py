@@ -22,7 +22,7 @@ from schedo.core.model import Decision, Job, Lane, Queue, Schedule
 class Opening:
     """What a server must know of a store before its first turn."""
 
-    epoch: int  # one more than the last server's, already durable
+    epoch: int  # larger than every one before it, already durable
     last_id: int  # the largest id in use
     queues: list[Queue]
     lanes: list[Lane]  # those with queued jobs
@@ -72,7 +72,7 @@ class Store(Protocol):
     """A durable home for jobs, schedules and queues."""
 
     async def open(self) -> Opening:
-        """Take the store for this process and raise the epoch; StoreLocked names another holder."""
+        """Take the store for this process, and take stock; StoreLocked names another holder."""
 
     async def close(self) -> None:
         """Let go of the store; harmless if it is not open."""
@@ -88,7 +88,11 @@ class Store(Protocol):
     # Ordered with commits.
 
     async def take_stock(self) -> Opening:
-        """Return what an open store holds now; the epoch stays."""
+        """Return what an open store holds now, under a new epoch.
+
+        Attempts that were handed out and are not stored may be numbered again: a new epoch makes
+        their leases differ.
+        """
 
     async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
         """Return scheduled and retrying jobs in order of (due_at, id), those after the pair.

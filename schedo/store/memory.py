@@ -40,7 +40,6 @@ class MemoryStore:
     async def open(self) -> Opening:
         assert not self._is_open, "the store is open already"
         self._is_open = True
-        self._epoch += 1
         return await self.take_stock()
 
     async def close(self) -> None:
@@ -69,6 +68,7 @@ class MemoryStore:
 
     async def take_stock(self) -> Opening:
         self._check_open()
+        self._epoch += 1
         jobs = self._jobs.values()
         return Opening(
             epoch=self._epoch,

@@ -89,6 +89,8 @@ class SqliteStore:
         def take_stock(connection: sqlite3.Connection) -> Opening:
             self._pending.forget()  # here, because a commit may still be on its way
             self._pending.fold(connection)
+            with connections.transaction(connection):
+                writes.raise_epoch(connection)
             return reads.take_stock(connection)
 
         return await self._run(self._opened(self._writer), take_stock)
@@ -323,7 +325,7 @@ def _prepare(connection: sqlite3.Connection, path: str, is_new: bool) -> Opening
     migrate(connection)
     with connections.transaction(connection):
         replay(connection)
-        connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'epoch'")
+        writes.raise_epoch(connection)
     return reads.take_stock(connection)
 
 

@@ -83,6 +83,7 @@ DELETE FROM decision WHERE schedule_id = :id AND number <= (
     SELECT max(number) FROM decision WHERE schedule_id = :id
 ) - {limits.DECISIONS_KEPT}"""
 
+RAISE_EPOCH = "UPDATE meta SET value = value + 1 WHERE name = 'epoch'"
 UPSERT_ANSWER = """
 INSERT OR REPLACE INTO answer (scope, fingerprint, status, body, created_at)
 VALUES (?, ?, ?, ?, ?)"""
@@ -220,3 +221,8 @@ def run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None
             # Memory believed in a job that the store has not: nothing it says can be trusted.
             missing = len(values) - max(changed, 0)
             raise StoreError(f"{missing} of {len(values)} updated jobs are not in the store")
+
+
+def raise_epoch(connection: sqlite3.Connection) -> None:
+    """Let the leases from now on differ from all before them, inside a transaction."""
+    connection.execute(RAISE_EPOCH)

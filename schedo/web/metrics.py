@@ -94,7 +94,7 @@ def _render_state(site: Site, gauges: Gauges) -> list[Family]:
     return [
         Family("schedo_info", "gauge", "The version.", [Sample(1, version)]),
         _one("schedo_ready", "Whether jobs are accepted and fired on time.", int(is_ready)),
-        _one("schedo_epoch", "How often the store has been opened.", health.epoch),
+        _one("schedo_epoch", "How often the server started or recovered.", health.epoch),
         _one(
             "schedo_loop_lag_recent_seconds",
             "The worst lag of the last second or two.",

@@ -52,7 +52,10 @@ def never_two_live_leases(history: History) -> Findings:
 
 
 def attempts_only_grow(history: History) -> Findings:
-    """A lease is given once; later ones of its job have larger numbers, and so have servers."""
+    """A lease is given once; later ones of its job have larger numbers.
+
+    Epochs grow with each server and, while one runs, with each recovery.
+    """
     epoch = 0
     last: dict[int, tuple[int, int]] = {}
     for event in history.trace:
@@ -62,8 +65,9 @@ def attempts_only_grow(history: History) -> Findings:
             epoch = event.epoch
         elif isinstance(event, Started):
             key = event.lease.key
-            if key.epoch != epoch:
+            if key.epoch < epoch:
                 yield f"{key} was started in epoch {epoch}"
+            epoch = key.epoch
             if (key.epoch, key.attempt) <= last.get(key.job_id, (0, 0)):
                 yield f"{key} was started after {last[key.job_id]}"
             last[key.job_id] = (key.epoch, key.attempt)

@@ -96,13 +96,19 @@ class JobClaims:
         assert opening.blocked == [(9, 6)]
         assert opening.queues == [Queue("a", concurrency=2, paused=True)]
 
-    async def test_stock_can_be_taken_again_in_the_same_epoch(self, store: Store) -> None:
+    async def test_stock_can_be_taken_of_an_open_store(self, store: Store) -> None:
         await put(store, make_job(id=8))
 
         stock = await store.take_stock()
 
-        assert (stock.epoch, stock.last_id) == (1, 8)
-        assert stock.lanes == [Lane("default", "email.send")]
+        assert (stock.last_id, stock.lanes) == (8, [Lane("default", "email.send")])
+
+    async def test_no_two_looks_at_the_stock_have_the_same_epoch(self, store: Store) -> None:
+        taken = [(await store.take_stock()).epoch for _ in range(2)]
+        await store.close()
+        opening = await store.open()
+
+        assert [*taken, opening.epoch] == [2, 3, 4]
 
     async def test_the_last_id_may_be_a_schedules(self, store: Store) -> None:
         await store.commit(of_schedules(make_schedule(id=900)))

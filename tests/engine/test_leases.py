@@ -1,0 +1,89 @@
+"""A lease names one attempt for ever, whatever fails: no report can end another attempt."""
+
+import asyncio
+from pathlib import Path
+
+from schedo.core.leases import Completed, Report, Snoozed
+from schedo.core.lifecycle import State
+from schedo.core.limits import MINUTE, PAYLOAD_INLINE_BYTES_MAX
+from schedo.errors import StoreError
+from tests.engine.world import leased, recovered, running
+
+FLICKER = StoreError("it flickered")
+LARGE = b'"' + b"x" * PAYLOAD_INLINE_BYTES_MAX + b'"'
+
+
+async def test_the_report_of_a_start_that_was_taken_back_does_not_end_the_next_attempt(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        job = await world.submit(payload=LARGE, delay_us=MINUTE)
+        world.store.fail_loads(FLICKER)  # so it is put off, as attempt 1
+        world.store.fail_next(FLICKER, FLICKER)  # the start, and the one after the recovery
+        world.clock.step(MINUTE)
+        await asyncio.wait_for(leased(world), 5)
+        await recovered(world)
+        await world.engine.settled()
+
+        found = await world.engine.get(job.id)
+        assert (found.state, found.key) == (State.RUNNING, world.worker.leases[0].key)
+        world.worker.end()
+        assert (await world.engine.wait(job.id, 5)).state is State.COMPLETED
+        assert not world.worker.leases
+
+
+async def test_a_number_that_is_given_again_after_a_recovery_has_a_new_epoch(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE, at_most_once=True)
+        before = world.engine.health().epoch
+        world.store.fail_next(FLICKER)
+        world.clock.step(MINUTE)
+        await recovered(world)
+        await asyncio.wait_for(leased(world), 5)
+
+        [lease] = world.worker.leases
+        assert lease.key == (job.id, 1, before + 1)
+
+
+async def test_a_worker_keeps_the_lease_it_has_over_a_recovery(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        before = world.worker.leases[0].key
+        world.store.fail_next(FLICKER)
+        await asyncio.gather(world.submit(), return_exceptions=True)
+        await recovered(world)
+
+        assert world.engine.health().epoch > before.epoch
+        world.worker.end()
+        ended = await world.engine.wait(job.id, 5)
+        assert (ended.state, ended.key) == (State.COMPLETED, before)
+
+
+async def test_a_refused_report_is_not_kept_for_a_recovery(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        lease = world.worker.leases[0]
+        to_come = lease.key._replace(attempt=2)
+        world.engine.report(Report(to_come, Snoozed(MINUTE)))
+        world.engine.detach("process-1", "it hung up")
+        world.store.fail_next(FLICKER)
+        world.worker.attach()
+        await recovered(world)
+        await world.engine.settled()
+
+        assert (await world.engine.get(job.id)).state is State.RUNNING
+        assert world.engine._loop.handouts.reports() == []
+
+
+async def test_what_is_kept_of_refused_reports_does_not_grow(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit()
+        key = world.worker.leases[0].key
+        for attempt in range(2, 50):
+            world.engine.report(Report(key._replace(attempt=attempt), Completed()))
+        world.worker.end()
+        await world.engine.settled()
+        await world.engine.settled()
+
+        handouts = world.engine._loop.handouts
+        assert (handouts.latest(), handouts.reports()) == ({}, [])
