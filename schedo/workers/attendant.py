@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -27,6 +28,7 @@ from schedo.workers import frames
 from schedo.workers.answering import Answering
 from schedo.workers.calling import GRACE_S
 from schedo.workers.outbox import Outbox
+from schedo.workers.silence import SilenceTimer
 from schedo.workers.spawn import Process
 from schedo.workers.starts import Starts
 from schedo.workers.told import to_word
@@ -70,7 +72,7 @@ class _Held:
 
     number: int  # the how manieth it was sent
     lease: Lease
-    killer: asyncio.TimerHandle | None = None
+    killer: SilenceTimer | None = None
 
 
 class Attendant:
@@ -96,9 +98,10 @@ class Attendant:
         self._loop = asyncio.get_running_loop()
         self._offer = WorkerOffer(f"process-{process.pid}", slots, frozenset(), alone=alone)
         self._held: dict[LeaseKey, _Held] = {}
-        self._killer: asyncio.TimerHandle | None = None
-        self._pulse: asyncio.TimerHandle | None = None
-        self._pinged_at: float | None = None  # while the ping has no answer
+        self._killer: SilenceTimer | None = None
+        self._pulse: SilenceTimer | None = None
+        self._has_pinged = False  # and the ping has no answer
+        self._silence_s = 0.0  # since the ping
         self._is_known = False  # to the engine
         self._is_open = False  # gets new leases
         self._has_abandoned = False  # a handler that only the end of the process ends
@@ -138,7 +141,7 @@ class Attendant:
         self._held[lease.key] = _Held(self._leases, lease)
         self._outbox.add(lease)
         if self._pulse is None:
-            self._pulse = self._loop.call_later(self._patience.pulse_s, self._feel_pulse)
+            self._pulse = SilenceTimer(self._patience.pulse_s, self._feel_pulse)
 
     def stop(self, stop: Stop) -> None:
         """Pass the stop on, and kill the process if that does not help."""
@@ -146,7 +149,9 @@ class Attendant:
         if held is not None and held.killer is None:
             self._outbox.flush()  # the lease goes before its stop
             self._connection.send(frames.Stops([(stop.key, stop.reason)]))
-            held.killer = self._loop.call_later(self._patience.kill_s, self._kill_for, stop.key)
+            held.killer = SilenceTimer(
+                self._patience.kill_s, functools.partial(self._kill_for, stop.key)
+            )
 
     def _send_leases(self, leases: list[Lease]) -> None:
         self._connection.send(frames.Leases(leases, time.monotonic() + self._patience.start_s))
@@ -169,7 +174,7 @@ class Attendant:
                 self._has_abandoned = True
                 self.retire()
             case frames.Pong():
-                self._pinged_at = None
+                self._has_pinged = False
                 self._set_open(not self.retired.is_set())
             case frames.Ask():
                 self._answering.answer(frame)
@@ -204,17 +209,17 @@ class Attendant:
 
     def _feel_pulse(self) -> None:
         self._pulse = None
-        now = time.monotonic()
-        if self._pinged_at is None:
+        if not self._has_pinged:
             if not self._held:
                 return
-            self._pinged_at = now
+            self._has_pinged, self._silence_s = True, 0.0
             self._connection.send(frames.Ping())
         else:
+            self._silence_s += self._patience.pulse_s
             self._set_open(False)
-            if now - self._pinged_at >= self._patience.stalled_s:
+            if self._silence_s >= self._patience.stalled_s:
                 self._on_stalled()
-        self._pulse = self._loop.call_later(self._patience.pulse_s, self._feel_pulse)
+        self._pulse = SilenceTimer(self._patience.pulse_s, self._feel_pulse)
 
     def _set_open(self, is_open: bool) -> None:
         """Let the engine give it leases or not; an offer of no slots keeps what it runs."""
@@ -271,7 +276,7 @@ class Attendant:
         if self._has_abandoned:
             self.kill()
         elif self._killer is None:  # it has been told to leave; a thread of its own may keep it
-            self._killer = self._loop.call_later(self._patience.kill_s, self.kill)
+            self._killer = SilenceTimer(self._patience.kill_s, self.kill)
 
     def _on_closed(self, fault: str | None) -> None:
         if fault is not None:

@@ -85,6 +85,7 @@ class Child(Watcher):
         self._held: dict[LeaseKey, _Held] = {}
         self._leases = 0  # that were ever sent
         self._is_draining = False
+        self._has_left = False  # the server has still to read what was said last
         self._drained = asyncio.get_running_loop().create_future()
         self._connection = frames.FrameConnection(
             frames.server_frames(), self._on_frame, self._on_closed
@@ -96,7 +97,7 @@ class Child(Watcher):
         )
 
     async def run(self, server: socket.socket) -> None:
-        """Attach to the server, work, and return when drained."""
+        """Attach to the server, work, and return when drained and heard to the last word."""
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: self._connection, sock=server)
         self._progress = Progress(self._pass_on)
@@ -104,6 +105,8 @@ class Child(Watcher):
         await self._drained
 
     def _on_frame(self, frame: frames.FromServer) -> None:
+        if self._has_left:
+            return
         match frame:
             case frames.Leases(leases, start_by):
                 for lease in leases:
@@ -154,12 +157,13 @@ class Child(Watcher):
         self._connection.send(frames.Abandoned(key))
 
     def _leave_if_drained(self) -> None:
-        if self._is_draining and not self._held and not self._drained.done():
-            self._connection.close()
-            self._drained.set_result(None)
+        if self._is_draining and not self._held and not self._has_left:
+            self._has_left = True
+            self._connection.finish()
 
     def _on_closed(self, fault: str | None) -> None:
-        if self._drained.done():
+        if self._has_left:
+            self._drained.set_result(None)
             return
         # Whatever runs here is lost already and will run again elsewhere, so it must end at once.
         print(f"schedo: {fault or 'the server is gone'}; this child ends", file=sys.stderr)

@@ -8,6 +8,9 @@ Anything that is not a known frame ends the connection and nothing else.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Literal, TypeVar, cast
@@ -24,6 +27,8 @@ FRAME_BYTES_MAX = 4_194_304
 _HEADER = struct.Struct("!I")
 _LEASE_BYTES_MAX = 512  # but for its options and its payload
 _OPTIONS_BYTES_MAX = 16_384
+_READ_BYTES = 65_536
+_REST_READS_MAX = 1_024  # many times what a socket holds
 
 
 class BadFrame(Exception):
@@ -184,7 +189,11 @@ def server_frames() -> FrameReader[FromServer]:
 
 
 class FrameConnection(asyncio.Protocol, Generic[_F]):
-    """One end of the socket. `on_closed` is called once, with what was wrong or None."""
+    """One end of the socket. `on_closed` is called once, with what was wrong or None.
+
+    A transport closes when a write fails, and drops what it has not read yet. But the other end may
+    have said a lot before it went, so a second descriptor is kept to read the rest from.
+    """
 
     def __init__(
         self,
@@ -196,10 +205,14 @@ class FrameConnection(asyncio.Protocol, Generic[_F]):
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
+        self._rest: socket.socket | None = None
+        self._has_finished = False
         self._fault: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
+        descriptor = transport.get_extra_info("socket").fileno()
+        self._rest = socket.socket(fileno=os.dup(descriptor))
 
     def data_received(self, data: bytes) -> None:
         if self._fault is not None:
@@ -213,17 +226,28 @@ class FrameConnection(asyncio.Protocol, Generic[_F]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._read_rest()
         self._on_closed(self._fault)
+
+    def _read_rest(self) -> None:
+        assert self._rest is not None, "the connection was made"
+        with self._rest as rest, contextlib.suppress(OSError):  # empty, or reset by the other end
+            for _ in range(_REST_READS_MAX):
+                data = rest.recv(_READ_BYTES)
+                if not data:
+                    break
+                self.data_received(data)
 
     def send(self, frame: FromChild | FromServer) -> None:
         """Write the frame; harmless once the connection is closed."""
-        if self._transport is not None:
+        if self._transport is not None and not self._has_finished:
             self._transport.write(encode_frame(frame))
 
-    def close(self) -> None:
-        """Close once all is written."""
-        if self._transport is not None:
-            self._transport.close()
+    def finish(self) -> None:
+        """Send no more. The other end closes the connection when it has read everything."""
+        if self._transport is not None and not self._has_finished:
+            self._has_finished = True
+            self._transport.write_eof()
 
     def abort(self) -> None:
         """Close now."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from schedo.core.leases import Lease
+from schedo.core.model import PLAIN, LeaseKey, Trigger
+from schedo.workers import frames
 from schedo.workers.attendant import CannotServe
+from schedo.workers.starts import make_memory
 from tests.workers.calls import wait_gone
-from tests.workers.site import LONG_S, serving
+from tests.workers.site import LONG_S, TARGET, serving
 
 
 @pytest.mark.parametrize(
@@ -62,3 +70,39 @@ asyncio.run(main())
     finally:
         server.kill()
         server.communicate()
+
+
+def test_a_child_that_leaves_says_all_it_has_to_say_first() -> None:
+    payload = json.dumps({"text": "x" * 100_000}).encode()
+    leases = [
+        Lease(LeaseKey(n, 1, 1), "w", "echo", "default", payload, PLAIN, 0, Trigger.SUBMIT, 0)
+        for n in range(50)
+    ]
+    ours, theirs = socket.socketpair()
+    memory = make_memory()
+    options = [f"--fd={theirs.fileno()}", f"--starts={memory}", "--slots=4", "--grace=1"]
+    options += [f"--parent={os.getpid()}", "--log-format=text", "--log-level=info"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "schedo.workers.child", *options, TARGET],
+        pass_fds=(theirs.fileno(), memory),
+    )
+    theirs.close()
+    os.close(memory)
+    said: list[frames.FromChild] = []
+    reader = frames.child_frames()
+    try:
+        with ours:
+            ours.settimeout(LONG_S)
+            for lease in leases:
+                start_by = time.monotonic() + LONG_S
+                ours.sendall(frames.encode_frame(frames.Leases([lease], start_by)))
+            ours.sendall(frames.encode_frame(frames.Drain()))
+            while data := ours.recv(65_536):
+                said += reader.feed(data)
+        code = child.wait(LONG_S)
+    finally:
+        child.kill()
+        child.wait()
+
+    ended = [frame.report.key.job_id for frame in said if isinstance(frame, frames.Result)]
+    assert (code, sorted(ended)) == (0, list(range(50)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -29,6 +30,7 @@ from schedo.workers.frames import (
     encode_frame,
     server_frames,
 )
+from tests.workers.calls import both_loops
 
 KEY = LeaseKey(job_id=2**62, attempt=1, epoch=3)
 LEASE = Lease(
@@ -164,3 +166,23 @@ async def test_garbage_closes_the_connection_and_what_came_before_it_counts() ->
 
     assert fault == "a frame of 1734439522 bytes is announced"
     assert end.frames == [frames.Pong()]
+
+
+@both_loops
+def test_what_was_sent_before_the_other_end_closed_is_read_though_a_write_fails(
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def main() -> tuple[str | None, list[frames.FromChild]]:
+        end = End()
+        ours, theirs = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: end.connection, sock=ours)
+        end.connection.send(frames.Ping())  # never read there, so that closing is a reset
+        theirs.sendall(encode_frame(frames.Pong()) * 100)
+        theirs.close()
+        end.connection.send(frames.Ping())  # the loop closes the connection because of this
+        async with asyncio.timeout(30):
+            return await end.closed, end.frames
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        assert runner.run(main()) == (None, [frames.Pong()] * 100)
