@@ -151,7 +151,7 @@ class Schedo:
             raise TypeError(f"write @app.task(name={function!r}): the name is not positional")
         check_function(function)
         name = read_name("/name", name or str(getattr(function, "__name__", "")))
-        defaults = make_job(name, options).options
+        defaults = make_job(name, options).spec.options
         spec = TaskSpec(name, function, Arguments(name, function), defaults, no_retry)
         self.registry.add_task(spec)
         return Task(self, spec, function, options)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import AsyncIterator, Sequence
 
 from schedo.client import operations
 from schedo.client.asynchronous import AsyncClient
-from schedo.core.backoff import PRESETS
-from schedo.core.model import JobSpec, Options, Retry, Unique
-from schedo.errors import Invalid, SchedoError
-from schedo.wire.times import render_instant
+from schedo.errors import SchedoError
+from schedo.wire.jobs import JobTemplate
 from schedo.workers.desk import Record, Ticket
 
 
@@ -40,9 +35,11 @@ class ClientDesk:
             await self._kept.close()
             self._kept = None
 
-    async def submit(self, specs: Sequence[JobSpec]) -> list[Ticket | SchedoError]:
-        """Hand in jobs, durable on return; one that was refused has its error in its place."""
-        requests = [render_request(spec) for spec in specs]
+    async def submit(
+        self, template: JobTemplate, payloads: Sequence[bytes]
+    ) -> list[Ticket | SchedoError]:
+        """Submit one job for each payload; see Desk."""
+        requests = template.make_requests(payloads)
         async with self._client() as client:
             if len(requests) == 1:
                 try:
@@ -79,73 +76,5 @@ class ClientDesk:
             yield client
 
 
-def render_request(spec: JobSpec) -> Record:
-    """Return the API's request for a spec."""
-    request = {
-        "task": spec.task,
-        "payload": msgspec.json.decode(spec.payload),
-        "queue": spec.queue,
-        "priority": spec.priority,
-        "run_at": _instant(spec.run_at),
-        "delay": _duration(spec.delay_us or None),
-        "expires_at": _instant(spec.expires_at),
-        "expires_in": _duration(spec.expires_in_us),
-        **_render_options(spec.options),
-    }
-    return {name: value for name, value in request.items() if value is not None}
-
-
-_DELIVERY = {None: None, False: "at_least_once", True: "at_most_once"}
-
-
-def _render_options(options: Options) -> Mapping[str, Any]:
-    return {
-        "retry": options.retry and _render_retry(options.retry),
-        "timeout": _duration(options.timeout_us),
-        "delivery": _DELIVERY[options.at_most_once],
-        "unique": options.unique and _render_unique(options.unique),
-        "tags": options.tags or None,
-        "meta": options.meta,
-        "traceparent": options.traceparent,
-        "tracestate": options.tracestate,
-    }
-
-
-def _render_retry(retry: Retry) -> object:
-    for name, preset in PRESETS.items():
-        if retry == preset:
-            return name
-    if retry.backoff == "ladder":
-        raise Invalid.field("/retry", "a server knows only the ladders that have a name")
-    request = {
-        "max_attempts": retry.max_attempts,
-        "backoff": retry.backoff,
-        "initial": _duration(retry.initial_us),
-        "factor": retry.factor,
-        "max": _duration(retry.max_us),
-        "jitter": retry.jitter,
-        "until": _instant(retry.until_at),
-    }
-    return {name: value for name, value in request.items() if value is not None}
-
-
-def _render_unique(unique: Unique) -> object:
-    request = {
-        "key": unique.key,
-        "while": unique.states,
-        "for": _duration(unique.for_us),
-        "on_conflict": unique.on_conflict,
-    }
-    return {name: value for name, value in request.items() if value is not None}
-
-
 def _ticket(record: Record) -> Ticket:
     return Ticket(record["id"], bool(record.get("conflict")))
-
-
-def _instant(us: int | None) -> str | None:
-    return None if us is None else render_instant(us)
-
-
-def _duration(us: int | None) -> str | None:
-    return None if us is None else f"{us}us"

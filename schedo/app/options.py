@@ -13,10 +13,10 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from schedo.client.operations import render_options
-from schedo.core.model import JobSpec, ScheduleSpec
+from schedo.core.model import ScheduleSpec
 from schedo.errors import Invalid
 from schedo.wire.decode import decode_checked
-from schedo.wire.jobs import JobRequest
+from schedo.wire.jobs import JobRequest, JobTemplate
 from schedo.wire.schedules import ScheduleRequest
 
 Duration = str | int | float | timedelta  # "90s", seconds, or a timedelta
@@ -46,6 +46,8 @@ class TaskOptions(TypedDict, total=False):
     expires_in: Duration | None
     tags: Sequence[str] | None
     meta: Mapping[str, Any] | None
+    requires: Mapping[str, Any] | None
+    prefer: Sequence[Mapping[str, Any]] | None
 
 
 class JobOptions(TaskOptions, total=False):
@@ -56,6 +58,7 @@ class JobOptions(TaskOptions, total=False):
     expires_at: Instant | None
     unique: str | Mapping[str, Any] | None
     traceparent: str | None
+    tracestate: str | None
 
 
 class ScheduleOptions(TaskOptions, total=False):
@@ -75,9 +78,14 @@ class ScheduleOptions(TaskOptions, total=False):
     unique: str | Mapping[str, Any] | None
 
 
-def make_job(task: str, *layers: Mapping[str, Any]) -> JobSpec:
-    """Return the spec of a job without its payload; later layers win. Raise Invalid."""
-    return decode_checked(_render(task, layers), JobRequest).to_spec()
+def make_job(task: str, *layers: Mapping[str, Any]) -> JobTemplate:
+    """Return a job without its payload; later layers win. Raise Invalid."""
+    request = decode_checked(_render(task, layers), JobRequest)
+    if request.broadcast:
+        raise Invalid.field(
+            "/broadcast", "an application enqueues one job at a time; use Client.broadcast"
+        )
+    return JobTemplate(request, request.to_spec())
 
 
 def make_schedule(name: str, task: str, payload: bytes, *layers: Mapping[str, Any]) -> ScheduleSpec:

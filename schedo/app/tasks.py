@@ -11,8 +11,8 @@ import msgspec
 from schedo.app.handles import JobHandle
 from schedo.app.options import JobOptions, make_job
 from schedo.core import limits
-from schedo.core.model import JobSpec
 from schedo.errors import SchedoError
+from schedo.wire.jobs import JobTemplate
 from schedo.workers.arguments import read_foreign
 from schedo.workers.desk import Desk, Ticket
 from schedo.workers.registry import TaskSpec
@@ -32,7 +32,7 @@ class HasDesk(Protocol):
 class Order(Generic[P, T]):
     """A job in the making: a task and the options of this job."""
 
-    def __init__(self, app: HasDesk, task: TaskSpec, template: JobSpec) -> None:
+    def __init__(self, app: HasDesk, task: TaskSpec, template: JobTemplate) -> None:
         self._app = app
         self._task = task
         self._template = template
@@ -43,7 +43,8 @@ class Order(Generic[P, T]):
         Raise TypeError if the arguments do not fit, and a SchedoError if the job is refused.
         """
         desk = self._app.find_desk()
-        (answer,) = await desk.submit([self._make(args, kwargs)])
+        payload = self._task.arguments.write(args, kwargs)
+        (answer,) = await desk.submit(self._template, [payload])
         handle = self._handle(desk, answer)
         if isinstance(handle, SchedoError):
             raise handle
@@ -57,16 +58,13 @@ class Order(Generic[P, T]):
         A job that is refused has its error in its place.
         """
         desk = self._app.find_desk()
-        specs = [self._make((), call) for call in calls]
+        payloads = [self._task.arguments.write((), call) for call in calls]
         handles: list[JobHandle[T] | SchedoError] = []
-        for start in range(0, len(specs), limits.BATCH_JOBS_MAX):
-            answers = await desk.submit(specs[start : start + limits.BATCH_JOBS_MAX])
+        for start in range(0, len(payloads), limits.BATCH_JOBS_MAX):
+            part = payloads[start : start + limits.BATCH_JOBS_MAX]
+            answers = await desk.submit(self._template, part)
             handles += [self._handle(desk, answer) for answer in answers]
         return handles
-
-    def _make(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JobSpec:
-        payload = self._task.arguments.write(args, kwargs)
-        return msgspec.structs.replace(self._template, payload=payload)
 
     def _handle(self, desk: Desk, answer: Ticket | SchedoError) -> JobHandle[T] | SchedoError:
         if isinstance(answer, SchedoError):

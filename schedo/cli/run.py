@@ -9,6 +9,7 @@ import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
+from schedo.cli.job_options import SHARED_FIELDS, SINGLE_FIELDS, given, job_options
 from schedo.cli.moments import read_moment, read_now, render_moment
 from schedo.cli.outputs import latest_attempt, write_outputs
 from schedo.cli.schedules import announce
@@ -16,8 +17,9 @@ from schedo.cli.tables import print_json
 from schedo.cli.words import WordsCommand, read_command
 from schedo.client.problems import job_failed
 from schedo.client.records import JobView
-from schedo.client.sync import Client
+from schedo.client.sync import Client, JobHandle
 from schedo.core.lifecycle import State
+from schedo.errors import SchedoError
 from schedo.wire.times import parse_instant
 
 _INTERRUPTED = 130
@@ -25,13 +27,10 @@ _INTERRUPTED = 130
 
 @click.command(cls=WordsCommand)
 @click.argument("command", nargs=-1)
-@click.option("--in", "delay", metavar="DURATION", help="Run it this much later: 5s, 1h30m.")
-@click.option("--at", metavar="TIME", help='Run it then: "18:30", "2026-11-20 18:30", RFC 3339.')
 @click.option("--cron", metavar="EXPR", help="Run it again and again; needs --name.")
 @click.option("--tz", help="The time zone of --cron.")
 @click.option("--name", help="The name of the schedule that --cron makes.")
-@click.option("--queue", help="The queue to wait in.")
-@click.option("--timeout", metavar="DURATION", help="Stop it after this long.")
+@job_options
 @click.option("--cwd", metavar="DIR", help="The directory to run it in.")
 @click.option("--wait", "is_waiting", is_flag=True, help="Wait for its end, output and exit code.")
 @as_json
@@ -44,17 +43,19 @@ def run(client: Client, command: tuple[str, ...], is_json: bool, **options: Any)
     words = read_command(command)
     if words is None:
         raise click.UsageError("there is no command to run")
-    payload = {"command": words, **_given(options, "cwd")}
+    payload = {"command": words, **given(options, "cwd")}
     _check(options)
     if options["cron"] is not None:
-        spec = {"task": "shell", "payload": payload, **_given(options, "cron", "tz")}
-        spec |= _given(options, "queue", "timeout")
+        spec = {"task": "shell", "payload": payload, **given(options, "cron", "tz", *SHARED_FIELDS)}
         schedule, is_new = client.put_schedule(options["name"], **spec)
         announce(schedule, "created" if is_new else "up to date", is_json=is_json)
         return
-    fields = _given(options, "queue", "timeout", "delay")
-    if options["at"] is not None:
-        fields["run_at"] = _read_at(options["at"])
+    fields = given(options, *SINGLE_FIELDS, *SHARED_FIELDS)
+    if "run_at" in fields:
+        fields["run_at"] = _read_at(fields["run_at"])
+    if fields.pop("broadcast", False):
+        _show_broadcast(client.broadcast("shell", payload, **fields), is_json=is_json)
+        return
     job = client.submit("shell", payload, **fields)
     if options["is_waiting"]:
         click.get_current_context().exit(_wait(client, job.id, is_json))
@@ -64,8 +65,17 @@ def run(client: Client, command: tuple[str, ...], is_json: bool, **options: Any)
         click.echo(_describe(job))
 
 
-def _given(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: options[name] for name in names if options[name] is not None}
+def _show_broadcast(items: list[JobHandle | SchedoError], *, is_json: bool) -> None:
+    """Show the job of each worker; an error of one of them is an error of the command."""
+    errors = [item for item in items if isinstance(item, SchedoError)]
+    jobs = [item for item in items if not isinstance(item, SchedoError)]
+    if is_json:
+        print_json([job.record for job in jobs])
+    else:
+        for job in jobs:
+            click.echo(_describe(job))
+    if errors:
+        raise errors[0]
 
 
 def _read_at(text: str) -> str:
@@ -76,7 +86,7 @@ def _read_at(text: str) -> str:
 
 
 def _check(options: dict[str, Any]) -> None:
-    times = [name for name in ("delay", "at", "cron") if options[name] is not None]
+    times = [name for name in ("delay", "run_at", "cron") if options[name] is not None]
     if len(times) > 1:
         raise click.UsageError("give one of --in, --at and --cron")
     if options["cron"] is None:
@@ -85,8 +95,12 @@ def _check(options: dict[str, Any]) -> None:
             raise click.UsageError(f"--{extra} goes with --cron")
     elif options["name"] is None:
         raise click.UsageError("--cron makes a schedule, which needs a --name")
+    elif single := given(options, *SINGLE_FIELDS):
+        raise click.UsageError(f"--{next(iter(single)).replace('_', '-')} does not go with --cron")
     elif options["is_waiting"]:
         raise click.UsageError("a schedule has no end to --wait for")
+    if options["is_waiting"] and options["broadcast"]:
+        raise click.UsageError("a broadcast makes several jobs; it cannot be waited for")
 
 
 def _describe(job: JobView) -> str:

@@ -12,6 +12,7 @@ import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
+from schedo.cli.job_options import given, shared_options
 from schedo.cli.jobs import describe_work, render_fact
 from schedo.cli.moments import drop_clock, read_moment, read_now, render_full, render_moment
 from schedo.cli.tables import print_facts, print_json, print_table
@@ -115,10 +116,7 @@ def _render_field(field: str, value: Any, now: int) -> str:
 @click.option("--tz", help="The time zone of --cron.  [default: UTC]")
 @click.option("--task", help="What to run, if it is not a command.")
 @click.option("--payload", metavar="JSON", help="The data of the task.")
-@click.option("--queue", help="The queue of its jobs.")
-@click.option("--priority", type=int, help="Of its jobs, -9 to 9; larger runs sooner.")
-@click.option("--timeout", metavar="DURATION", help="Stop a run after this long.")
-@click.option("--retry", metavar="N", help="Attempts, or a preset: none, sidekiq, webhook.")
+@shared_options
 @click.option("--overlap", metavar="POLICY", help="skip, allow, buffer_one or cancel_other.")
 @click.option("--catchup", metavar="POLICY", help="latest, all or skip.")
 @click.option("--jitter", metavar="DURATION", help="Delay each run by up to this much.")
@@ -153,11 +151,9 @@ def put(
 
 
 def _read_options(options: dict[str, Any]) -> dict[str, Any]:
-    spec = {name: value for name, value in options.items() if value is not None}
+    spec = given(options, *options)
     if "payload" in spec:
         spec["payload"] = _parse_json(spec["payload"], "--payload")
-    if spec.get("retry", "").isdecimal():
-        spec["retry"] = int(spec["retry"])
     if "at" in spec:
         spec["at"] = read_moment(spec["at"], "--at")
     return spec

@@ -133,6 +133,21 @@ class AsyncClient:
             for item in await self.send(operation)
         ]
 
+    async def broadcast(
+        self,
+        task: str,
+        payload: object = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> list[AsyncJobHandle | SchedoError]:
+        """Make one job for each worker that could take it now, however busy it is."""
+        request = operations.render_job(task, payload, options)
+        return [
+            item if isinstance(item, SchedoError) else AsyncJobHandle(self, item)
+            for item in await self.send(operations.broadcast(request, idempotency_key))
+        ]
+
     async def get(self, job_id: str) -> AsyncJobHandle:
         """Return the job as it stands."""
         return await self._handle(operations.get_job(job_id))

@@ -43,7 +43,10 @@ class JobOptions(TypedDict, total=False):
     delivery: str | None
     tags: Sequence[str] | None
     meta: Mapping[str, Any] | None
+    requires: Mapping[str, Any] | None
+    prefer: Sequence[Mapping[str, Any]] | None
     traceparent: str | None
+    tracestate: str | None
 
 
 class JobFilters(TypedDict, total=False):
@@ -189,6 +192,15 @@ def _batch(answer: Answer) -> list[Record | SchedoError]:
         else item["job"]
         for item in _items(answer)
     ]
+
+
+def broadcast(
+    request: Record, idempotency_key: str | None = None
+) -> Operation[list[Record | SchedoError]]:
+    """Make one job for each worker that could take it now."""
+    body = _body({**request, "broadcast": True})
+    headers = _key_header(idempotency_key)
+    return Operation("POST", "/v1/jobs", _batch, body, headers, is_repeatable=True)
 
 
 def get_job(job_id: str) -> Operation[Record]:

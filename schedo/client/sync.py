@@ -138,6 +138,21 @@ class Client:
             for item in self.send(operation)
         ]
 
+    def broadcast(
+        self,
+        task: str,
+        payload: object = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> list[JobHandle | SchedoError]:
+        """Make one job for each worker that could take it now, however busy it is."""
+        request = operations.render_job(task, payload, options)
+        return [
+            item if isinstance(item, SchedoError) else JobHandle(self, item)
+            for item in self.send(operations.broadcast(request, idempotency_key))
+        ]
+
     def get(self, job_id: str) -> JobHandle:
         """Return the job as it stands."""
         return self._handle(operations.get_job(job_id))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import orjson
@@ -152,6 +153,26 @@ class JobRequest(WorkFields, kw_only=True):
         )
         _check_can_run(spec)
         return spec
+
+
+class JobTemplate(NamedTuple):
+    """A job but for its payload: the request as it was written, and the spec that it means.
+
+    What sends jobs over HTTP sends the request, so no field can be lost on the way; what has the
+    engine at hand submits the spec.
+    """
+
+    request: JobRequest
+    spec: JobSpec
+
+    def make_specs(self, payloads: Sequence[bytes]) -> list[JobSpec]:
+        """Return the spec of one job for each payload."""
+        return [msgspec.structs.replace(self.spec, payload=payload) for payload in payloads]
+
+    def make_requests(self, payloads: Sequence[bytes]) -> list[dict[str, Any]]:
+        """Return the request for one job for each payload, as plain JSON data."""
+        fields = msgspec.to_builtins(self.request)
+        return [{**fields, "payload": msgspec.json.decode(payload)} for payload in payloads]
 
 
 class JobPatch(Struct, forbid_unknown_fields=True, omit_defaults=True):

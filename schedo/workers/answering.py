@@ -56,7 +56,7 @@ class Answering:
     async def _ask(self, ask: Ask) -> Answer:
         match ask.verb:
             case "submit":
-                answers = await self._desk.submit(ask.specs)
+                answers = await self._desk.submit_specs(ask.specs)
                 tickets = [item if isinstance(item, Ticket) else _refuse(item) for item in answers]
                 return Answer(ask.number, tickets)
             case "get":

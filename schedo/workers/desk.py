@@ -1,7 +1,8 @@
 """Where an application's own code hands in jobs and asks about them, wherever that code runs.
 
-Embedded it is the engine, in a child process the socket to its server, elsewhere a client. All
-three take the same specs, answer with the job as the HTTP API shows it, and raise the same errors.
+Embedded it is the engine, in a child process the socket to its server, elsewhere an HTTP client.
+All three take the same templates, answer with the job as the HTTP API shows it, and raise the same
+errors.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from schedo.core.model import JobSpec
 from schedo.errors import SchedoError
+from schedo.wire.jobs import JobTemplate
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -29,8 +30,13 @@ class Ticket(msgspec.Struct, frozen=True, tag="ticket"):
 class Desk(Protocol):
     """Takes jobs in and answers for them."""
 
-    async def submit(self, specs: Sequence[JobSpec]) -> list[Ticket | SchedoError]:
-        """Hand in jobs, durable on return; one that was refused has its error in its place."""
+    async def submit(
+        self, template: JobTemplate, payloads: Sequence[bytes]
+    ) -> list[Ticket | SchedoError]:
+        """Submit one job for each payload (JSON); all are durable on return.
+
+        A job that was refused has its error in its place.
+        """
 
     async def get(self, job_id: str) -> Record:
         """Return the job as it stands."""
@@ -49,9 +55,11 @@ class LoopDesk:
         self._desk = desk
         self._loop = asyncio.get_running_loop()
 
-    async def submit(self, specs: Sequence[JobSpec]) -> list[Ticket | SchedoError]:
-        """Hand in jobs; see Desk."""
-        return await self._carry(self._desk.submit(specs))
+    async def submit(
+        self, template: JobTemplate, payloads: Sequence[bytes]
+    ) -> list[Ticket | SchedoError]:
+        """Submit one job for each payload; see Desk."""
+        return await self._carry(self._desk.submit(template, payloads))
 
     async def get(self, job_id: str) -> Record:
         """Return the job as it stands."""

@@ -12,6 +12,7 @@ from schedo.core.model import Job, JobSpec
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from schedo.wire.answers import render_job
+from schedo.wire.jobs import JobTemplate
 from schedo.workers.desk import Record, Ticket
 
 
@@ -21,8 +22,14 @@ class EngineDesk:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def submit(self, specs: Sequence[JobSpec]) -> list[Ticket | SchedoError]:
-        """Hand in jobs, durable on return; one that was refused has its error in its place."""
+    async def submit(
+        self, template: JobTemplate, payloads: Sequence[bytes]
+    ) -> list[Ticket | SchedoError]:
+        """Submit one job for each payload; see Desk."""
+        return await self.submit_specs(template.make_specs(payloads))
+
+    async def submit_specs(self, specs: Sequence[JobSpec]) -> list[Ticket | SchedoError]:
+        """Submit the jobs; a job that was refused has its error in its place."""
         answers = await self._engine.submit(specs, view=_read_id)
         return [
             answer

@@ -9,8 +9,8 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from schedo.core.model import JobSpec
 from schedo.errors import Invalid, SchedoError
+from schedo.wire.jobs import JobTemplate
 from schedo.workers.desk import Record, Ticket
 from schedo.workers.frames import Answer, Ask, BadFrame, Refusal
 
@@ -23,9 +23,12 @@ class SocketDesk:
         self._numbers = itertools.count(1)
         self._open: dict[int, asyncio.Future[Answer]] = {}
 
-    async def submit(self, specs: Sequence[JobSpec]) -> list[Ticket | SchedoError]:
-        """Hand in jobs, durable on return; one that was refused has its error in its place."""
-        answer = await self._ask(Ask(next(self._numbers), "submit", specs=list(specs)))
+    async def submit(
+        self, template: JobTemplate, payloads: Sequence[bytes]
+    ) -> list[Ticket | SchedoError]:
+        """Submit one job for each payload; see Desk."""
+        specs = template.make_specs(payloads)
+        answer = await self._ask(Ask(next(self._numbers), "submit", specs=specs))
         return [item if isinstance(item, Ticket) else build_error(item) for item in answer.tickets]
 
     async def get(self, job_id: str) -> Record:

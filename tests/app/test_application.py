@@ -37,7 +37,9 @@ def test_a_task_may_have_a_name_of_its_own() -> None:
 def test_options_of_a_job_win_over_those_of_its_task() -> None:
     defaults = {"queue": "slow", "timeout": "30s", "priority": 2, "tags": ["a"]}
 
-    spec = make_job("t", defaults, {"queue": "fast", "delay": timedelta(seconds=1.5), "tags": None})
+    own = {"queue": "fast", "delay": timedelta(seconds=1.5), "tags": None}
+
+    spec = make_job("t", defaults, own).spec
 
     assert (spec.queue, spec.delay_us, spec.priority) == ("fast", 1_500_000, 2)
     assert (spec.options.timeout_us, spec.options.tags) == (30_000_000, ("a",))
@@ -47,7 +49,7 @@ def test_every_option_of_a_retry_is_taken() -> None:
     until = datetime(2027, 1, 15, 8, 0, tzinfo=UTC)
     asked = Retry(4, "fixed", timedelta(seconds=1), 1.0, "2m", 0.0, until)
 
-    retry = make_job("t", {"retries": asked}).options.retry
+    retry = make_job("t", {"retries": asked}).spec.options.retry
 
     assert retry is not None
     assert (retry.max_attempts, retry.backoff, retry.initial_us) == (4, "fixed", 1_000_000)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from schedo import Retry, Schedo
-from schedo.app.client_desk import render_request
 from schedo.app.options import make_job
-from schedo.errors import DuplicateKey, SchedoError
+from schedo.errors import DuplicateKey, Invalid, SchedoError
 from tests.app.example import Example
 from tests.client.server import fake_server
 
@@ -62,8 +61,7 @@ async def test_jobs_go_to_the_server_at_the_url(monkeypatch: pytest.MonkeyPatch)
         "task": "send",
         "payload": {"to": "ada"},
         "queue": "mail",
-        "priority": 0,
-        "delay": "300000000us",
+        "delay": "5m",
     }
     assert second.json["payload"] == {"to": "ada"}
 
@@ -84,47 +82,53 @@ async def test_an_error_of_the_server_is_raised(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(refused, SchedoError)
 
 
-def test_every_option_reaches_the_server() -> None:
-    spec = make_job(
+def test_an_option_reaches_the_server_as_it_was_written() -> None:
+    template = make_job(
         "t",
         {
-            "run_at": "2027-01-15T08:00:00Z",
             "expires_at": datetime(2027, 1, 15, 9, 0, tzinfo=UTC),
             "retries": Retry(4, "fixed", "1s", 1.0, "2m", 0.0),
             "timeout": 1.5,
-            "delivery": "at_most_once",
-            "unique": {"key": "k", "for": "1h", "while": ["queued"]},
-            "tags": ["a"],
-            "meta": {"b": 1},
+            "requires": {"labels": {"gpu": "a100"}},
+            "prefer": [{"zone": "lhr"}, {}],
         },
     )
 
-    assert render_request(spec) == {
-        "task": "t",
-        "queue": "default",
-        "priority": 0,
-        "run_at": "2027-01-15T08:00:00.000000Z",
-        "expires_at": "2027-01-15T09:00:00.000000Z",
-        "retry": {
-            "max_attempts": 4,
-            "backoff": "fixed",
-            "initial": "1000000us",
-            "factor": 1.0,
-            "max": "120000000us",
-            "jitter": 0.0,
-        },
-        "timeout": "1500000us",
-        "delivery": "at_most_once",
-        "unique": {
-            "key": "k",
-            "while": ("queued",),
-            "for": "3600000000us",
-            "on_conflict": "return",
-        },
-        "tags": ("a",),
-        "meta": {"b": 1},
-    }
+    assert template.make_requests([b'{"to":"ada"}']) == [
+        {
+            "task": "t",
+            "payload": {"to": "ada"},
+            "expires_at": "2027-01-15T09:00:00+00:00",
+            "retry": {
+                "max_attempts": 4,
+                "backoff": "fixed",
+                "initial": "1s",
+                "factor": 1.0,
+                "max": "2m",
+                "jitter": 0.0,
+            },
+            "timeout": 1.5,
+            "requires": {"labels": {"gpu": "a100"}},
+            "prefer": [{"zone": "lhr"}, {}],
+        }
+    ]
 
 
-def test_a_retry_preset_reaches_the_server_by_name() -> None:
-    assert render_request(make_job("t", {"retries": "webhook"}))["retry"] == "webhook"
+async def test_a_job_enqueued_over_http_keeps_what_it_requires_and_prefers() -> None:
+    with fake_server() as server:
+        server.on("POST", "/v1/jobs", 201, {"id": "1"})
+        _, send = make_client_app(url=server.url)
+
+        order = send.options(requires={"labels": {"gpu": "a100"}}, prefer=[{"zone": "lhr"}])
+        await order.enqueue("ada")
+
+        sent = server.requests[0].json
+    assert sent["requires"] == {"labels": {"gpu": "a100"}}
+    assert sent["prefer"] == [{"zone": "lhr"}]
+
+
+def test_an_application_does_not_enqueue_a_broadcast() -> None:
+    _, send = make_client_app(url="http://127.0.0.1:1")
+
+    with pytest.raises(Invalid, match=r"use Client\.broadcast"):
+        send.options(broadcast=True)

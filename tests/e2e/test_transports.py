@@ -96,7 +96,7 @@ class Site:
 
     async def submit(self, task: str, *, options: Options | None = None, **payload: Any) -> str:
         spec = JobSpec(task, msgspec.json.encode(payload), options=options or Options())
-        (ticket,) = await self._desk.submit([spec])
+        (ticket,) = await self._desk.submit_specs([spec])
         assert isinstance(ticket, Ticket), ticket
         return ticket.id
 

@@ -39,14 +39,14 @@ class Site:
 
     async def submit(self, task: str, *, options: Options | None = None, **payload: Any) -> str:
         spec = JobSpec(task, msgspec.json.encode(payload), options=options or Options())
-        (ticket,) = await self.desk.submit([spec])
+        (ticket,) = await self.desk.submit_specs([spec])
         assert isinstance(ticket, Ticket), ticket
         return ticket.id
 
     async def submit_together(self, *jobs: tuple[str, dict[str, Any]]) -> list[str]:
         """Submit tasks with their payloads in one commit, so that they are leased together."""
         specs = [JobSpec(task, msgspec.json.encode(payload)) for task, payload in jobs]
-        tickets = await self.desk.submit(specs)
+        tickets = await self.desk.submit_specs(specs)
         return [ticket.id for ticket in tickets if isinstance(ticket, Ticket)]
 
     async def end(self, job_id: str) -> Record:
