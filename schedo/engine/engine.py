@@ -60,7 +60,7 @@ class Engine:
         self._scheduler: Scheduler | None = None
         self._loop = TurnLoop(store, self._make_scheduler, Watch(clock, self.metrics))
         self._counts = JobCounts(store, clock)
-        self._housekeeping = Housekeeping(self._loop, store, retention or Retention())
+        self._housekeeping = Housekeeping(self._loop, retention or Retention())
         self._payload_bytes = 0
         self._placing = Placing(self._loop, self.wait, self.cancel)
         self.sessions = Sessions(self._loop, self._placing)

@@ -8,7 +8,7 @@ import logging
 from schedo.engine.turns import TurnLoop
 from schedo.engine.watch import ReadinessLog
 from schedo.errors import SchedoError
-from schedo.store.base import Retention, Store
+from schedo.store.base import Retention
 
 log = logging.getLogger("schedo.engine")
 
@@ -20,9 +20,8 @@ PRUNE_BATCH = 500
 class Housekeeping:
     """Two small tasks; each goes on after an error, which is logged."""
 
-    def __init__(self, turns: TurnLoop, store: Store, retention: Retention) -> None:
+    def __init__(self, turns: TurnLoop, retention: Retention) -> None:
         self._turns = turns
-        self._store = store
         self._retention = retention
         self._tasks: list[asyncio.Task[None]] = []
         self._readiness = ReadinessLog()
@@ -65,7 +64,7 @@ class Housekeeping:
         """Delete what is past its retention, in small batches that let commits through."""
         total = 0
         while True:
-            count = await self._store.prune(self._turns.clock.now(), self._retention, PRUNE_BATCH)
+            count = await self._turns.prune(self._turns.clock.now(), self._retention, PRUNE_BATCH)
             total += count
             if count < PRUNE_BATCH:
                 return total

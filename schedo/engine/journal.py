@@ -1,7 +1,8 @@
 """Group commit: what changes while one commit is on its way goes together into the next.
 
-A round is: commit a batch, release what waited for it, fetch what the scheduler wants, deliver
-that in one step. Nothing else commits, so a load sees exactly the commits before it (see
+A round is: commit a batch, release what waited for it, delete what is past its retention if that
+was asked for, fetch what the scheduler wants, deliver that in one step. Nothing else writes, so a
+load sees exactly the commits before it, and what it has found is there until it is used (see
 core/wants.py).
 """
 
@@ -16,8 +17,10 @@ from schedo.core import wants
 from schedo.core.changes import Changes
 from schedo.core.leases import Lease
 from schedo.core.model import Job, LeaseKey
+from schedo.engine.replies import refuse
 from schedo.engine.watch import Watch
-from schedo.store.base import Store
+from schedo.errors import SchedoError
+from schedo.store.base import Retention, Store
 
 
 @dataclass(slots=True)
@@ -49,10 +52,18 @@ class Journal:
         self._deliver = deliver
         self._watch = watch
         self._wake = asyncio.Event()
+        self._prunes: list[tuple[asyncio.Future[int], tuple[int, Retention, int]]] = []
 
     def wake(self) -> None:
         """Say that there is something to commit, to release or to fetch."""
         self._wake.set()
+
+    async def prune(self, now: int, retention: Retention, limit: int) -> int:
+        """Let the next round delete up to limit jobs and answers; return how many it deleted."""
+        pruned: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._prunes.append((pruned, (now, retention, limit)))
+        self.wake()
+        return await pruned
 
     async def run(self) -> None:
         """Do rounds until cancelled; raise StoreError when a commit or a load fails."""
@@ -70,10 +81,24 @@ class Journal:
                 await self._store.commit(batch.changes)
                 self._watch.committed(batch.changes)
             self._release(batch)
+            await self._prune()
             if batch.wants:
                 self._deliver([(want, await self._fetch(want)) for want in batch.wants])
         finally:
             self._watch.round_ended()
+
+    async def _prune(self) -> None:
+        """Do what `prune` asked for; its error is no error of the round."""
+        while self._prunes:
+            pruned, what = self._prunes[0]  # a round that is cancelled leaves it to the next
+            try:
+                count = await self._store.prune(*what)
+            except SchedoError as error:
+                refuse(pruned, error)
+            else:
+                if not pruned.done():
+                    pruned.set_result(count)
+            del self._prunes[0]
 
     def _fetch(self, want: wants.Want) -> Awaitable[Any]:
         store = self._store

@@ -80,6 +80,7 @@ class TurnLoop:
         self._journal = Journal(
             self._store, self._take_batch, self._release, self._deliver, self.watch
         )
+        self.prune = self._journal.prune
         self.clock.start(self._turn, self._clock_stepped)
         try:
             await self._recover(await self._store.open())

@@ -1,0 +1,97 @@
+"""Pruning takes nothing away that a command has looked up and is about to change."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedo.core.leases import Failed
+from schedo.core.lifecycle import State
+from schedo.core.model import Failure, Job, Unique
+from schedo.errors import NotFound, StoreError
+from schedo.store.base import Retention
+from tests.engine.world import World, running
+
+
+@pytest.fixture
+def prune_beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[World, str], None]:
+    """Return a function that lets all ended jobs be pruned just after the look-up of one."""
+
+    def arrange(world: World, look_up: str) -> None:
+        load = getattr(world.store, look_up)
+
+        async def load_and_prune(what: Any) -> Job | None:
+            found: Job | None = await load(what)
+            pruning.append(asyncio.create_task(housekeeping.prune()))
+            await asyncio.wait(pruning, timeout=0.05)
+            return found
+
+        housekeeping = world.engine._housekeeping
+        monkeypatch.setattr(housekeeping, "_retention", Retention(0, 0, 0, 0))
+        monkeypatch.setattr(world.store, look_up, load_and_prune)
+
+    pruning: list[Awaitable[int]] = []
+    return arrange
+
+
+async def ended(world: World, **options: Any) -> Job:
+    """Return a job that has failed a second ago."""
+    job = await world.submit(**options)
+    world.worker.end(Failed(Failure("boom", "it broke"), retryable=False))
+    job = await world.engine.wait(job.id, 5)
+    assert job.state is State.FAILED
+    world.clock.step(1_000_000)
+    await world.engine.settled()
+    return job
+
+
+async def test_a_key_is_taken_over_from_an_ended_job_that_is_about_to_be_pruned(
+    path: Path, prune_beside: Callable[[World, str], None]
+) -> None:
+    async with running(path) as world:
+        before = await ended(world, unique=Unique("k", states=("queued",)))
+        prune_beside(world, "load_unique")
+
+        after = await world.submit(unique=Unique("k", states=("queued",)))
+
+        assert after.id != before.id
+        assert world.store.failures == 0
+
+
+async def test_a_job_that_is_retried_is_not_pruned_before_that_is_durable(
+    path: Path, prune_beside: Callable[[World, str], None]
+) -> None:
+    async with running(path) as world:
+        job = await ended(world)
+        prune_beside(world, "load_job")
+
+        await world.engine.retry(job.id)
+
+        assert (await world.engine.get(job.id)).state is State.RUNNING
+
+
+async def test_a_job_that_was_pruned_is_not_found(path: Path) -> None:
+    async with running(path) as world:
+        job = await ended(world)
+        world.engine._housekeeping._retention = Retention(0, 0, 0, 0)
+
+        assert await world.engine._housekeeping.prune() == 1
+        with pytest.raises(NotFound):
+            await world.engine.get(job.id)
+
+
+async def test_pruning_that_fails_is_told_to_who_asked_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*what: Any) -> int:
+        raise StoreError("it flickered")
+
+    async with running(path) as world:
+        monkeypatch.setattr(world.store, "prune", fail)
+        with pytest.raises(StoreError):
+            await world.engine._housekeeping.prune()
+
+        assert (await world.submit()).state is State.QUEUED
+        assert world.engine.health().ready
