@@ -10,8 +10,10 @@ from schedo.errors import BadRequest, MethodNotAllowed, TooLarge, UnsupportedMed
 from schedo.web.guard import ClientGone
 from schedo.web.messages import JSON_TYPE, Request, send_answer
 from schedo.web.site import Handler, Site
+from schedo.wire.decode import decode_request
 from schedo.wire.operation import LINES_TYPE, Operation
 from schedo.wire.query import parse_query
+from schedo.wire.schedules import Nothing
 
 _PLAIN_ENCODINGS = frozenset({b"", b"identity"})
 _UTF8 = frozenset({"", "charset=utf-8", 'charset="utf-8"'})
@@ -42,6 +44,8 @@ class Endpoint:
             body = await _read_body(headers, receive, operation)
             if not body and operation.body_is_optional:
                 body = _NO_BODY
+            if operation.request is Nothing:  # its handler has no use for the body
+                decode_request(body, Nothing)
 
         async def gone() -> None:
             while (await receive())["type"] != "http.disconnect":

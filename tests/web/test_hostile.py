@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from schedo.wire.operation import Operation
+from schedo.wire.operations import OPERATIONS
+from schedo.wire.schedules import Nothing
 from tests.web.world import World
 
 BAD_NAMES = [
@@ -201,3 +204,36 @@ async def test_html_in_every_text_field_comes_back_as_json_only(world: World) ->
     for reply in (job, bad, lost):
         assert "json" in reply.headers["content-type"]
         assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+WITHOUT_FIELDS = [operation for operation in OPERATIONS if operation.request is Nothing]
+
+
+@pytest.mark.parametrize("operation", WITHOUT_FIELDS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b'{"x":1}', 422, "invalid"),
+        (b"null", 422, "invalid"),
+        (b"[]", 422, "invalid"),
+        (b"\0", 400, "bad-json"),
+        (b"{", 400, "bad-json"),
+    ],
+)
+async def test_where_no_field_is_taken_any_is_refused_before_anything_happens(
+    world: World, operation: Operation, body: bytes, status: int, code: str
+) -> None:
+    job = await world.submit(delay="1h")
+    await world.put("/v1/schedules/s", {"task": "a", "every": "1h"})
+    name = "s" if "schedules" in operation.path else "default"
+    path = operation.path.format(id=job["id"], name=name)
+    nonce = [("schedo-lease-nonce", "n")]
+
+    refused = await world.send(operation.method, path, body, nonce)
+    unchanged = (await world.get(f"/v1/jobs/{job['id']}")).json()
+    kept = await world.get("/v1/schedules/s")
+    taken = await world.send(operation.method, path, b" {} ", nonce)
+
+    assert (refused.status, refused.code) == (status, code)
+    assert (unchanged["state"], kept.status) == ("scheduled", 200)
+    assert taken.status not in {400, 422}
