@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import orjson
 
 from schedo.core.changes import IdempotentAnswer
 from schedo.errors import BadRequest, KeyInProgress, KeyReused
-from schedo.web.messages import Answer, Request
+from schedo.web.messages import JSON_TYPE, Answer, Request
 from schedo.web.site import Site
+from schedo.wire.problems import PROBLEM_TYPE
 
 HEADER = b"idempotency-key"
 _KEY_CHARACTERS_MAX = 255
@@ -36,39 +38,59 @@ def read_key(text: str | None) -> str | None:
     return key
 
 
-async def perform_once(
-    site: Site, request: Request, act: Callable[[Keep | None], Awaitable[Answer]]
-) -> Answer:
-    """Do what the request asks, unless its key has been seen; `act` gets what makes the record."""
-    key = read_key(request.find_header(HEADER))
-    if key is None:
-        return await act(None)
-    scope = f"{request.client_id} {request.operation} {key}"
-    if scope in site.keys_in_progress:
-        raise KeyInProgress("the first request with this Idempotency-Key is not finished; wait")
-    print_of_body = hashlib.sha256(_canonical(request)).digest()
-    site.keys_in_progress.add(scope)
-    try:
-        stored = await site.engine.store.find_answer(scope)
-        if stored is not None:
-            return _replay(stored, print_of_body)
-        now = site.engine.clock.now()
-        return await act(
-            lambda status, body: (
-                IdempotentAnswer(scope, print_of_body, status, body, now) if status < 500 else None
+class Once:
+    """One request, whose effect is to happen once if it carries a key.
+
+    The handler shows it the values of the body as they are read and checked, so that the
+    fingerprint costs no parser of its own: what is malformed is refused before it gets here.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._key = read_key(request.find_header(HEADER))
+        self._scope = f"{request.client_id} {request.operation} {self._key}"
+        self._hash = hashlib.sha256(b"[")
+        self._separator = b""
+
+    def see(self, value: Any) -> None:
+        """Take one checked value of the body into the fingerprint.
+
+        That is the SHA-256 of the values as canonical JSON: neither spaces nor the order of keys
+        make another request of it.
+        """
+        if self._key is not None:
+            self._hash.update(self._separator)
+            self._hash.update(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+            self._separator = b","
+
+    async def perform(self, site: Site, act: Callable[[Keep | None], Awaitable[Answer]]) -> Answer:
+        """Do what the request asks, unless its key was seen; `act` gets what makes the record."""
+        if self._key is None:
+            return await act(None)
+        scope = self._scope
+        if scope in site.keys_in_progress:
+            raise KeyInProgress("the first request with this Idempotency-Key is not finished; wait")
+        self._hash.update(b"]")
+        fingerprint = self._hash.digest()
+        site.keys_in_progress.add(scope)
+        try:
+            stored = await site.engine.store.find_answer(scope)
+            if stored is not None:
+                return _replay(stored, fingerprint)
+            now = site.engine.clock.now()
+            return await act(
+                lambda status, body: (
+                    IdempotentAnswer(scope, fingerprint, status, body, now)
+                    if status < 500
+                    else None
+                )
             )
-        )
-    finally:
-        site.keys_in_progress.discard(scope)
+        finally:
+            site.keys_in_progress.discard(scope)
 
 
-def _canonical(request: Request) -> bytes:
-    lines = request.body.split(b"\n") if request.is_lines else [request.body]
-    values = [orjson.loads(line) for line in lines if line.strip()]
-    return orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
-
-
-def _replay(stored: IdempotentAnswer, print_of_body: bytes) -> Answer:
-    if stored.fingerprint != print_of_body:
+def _replay(stored: IdempotentAnswer, fingerprint: bytes) -> Answer:
+    if stored.fingerprint != fingerprint:
         raise KeyReused("this Idempotency-Key was used with another body")
-    return Answer(stored.status, stored.body, ((b"idempotency-replayed", b"true"),))
+    content_type = JSON_TYPE if stored.status < 400 else PROBLEM_TYPE
+    replayed = ((b"idempotency-replayed", b"true"),)
+    return Answer(stored.status, stored.body, replayed, content_type)

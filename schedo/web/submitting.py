@@ -16,7 +16,7 @@ from schedo.core.model import JobSpec, Lane
 from schedo.core.routes import Route
 from schedo.engine.answers import Accepted
 from schedo.errors import Invalid, SchedoError, TooLarge, Unsatisfiable
-from schedo.web.idempotency import Keep, perform_once
+from schedo.web.idempotency import Keep, Once
 from schedo.web.invoking import invoke_short, read_traceparent
 from schedo.web.jobs import answer_when_ended
 from schedo.web.messages import Answer, Request, answer_error
@@ -42,12 +42,16 @@ Result = Accepted[Fields] | SchedoError
 async def create_job(site: Site, request: Request) -> Answer:
     """Submit one job; with ?wait= also wait for its end."""
     wait_s = read_wait(request.query, "wait")
-    asked = decode_request(request.body, JobRequest)
+    once = Once(request)
+    asked = decode_request(request.body, JobRequest, once.see)
     spec = asked.to_spec(read_traceparent(request))
     site.check_work(spec)
     if asked.broadcast:
         _check_broadcast(asked, wait_s)
-        return await _submit_many(site, request, 1, lambda: _spread(site, spec))
+        async with site.batches.taken(1):
+            return await once.perform(
+                site, lambda keep: _submit_many(site, _spread(site, spec), keep)
+            )
 
     def render(results: Sequence[Result]) -> Answer:
         return _render_one(results[0], spec, request.id)
@@ -56,45 +60,41 @@ async def create_job(site: Site, request: Request) -> Answer:
         stored = _keep_rendered(keep, render)
         return render(await site.engine.submit([spec], view=job_fields, answer=stored))
 
-    answer = await perform_once(site, request, submit)
+    answer = await once.perform(site, submit)
     if answer.status >= 400:
         return answer
     job_id = job_id_in(answer.body)
+    headers = (*answer.headers, (b"location", f"/v1/jobs/{job_id}".encode()))
     if wait_s is not None:
         answer = await answer_when_ended(site, request, parse_id(job_id), wait_s)
-    return answer.with_headers((b"location", f"/v1/jobs/{job_id}".encode()))
+    return answer._replace(headers=headers)
 
 
 async def create_jobs(site: Site, request: Request) -> Answer:
     """Submit many jobs in one commit; each has its own result."""
     traceparent = read_traceparent(request)
-
-    def make() -> list[JobSpec | SchedoError]:
-        items = split_lines(request.body) if request.is_lines else split_array(request.body)
-        return [_read_item(site, item, traceparent) for item in items]
-
+    once = Once(request)
+    split = split_lines if request.is_lines else split_array
     # Each job names its task, so without reading them they are hardly ever more.
-    return await _submit_many(site, request, request.body.count(b'"task"'), make)
+    async with site.batches.taken(request.body.count(b'"task"')):
+        items = split(request.body, once.see)
+        specs = [_read_item(site, item, traceparent) for item in items]
+        return await once.perform(site, lambda keep: _submit_many(site, specs, keep))
 
 
 async def _submit_many(
-    site: Site, request: Request, count: int, make: Callable[[], Sequence[JobSpec | SchedoError]]
+    site: Site, specs: Sequence[JobSpec | SchedoError], keep: Keep | None
 ) -> Answer:
-    async def submit(keep: Keep | None) -> Answer:
-        async with site.batches.taken(count):
-            specs = make()
-            good = [spec for spec in specs if isinstance(spec, JobSpec)]
+    good = [spec for spec in specs if isinstance(spec, JobSpec)]
 
-            def render(results: Sequence[Result]) -> Answer:
-                rest = iter(results)
-                return Answer(200, render_page([_render_item(spec, rest) for spec in specs]))
+    def render(results: Sequence[Result]) -> Answer:
+        rest = iter(results)
+        return Answer(200, render_page([_render_item(spec, rest) for spec in specs]))
 
-            if not good:
-                return render([])
-            stored = _keep_rendered(keep, render)
-            return render(await site.engine.submit(good, view=job_fields, answer=stored))
-
-    return await perform_once(site, request, submit)
+    if not good:
+        return render([])
+    stored = _keep_rendered(keep, render)
+    return render(await site.engine.submit(good, view=job_fields, answer=stored))
 
 
 def _check_broadcast(asked: JobRequest, wait_s: float | None) -> None:
@@ -125,7 +125,8 @@ def _spread(site: Site, spec: JobSpec) -> list[JobSpec]:
 
 async def short_schedule(site: Site, request: Request) -> Answer:
     """Run a command after some seconds, or a Task right now."""
-    asked = decode_request(request.body, ShortRequest)
+    once = Once(request)
+    asked = decode_request(request.body, ShortRequest, once.see)
     asked.check()
     if asked.task is not None:
         return await invoke_short(site, request, asked)
@@ -141,7 +142,7 @@ async def short_schedule(site: Site, request: Request) -> Answer:
         stored = _keep_rendered(keep, render)
         return render(await site.engine.submit([spec], view=short_fields, answer=stored))
 
-    return await perform_once(site, request, submit)
+    return await once.perform(site, submit)
 
 
 def _keep_rendered(

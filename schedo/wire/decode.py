@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
 
 from schedo.core import limits
 from schedo.errors import BadJson, Invalid, Problem, TooLarge
-from schedo.wire.strict import decode_strictly
+from schedo.wire.strict import check_count, decode_strictly
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+# A batch may hold empty lines, but not so many that splitting it takes hundreds of megabytes.
+_LINES_MAX = 10 * limits.BATCH_JOBS_MAX
 
 _WHERE = re.compile(r" - at `\$(.*)`\Z", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[([0-9]+|\.\.\.)\]")
@@ -26,9 +29,13 @@ _JSON_NAMES = {"str": "text", "int": "whole number", "float": "number", "bool": 
 _DETAIL_CHARACTERS_MAX = 200
 
 
-def decode_request(body: bytes, kind: type[T]) -> T:
-    """Return the request in a JSON body; raise BadJson or Invalid."""
-    decode_strictly(body)
+def _ignore(_: Any) -> None:
+    """See nothing in a value."""
+
+
+def decode_request(body: bytes, kind: type[T], see: Callable[[Any], None] = _ignore) -> T:
+    """Return the request in a JSON body; raise BadJson or Invalid. `see` gets its value."""
+    see(decode_strictly(body))
     return decode_checked(body, kind)
 
 
@@ -105,22 +112,29 @@ def _descend(place: inspect.Type, step: str) -> list[inspect.Type]:
 _ITEMS: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def split_array(body: bytes) -> list[msgspec.Raw]:
-    """Return the items of a JSON array, each as checked JSON text."""
+def split_array(body: bytes, see: Callable[[Any], None] = _ignore) -> list[msgspec.Raw]:
+    """Return the items of a JSON array, each as checked JSON text; `see` gets the array."""
     value = decode_strictly(body)
     if not isinstance(value, list):
         raise Invalid("the body must be a JSON array", Problem("", "expected an array"))
     _check_count(len(value))
+    see(value)
     return _ITEMS.decode(body)
 
 
-def split_lines(body: bytes) -> list[msgspec.Raw]:
-    """Return the lines of newline-delimited JSON that are not empty, each as checked JSON text."""
+def split_lines(body: bytes, see: Callable[[Any], None] = _ignore) -> list[msgspec.Raw]:
+    """Return the lines of newline-delimited JSON that are not empty, each as checked JSON text.
+
+    `see` gets the value of each.
+    """
+    if body.count(b"\n") > _LINES_MAX:
+        raise TooLarge(f"the batch has more than {_LINES_MAX} lines, empty ones included")
     lines = [line for line in body.split(b"\n") if line.strip()]
     _check_count(len(lines))
+    check_count(body)
     for number, line in enumerate(lines):
         try:
-            decode_strictly(line)
+            see(decode_strictly(line))
         except BadJson as error:
             raise BadJson(f"value {number + 1}: {error}") from None
     return [msgspec.Raw(line) for line in lines]

@@ -33,8 +33,7 @@ def decode_strictly(body: bytes) -> Any:
     """Return the value of a JSON text; raise BadJson, which says what is wrong with it."""
     if not body:
         raise BadJson("the body is empty; it must be a JSON value")
-    if len(body) > VALUES_MAX:
-        _check_count(body)
+    check_count(body)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -58,9 +57,9 @@ def _explain(body: bytes, error: orjson.JSONDecodeError) -> str:
     return f"the body is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
 
 
-def _check_count(body: bytes) -> None:
+def check_count(body: bytes) -> None:
     """Refuse more values than can be read in a moment; what strings hold does not count."""
-    if _count_values(body) > VALUES_MAX:
+    if len(body) > VALUES_MAX and _count_values(body) > VALUES_MAX:
         strings = (body.count(b'"') - body.count(b'\\"')) // 2
         if strings > 2 * VALUES_MAX or _count_values(_without_strings(body)) > VALUES_MAX:
             raise BadJson(f"the body holds more than {VALUES_MAX} values")

@@ -1,0 +1,139 @@
+"""Idempotency keys: a key changes neither what is refused nor what a repeated request is told."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from schedo.wire import decode
+from tests.web.world import Reply, World
+
+KEY = [("Idempotency-Key", "key-1")]
+LINES = "application/x-ndjson"
+JSON = "application/json"
+
+MALFORMED = [
+    b"{",
+    b"[",
+    b"\xff",
+    b"[NaN]",
+    b'[{"task":"a","task":"b"}]',
+    b"[" * 300 + b"]" * 300,
+    b"[" * 2_000,
+    b'["\\ud800"]',
+    b"[9223372036854775808]",
+    b"[" + b"1" * 5_000 + b"]",
+    b"\xef\xbb\xbf[]",
+    b"",
+]
+
+
+async def post(world: World, path: str, body: bytes, *, kind: str, keyed: bool) -> Reply:
+    headers = [("content-type", kind), ("content-length", str(len(body)))]
+    return await world.send("POST", path, body, headers + KEY * keyed, content_type=None)
+
+
+@pytest.mark.parametrize("body", MALFORMED, ids=lambda body: repr(body)[:40])
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/v1/jobs", JSON), ("/v1/jobs:batch", JSON), ("/v1/jobs:batch", LINES), ("/schedule", JSON)],
+)
+async def test_a_malformed_body_is_refused_with_a_key_as_without(
+    world: World, path: str, kind: str, body: bytes
+) -> None:
+    plain = await post(world, path, body, kind=kind, keyed=False)
+    keyed = await post(world, path, body, kind=kind, keyed=True)
+
+    assert keyed.status == plain.status
+    if plain.status == 200:
+        assert keyed.json() == plain.json() == {"items": []}
+    else:
+        assert (keyed.code, keyed.json()["detail"]) == (plain.code, plain.json()["detail"])
+
+
+@pytest.mark.parametrize("kind", [JSON, LINES])
+async def test_a_body_of_too_many_values_is_not_parsed_for_its_key(
+    world: World, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[int] = []
+    loads = orjson.loads
+
+    def watch(text: bytes) -> object:
+        parsed.append(len(text))
+        return loads(text)
+
+    body = b"[" + b"[]," * 700_000 + b"[]]"
+    monkeypatch.setattr(orjson, "loads", watch)
+    reply = await post(world, "/v1/jobs:batch", body, kind=kind, keyed=True)
+
+    assert (reply.status, reply.code) == (400, "bad-json")
+    assert "more than 600000 values" in reply.json()["detail"]
+    assert len(body) not in parsed
+
+
+async def test_many_values_on_many_lines_are_too_many_as_well(world: World) -> None:
+    line = b"[" + b"[]," * 700 + b"[]]\n"
+
+    reply = await post(world, "/v1/jobs:batch", line * 1_000, kind=LINES, keyed=False)
+
+    assert reply.code == "bad-json"
+    assert "more than 600000 values" in reply.json()["detail"]
+
+
+async def test_lines_are_counted_before_they_are_split(world: World) -> None:
+    reply = await post(world, "/v1/jobs:batch", b"\n" * 10_001, kind=LINES, keyed=False)
+
+    assert reply.code == "too-large"
+    assert [bytes(line) for line in decode.split_lines(b"\n" * 10_000 + b"1")] == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b'{"task":"a","queue":"q"}', b' {"queue" :"q",\n "task":"a"}'),
+        (b'{"task":"a","payload":[1.50,"\\u0061"]}', b'{"task":"a","payload":[1.5,"a"]}'),
+    ],
+)
+async def test_spaces_and_the_order_of_keys_make_no_other_request(
+    world: World, first: bytes, second: bytes
+) -> None:
+    answer = await post(world, "/v1/jobs", first, kind=JSON, keyed=True)
+    again = await post(world, "/v1/jobs", second, kind=JSON, keyed=True)
+
+    assert (again.status, again.body) == (201, answer.body)
+    assert again.headers["idempotency-replayed"] == "true"
+
+
+async def test_lines_are_compared_by_their_values(world: World) -> None:
+    one, two = b'{"task":"a","delay":60}', b'{"delay":60,"task":"a"}'
+    lines = await post(world, "/v1/jobs:batch", one + b"\n\n" + two, kind=LINES, keyed=True)
+    again = await post(world, "/v1/jobs:batch", two + b"\n" + one, kind=LINES, keyed=True)
+    fewer = await post(world, "/v1/jobs:batch", two, kind=LINES, keyed=True)
+
+    assert again.body == lines.body
+    assert again.headers["idempotency-replayed"] == "true"
+    assert fewer.code == "idempotency-mismatch"
+
+
+async def test_a_replayed_wait_says_that_it_is_replayed(world: World) -> None:
+    body = b'{"task":"a","delay":60}'
+
+    first = await post(world, "/v1/jobs?wait=0", body, kind=JSON, keyed=True)
+    second = await post(world, "/v1/jobs?wait=0", body, kind=JSON, keyed=True)
+
+    assert (first.status, second.status) == (202, 202)
+    assert "idempotency-replayed" not in first.headers
+    assert second.headers["idempotency-replayed"] == "true"
+    assert second.headers["location"] == first.headers["location"]
+
+
+async def test_a_replayed_refusal_is_a_problem_document_again(world: World) -> None:
+    unique = {"key": "k", "on_conflict": "reject"}
+    await world.submit(unique=unique)
+
+    first = await world.post("/v1/jobs", {"task": "demo", "unique": unique}, KEY)
+    second = await world.post("/v1/jobs", {"task": "demo", "unique": unique}, KEY)
+
+    assert (first.code, second.code) == ("duplicate-key", "duplicate-key")
+    assert second.body == first.body
+    assert second.headers["idempotency-replayed"] == "true"
