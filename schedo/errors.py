@@ -24,9 +24,11 @@ SchedoError
     Overloaded            a limit is reached, try later              429
     StoreError            the store failed; the outcome is unknown   503
         StoreFull         the disk is full                           507
+        StoreRefused      no row takes a value of this commit
         StoreLocked       another server holds the store
         StoreBroken       the disk failed; this process must end
     Unavailable           the server is starting or draining         503
+        ServerBroken      the same bug comes again and again; this process must end
     NoCapacity            no worker takes it right now               503
     InvocationFailed      the worker took it, and it did not succeed 502
     InvocationTimeout     it has not ended yet                       504
@@ -235,6 +237,18 @@ class StoreFull(StoreError):
     status = 507
 
 
+class StoreRefused(StoreError):
+    """The store cannot take a value, or a change of what it does not have: nothing was written.
+
+    A bug, not the disk's failure. `jobs` says of each job that brought such a value what is wrong;
+    it is empty if none of them did.
+    """
+
+    def __init__(self, message: str, jobs: Mapping[int, str] | None = None) -> None:
+        super().__init__(message)
+        self.jobs = dict(jobs or {})
+
+
 class StoreLocked(StoreError):
     """Another server holds this store."""
 
@@ -256,6 +270,10 @@ class Unavailable(SchedoError):
 
     code = "unavailable"
     status = 503
+
+
+class ServerBroken(Unavailable):
+    """A bug came again after each recovery: end the process, a new one may do better."""
 
 
 class NoCapacity(SchedoError):

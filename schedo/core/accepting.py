@@ -8,12 +8,13 @@ import msgspec
 
 from schedo.core.ids import IdSource, render_id
 from schedo.core.lifecycle import State
+from schedo.core.limits import DURATION_MAX, INSTANT_MAX, PRIORITY_MAX, PRIORITY_MIN
 from schedo.core.memory import JobMemory
 from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Trigger, Unique
 from schedo.core.runs import NewRun
 from schedo.core.wants import KeyWanted, Want
 from schedo.core.workers import Workers
-from schedo.errors import DuplicateKey, SchedoError
+from schedo.errors import DuplicateKey, Invalid, SchedoError
 
 # Running a command or a request again is the user's choice; a schedule's run is tried three times.
 BUILT_IN_RETRY: Mapping[str, Retry] = {"shell": ONCE, "http": ONCE}
@@ -89,7 +90,9 @@ class Acceptor:
     def _accept(
         self, spec: JobSpec, holders: Mapping[str, Job | None], now: int
     ) -> Accepted | SchedoError:
-        """Make the job unless another one holds its unique key."""
+        """Make the job unless its numbers are out of range or another one holds its unique key."""
+        if not _is_in_range(spec):
+            return _refuse_range(spec)
         unique = spec.options.unique
         if unique is None:
             return Accepted(self._make(spec, now), False)
@@ -194,6 +197,28 @@ class Acceptor:
                 self._plain.clear()
             self._plain[task] = settled
         return settled
+
+
+def _is_in_range(spec: JobSpec) -> bool:
+    """Whether the instants, durations and priority are ones that a job can have.
+
+    What comes over HTTP is checked where it is read, and says more. This is for programs that
+    submit in the server's own process.
+    """
+    return (
+        spec.delay_us <= DURATION_MAX
+        and PRIORITY_MIN <= spec.priority <= PRIORITY_MAX
+        and (spec.run_at is None or -INSTANT_MAX <= spec.run_at <= INSTANT_MAX)
+        and (spec.expires_at is None or -INSTANT_MAX <= spec.expires_at <= INSTANT_MAX)
+        and (spec.expires_in_us is None or spec.expires_in_us <= DURATION_MAX)
+    )
+
+
+def _refuse_range(spec: JobSpec) -> Invalid:
+    return Invalid(
+        f"a job of {spec.task} has a priority outside {PRIORITY_MIN} to {PRIORITY_MAX}, an instant"
+        " after the year 9999, or a duration of more than a hundred years"
+    )
 
 
 def _holds(holder: Job, unique: Unique, now: int) -> bool:

@@ -12,6 +12,9 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
+# What a column of a store takes.
+INTEGER_MAX = 2**63 - 1
+
 # Instants. The upper end is what RFC 3339 can write (four-digit years).
 INSTANT_MIN = 0
 INSTANT_MAX = 253_402_300_799 * SECOND  # 9999-12-31T23:59:59Z

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from schedo.core.attempts import Attempts
 from schedo.core.leases import Lease, Lost, Report, Snoozed, Stop
 from schedo.core.limits import SECOND
 from schedo.core.model import LeaseKey, Trigger
+from schedo.core.reports import is_refused, refused
 from schedo.core.workers import WorkerOffer
 from schedo.errors import SchedoError
 
@@ -164,6 +165,18 @@ class Handouts:
     def reports(self) -> list[Report]:
         """Return the reports to settle again."""
         return list(self._reports.values())
+
+    def refuse_reports(self, faults: Mapping[int, str]) -> bool:
+        """Let the reports of these jobs, by id, count as failures, because the store took none of
+        them; return whether there was one to refuse."""
+        found = [
+            report
+            for report in self._reports.values()
+            if report.key.job_id in faults and not is_refused(report)
+        ]
+        for report in found:
+            self._reports[report.key] = refused(report, faults[report.key.job_id])
+        return bool(found)
 
     def recovered(self) -> None:
         """Forget what waited: it is decided anew, and that is durable."""

@@ -59,6 +59,8 @@ class Housekeeping:
                 await self.prune()
             except SchedoError as error:
                 log.warning("pruning was put off: %s", error)
+            except Exception:
+                log.exception("pruning was put off by an internal error")
 
     async def prune(self) -> int:
         """Delete what is past its retention, in small batches that let commits through."""

@@ -22,18 +22,20 @@ from typing import Any
 
 from schedo.core.leases import Lease, Report
 from schedo.core.model import Job, LeaseKey
+from schedo.core.reports import find_fault, refused
 from schedo.core.scheduler import Scheduler
 from schedo.core.wants import Want
 from schedo.core.workers import WorkerOffer, Workers
 from schedo.engine.asks import Progress
 from schedo.engine.channel import Channel
+from schedo.engine.failing import MUST_END, Bugs, log_fatal
 from schedo.engine.handouts import Handouts, Transport
 from schedo.engine.journal import Batch, Journal
 from schedo.engine.progress import ProgressNotes
 from schedo.engine.replies import Asked, Command, refuse
 from schedo.engine.taking_back import TakingBack
 from schedo.engine.watch import Watch
-from schedo.errors import SchedoError, StaleLease, StoreBroken, Unavailable
+from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
 from schedo.store.base import Opening, Store
 
 log = logging.getLogger("schedo.engine")
@@ -65,8 +67,9 @@ class TurnLoop:
         self.on_ended: Callable[[LeaseKey], None] = lambda key: None
         self.cordoned: set[str] = set()  # the workers that a person wants to get no more
         self.on_recovered: Callable[[], None] = lambda: None
-        self.on_fatal: Callable[[BaseException], None] = _log_fatal
+        self.on_fatal: Callable[[BaseException], None] = log_fatal
         self.failure: SchedoError | None = Unavailable("the server is starting")
+        self._bugs = Bugs()
 
     # Life.
 
@@ -88,7 +91,7 @@ class TurnLoop:
             self.clock.close()
             await self._store.close()
             raise
-        self._runner = self.loop.create_task(self._run_journal(), name="schedo journal")
+        self._start_journal()
 
     async def stop(self) -> None:
         """Make everything durable, then stop turning and let go of the store."""
@@ -222,6 +225,10 @@ class TurnLoop:
             self.on_ended(key)
 
     def _settle(self, scheduler: Scheduler, report: Report, now: int) -> None:
+        fault = find_fault(report)
+        if fault is not None:
+            log.error("the report of %s is refused: %s", report.key, fault)
+            report = refused(report, fault)
         self.note_end(report)
         try:
             scheduler.report(report, now)
@@ -250,14 +257,14 @@ class TurnLoop:
                 else:
                     each(scheduler, now)
             scheduler.tick(now)
+            leases, ready = scheduler.attempts.take_leases(), scheduler.take_ready()
+            self.handouts.start(leases)
+            for stop in scheduler.attempts.take_stops():
+                self.handouts.stop(stop)
         except Exception as error:
             self._inbox.put_back(list(items))  # the new scheduler hears of them
             self._break(error)
             return
-        leases, ready = scheduler.attempts.take_leases(), scheduler.take_ready()
-        self.handouts.start(leases)
-        for stop in scheduler.attempts.take_stops():
-            self.handouts.stop(stop)
         if scheduler.has_news or self._replies or self.handouts.held:
             self._journal.wake()
         now = self.clock.now()
@@ -320,34 +327,39 @@ class TurnLoop:
 
     async def _run_journal(self) -> None:
         """Run the journal; when it or a turn fails, recover and run it again."""
-        while True:
-            while not self._is_open and not isinstance(self.failure, StoreBroken):
-                try:
-                    await self._recover(await self._store.take_stock())
-                except Exception as error:
-                    self._fail(_told(error))
-                    await asyncio.sleep(RECOVERY_PAUSE_S)
-            if isinstance(self.failure, StoreBroken):
-                return  # nothing that this process does can be trusted any more
+        while not isinstance(self.failure, MUST_END):
             try:
+                if not self._is_open:
+                    await self._recover(await self._store.take_stock())
                 await self._journal.run()
             except Exception as error:
-                self._fail(_told(error))
+                was_open = self._is_open
+                self._fail(error)
+                if not was_open:
+                    await asyncio.sleep(RECOVERY_PAUSE_S)
+
+    def _start_journal(self) -> None:
+        self._runner = self.loop.create_task(self._run_journal(), name="schedo journal")
 
     # Failure and recovery.
 
     def _break(self, error: Exception) -> None:
         """A bug in the scheduler or a command: nothing in memory can be trusted."""
-        self._fail(_told(error))
+        self._fail(error)
         self._runner.cancel()
-        self._runner = self.loop.create_task(self._run_journal(), name="schedo journal")
+        self._start_journal()
 
-    def _fail(self, error: SchedoError) -> None:
+    def _fail(self, cause: Exception) -> None:
         self._is_open = False
+        if isinstance(cause, StoreRefused) and self.handouts.refuse_reports(cause.jobs):
+            log.error("%s; the jobs that brought it fail", cause)
+            error: SchedoError = cause
+        else:
+            error = self._bugs.judge(cause, self.loop.time())
         self.watch.failed(error, self.failure)
         self.failure = error
         self._fail_waiting(error)
-        if isinstance(error, StoreBroken):
+        if isinstance(error, MUST_END):
             self._refuse_asked(error)  # there will be no other turn
             self.on_fatal(error)
 
@@ -386,15 +398,3 @@ class TurnLoop:
 
 def _expect_nobody(lease: Lease) -> None:
     return None
-
-
-def _told(error: Exception) -> SchedoError:
-    """Return what callers are told; an error that is not schedo's own is a bug, and logged."""
-    if isinstance(error, SchedoError):
-        return error
-    log.error("an internal error; recovering from the store", exc_info=error)
-    return Unavailable("an internal error; the server recovers")
-
-
-def _log_fatal(error: BaseException) -> None:
-    log.critical("the store is broken: %s", error)

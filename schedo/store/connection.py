@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 import aiosqlite
 
-from schedo.errors import StoreBroken, StoreError, StoreFull
+from schedo.errors import StoreBroken, StoreError, StoreFull, StoreRefused
+from schedo.store.refusals import is_refusal
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -202,4 +203,6 @@ def store_error(error: Exception, path: str) -> StoreError:
         return StoreBroken(f"the disk under {path} failed ({name}: {error}); the server must stop")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"another program is writing to {path}: {error}")
+    if is_refusal(error):
+        return StoreRefused(f"the store refuses what it was given: {error}")
     return StoreError(f"the store {path} failed: {error}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import sqlite3
 from collections.abc import Callable
@@ -18,9 +19,9 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import Attempt, Changes, IdempotentAnswer
 from schedo.core.model import Decision, Job, Lane, Queue, Schedule
-from schedo.errors import NotFound, StoreBroken, StoreError
+from schedo.errors import NotFound, StoreBroken, StoreError, StoreRefused
 from schedo.store import connection as connections
-from schedo.store import queries, reads, rows, writes
+from schedo.store import queries, reads, refusals, rows, writes
 from schedo.store.base import Counts, JobFilter, Opening, Retention, StoredOutput
 from schedo.store.connection import Connection
 from schedo.store.location import prepare_directory, size_bytes
@@ -28,6 +29,8 @@ from schedo.store.lock import FileLock
 from schedo.store.migrate import check_file, migrate
 from schedo.store.pending import Pending, replay
 from schedo.store.pruning import prune
+
+log = logging.getLogger("schedo.store")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,9 +75,17 @@ class SqliteStore:
         await asyncio.shield(self._closing)
 
     async def commit(self, changes: Changes) -> None:
-        commit = writes.encode(changes)
+        try:
+            commit = writes.encode(changes)
+        except refusals.UNFIT as error:
+            faults = refusals.find_unencodable(changes)
+            raise StoreRefused(refusals.describe(faults, error), faults) from error
         writer = self._opened(self._writer)
-        await self._run(writer, self._pending.commit, commit)
+        try:
+            await self._run(writer, self._pending.commit, commit)
+        except StoreRefused as error:
+            faults = await self._run(writer, refusals.find_unwritable, commit)
+            raise StoreRefused(refusals.describe(faults, error), faults) from error
         # After the commit is acknowledged, so that nobody waits for it but the next commit.
         if self._pending.is_long:
             self._post(self._pending.fold_oldest)
@@ -226,7 +237,7 @@ class SqliteStore:
             raise StoreBroken(self._broken)
         try:
             return await connection.run(function, *args, **kwargs)
-        except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
+        except (sqlite3.Error, *refusals.UNFIT) as error:
             raise self._noted(error) from error
 
     async def _connect(self, connection: Connection) -> Connection:
@@ -262,11 +273,11 @@ class SqliteStore:
             if self._broken is None:
                 try:
                     function(connection, *args, **kwargs)
-                except sqlite3.Error as error:
+                except (sqlite3.Error, *refusals.UNFIT) as error:
                     # A full disk or a lock is met again, and reported, by the next commit.
-                    self._noted(error)
-                except StoreError:
-                    pass  # also this
+                    log.warning("writing to the tables was put off: %s", self._noted(error))
+                except StoreError as error:
+                    log.warning("writing to the tables was put off: %s", error)
 
         if self._writer is not None:
             self._writer.post(run)

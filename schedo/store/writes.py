@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from schedo.core import limits
 from schedo.core.changes import Changes
 from schedo.core.model import PLAIN, Job
-from schedo.errors import StoreError
+from schedo.errors import StoreRefused
 from schedo.store import rows
 
 INSERT_JOB = (
@@ -87,6 +87,21 @@ RAISE_EPOCH = "UPDATE meta SET value = value + 1 WHERE name = 'epoch'"
 UPSERT_ANSWER = """
 INSERT OR REPLACE INTO answer (scope, fingerprint, status, body, created_at)
 VALUES (?, ?, ?, ?, ?)"""
+
+
+# Where in a row of a statement the job's id stands.
+_JOB_PLACES: dict[str, int | str] = {
+    INSERT_JOB: 0,
+    UPDATE_JOB: -1,
+    INSERT_PAYLOAD: 0,
+    INSERT_TAG: 1,
+    INSERT_ATTEMPT: "job_id",
+    INSERT_OUTPUT: "job_id",
+}
+
+# A rank is an instant less some priority steps. Outside of these, and only there, a commit is given
+# to SQLite value by value, which knows what a column takes; the journal would keep anything.
+_RANK_MIN, _RANK_MAX = -(2**62), 2**62
 
 
 class Statement(NamedTuple):
@@ -165,7 +180,7 @@ def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None
     is_plain = True
     options, text, route = PLAIN, None, ""  # jobs of one batch mostly share their options
     for job in jobs:
-        if job.due_at > limits.INSTANT_MAX:
+        if job.due_at > limits.INSTANT_MAX or not _RANK_MIN < job.rank < _RANK_MAX:
             is_plain = False  # SQLite must see it, and may refuse it
         if not job.is_new:
             (without_key if job.unique_key is None else with_key).append(rows.known_job_row(job))
@@ -195,6 +210,13 @@ def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None
     return [statement for statement in statements if statement.rows], plain
 
 
+def job_of(sql: str, row: Any) -> int | None:
+    """Return the id of the job that a row of the statement belongs to, or None."""
+    place = _JOB_PLACES.get(sql)
+    found = None if place is None else row[place]
+    return found if isinstance(found, int) else None
+
+
 def insert_jobs(new: Sequence[rows.Row]) -> Statement:
     """Return the statement that writes new jobs."""
     return Statement(INSERT_JOB, new, together=INSERT_JOBS)
@@ -220,7 +242,7 @@ def run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None
         if exact and changed != len(values):
             # Memory believed in a job that the store has not: nothing it says can be trusted.
             missing = len(values) - max(changed, 0)
-            raise StoreError(f"{missing} of {len(values)} updated jobs are not in the store")
+            raise StoreRefused(f"{missing} of {len(values)} updated jobs are not in the store")
 
 
 def raise_epoch(connection: sqlite3.Connection) -> None:

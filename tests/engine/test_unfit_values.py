@@ -1,0 +1,213 @@
+"""A value that no column takes costs the one job or request that brought it, never the server."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from schedo.core.leases import Capture, Completed, Failed, Outcome, Report, Snoozed
+from schedo.core.lifecycle import State
+from schedo.core.limits import MINUTE
+from schedo.core.model import Failure, Job
+from schedo.core.scheduler import Scheduler
+from schedo.engine import turns
+from schedo.errors import Invalid, SchedoError, StoreError, StoreRefused, Unavailable
+from tests.engine.world import Answers, World, recovered, running, spec
+
+TOO_LARGE = 2**63
+NO_TEXT = "\ud800"
+
+REPORTS: dict[str, tuple[Outcome, tuple[Capture, ...]]] = {
+    "an output total of 2^63": (Completed(b"1"), (Capture("stdout", b"", b"", TOO_LARGE),)),
+    "an output total of 2^64": (Completed(b"1"), (Capture("stdout", b"", b"", 2**64),)),
+    "an output total below 0": (Completed(b"1"), (Capture("stdout", b"", b"", -1),)),
+    "an output that is text": (Completed(b"1"), (Capture("body", "text", b"", 4),)),  # type: ignore[arg-type]
+    "a stream without a name": (Completed(b"1"), (Capture(NO_TEXT, b"", b"", 0),)),  # type: ignore[arg-type]
+    "a result that is text": (Completed("text"), ()),  # type: ignore[arg-type]
+    "a snooze of 2^63": (Snoozed(TOO_LARGE), ()),
+    "a snooze of 2^64": (Snoozed(2**64), ()),
+    "a snooze of a fraction": (Snoozed(0.5), ()),  # type: ignore[arg-type]
+    "a retry in 2^63": (Failed(Failure("x", "y"), retry_in_us=TOO_LARGE), ()),
+    "an error that is no text": (Failed(Failure("x", NO_TEXT)), ()),
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+async def test_a_report_with_an_unfit_value_fails_its_job_alone(path: Path, name: str) -> None:
+    outcome, output = REPORTS[name]
+    async with running(path) as world:
+        job, other = await world.submit(), await world.submit()
+        world.engine.report(Report(world.worker.leases.pop(0).key, outcome, output))
+        world.worker.end()
+
+        ended, beside = await world.engine.get(job.id), await world.engine.wait(other.id, 5)
+        ended = await world.engine.wait(job.id, 5)
+
+        assert (ended.state, ended.attempt) == (State.FAILED, 1)
+        assert ended.failure is not None
+        assert ended.failure.type == "unfit-report"
+        assert beside.state is State.COMPLETED
+        assert world.store.failures == 0
+        assert world.engine.health().ready
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"run_at": TOO_LARGE},
+        {"delay_us": TOO_LARGE},
+        {"expires_at": TOO_LARGE},
+        {"expires_in_us": TOO_LARGE},
+        {"priority": TOO_LARGE},
+        {"priority": -(2**70)},
+    ],
+    ids=str,
+)
+async def test_a_spec_with_an_unfit_number_is_refused_alone(
+    path: Path, fields: dict[str, int]
+) -> None:
+    async with running(path) as world:
+        answers: Answers = await world.engine.submit([spec(), spec(**fields), spec()])
+
+        assert [isinstance(answer, Invalid) for answer in answers] == [False, True, False]
+        assert world.engine.health().ready
+
+
+async def test_a_row_that_the_store_refuses_costs_the_job_that_brought_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "find_fault", lambda report: None)  # as if a check was forgotten
+    async with running(path) as world:
+        job, other = await world.submit(), await world.submit()
+        output = (Capture("stdout", b"", b"", TOO_LARGE),)
+        world.engine.report(Report(world.worker.leases.pop(0).key, Completed(b"1"), output))
+        world.worker.end()
+
+        ended, beside = await ends(world, job.id), await ends(world, other.id)
+
+        assert ended is State.FAILED
+        assert beside is State.COMPLETED
+        assert (await world.engine.get(other.id)).attempt == 1
+
+
+async def test_a_text_that_the_store_refuses_costs_its_submit(path: Path) -> None:
+    async with running(path) as world:
+        with pytest.raises(StoreRefused):
+            await world.engine.submit([spec(task=NO_TEXT)])
+
+        assert await ends(world, (await submitted(world)).id) is State.COMPLETED
+
+
+async def submitted(world: World) -> Job:
+    while True:
+        try:
+            return await world.submit()
+        except (Unavailable, StoreRefused):
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
+
+
+async def ends(world: World, job_id: int) -> State:
+    while True:
+        try:
+            while world.worker.leases:
+                world.worker.end()
+            job = await world.engine.wait(job_id, 0.1)
+            if job.is_final:
+                return job.state
+        except SchedoError:  # it recovers
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
+
+
+def always(error: Exception) -> Callable[[Scheduler, int], None]:
+    def act(scheduler: Scheduler, now: int) -> None:
+        raise error
+
+    return act
+
+
+async def test_a_turn_that_breaks_once_is_recovered_from(path: Path) -> None:
+    async with running(path) as world:
+        fatal: list[BaseException] = []
+        world.engine.on_fatal(fatal.append)
+        world.engine._loop.post(always(ZeroDivisionError()))
+
+        assert await ends(world, (await submitted(world)).id) is State.COMPLETED
+        assert not fatal
+
+
+async def test_a_turn_that_breaks_again_and_again_ends_the_server(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as world:
+        ended = asyncio.get_running_loop().create_future()
+        world.engine.on_fatal(ended.set_result)
+
+        def stumble(scheduler: Scheduler, now: int, /, **rest: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(Scheduler, "tick", stumble)
+        world.engine._loop.wake()
+
+        async with asyncio.timeout(10):
+            error = await ended
+        assert "again and again" in str(error)
+        with pytest.raises(SchedoError):
+            await world.submit()
+
+
+async def test_a_commit_that_no_store_takes_ends_the_server(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as world:
+        ended = asyncio.get_running_loop().create_future()
+        world.engine.on_fatal(ended.set_result)
+
+        async def refuse(changes: object) -> None:
+            raise OverflowError("Python int too large to convert to SQLite INTEGER")
+
+        monkeypatch.setattr(world.store, "commit", refuse)
+        monkeypatch.setattr(turns, "RECOVERY_PAUSE_S", 0.01)
+        async with asyncio.timeout(10):
+            while not ended.done():
+                world.worker.attach()
+                with pytest.raises(SchedoError):
+                    await world.submit()
+                await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
+
+
+async def test_a_disk_that_fails_for_long_does_not_end_the_server(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "RECOVERY_PAUSE_S", 0.01)
+    async with running(path) as world:
+        fatal: list[BaseException] = []
+        world.engine.on_fatal(fatal.append)
+        world.store.fail_next(*[StoreError("another program is writing")] * 30)
+        with pytest.raises(StoreError):
+            await world.submit(delay_us=MINUTE)
+        for _ in range(29):
+            await recovered(world)
+            with pytest.raises(StoreError):
+                await world.submit(delay_us=MINUTE)
+        await recovered(world)
+
+        assert not fatal
+
+
+async def test_what_a_turn_hands_out_cannot_stop_the_turns(path: Path) -> None:
+    async with running(path) as world:
+
+        class Stumbling:
+            def start(self, lease: object) -> None:
+                raise KeyError("a transport that breaks its promise")
+
+            def stop(self, stop: object) -> None:
+                raise AssertionError
+
+        await world.submit(delay_us=MINUTE)
+        world.engine.attach(world.worker.offer, Stumbling())
+        world.clock.step(MINUTE)
+        world.worker.attach()
+
+        assert await ends(world, (await submitted(world)).id) is State.COMPLETED
