@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import Literal
 
-from schedo.core.leases import Lease, Stop
+from schedo.core.leases import Lease, Outcome, Stop
 from schedo.core.model import LeaseKey
 from schedo.core.workers import Worker, WorkerOffer
 from schedo.engine.asks import WorkerSeen
@@ -39,7 +39,7 @@ class Session:
         self.offer = offer
         self.silence_s = RESTART_SILENCE_S
         self.held: dict[LeaseKey, Held] = {}
-        self.settled: dict[LeaseKey, None] = {}  # what it reported of late, oldest first
+        self.settled: dict[LeaseKey, int] = {}  # what it reported of late, oldest first: its hash
         self.waiter: asyncio.Future[None] | None = None
         self.connected_at: int | None = None
         self.last_seen_at: int | None = None
@@ -48,7 +48,7 @@ class Session:
         self.end: asyncio.TimerHandle | None = None  # looks whether it is lost
         self.ends_at = 0.0  # the loop's time at which it is, if it says nothing more
         self.is_broken = False  # its waiting request broke off
-        self.taken: dict[LeaseKey, None] = {}  # what was lost or handed back of late
+        self.taken: dict[LeaseKey, None] = {}  # what it had, and has said nothing late about yet
         self.forgotten = 0  # leases in a row that it did not know of
         self.talks = 0  # its requests that are being answered
         self.knows_bids = False
@@ -99,16 +99,29 @@ class Session:
         return [held.stop for held in stopped if held.stop is not None]
 
     def note_taken(self, key: LeaseKey) -> None:
-        """Remember that the worker had the attempt once: what it says of it later is evidence."""
+        """Remember that the worker had the attempt once: what it says too late is evidence."""
         self.taken[key] = None
         if len(self.taken) > SETTLED_KEPT:
             del self.taken[next(iter(self.taken))]
 
-    def note_settled(self, key: LeaseKey) -> None:
-        """Remember that the attempt's end was heard, for it may be told again."""
-        self.settled[key] = None
+    def note_settled(self, key: LeaseKey, outcome: Outcome) -> None:
+        """Remember how the attempt ended: it may be told again, but not otherwise."""
+        self.note_taken(key)
+        self.settled[key] = _hash(outcome)
         if len(self.settled) > SETTLED_KEPT:
             del self.settled[next(iter(self.settled))]
+
+    def is_news(self, key: LeaseKey) -> bool:
+        """Whether a late result of the attempt is the first: one is enough as evidence."""
+        return self.taken.pop(key, key) is None
+
+    def has_said(self, key: LeaseKey, outcome: Outcome) -> bool:
+        """Whether the worker reported this end of the attempt before."""
+        return self.settled.get(key) == _hash(outcome)
+
+
+def _hash(outcome: Outcome) -> int:
+    return hash((type(outcome).__name__, outcome))
 
 
 def asking(offer: WorkerOffer) -> WorkerOffer:

@@ -219,13 +219,13 @@ class Sessions:
     def _end(self, session: Session, report: Report) -> tuple[LeaseKey, str] | None:
         """Take in a result; return why not, if it is refused."""
         key = report.key
-        if key in session.settled:
+        if session.has_said(key, report.outcome):
             return None
         if session.held.pop(key, None) is None:
-            if key in session.taken and not self._turns.is_live(key):
+            if session.is_news(key) and (key in session.settled or not self._turns.is_live(key)):
                 self._turns.report(report)  # kept as evidence
             return key, f"worker {session.name} does not hold this attempt any more"
-        session.note_settled(key)
+        session.note_settled(key, report.outcome)
         session.forgotten = 0
         self._placing.accept(key)
         self._turns.report(report)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from schedo.core.leases import Completed, HandedBack, Lease, Report, StopReason
+from schedo.core.leases import Completed, Failed, HandedBack, Lease, Report, StopReason
 from schedo.core.lifecycle import State
-from schedo.core.model import Job, LeaseKey
+from schedo.core.model import Failure, Job, LeaseKey
 from schedo.core.workers import WorkerOffer
 from schedo.engine.asks import Ask, Given, Progress
 from schedo.errors import NotFound, WorkerReplaced
@@ -112,6 +112,24 @@ async def test_a_result_sent_twice_is_harmless(path: Path) -> None:
 
         assert [each.refused for each in given] == [[], []]
         assert await world.store.list_attempts(job.id) == []
+
+
+async def test_a_second_result_that_contradicts_the_first_is_refused_and_kept_once(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        job, lease = await leased(world)
+        failed = Report(lease.key, Failed(Failure("ValueError", "no")))
+
+        given = [
+            await hire(world, want=0, reports=reports)
+            for reports in ([done(lease), failed], [failed], [done(lease)])
+        ]
+
+        refused = [[key for key, _ in each.refused] for each in given]
+        assert refused == [[lease.key], [lease.key], []]
+        assert (await world.engine.get(job.id)).state is State.COMPLETED
+        assert [each.outcome for each in await world.store.list_attempts(job.id)] == ["stale"]
 
 
 async def test_a_result_of_an_attempt_that_is_not_held_is_refused_and_kept(path: Path) -> None:

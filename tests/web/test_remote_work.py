@@ -54,9 +54,13 @@ async def test_a_result_sent_twice_changes_nothing(world: World) -> None:
     result = {"lease": lease["lease"], "outcome": "completed", "result": 1}
 
     await work(world, want=0, results=[result])
-    again = await work(world, want=0, results=[{**result, "result": 2}])
+    again = await work(world, want=0, results=[result])
+    other = await work(world, want=0, results=[{**result, "result": 2}])
 
     assert again["refused"] == []
+    assert [(each["lease"], each["code"]) for each in other["refused"]] == [
+        (lease["lease"], "stale-lease")
+    ]
     assert (await get_job(world, job["id"]))["result"] == 1
 
 
