@@ -71,8 +71,8 @@ class Placements:
     def invoke_reserved(self, spec: JobSpec, places: Sequence[Place], now: int) -> list[Job]:
         """Start a job in each of the places.
 
-        Raise NoReservation if a worker has gone, Unsatisfiable if one does not run such jobs; the
-        places are let go of in any case.
+        Raise NoReservation if a worker has gone; the other places are let go of then. Raise
+        Unsatisfiable if one does not run such jobs; the places are kept for another try.
         """
         if places and spec.options.route is None:
             spec = replace(spec, options=replace(spec.options, route=places[0].route))
@@ -83,11 +83,12 @@ class Placements:
             for worker, place in zip(workers, places, strict=True)
             if worker is not None and place.key in worker.running
         ]
-        self.release(places)
         if len(found) < len(places):
+            self.release(places)
             raise NoReservation("a worker that held a part of the reservation has gone")
         if not all(worker.offer.serves(lane) for worker in found):
             raise Unsatisfiable("a worker that holds a part of the reservation does not run this")
+        self.release(places)
         return [self._start(spec, worker, now) for worker in found]
 
     def release(self, places: Sequence[Place]) -> None:

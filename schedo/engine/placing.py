@@ -110,16 +110,28 @@ class Placing:
         return Reservation(ident, nonce, [place.worker for place in places], expires_at)
 
     async def commit(self, ident: str, nonce: str, spec: JobSpec, wait_s: float) -> list[Job]:
-        """Run a job in each slot of the reservation; raise NoReservation."""
-        places = self._take(ident, nonce)
-        jobs = await self._act(
-            lambda scheduler, now: scheduler.placements.invoke_reserved(spec, places, now)
-        )
-        return await self._see_through(jobs, wait_s)
+        """Run a job in each slot of the reservation; raise NoReservation.
+
+        Raise Unsatisfiable if its workers do not run such jobs: the reservation stays as it is.
+        """
+
+        def make(scheduler: Scheduler, now: int) -> list[Job]:
+            places = self._find(ident, nonce).places
+            try:
+                jobs = scheduler.placements.invoke_reserved(spec, places, now)
+            except NoReservation:
+                self._forget(ident)
+                raise
+            self._forget(ident)
+            return jobs
+
+        return await self._see_through(await self._act(make), wait_s)
 
     async def release(self, ident: str, nonce: str) -> None:
         """Let go of the reservation; raise NoReservation."""
-        self._release(self._take(ident, nonce))
+        places = self._find(ident, nonce).places
+        self._forget(ident)
+        self._release(places)
 
     def recovered(self) -> None:
         """What was reserved went with the scheduler that knew it, and perhaps an attempt."""
@@ -358,15 +370,16 @@ class Placing:
         worker = self._turns.workers.find(worker_id)
         return worker is not None and worker.offer.asks
 
-    def _take(self, ident: str, nonce: str) -> list[Place]:
+    def _find(self, ident: str, nonce: str) -> _Kept:
         kept = self._kept.get(ident)
         if kept is None:
             raise NoReservation(f"there is no reservation {ident[:40]!r}, or its time is up")
         if not secrets.compare_digest(kept.nonce.encode(), nonce.encode()):
             raise NoReservation("the nonce is not the one of this reservation")
-        del self._kept[ident]
-        kept.timer.cancel()
-        return kept.places
+        return kept
+
+    def _forget(self, ident: str) -> None:
+        self._kept.pop(ident).timer.cancel()
 
     def _expire(self, ident: str) -> None:
         kept = self._kept.pop(ident, None)

@@ -299,6 +299,43 @@ async def test_a_reserved_slot_is_kept_for_who_knows_the_nonce(path: Path) -> No
             await world.engine.commit_reservation(kept.id, kept.nonce, spec(), 0.0)
 
 
+async def test_a_refused_commit_leaves_the_reservation_for_a_better_one(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        kept = await world.engine.reserve("increment", "default", EU, 1, 10.0)
+
+        for _ in range(2):
+            with pytest.raises(Unsatisfiable):
+                await world.engine.commit_reservation(
+                    kept.id, kept.nonce, JobSpec("decrement", b"{}"), 5.0
+                )
+        with pytest.raises(NoCapacity):  # the slot is still held
+            await world.engine.invoke(spec(), 1, 0.0)
+        call = asyncio.create_task(
+            world.engine.commit_reservation(kept.id, kept.nonce, spec(), 5.0)
+        )
+        [lease] = (await remote.given()).leases
+        await remote.end(lease)
+
+        assert [job.state for job in await call] == [State.COMPLETED]
+
+
+async def test_of_two_commits_at_once_one_has_the_reservation(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        kept = await world.engine.reserve("increment", "default", None, 1, 10.0)
+
+        calls = [
+            asyncio.create_task(world.engine.commit_reservation(kept.id, kept.nonce, spec(), 5.0))
+            for _ in range(2)
+        ]
+        [lease] = (await remote.given()).leases
+        await remote.end(lease)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+
+        assert [isinstance(answer, NoReservation) for answer in answers] == [False, True]
+
+
 async def test_a_released_or_expired_reservation_frees_its_slot(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
