@@ -35,7 +35,14 @@ from schedo.engine.progress import ProgressNotes
 from schedo.engine.replies import Asked, Command, refuse
 from schedo.engine.taking_back import TakingBack
 from schedo.engine.watch import Watch
-from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
+from schedo.errors import (
+    SchedoError,
+    StaleLease,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    Unavailable,
+)
 from schedo.store.base import Opening, Store
 
 log = logging.getLogger("schedo.engine")
@@ -364,6 +371,9 @@ class TurnLoop:
             self.on_fatal(error)
 
     def _fail_waiting(self, error: SchedoError) -> None:
+        """Answer the commands that have acted: what they did may be durable, or come to be."""
+        if not isinstance(error, StoreFull | StoreRefused):  # of those nothing was written
+            error = StoreError(f"{error}; what was asked may or may not have happened")
         self._replies = []
         for reply in list(self._expected):
             if not reply.done():

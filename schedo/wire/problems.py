@@ -19,7 +19,6 @@ from schedo.errors import (
     Problem,
     SchedoError,
     Unauthorized,
-    Unavailable,
 )
 
 PROBLEM_TYPE = b"application/problem+json"
@@ -138,7 +137,7 @@ def problem_headers(error: SchedoError) -> list[tuple[bytes, bytes]]:
     """Return the headers that go with the error's status."""
     if isinstance(error, Overloaded | NoCapacity):
         return [(b"retry-after", str(error.retry_after_s).encode())]
-    if isinstance(error, Unavailable):
+    if error.status == 503:
         return [(b"retry-after", str(_RETRY_AFTER_S).encode())]
     if isinstance(error, MethodNotAllowed):
         return [(b"allow", error.allow.encode())]

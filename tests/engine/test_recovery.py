@@ -21,7 +21,6 @@ from schedo.errors import (
     StoreError,
     StoreFull,
     StoreLocked,
-    Unavailable,
 )
 from schedo.store.base import JobFilter
 from schedo.store.sqlite import SqliteStore
@@ -159,7 +158,7 @@ async def test_what_a_broken_continuation_has_changed_is_not_committed(
         world.engine._loop.post(lambda scheduler, now: scheduler.with_job(12_345, stumble, now))
         while not beside:
             await turned()
-        with pytest.raises(Unavailable):
+        with pytest.raises(StoreError):
             await beside[0]
         while not world.engine.health().ready:
             await turned()
@@ -193,12 +192,46 @@ async def test_who_asks_in_the_moment_in_which_the_store_breaks_is_told(
 ) -> None:
     async with running(path) as world:
         asked = break_store(world, monkeypatch, world.submit)
-        with pytest.raises(StoreBroken):
+        with pytest.raises(StoreError):
             await world.submit()
 
         await asyncio.wait(asked, timeout=5)
 
         assert isinstance(asked[0].exception(), StoreBroken)
+
+
+async def test_of_a_submit_in_flight_when_the_disk_fails_the_outcome_is_unknown(path: Path) -> None:
+    async with running(path) as world:
+        world.store.hold()
+        world.store.fail_after(StoreBroken("the disk"))
+        in_flight = asyncio.create_task(world.submit())
+        await world.store.wait_held()
+        behind_it = asyncio.create_task(world.submit())  # it acts, and waits for the next commit
+        await next_iteration()
+        world.store.release()
+        await asyncio.wait([in_flight, behind_it])
+
+        codes = [getattr(task.exception(), "code", None) for task in (in_flight, behind_it)]
+        assert codes == ["outcome-unknown", "outcome-unknown"]
+        with pytest.raises(StoreBroken):  # nothing of what comes now can have happened
+            await world.submit()
+
+        assert len(await world.store.list_jobs(JobFilter(), None, 10)) == 1
+
+
+async def test_of_a_submit_in_flight_when_a_turn_breaks_the_outcome_is_unknown(path: Path) -> None:
+    def break_turn(scheduler: Scheduler, now: int) -> None:
+        raise RuntimeError("a bug")
+
+    async with running(path) as world:
+        world.store.hold()
+        in_flight = asyncio.create_task(world.submit())
+        await world.store.wait_held()
+        world.engine._loop.post(break_turn)
+        with pytest.raises(StoreError) as caught:
+            await in_flight
+
+        assert caught.value.code == "outcome-unknown"
 
 
 async def test_a_stop_ends_although_the_store_breaks_in_that_moment(

@@ -27,7 +27,7 @@ from schedo.core.model import (
     Verdict,
 )
 from schedo.core.routes import Condition, Preference, Route
-from schedo.errors import BadJson, Invalid, NoCapacity, Overloaded, Problem, SchedoError
+from schedo.errors import BadJson, Invalid, NoCapacity, Overloaded, Problem, SchedoError, StoreError
 from schedo.store.base import StoredOutput
 from schedo.wire import shapes
 from schedo.wire.answers import (
@@ -223,5 +223,6 @@ def test_every_error_of_the_tree_has_its_entry_in_the_registry() -> None:
 
 def test_an_overload_says_when_to_try_again() -> None:
     assert problem_headers(Overloaded("full", 7)) == [(b"retry-after", b"7")]
+    assert problem_headers(StoreError("it flickered")) == [(b"retry-after", b"1")]
     assert problem_headers(NoCapacity("busy", retry_after_s=2)) == [(b"retry-after", b"2")]
     assert problem_headers(SchedoError()) == []
