@@ -20,6 +20,8 @@ INSTANT_MIN = 0
 INSTANT_MAX = 253_402_300_799 * SECOND  # 9999-12-31T23:59:59Z
 DURATION_MAX = 100 * 366 * DAY
 
+COUNT_MAX = 2**53 - 1  # the largest whole number that every reader of JSON keeps exactly
+
 # Names and texts.
 NAME_CHARACTERS_MAX = 128
 UNIQUE_KEY_CHARACTERS_MAX = 255

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from schedo.core.leases import Failed, Lease, Report, Stopped, StopReason
 from schedo.core.limits import SECOND
 from schedo.core.model import Failure
+from schedo.wire.fitting import fit_report
 from schedo.workers.contract import Call, Runner, StopSignal
+from schedo.workers.faults import blame_runner, is_cancelled
 from schedo.workers.progress import Tell
 
 # The server keeps the timeout. While it cannot be reached, the attempt ends here this much later.
@@ -136,11 +138,12 @@ class Attempts:
                 failure = Failure("unknown-task", f"this worker has no task {lease.task!r}")
                 report = Report(lease.key, Failed(failure, retryable=False))
             else:
-                report = await runner(attempt.call)
-        except Exception as error:
+                report = fit_report(await runner(attempt.call))
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled():
+                raise
             log.exception("the runner of task %s failed on lease %s", lease.task, text)
-            failure = Failure("runner-error", f"{type(error).__name__}: {error}")
-            report = Report(lease.key, Failed(failure))
+            report = blame_runner(lease.key, error)
         self._end(text, attempt, report)
 
     def _end(self, text: str, attempt: _Attempt, report: Report) -> None:

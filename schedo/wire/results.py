@@ -15,7 +15,6 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from schedo.core import limits
 from schedo.core.leases import (
     Capture,
-    Completed,
     Failed,
     HandedBack,
     Outcome,
@@ -27,10 +26,9 @@ from schedo.core.model import Failure
 from schedo.errors import Invalid
 from schedo.wire import fields
 from schedo.wire.fields import Duration
+from schedo.wire.fitting import fit_count, fit_failure, fit_result
 from schedo.wire.leases import LeaseText, parse_lease
 
-MESSAGE_CHARACTERS_MAX = 2_048
-TRACEBACK_CHARACTERS_MAX = limits.ERROR_BYTES_MAX - MESSAGE_CHARACTERS_MAX
 _HALF = limits.OUTPUT_BYTES_MAX // 2
 _STREAMS_MAX = 3
 
@@ -47,13 +45,15 @@ class ErrorRequest(Struct, omit_defaults=True):
 
     def to_failure(self) -> Failure:
         """Return the core's form."""
-        return Failure(
-            type=self.type[: limits.NAME_CHARACTERS_MAX] or "error",
-            message=self.message[:MESSAGE_CHARACTERS_MAX],
-            exit_code=self.exit_code,
-            signal=self.signal and self.signal[: limits.NAME_CHARACTERS_MAX],
-            http_status=self.http_status,
-            traceback=self.traceback and self.traceback[-TRACEBACK_CHARACTERS_MAX:],
+        return fit_failure(
+            Failure(
+                self.type,
+                self.message,
+                self.exit_code,
+                self.signal,
+                self.http_status,
+                self.traceback,
+            )
         )
 
 
@@ -70,7 +70,7 @@ class OutputRequest(Struct, omit_defaults=True):
         if (self.text is None) == (self.base64 is None):
             raise Invalid.field(pointer, "give text or base64")
         kept = self.text.encode() if self.text is not None else self._decode(pointer)
-        total = max(len(kept), self.total_bytes or 0)
+        total = fit_count(max(len(kept), self.total_bytes or 0))
         if total == len(kept) <= limits.OUTPUT_BYTES_MAX:
             return Capture(self.stream, kept[:_HALF], kept[_HALF:], total)
         # Where bytes are missing they are missing in the middle.
@@ -129,11 +129,4 @@ class ResultRequest(Struct, omit_defaults=True):
                 return HandedBack()
 
     def _read_result(self) -> Outcome:
-        result = b"null" if isinstance(self.result, UnsetType) else bytes(self.result)
-        if len(result) <= limits.RESULT_BYTES_MAX:
-            return Completed(None if result == b"null" else result)
-        message = (
-            f"the task ran, but its result takes {len(result)} bytes as JSON; "
-            f"at most {limits.RESULT_BYTES_MAX} are kept"
-        )
-        return Failed(Failure("result-too-large", message), retryable=False)
+        return fit_result(None if isinstance(self.result, UnsetType) else bytes(self.result))

@@ -20,6 +20,7 @@ from schedo.core.workers import WorkerOffer
 from schedo.errors import Invalid
 from schedo.wire import fields
 from schedo.wire.fields import Duration, Name
+from schedo.wire.fitting import SAID_CHARACTERS_MAX, fit_progress, fit_text
 from schedo.wire.jobs import Delivery, RetryRequest, read_delivery, read_retry
 from schedo.wire.leases import LeaseText, parse_lease
 from schedo.wire.results import ResultRequest
@@ -33,9 +34,6 @@ ENTRIES_MAX = 1_000  # results, progress, bids in one request
 WAIT_US_MAX = limits.MINUTE
 SILENCE_US = (5 * limits.SECOND, limits.HOUR)
 SILENCE_US_DEFAULT = 30 * limits.SECOND
-TEXT_CHARACTERS_MAX = 1_000
-LOG_CHARACTERS_MAX = 16_384
-PARTIAL_CHARACTERS_MAX = 65_536
 
 _WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _WORKER_RULE = (
@@ -84,13 +82,8 @@ class ProgressRequest(Struct, omit_defaults=True):
 
     def read(self, pointer: str) -> ProgressParts:
         """Return lease, percent, message, log and partial output: the ends of the long texts."""
-        return (
-            parse_lease(self.lease, f"{pointer}/lease"),
-            self.percent,
-            self.message and self.message[:TEXT_CHARACTERS_MAX],
-            self.log and self.log[-LOG_CHARACTERS_MAX:],
-            self.stdout and self.stdout[-PARTIAL_CHARACTERS_MAX:],
-        )
+        lease = parse_lease(self.lease, f"{pointer}/lease")
+        return (lease, *fit_progress(self.percent, self.message, self.log, self.stdout))
 
 
 class RejectRequest(Struct, omit_defaults=True):
@@ -151,7 +144,7 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
         return [
             (
                 parse_lease(each.lease, f"/reject/{at}/lease"),
-                (each.reason or "")[:TEXT_CHARACTERS_MAX],
+                fit_text(each.reason or "", SAID_CHARACTERS_MAX),
             )
             for at, each in enumerate(self.reject or ())
         ]

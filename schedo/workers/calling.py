@@ -12,7 +12,7 @@ import asyncio
 import contextvars
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
 
@@ -21,6 +21,8 @@ import msgspec
 from schedo.core import limits
 from schedo.core.leases import Completed, Failed, HandedBack, Outcome, Report, Snoozed, Stopped
 from schedo.core.model import Failure, LeaseKey
+from schedo.wire.fitting import fit_delay, fit_failure, fit_result, refuse_result
+from schedo.wire.strict import decode_strictly
 from schedo.workers.arguments import BadPayload, write_foreign
 from schedo.workers.contract import Call
 from schedo.workers.handling import Discard, Snooze, enter
@@ -31,6 +33,7 @@ _MESSAGE_BYTES_MAX = 2_048
 _TRACEBACK_BYTES_MAX = limits.ERROR_BYTES_MAX - _MESSAGE_BYTES_MAX
 _FRAMES_MAX = 50
 _DONE = Completed()
+_Coroutine = Coroutine[Any, Any, Any]
 
 log = logging.getLogger("schedo.workers")
 
@@ -149,31 +152,39 @@ class _Attempt:
             arguments = task.arguments.read(lease.payload or b"null")
             enter(self._call)
             if self._runner.is_async:
-                value = await task.function(**arguments)
-            else:
-                value = await self._call_in_thread(arguments)
-            return settle(value)
+                return settle(await task.function(**arguments))
+            outcome = await self._call_in_thread(arguments)
+            # A plain wrapper around an async function hands out its coroutine.
+            return settle(await outcome) if isinstance(outcome, Coroutine) else outcome
         except BadPayload as error:
             return _refuse("bad-payload", str(error))
-        except GeneratorExit:
-            raise
         except BaseException as error:  # SystemExit must not end the process, nor anything the loop
+            if isinstance(error, GeneratorExit) and not self._is_running():
+                raise  # the task itself is thrown away, with its loop
             return blame(error, task.no_retry)
 
-    async def _call_in_thread(self, arguments: dict[str, Any]) -> Any:
-        def run() -> Any:
+    def _is_running(self) -> bool:
+        try:
+            return asyncio.current_task() is self.handler
+        except RuntimeError:  # there is no loop any more
+            return False
+
+    async def _call_in_thread(self, arguments: dict[str, Any]) -> Outcome | _Coroutine:
+        task = self._runner.task
+
+        def run() -> Outcome | _Coroutine:
             if self._call.stop.reason is not None:  # all threads were busy until it was too late
-                return None
+                return _DONE
+            # A future cannot carry every exception, so the thread itself says what it stands for.
             try:
-                return self._runner.task.function(**arguments)
-            except StopIteration as error:  # a future cannot carry it
-                raise RuntimeError("the handler raised StopIteration") from error
+                value = task.function(**arguments)
+                return value if isinstance(value, Coroutine) else settle(value)
+            except BaseException as error:
+                return blame(error, task.no_retry)
 
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        value = await loop.run_in_executor(self._runner.threads, context.run, run)
-        # A plain wrapper around an async function hands out its coroutine.
-        return await value if asyncio.iscoroutine(value) else value
+        return await loop.run_in_executor(self._runner.threads, context.run, run)
 
 
 def settle(value: Any) -> Outcome:
@@ -184,22 +195,25 @@ def settle(value: Any) -> Outcome:
         return _DONE
     try:
         result = msgspec.json.encode(value, enc_hook=write_foreign)
+        if len(result) <= limits.RESULT_BYTES_MAX:
+            decode_strictly(result)  # what no other worker could report is no result here, either
     except Exception as error:  # the application's own types may run code here
-        message = f"the task ran, but its result cannot be written as JSON: {error}"
-        return _refuse("result-not-json", message)
-    if len(result) > limits.RESULT_BYTES_MAX:
-        message = (
-            f"the task ran, but its result takes {len(result)} bytes as JSON; "
-            f"at most {limits.RESULT_BYTES_MAX} are kept"
-        )
-        return _refuse("result-too-large", message)
-    return Completed(result)
+        return refuse_result("result-not-json", f"cannot be written as JSON: {error}")
+    return fit_result(result)
 
 
 def blame(error: BaseException, no_retry: tuple[type[BaseException], ...] = ()) -> Outcome:
-    """Return the outcome that an exception stands for."""
+    """Return the outcome that an exception stands for; raise nothing, whatever it is."""
+    try:
+        return _blame(error, no_retry)
+    except BaseException as wrong:  # an exception's class and attributes are user code, too
+        message = f"the exception that the handler raised cannot be read: {type(wrong).__name__}"
+        return Failed(Failure("unreadable-exception", message))
+
+
+def _blame(error: BaseException, no_retry: tuple[type[BaseException], ...]) -> Outcome:
     if isinstance(error, Snooze):
-        return Snoozed(error.delay_us)
+        return Snoozed(fit_delay(int(error.delay_us)))
     if isinstance(error, Discard):
         return _refuse("discarded", _read_message(error))
     failure = Failure(
@@ -207,7 +221,7 @@ def blame(error: BaseException, no_retry: tuple[type[BaseException], ...] = ()) 
         clip(_read_message(error), _MESSAGE_BYTES_MAX),
         traceback=_read_traceback(error),
     )
-    return Failed(failure, retryable=not isinstance(error, no_retry))
+    return Failed(fit_failure(failure), retryable=not isinstance(error, no_retry))
 
 
 def _refuse(kind: str, message: str) -> Outcome:
@@ -215,8 +229,8 @@ def _refuse(kind: str, message: str) -> Outcome:
 
 
 def clip(text: str, bytes_max: int, *, keep_end: bool = False) -> str:
-    """Return the text as valid UTF-8 of at most bytes_max, its start or its end."""
-    data = text.encode("utf-8", "replace")
+    """Return the text as valid UTF-8 of at most bytes_max without U+0000, its start or its end."""
+    data = text.encode("utf-8", "replace").replace(b"\0", b"\xef\xbf\xbd")
     if len(data) <= bytes_max:
         return data.decode()
     room = bytes_max - 3
@@ -228,7 +242,7 @@ def clip(text: str, bytes_max: int, *, keep_end: bool = False) -> str:
 def _read_message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as wrong:  # an exception's own __str__ is user code
+    except BaseException as wrong:  # an exception's own __str__ is user code
         return f"(its message cannot be read: {type(wrong).__qualname__})"
 
 

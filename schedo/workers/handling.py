@@ -14,6 +14,7 @@ from typing import Any
 from schedo.core.ids import render_id
 from schedo.core.leases import StopReason
 from schedo.core.model import Trigger
+from schedo.wire.fitting import fit_progress
 from schedo.wire.times import parse_duration
 from schedo.workers.contract import Call
 from schedo.workers.progress import Said
@@ -122,13 +123,19 @@ def report_progress(
 
     To be called from a handler, from any thread. What was said last is at
     GET /v1/jobs/{id}/progress while the job runs; it is not stored. Outside of a worker nobody
-    hears it. Raise ValueError for a percentage that is none.
+    hears it. What is too long is cut. Raise ValueError for a percentage that is none, TypeError for
+    a text that is none.
     """
-    if percent is not None and not 0 <= percent <= 100:
-        raise ValueError(f"percent is 0 to 100, not {percent!r}")
+    if percent is not None:
+        if not 0 <= percent <= 100:
+            raise ValueError(f"percent is 0 to 100, not {percent!r}")
+        percent = float(percent)
+    for text in (message, log):
+        if not isinstance(text, str | None):
+            raise TypeError(f"a {type(text).__name__} is no text")
     call = _current.get(None)
     if call is not None:
-        call.tell(call.lease.key, Said(percent, message, log))
+        call.tell(call.lease.key, Said(*fit_progress(percent, message, log, None)))
 
 
 def current_job() -> CurrentJob:

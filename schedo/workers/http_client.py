@@ -15,12 +15,14 @@ from typing import NamedTuple
 import httptools
 
 from schedo.core import limits
+from schedo.wire.fitting import fit_count
 
 BODY_BYTES_MAX = limits.OUTPUT_BYTES_MAX
 _HEADER_BYTES_MAX = 32_768
 _HEADERS_MAX = 100
 _WIRE_BYTES_MAX = 8 * BODY_BYTES_MAX  # chunks of one byte are six on the wire
 _READ_BYTES = 65_536
+_LENGTH_DIGITS_MAX = 20  # more than that no parser takes
 
 
 class Request(NamedTuple):
@@ -153,9 +155,9 @@ class _Incoming:
             raise self._fail("bad-response", f"it answered with status {self._status}")
         total_bytes = len(self._body)
         is_cut = total_bytes > BODY_BYTES_MAX
-        announced = self._headers.get("content-length", "")
+        announced = self._headers.get("content-length", "").lstrip("0")
         if is_cut and announced.isdecimal():
-            total_bytes = max(total_bytes, int(announced))
+            total_bytes = fit_count(max(total_bytes, int(announced[:_LENGTH_DIGITS_MAX])))
         body = bytes(self._body[:BODY_BYTES_MAX])
         return Response(self._status, self._headers, body, total_bytes, is_cut)
 

@@ -12,11 +12,13 @@ from collections import deque
 from collections.abc import Mapping
 
 from schedo.core.ids import render_id
-from schedo.core.leases import Failed, HandedBack, Lease, Lost, Report, Stop, StopReason
-from schedo.core.model import Failure, LeaseKey, Options
+from schedo.core.leases import HandedBack, Lease, Lost, Report, Stop, StopReason
+from schedo.core.model import LeaseKey, Options
 from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
+from schedo.wire.fitting import fit_report
 from schedo.workers.contract import Call, Runner, StopSignal
+from schedo.workers.faults import blame_runner, is_cancelled
 from schedo.workers.progress import Progress
 from schedo.workers.told import to_word
 
@@ -126,13 +128,14 @@ class LocalWorker:
     async def _run(self, call: Call) -> None:
         lease = call.lease
         try:
-            report = await self._runners[lease.task](call)
-        except Exception as error:
+            report = fit_report(await self._runners[lease.task](call))
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled():
+                raise
             log.exception(
                 "the runner of task %s failed on job %s", lease.task, render_id(lease.key.job_id)
             )
-            failure = Failure("runner-error", f"{type(error).__name__}: {error}")
-            report = Report(lease.key, Failed(failure))
+            report = blame_runner(lease.key, error)
         if self._calls.pop(lease.key, None) is None:
             return  # a drain has reported it already
         self._progress.forget(lease.key)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import msgspec
 
 from schedo.core.model import LeaseKey
+from schedo.wire.fitting import LOG_CHARACTERS_MAX
 
 # A handler may speak in a tight loop; the server hears of it ten times a second.
 INTERVAL_S = 0.1
-LOG_CHARACTERS_MAX = 16_384
 
 
 class Said(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from schedo.core.model import LeaseKey
 from schedo.engine.asks import Progress
+from schedo.wire.fitting import fit_progress
 from schedo.workers.progress import Said
 
 
 def to_word(key: LeaseKey, said: Said) -> Progress:
     """Return what was said as the engine takes it."""
-    return Progress(key, said.percent, said.message, said.log, said.output)
+    return Progress(key, *fit_progress(said.percent, said.message, said.log, said.output))

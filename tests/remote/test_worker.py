@@ -12,6 +12,7 @@ import pytest
 from schedo import Schedo, Worker, current_job
 from schedo.errors import Forbidden, Invalid
 from tests.remote.server import LEASE, WorkServer, lease_of, lease_text
+from tests.workers import raised
 
 
 class Factory:
@@ -19,6 +20,8 @@ class Factory:
 
     def __init__(self) -> None:
         self.app = Schedo()
+        self.app.task(raised.raise_kind)
+        self.app.task(raised.raise_kind_plainly)
         self.began = asyncio.Event()
         self.may_end = asyncio.Event()
         self.was_cancelled = asyncio.Event()
@@ -88,23 +91,24 @@ async def test_a_worker_tells_what_its_application_can_do(
 ) -> None:
     ask = await server.asked()
 
-    assert ask.body["tasks"] == ["attempt", "http", "increment", "shell", "wait"]
+    assert ask.body["tasks"] == [
+        "attempt",
+        "http",
+        "increment",
+        "raise_kind",
+        "raise_kind_plainly",
+        "shell",
+        "wait",
+    ]
     assert ask.body["task_defaults"]["increment"]["timeout"] == "30s"
     assert (ask.body["labels"], ask.body["resources"]) == ({"region": "eu"}, {"cpu": 4})
     assert ask.headers["authorization"] == "Bearer sesame-sesame-1234"
 
 
-async def test_tasks_of_all_kinds_run(server: WorkServer, running: Running, tmp_path: Path) -> None:
-    first, second, third = map(lease_text, (1, 2, 3))
-    (await server.asked()).answer(
-        leases=[
-            lease_of("increment", {"Num": 1}, lease=first),
-            lease_of("attempt", {}, lease=second),
-            lease_of("shell", {"command": "echo $SCHEDO_ATTEMPT"}, lease=third),
-        ]
-    )
+async def hear_results(server: WorkServer, count: int) -> dict[str, Any]:
+    """Return the results of so many leases as they come, by lease."""
     results: dict[str, Any] = {}
-    while len(results) < 3:
+    while len(results) < count:
         heard = await asyncio.wait(
             [asyncio.create_task(server.asked()), asyncio.create_task(server.told())],
             return_when=asyncio.FIRST_COMPLETED,
@@ -116,6 +120,39 @@ async def test_tasks_of_all_kinds_run(server: WorkServer, running: Running, tmp_
             results |= {result["lease"]: result for result in exchange.results}
             if not exchange.asks:
                 exchange.answer()
+    return results
+
+
+async def test_whatever_handlers_raise_their_attempts_fail_and_the_worker_stays(
+    server: WorkServer, running: Running
+) -> None:
+    cases = [(kind, is_async) for kind in raised.KINDS for is_async in (True, False)]
+    leases = {lease_text(number): case for number, case in enumerate(cases, start=1)}
+    (await server.asked()).answer(
+        leases=[
+            lease_of("raise_kind" if is_async else "raise_kind_plainly", {"kind": kind}, lease=text)
+            for text, (kind, is_async) in leases.items()
+        ]
+    )
+
+    results = await hear_results(server, len(leases))
+
+    for text, (kind, is_async) in leases.items():
+        assert results[text]["outcome"] == "failed", kind
+        assert results[text]["error"]["type"] == raised.shown(kind, is_async=is_async)
+    assert not running.run.done()
+
+
+async def test_tasks_of_all_kinds_run(server: WorkServer, running: Running, tmp_path: Path) -> None:
+    first, second, third = map(lease_text, (1, 2, 3))
+    (await server.asked()).answer(
+        leases=[
+            lease_of("increment", {"Num": 1}, lease=first),
+            lease_of("attempt", {}, lease=second),
+            lease_of("shell", {"command": "echo $SCHEDO_ATTEMPT"}, lease=third),
+        ]
+    )
+    results = await hear_results(server, 3)
 
     assert results[first]["result"] == {"Num": 2}
     assert results[second]["result"] == 1

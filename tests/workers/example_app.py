@@ -12,8 +12,11 @@ import sys
 from pathlib import Path
 
 from schedo import Schedo, current_job
+from tests.workers import raised
 
 app = Schedo()
+app.task(raised.raise_kind)
+app.task(raised.raise_kind_plainly)
 
 
 def read(pipe: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
 
 from schedo.core.leases import (
@@ -21,9 +22,11 @@ from schedo.core.leases import (
 from schedo.core.model import Failure
 from schedo.workers.arguments import Arguments
 from schedo.workers.calling import TaskRunner, clip
+from schedo.workers.frames import Result, encode_frame
 from schedo.workers.handling import Discard, Snooze
 from schedo.workers.registry import TaskSpec
 from tests.workers.calls import KEY, failure_of, make_call, result_of
+from tests.workers.raised import KINDS, raise_kind, raise_kind_plainly, shown
 
 
 def make_task(
@@ -48,6 +51,20 @@ async def raising(error: BaseException) -> None:
 
 def raising_plainly(error: BaseException) -> None:
     raise error
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+class Ruthless:
+    """What runs code when it is to be written as JSON."""
+
+    def model_dump(self, mode: str) -> Any:
+        raise ValueError("\ud800")
 
 
 async def test_an_async_handler_gets_its_arguments_and_its_result_is_kept() -> None:
@@ -108,18 +125,47 @@ async def test_an_exception_named_in_no_retry_is_final() -> None:
     assert not report.outcome.retryable
 
 
-@pytest.mark.parametrize("make", [raising, raising_plainly], ids=["async", "plain"])
-@pytest.mark.parametrize(
-    "error",
-    [SystemExit(3), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError(), MemoryError()],
-    ids=lambda error: type(error).__name__,
-)
-async def test_nothing_that_a_handler_raises_gets_out(make: Any, error: BaseException) -> None:
-    failure = failure_of(await run(functools.partial(make, error)))
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_nothing_that_a_handler_raises_gets_out(kind: str, is_async: bool) -> None:
+    function = raise_kind if is_async else raise_kind_plainly
 
-    # Python itself turns a StopIteration into this.
-    wanted = "RuntimeError" if isinstance(error, StopIteration) else type(error).__name__
-    assert failure.type == wanted
+    async with asyncio.timeout(20):
+        failure = failure_of(await run(function, {"kind": kind}))
+
+    assert failure.type == shown(kind, is_async=is_async)
+    assert len(encode_frame(Result(Report(KEY, Failed(failure))))) < 20_000
+
+
+async def test_an_attempt_that_is_thrown_away_with_its_loop_says_nothing() -> None:
+    ended: list[Report] = []
+
+    async def wait() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with ThreadPoolExecutor(1) as pool:
+        runner = TaskRunner(make_task(wait), pool)
+        handler = runner.begin(make_call(None, "task"), ended.append)
+        await asyncio.to_thread(int)  # its first steps
+        coroutine = handler.get_coro()
+        assert coroutine is not None
+        coroutine.close()
+
+    assert ended == []
+
+
+@pytest.mark.parametrize("delay_us", [-1, 10**30, float("inf"), "soon", None, True])
+async def test_a_snooze_that_was_tampered_with_is_bounded_or_fails(delay_us: Any) -> None:
+    snooze = Snooze("5m")
+    snooze.delay_us = delay_us
+
+    outcome = await outcome_of(functools.partial(raising, snooze))
+
+    if isinstance(outcome, Snoozed):
+        assert 0 <= outcome.delay_us <= 100 * 366 * 86_400_000_000
+    else:
+        assert isinstance(outcome, Failed)
+        assert outcome.failure.type == "unreadable-exception"
 
 
 async def test_endless_recursion_fails_the_attempt() -> None:
@@ -175,8 +221,17 @@ async def test_snooze_and_discard_end_the_attempt_raised_or_returned(is_raised: 
         (object(), "result-not-json"),
         ("\ud800", "result-not-json"),
         ("x" * 1_048_575, "result-too-large"),
+        (msgspec.Raw(b"not json"), "result-not-json"),
+        ([msgspec.Raw(b"\xff")], "result-not-json"),
+        (2**63, "result-not-json"),
+        (-(2**70), "result-not-json"),
+        (nested(100), "result-not-json"),
+        (nested(100_000), "result-not-json"),
+        ("a\0b", "result-not-json"),
+        ({1: "a", "1": "b"}, "result-not-json"),
+        (Ruthless(), "result-not-json"),
     ],
-    ids=["object", "surrogate", "large"],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:20],
 )
 async def test_a_result_that_cannot_be_kept_fails_for_good(result: object, kind: str) -> None:
     async def give() -> object:

@@ -18,6 +18,7 @@ from schedo.core.ids import parse_id
 from schedo.core.model import Options, Retry
 from schedo.workers.attendant import describe_exit
 from tests.workers.calls import both_loops, wait_gone
+from tests.workers.raised import KINDS, shown
 from tests.workers.site import LONG_S, Site, hear, say, serving
 
 ONCE = Options(retry=Retry(max_attempts=1))
@@ -99,6 +100,22 @@ async def test_a_handler_that_exits_fails_and_its_process_stays(site: Site) -> N
     error = (await site.run("leave", options=ONCE))["error"]
 
     assert (error["type"], error["message"]) == ("SystemExit", "3")
+    assert (await site.run("where"))["result"] == before
+
+
+async def test_whatever_handlers_raise_their_attempts_fail_and_their_process_stays(
+    site: Site,
+) -> None:
+    before = (await site.run("where"))["result"]
+    tasks = {"raise_kind": True, "raise_kind_plainly": False}
+
+    types = {
+        (kind, is_async): (await site.run(task, options=ONCE, kind=kind))["error"]["type"]
+        for kind in KINDS
+        for task, is_async in tasks.items()
+    }
+
+    assert types == {(kind, is_async): shown(kind, is_async=is_async) for kind, is_async in types}
     assert (await site.run("where"))["result"] == before
 
 

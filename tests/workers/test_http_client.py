@@ -132,10 +132,15 @@ async def test_endless_headers_are_cut_off(flood: Any) -> None:
     ("header", "total_bytes"),
     [
         (b"Content-Length: 10737418240", 10_737_418_240),
+        (b"Content-Length: 9007199254740993", 9_007_199_254_740_991),
+        (b"Content-Length: 9223372036854775807", 9_007_199_254_740_991),
+        (b"Content-Length: 9223372036854775808", 9_007_199_254_740_991),
+        (b"Content-Length: 18446744073709551614", 9_007_199_254_740_991),
+        (b"Content-Length: " + b"0" * 5_000 + b"10737418240", 10_737_418_240),
         (b"X: y", None),
         (b"Transfer-Encoding: chunked", None),
     ],
-    ids=["announced", "until close", "chunked"],
+    ids=["announced", "2^53", "2^63-1", "2^63", "2^64-2", "zeros", "until close", "chunked"],
 )
 async def test_of_an_endless_body_the_first_mebibyte_is_kept(
     header: bytes, total_bytes: int | None

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from schedo.clock import SystemClock
-from schedo.core.leases import Completed, Report, Stopped
+from schedo.core.leases import Completed, Failed, Report, Stopped
 from schedo.core.lifecycle import State
-from schedo.core.model import Job, JobSpec, Options
+from schedo.core.model import ONCE, Failure, Job, JobSpec, Options
 from schedo.engine.answers import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
@@ -49,9 +50,9 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     await engine.stop()
 
 
-async def submit(engine: Engine, task: str, count: int = 1, **options: bool) -> list[int]:
+async def submit(engine: Engine, task: str, count: int = 1, **options: Any) -> list[int]:
     """Submit jobs and return their ids."""
-    specs = [JobSpec(task, options=Options(**options))] * count  # type: ignore[arg-type]
+    specs = [JobSpec(task, options=Options(**options))] * count
     answers: list[Accepted[Job] | SchedoError] = await engine.submit(specs)
     return [answer.job.id for answer in answers if isinstance(answer, Accepted)]
 
@@ -88,6 +89,35 @@ async def test_a_runner_that_raises_fails_its_job_and_no_other(engine: Engine) -
     assert failed.failure.message == "RuntimeError: a bug"
     assert (await engine.wait(fine, LONG_S)).state is State.COMPLETED
     await worker.drain(LONG_S)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (Completed(b"no json"), "result-not-json"),
+        (Failed(Failure("\ud800", "\ud800\0", exit_code=2**70), retryable=False), "?"),
+        (None, "runner-error"),
+        (asyncio.CancelledError("\ud800"), "runner-error"),
+    ],
+    ids=["no json", "odd text and number", "no report", "cancelled by itself"],
+)
+async def test_what_a_runner_says_is_made_to_fit_and_frees_its_slot(
+    engine: Engine, outcome: Any, error: str
+) -> None:
+    async def run(call: Call) -> Report:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome and Report(call.lease.key, outcome)
+
+    worker = LocalWorker(engine, "local", 1, {"work": run})
+    worker.attach()
+    first, second = await submit(engine, "work", 2, retry=ONCE)
+
+    for job_id in (first, second):
+        job = await engine.wait(job_id, LONG_S)
+        assert job.failure is not None
+        assert (job.state, job.failure.type) == (State.FAILED, error)
+    await asyncio.wait_for(worker.drain(LONG_S), LONG_S)
 
 
 async def test_a_drain_lets_running_attempts_finish(engine: Engine) -> None:

@@ -1,0 +1,145 @@
+"""Makes what workers say fit what the store keeps and the answers show.
+
+A command, a web hook's receiver or a handler can say anything: numbers that no column takes, text
+that is no UTF-8, results that are no JSON. What is too long is cut, a number that makes no sense is
+left out, and a result that cannot be kept fails the attempt, for good: it would be the same the
+next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from schedo.core import limits
+from schedo.core.leases import Capture, Completed, Failed, Lost, Outcome, Report, Snoozed
+from schedo.core.model import Failure
+
+MESSAGE_CHARACTERS_MAX = 2_048
+TRACEBACK_CHARACTERS_MAX = limits.ERROR_BYTES_MAX - MESSAGE_CHARACTERS_MAX
+SAID_CHARACTERS_MAX = 1_000  # of a message about progress
+LOG_CHARACTERS_MAX = 16_384
+PARTIAL_CHARACTERS_MAX = 65_536  # of the output so far
+
+_PERCENT_MAX = 100
+_STREAMS_MAX = 3
+_HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
+_RAW = msgspec.json.Decoder(msgspec.Raw)
+
+
+class FittedProgress(NamedTuple):
+    """What is said of an attempt that runs: 0 to 100, a message, lines for its log, its output."""
+
+    percent: float | None
+    message: str | None
+    log: str | None
+    partial: str | None
+
+
+def fit_text(text: str, characters_max: int, *, keep_end: bool = False) -> str:
+    """Return the start or the end of the text, without lone surrogates and U+0000."""
+    if len(text) > characters_max:
+        text = text[-characters_max:] if keep_end else text[:characters_max]
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def fit_count(count: int) -> int:
+    """Return the number of something, from 0 to the largest one that all JSON readers keep."""
+    return min(max(count, 0), limits.COUNT_MAX)
+
+
+def fit_report(report: Report) -> Report:
+    """Return the report as it can be kept."""
+    outcome = report.outcome
+    if not report.output and isinstance(outcome, Completed) and outcome.result is None:
+        return report
+    return Report(report.key, _fit_outcome(outcome), _fit_captures(report.output))
+
+
+def _fit_outcome(outcome: Outcome) -> Outcome:
+    match outcome:
+        case Completed(result):
+            return fit_result(result)
+        case Failed(failure, retryable, retry_in_us):
+            delay_us = None if retry_in_us is None else fit_delay(retry_in_us)
+            return Failed(fit_failure(failure), retryable, delay_us)
+        case Snoozed(delay_us):
+            return Snoozed(fit_delay(delay_us))
+        case Lost(message, is_certain):
+            return Lost(fit_text(message, MESSAGE_CHARACTERS_MAX), is_certain)
+        case _:
+            return outcome
+
+
+def fit_delay(delay_us: int) -> int:
+    """Return a delay in microseconds, from 0 to the longest one."""
+    return min(max(delay_us, 0), limits.DURATION_MAX)
+
+
+def fit_result(result: bytes | None) -> Outcome:
+    """Return the outcome of an attempt that ended with this result, which should be JSON."""
+    if result is None or result == b"null":
+        return Completed(None)
+    if len(result) > limits.RESULT_BYTES_MAX:
+        return refuse_result(
+            "result-too-large",
+            f"takes {len(result)} bytes as JSON; at most {limits.RESULT_BYTES_MAX} are kept",
+        )
+    try:
+        result.decode()
+        _RAW.decode(result)
+    except (ValueError, RecursionError) as error:  # msgspec's and the codec's are ValueErrors
+        return refuse_result("result-not-json", f"cannot be written as JSON: {error}")
+    return Completed(result)
+
+
+def refuse_result(kind: str, why: str) -> Failed:
+    """Return the outcome of an attempt whose result cannot be kept; `why` ends the sentence."""
+    message = fit_text(f"the task ran, but its result {why}", MESSAGE_CHARACTERS_MAX)
+    return Failed(Failure(kind, message), retryable=False)
+
+
+def fit_failure(failure: Failure) -> Failure:
+    """Return the failure with its texts cut and without numbers that make no sense."""
+    return Failure(
+        type=fit_text(failure.type, limits.NAME_CHARACTERS_MAX) or "error",
+        message=fit_text(failure.message, MESSAGE_CHARACTERS_MAX),
+        exit_code=_fit_number(failure.exit_code),
+        signal=failure.signal and fit_text(failure.signal, limits.NAME_CHARACTERS_MAX),
+        http_status=_fit_number(failure.http_status),
+        traceback=failure.traceback
+        and fit_text(failure.traceback, TRACEBACK_CHARACTERS_MAX, keep_end=True),
+    )
+
+
+def _fit_number(number: int | None) -> int | None:
+    return None if number is None or abs(number) > limits.COUNT_MAX else number
+
+
+def _fit_captures(captures: Iterable[Capture]) -> tuple[Capture, ...]:
+    by_stream = {capture.stream: capture for capture in captures}  # a stream stands once
+    return tuple(_fit_capture(capture) for capture in list(by_stream.values())[:_STREAMS_MAX])
+
+
+def _fit_capture(capture: Capture) -> Capture:
+    head, tail = capture.head, capture.tail
+    total = fit_count(max(capture.total_bytes, len(head) + len(tail)))
+    if len(head) + len(tail) > limits.OUTPUT_BYTES_MAX:
+        head, tail = head[:_HALF_BYTES], tail[-_HALF_BYTES:]
+    return Capture(capture.stream, head, tail, total)
+
+
+def fit_progress(
+    percent: float | None, message: str | None, log: str | None, partial: str | None
+) -> FittedProgress:
+    """Return what is said of an attempt that runs, as it can be shown."""
+    return FittedProgress(
+        percent if percent is not None and 0 <= percent <= _PERCENT_MAX else None,  # no NaN either
+        message and fit_text(message, SAID_CHARACTERS_MAX),
+        log and fit_text(log, LOG_CHARACTERS_MAX, keep_end=True),
+        partial and fit_text(partial, PARTIAL_CHARACTERS_MAX, keep_end=True),
+    )
