@@ -10,7 +10,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from schedo.errors import SchedoError, ServerBroken, StoreBroken, StoreRefused, Unavailable
+from schedo.errors import (
+    SchedoError,
+    ServerBroken,
+    StoreBroken,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    Unavailable,
+)
 
 log = logging.getLogger("schedo.engine")
 
@@ -23,6 +31,13 @@ BUGS_PERIOD_S = 60.0
 def log_fatal(error: BaseException) -> None:
     """Say in the log why nothing is done any more."""
     log.critical("%s; nothing more is done", error)
+
+
+def interrupted(error: SchedoError) -> SchedoError:
+    """Return the answer for what had acted when the error came: it may be durable all the same."""
+    if isinstance(error, StoreFull | StoreRefused):  # of those nothing was written
+        return error
+    return StoreError(f"{error}; what was asked may or may not have happened")
 
 
 class Bugs:

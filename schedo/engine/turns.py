@@ -28,21 +28,14 @@ from schedo.core.wants import Want
 from schedo.core.workers import WorkerOffer, Workers
 from schedo.engine.asks import Progress
 from schedo.engine.channel import Channel
-from schedo.engine.failing import MUST_END, Bugs, log_fatal
+from schedo.engine.failing import MUST_END, Bugs, interrupted, log_fatal
 from schedo.engine.handouts import Handouts, Transport
 from schedo.engine.journal import Batch, Journal
 from schedo.engine.progress import ProgressNotes
 from schedo.engine.replies import Asked, Command, refuse
 from schedo.engine.taking_back import TakingBack
 from schedo.engine.watch import Watch
-from schedo.errors import (
-    SchedoError,
-    StaleLease,
-    StoreError,
-    StoreFull,
-    StoreRefused,
-    Unavailable,
-)
+from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
 from schedo.store.base import Opening, Store
 
 log = logging.getLogger("schedo.engine")
@@ -110,7 +103,7 @@ class TurnLoop:
         await asyncio.gather(self._runner, return_exceptions=True)
         await self.handouts.close()
         self.clock.close()
-        self._fail_waiting(self.failure)
+        self._fail_waiting(interrupted(self.failure))
         self._refuse_asked(self.failure)
         await self._store.close()
 
@@ -365,15 +358,12 @@ class TurnLoop:
             error = self._bugs.judge(cause, self.loop.time())
         self.watch.failed(error, self.failure)
         self.failure = error
-        self._fail_waiting(error)
+        self._fail_waiting(interrupted(error))
         if isinstance(error, MUST_END):
             self._refuse_asked(error)  # there will be no other turn
             self.on_fatal(error)
 
     def _fail_waiting(self, error: SchedoError) -> None:
-        """Answer the commands that have acted: what they did may be durable, or come to be."""
-        if not isinstance(error, StoreFull | StoreRefused):  # of those nothing was written
-            error = StoreError(f"{error}; what was asked may or may not have happened")
         self._replies = []
         for reply in list(self._expected):
             if not reply.done():
