@@ -17,7 +17,7 @@ from schedo.web.messages import Answer, Request
 from schedo.web.site import Site
 from schedo.wire import fields
 from schedo.wire.answers import decision_fields, job_fields, render_page, schedule_fields
-from schedo.wire.cursors import parse_cursor, render_cursor
+from schedo.wire.cursors import parse_name_cursor, render_cursor
 from schedo.wire.decode import decode_request
 from schedo.wire.query import read_limit
 from schedo.wire.schedules import (
@@ -47,7 +47,7 @@ async def get_schedule(site: Site, request: Request) -> Answer:
 async def list_schedules(site: Site, request: Request) -> Answer:
     """List schedules by name."""
     limit = read_limit(request.query)
-    after = parse_cursor("schedules", request.query)
+    after = parse_name_cursor("schedules", request.query)
     schedules = await site.engine.list_schedules(after, limit)
     items = [_describe(site, schedule) for schedule in schedules]
     if len(schedules) < limit:

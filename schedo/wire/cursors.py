@@ -10,10 +10,14 @@ import base64
 import binascii
 import hashlib
 
+from schedo.core.ids import ID_MAX
+from schedo.errors import BadRequest
+from schedo.wire.fields import is_name
 from schedo.wire.query import Values, wrong
 
 _HASH_BYTES = 8
 _CURSOR_CHARACTERS_MAX = 512
+_ID_DIGITS_MAX = len(str(ID_MAX))
 _NOT_THE_FILTER = frozenset({"cursor", "limit"})
 
 
@@ -22,28 +26,42 @@ def render_cursor(order: str, values: Values, last: str) -> str:
     return base64.urlsafe_b64encode(_hash(order, values) + last.encode()).rstrip(b"=").decode()
 
 
-def parse_cursor(order: str, values: Values) -> str | None:
-    """Return the key that the cursor among the parameters stands for, or None if there is none."""
+def parse_name_cursor(order: str, values: Values) -> str | None:
+    """Return the name that the cursor among the parameters stands for, or None if there is none."""
+    last = _parse_cursor(order, values)
+    if last is not None and not is_name(last):
+        raise _forged()
+    return last
+
+
+def parse_number_cursor(order: str, values: Values) -> int | None:
+    """Return the id that the cursor among the parameters stands for, or None if there is none."""
+    last = _parse_cursor(order, values)
+    if last is None:
+        return None
+    if not (last.isascii() and last.isdigit() and len(last) <= _ID_DIGITS_MAX):
+        raise _forged()
+    number = int(last)
+    if number > ID_MAX:
+        raise _forged()
+    return number
+
+
+def _parse_cursor(order: str, values: Values) -> str | None:
     text = values.get("cursor")
     if text is None:
         return None
     try:
         raw = _decode(text)
     except (ValueError, binascii.Error):
-        raise wrong("cursor", "this is not a cursor that was given out") from None
+        raise _forged() from None
     if raw[:_HASH_BYTES] != _hash(order, values):
         raise wrong("cursor", "the cursor belongs to a list with another filter")
     return raw[_HASH_BYTES:].decode("ascii", "replace")
 
 
-def parse_number_cursor(order: str, values: Values) -> int | None:
-    """Return the id that the cursor among the parameters stands for, or None if there is none."""
-    last = parse_cursor(order, values)
-    if last is None:
-        return None
-    if not (last.isascii() and last.isdigit() and len(last) <= 19):
-        raise wrong("cursor", "this is not a cursor that was given out")
-    return int(last)
+def _forged() -> BadRequest:
+    return wrong("cursor", "this is not a cursor that was given out")
 
 
 def _decode(text: str) -> bytes:

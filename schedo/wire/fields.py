@@ -55,14 +55,19 @@ _TRACEPARENT = re.compile(
 )
 
 
+def is_name(value: str) -> bool:
+    """Say whether this is a name."""
+    return len(value) <= limits.NAME_CHARACTERS_MAX and _matches_name(value)
+
+
 @lru_cache(maxsize=1_024)  # thousands of jobs name a handful of tasks and queues
-def _is_name(value: str) -> bool:
+def _matches_name(value: str) -> bool:
     return _NAME.match(value) is not None
 
 
 def read_name(pointer: str, value: str) -> str:
     """Return the name if it is one."""
-    if len(value) <= limits.NAME_CHARACTERS_MAX and _is_name(value):
+    if is_name(value):
         return value
     raise Invalid.field(pointer, f"{value[:40]!a}: {_NAME_RULE}")
 
