@@ -13,6 +13,7 @@ import hmac
 import itertools
 import logging
 import secrets
+import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ from schedo.errors import (
     Unauthorized,
     Unavailable,
 )
+from schedo.web.guesses import Guesses
 from schedo.web.messages import answer_error, index_headers, send_answer
 from schedo.web.settings import WebSettings
 
@@ -55,6 +57,7 @@ class Guard:
         hosts = ("*",) if settings.token_sha256 else settings.allowed_hosts
         self._hosts = frozenset(_bracket(host.lower()) for host in hosts)
         self._known_hosts: set[bytes] = set()
+        self._guesses = Guesses()
         self._numbers = itertools.count(1)
         self._prefix = secrets.token_hex(4)
 
@@ -113,6 +116,9 @@ class Guard:
         elif self._tokens is None:
             return "anyone"
         elif not matches or not is_bearer:
+            if b"authorization" in headers:
+                address, _ = scope.get("client") or ("", 0)
+                self._guesses.count(address, time.monotonic())
             raise Unauthorized("send the token as 'Authorization: Bearer <token>'")
         return digest.hex()[:16]
 

@@ -1,0 +1,71 @@
+"""How many wrong tokens an address may try: five a second, then it is told to wait.
+
+Only a wrong token costs anything here. The right one is let in at any time, also from an address
+that others guess from, for many clients may share one behind a proxy.
+"""
+
+from __future__ import annotations
+
+import logging
+from ipaddress import IPv6Address
+
+from schedo.errors import Overloaded
+
+log = logging.getLogger("schedo.web")
+
+PER_SECOND = 5
+_ADDRESSES_MAX = 1_024  # those that guessed last
+_NETWORK_BITS = 64  # what one client has of IPv6 addresses
+
+
+class _Bucket:
+    """The guesses that an address has left."""
+
+    __slots__ = ("at", "is_empty", "left")
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+        self.left = float(PER_SECOND)
+        self.is_empty = False  # since it was full
+
+
+class Guesses:
+    """A bucket for each address that sent a wrong token of late."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, _Bucket] = {}  # the one used last stands last
+
+    def count(self, address: str, now_s: float) -> None:
+        """Count a wrong token at this monotonic time; raise Overloaded if there were too many."""
+        network = _network(address)
+        bucket = self._buckets.pop(network, None)
+        if bucket is None:
+            bucket = _Bucket(now_s)
+            if len(self._buckets) >= _ADDRESSES_MAX:
+                del self._buckets[next(iter(self._buckets))]
+        self._buckets[network] = bucket
+        bucket.left = min(bucket.left + (now_s - bucket.at) * PER_SECOND, PER_SECOND)
+        bucket.at = now_s
+        if bucket.left == PER_SECOND:
+            bucket.is_empty = False
+        if bucket.left >= 1:
+            bucket.left -= 1
+            return
+        if not bucket.is_empty:
+            bucket.is_empty = True
+            log.warning("more than %d wrong tokens a second come from %s", PER_SECOND, network)
+        raise Overloaded("too many wrong tokens came from this address; send the right one")
+
+
+def _network(address: str) -> str:
+    """Return what stands for one client: an IPv4 address, or the network of an IPv6 one."""
+    if ":" not in address:
+        return address
+    try:
+        whole = IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if whole.ipv4_mapped is not None:
+        return str(whole.ipv4_mapped)
+    rest = 128 - _NETWORK_BITS
+    return f"{IPv6Address(int(whole) >> rest << rest)}/{_NETWORK_BITS}"
