@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from schedo.core.cron import check_zone, parse_cron
@@ -24,6 +26,7 @@ _MAIL = ("MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?\Z")
 # Period in days or a macro, delay in minutes, an identifier (which no day of the month looks like).
 _ANACRON = re.compile(r"(?:[0-9]+|@[a-z]+)\s+[0-9]+\s+(?![0-9*,/?#LWH()-]+\s)[^\s=]+\s+\S", re.I)
+_NO_UTF8 = re.compile("[\ud800-\udfff]")  # how such bytes are decoded
 _TO_PERCENT = re.compile(r"(?:[^\\%]|\\.|\\\Z)*")
 
 
@@ -64,14 +67,41 @@ class CrontabFile:
     names: set[str] = field(default_factory=set)  # of entries, and of lines with unusable times
 
 
+@dataclass(frozen=True, slots=True)
+class CrontabLine:
+    """What stands behind the times of a line: its first word, and whether there is more."""
+
+    number: int
+    word: str
+    has_more: bool
+
+
 def is_anacrontab(text: str) -> bool:
     """Say whether all lines that run something are anacron's: period, delay, identifier, command.
 
     By themselves some of them can be read as lines of a crontab.
     """
-    lines = (line.strip() for line in text.split("\n"))
-    entries = [line for line in lines if line and line[0] != "#" and not _SETTING.match(line)]
+    entries = [line for _, line in _list_lines(text) if not _SETTING.match(line)]
     return bool(entries) and all(map(_ANACRON.match, entries))
+
+
+def list_entries(text: str) -> list[CrontabLine]:
+    """Return the lines that run something, whether or not they can be taken over."""
+    found = []
+    for number, line in _list_lines(text):
+        with suppress(_Unusable):
+            if not _SETTING.match(line):
+                words = _split_times(line)[1].split(maxsplit=1)
+                found.append(CrontabLine(number, "".join(words[:1]), len(words) > 1))
+    return [each for each in found if each.word]
+
+
+def _list_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line that says something, with its number."""
+    for number, whole in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+        line = whole.strip(" \t\r")
+        if line and not line.startswith("#"):
+            yield number, line
 
 
 def slug_source(source: str) -> str:
@@ -88,8 +118,8 @@ def parse_crontab(
     returned all the same, with a notice: the caller decides.
     """
     reader = _Reader(system, source, current_user)
-    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
-        reader.read(number, line.strip(" \t\r"))
+    for number, line in _list_lines(text):
+        reader.read(number, line)
     return reader.file
 
 
@@ -110,17 +140,15 @@ class _Reader:
         self._bad_tz_line: int | None = None
 
     def read(self, number: int, line: str) -> None:
-        if not line or line.startswith("#"):
-            return
         try:
-            if "\0" in line:
-                raise _Unusable("it contains a NUL character")
+            _check_characters(line)
             if setting := _SETTING.match(line):
                 self._read_setting(number, line, setting)
             else:
                 self._read_entry(number, line)
         except _Unusable as error:
-            self.file.problems.append(CrontabProblem(number, line, str(error)))
+            shown = line.encode(errors="surrogateescape").decode(errors="replace")
+            self.file.problems.append(CrontabProblem(number, shown, str(error)))
 
     def _read_setting(self, number: int, line: str, setting: re.Match[str]) -> None:
         name, value = setting[1].strip("\"'"), setting[2].rstrip()
@@ -154,6 +182,8 @@ class _Reader:
         self._tz = zone
 
     def _read_entry(self, number: int, line: str) -> None:
+        if _ANACRON.match(line):
+            raise _Unusable("it is a line of an anacrontab: period, delay, identifier, command")
         times, rest = _split_times(line)
         user = None
         if self._system:
@@ -186,6 +216,14 @@ class _Reader:
             count += 1
             name = f"{first}-{count}"
         return name
+
+
+def _check_characters(line: str) -> None:
+    for character, name in (("\0", "a NUL character"), ("\r", "a carriage return")):
+        if character in line:
+            raise _Unusable(f"it contains {name}")
+    if wrong := _NO_UTF8.search(line):
+        raise _Unusable(f"its character {wrong.start() + 1} is a byte that is not UTF-8")
 
 
 def _slug(text: str, characters_max: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,6 +27,7 @@ from schedo.cli.crontab import (
     parse_crontab,
     slug_source,
 )
+from schedo.cli.crontab_format import is_system_crontab
 from schedo.cli.escapes import escape
 from schedo.cli.failures import explain
 from schedo.cli.moments import read_now, render_full
@@ -183,37 +183,9 @@ def _parse(text: str, path: str, is_system: bool | None) -> CrontabFile:
         )
     source = _source(path)
     me = pwd.getpwuid(os.getuid()).pw_name
-    as_system = parse_crontab(text, system=True, source=source, current_user=me)
-    as_user = parse_crontab(text, system=False, source=source)
     if is_system is None:
-        is_system = guess_format(path, as_system, as_user)
-    return as_system if is_system else as_user
-
-
-def guess_format(path: str, as_system: CrontabFile, as_user: CrontabFile) -> bool:
-    """Say whether each line names a user before its command; wrong usage if both can be meant."""
-    absolute = Path(path).absolute()
-    if absolute.parent.name == "cron.d" or str(absolute) == "/etc/crontab":
-        return True
-    users = {entry.user for entry in as_system.entries if entry.user}
-    are_users = all(_is_user(user) and shutil.which(user) is None for user in users)
-    if not users or not are_users or len(as_system.entries) < len(as_user.entries):
-        return False
-    if "root" in users:
-        return True
-    # Debian has users named "backup" and "list", which are good names for a script, too.
-    raise click.UsageError(
-        f"every line could begin with a user ({', '.join(sorted(users))}) or with a command;"
-        " say which with --system or --user-format"
-    )
-
-
-def _is_user(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True
+        is_system = is_system_crontab(path, text)
+    return parse_crontab(text, system=is_system, source=source, current_user=me)
 
 
 def find_local_zone(root: str = "/") -> str:

@@ -308,6 +308,9 @@ def test_asking_for_no_mail_is_what_happens_anyway() -> None:
         ("A='b", "the quotes around the value are not closed"),
         ('A="b" c', "the quotes around the value are not closed, or text follows them"),
         ("0 0 * * * run \0", "it contains a NUL character"),
+        ("0 0 * * * run\r0 1 * * * run", "it contains a carriage return"),
+        ("@daily 5 tidy run", "it is a line of an anacrontab"),
+        ("7 10 cron.weekly run-parts /etc/cron.weekly", "it is a line of an anacrontab"),
     ],
 )
 def test_a_line_that_cannot_be_taken_over_is_named(line: str, said: str) -> None:

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from schedo.cli.crontab import CrontabEntry, parse_crontab
-from schedo.cli.crontab_import import build_spec, find_local_zone, guess_format
+from schedo.cli.crontab_format import is_system_crontab
+from schedo.cli.crontab_import import build_spec, find_local_zone
 from tests.cli.conftest import Call
 from tests.client.server import FakeServer, problem, schedule_record
 
 USER_FILE = """\
 SHELL=/bin/bash
 MAILTO=root
-0 3 * * * backup --full
+0 3 * * * save --full
 * * * * 61 broken
 30 4 * * 1 report
 """
@@ -50,10 +51,10 @@ def test_each_entry_becomes_a_schedule_and_the_rest_is_said_line_by_line(
     result = schedo("crontab", "import", write(tmp_path, USER_FILE), "--tz", "Europe/Paris")
 
     lines = result.stdout.splitlines()
-    backup, report = names(USER_FILE)
+    save, report = names(USER_FILE)
     assert result.exit_code == 1
     assert lines[0].startswith("line 2: note: MAILTO")
-    assert lines[1].startswith(f"line 3: {backup} created; next fire 2099-11-21 04:00:00.000+01:00")
+    assert lines[1].startswith(f"line 3: {save} created; next fire 2099-11-21 04:00:00.000+01:00")
     assert lines[2].startswith("line 4: refused: ")
     assert lines[3].startswith(f"line 5: {report} created")
     assert lines[4] == "2 taken over, 1 refused; times are in Europe/Paris"
@@ -61,7 +62,7 @@ def test_each_entry_becomes_a_schedule_and_the_rest_is_said_line_by_line(
         "cron": "0 3 * * *",
         "tz": "Europe/Paris",
         "task": "shell",
-        "payload": {"command": "backup --full", "shell": "/bin/bash", "env": {}},
+        "payload": {"command": "save --full", "shell": "/bin/bash", "env": {}},
         "retry": "none",
         "meta": {"crontab": str(tmp_path / "mycron")},
         "overlap": "allow",
@@ -188,7 +189,7 @@ def test_json_has_what_was_taken_and_what_was_not(
     assert [item["line"] for item in answer["schedules"]] == [3, 5]
     assert [item["line"] for item in answer["refused"]] == [4]
     assert [item["line"] for item in answer["notices"]] == [2]
-    assert answer["schedules"][0]["command"] == "backup --full"
+    assert answer["schedules"][0]["command"] == "save --full"
 
 
 def test_what_the_server_refuses_is_refused_by_line(
@@ -227,30 +228,44 @@ def test_the_format_can_be_said(server: FakeServer, schedo: Call, tmp_path: Path
     assert (made["user"], made["command"]) == (None, "root true")
 
 
-def guess(text: str, path: str = "mycron") -> bool:
-    files = [parse_crontab(text, system=system, source=path) for system in (True, False)]
-    return guess_format(path, *files)
-
-
 @pytest.mark.parametrize(
     ("text", "is_system"),
     [
         ("0 3 * * * root backup", True),
         ("0 3 * * * root backup\n@daily nobody x", True),
-        ("0 3 * * * backup now\n0 4 * * * report", False),
-        ("0 3 * * * root backup\n0 4 * * * nosuchuser x", False),
+        ("0 3 * * * root backup\n0 4 * * * root\n", True),
+        ("0 3 * * * root backup\n61 4 * * * root x\n", True),
+        ("0 3 * * * root backup\n0 4 *\nA='b\n", True),
+        ("0 3 * * * root backup\n0 4 * * * sync now\n", True),
+        ("0 3 * * * save now\n0 4 * * * report", False),
+        ("0 3 * * * sync\n0 5 * * * report", False),
         ("0 3 * * * root", False),
+        ("0 3 * * * root\n0 4 * * * report now", False),
+        ("0 3 * * * \udcff x\n0 4 * * * report", False),
         ("0 3 * * * /usr/bin/true", False),
         ("# nothing", False),
     ],
 )
 def test_a_file_whose_every_line_names_a_user_is_a_system_one(text: str, is_system: bool) -> None:
-    assert guess(text) is is_system
+    assert is_system_crontab("mycron", text) is is_system
 
 
 @pytest.mark.parametrize("path", ["/etc/crontab", "/etc/cron.d/php", "copies/cron.d/php"])
 def test_where_a_file_lies_says_its_format(path: str) -> None:
-    assert guess("0 3 * * * nosuchuser x", path) is True
+    assert is_system_crontab(path, "0 3 * * * nosuchuser x") is True
+
+
+def test_lines_that_disagree_about_the_format_are_shown_and_nothing_is_taken_over(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    text = "A=1\n0 3 * * * root save\n0 4 * * * nosuchuser x\n0 5 * * * nobody y\n"
+
+    result = schedo("crontab", "import", write(tmp_path, text))
+
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.replace("\u2502", " ").split())
+    assert "line 2, 4 could begin with a user (nobody, root), but line 3 begins with no" in said
+    assert server.requests == []
 
 
 def test_a_file_that_can_be_read_both_ways_is_not_guessed(
@@ -349,5 +364,5 @@ def test_bytes_that_are_not_text_refuse_their_line_only(
 
     assert result.exit_code == 1
     assert "line 1: " in result.stdout
-    assert "line 2: refused" in result.stdout
+    assert "line 2: refused: its character 16 is a byte that is not UTF-8" in result.stdout
     assert "\x1b" not in result.stdout
