@@ -18,7 +18,7 @@ LAYERS = (
     ("engine", "wire"),
     ("store", "clock"),
     ("core",),
-    ("errors", "loglines"),
+    ("errors", "loglines", "seclusion"),
 )
 # The composition root is made of these modules; they count as one part.
 COMPOSITION = dict.fromkeys(("", "app", "config", "logs", "loops", "remote"), "serve")

@@ -12,6 +12,7 @@ import click
 from schedo.cli.failures import BadConfiguration
 from schedo.config import SETTINGS, Config, check_config, load_config, option, variable
 from schedo.errors import Invalid
+from schedo.seclusion import seclude
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MANY = ("allowed_hosts", "webhook_allow")
@@ -71,6 +72,7 @@ def serve(path: str | None, **flags: Any) -> None:
 
     Every option can also stand in schedo.toml or in the variable named in brackets.
     """
+    seclude()
     config = load(path, flags)
     try:
         check_config(config)

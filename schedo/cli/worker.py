@@ -14,6 +14,7 @@ from schedo.cli.connection import DEFAULT_URL
 from schedo.cli.failures import BadConfiguration
 from schedo.client.tokens import read_token
 from schedo.errors import Invalid
+from schedo.seclusion import seclude
 
 
 def _read_pairs(
@@ -157,6 +158,7 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
     SIGTERM lets running jobs end and gives the rest back. Every option has a variable, too:
     SCHEDO_URL, SCHEDO_WORKER_NAME, SCHEDO_WORKER_SLOTS, SCHEDO_WORKER_LABELS="a=1 b=2" and so on.
     """
+    seclude()
     token_file = options.pop("token_file")
     token = os.environ.pop("SCHEDO_TOKEN", None)  # commands and handlers need not see it
     app = _import_app(options.pop("app"))

@@ -22,7 +22,6 @@ from schedo.core import limits
 from schedo.core.leases import Completed, Failed, HandedBack, Outcome, Report, Snoozed, Stopped
 from schedo.core.model import Failure, LeaseKey
 from schedo.wire.fitting import fit_delay, fit_failure, fit_result, refuse_result
-from schedo.wire.strict import decode_strictly
 from schedo.workers.arguments import BadPayload, write_foreign
 from schedo.workers.contract import Call
 from schedo.workers.handling import Discard, Snooze, enter
@@ -195,8 +194,6 @@ def settle(value: Any) -> Outcome:
         return _DONE
     try:
         result = msgspec.json.encode(value, enc_hook=write_foreign)
-        if len(result) <= limits.RESULT_BYTES_MAX:
-            decode_strictly(result)  # what no other worker could report is no result here, either
     except Exception as error:  # the application's own types may run code here
         return refuse_result("result-not-json", f"cannot be written as JSON: {error}")
     return fit_result(result)

@@ -14,6 +14,7 @@ import ctypes
 import faulthandler
 import importlib
 import logging
+import marshal
 import os
 import signal
 import socket
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple
 from schedo.core.leases import Failed, Lease, Report
 from schedo.core.model import Failure, LeaseKey
 from schedo.loglines import make_handler
+from schedo.seclusion import close_process
 from schedo.workers import frames
 from schedo.workers.calling import TaskRunner, Watcher
 from schedo.workers.contract import Call, StopSignal
@@ -177,13 +179,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("target", help="module:attribute")
     parser.add_argument("--fd", type=int, required=True, help="the socket to the server")
     parser.add_argument("--starts", type=int, required=True, help="the memory shared with it")
+    parser.add_argument("--environment", type=int, required=True, help="a file with more of it")
     parser.add_argument("--slots", type=int, required=True, help="attempts at a time")
     parser.add_argument("--grace", type=float, required=True, help="seconds for a stopped handler")
     parser.add_argument("--parent", type=int, required=True, help="process id of the server")
+    parser.add_argument("--closed", type=int, default=0, help="1: as the server's process is")
     parser.add_argument("--log-format", required=True, help="as the server's")
     parser.add_argument("--log-level", required=True, help="as the server's")
     options = parser.parse_args(arguments)
+    if options.closed:
+        close_process()
     _die_with(options.parent)
+    _take_environment(options.environment)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR2)  # the server asks for the stacks of a blocked child
     logging.basicConfig(
@@ -216,6 +223,12 @@ def _die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(EXIT_SERVER_LOST)
+
+
+def _take_environment(descriptor: int) -> None:
+    """Add the variables that lie in the file."""
+    with open(descriptor, "rb") as file:
+        os.environb.update(marshal.loads(file.read()))
 
 
 def _explain(error: BaseException) -> str:

@@ -10,20 +10,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import marshal
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 
 from schedo.engine.engine import Engine
 from schedo.loglines import LogFormat
+from schedo.seclusion import is_closed
 from schedo.workers.attendant import Attendant, CannotServe, Patience
 from schedo.workers.frames import Attach
-from schedo.workers.spawn import Process
+from schedo.workers.spawn import Process, write_unnamed_file
 from schedo.workers.starts import Starts, make_memory
 
 PATIENCE = Patience()
+# What the system's loader, the C library and the interpreter read before any line of ours.
+_FOR_THE_START = re.compile(
+    rb"(PATH|HOME|LANG|LC_.*|TZ|LD_.*|DYLD_.*|MALLOC_.*|GLIBC_.*|PYTHON.*)\Z"
+)
 RESPAWN_AFTER_S = 0.1
 RESPAWN_AFTER_S_MAX = 5.0
 
@@ -146,7 +154,10 @@ class ChildProcesses:
             ours, theirs = socket.socketpair()
             given.callback(theirs.close)
             try:
-                process = Process(self._start_process(theirs, memory, slots))
+                now, later = _split_environment(os.environb)
+                environment = write_unnamed_file(marshal.dumps(later))
+                given.callback(os.close, environment)
+                process = Process(self._start_process(theirs, memory, environment, slots, now))
             except OSError:
                 ours.close()
                 raise
@@ -160,26 +171,33 @@ class ChildProcesses:
         return attendant
 
     def _start_process(
-        self, theirs: socket.socket, memory: int, slots: int
+        self,
+        theirs: socket.socket,
+        memory: int,
+        environment: int,
+        slots: int,
+        now: Mapping[bytes, bytes],
     ) -> subprocess.Popen[bytes]:
         # On the loop's own thread, for a millisecond: the child dies with the thread that starts it
-        # (PR_SET_PDEATHSIG). It gets no setting of the server, for that may be a secret.
+        # (PR_SET_PDEATHSIG).
         return subprocess.Popen(
-            self._command(theirs.fileno(), memory, slots),
-            env={name: v for name, v in os.environ.items() if not name.startswith("SCHEDO_")},
+            self._command(theirs.fileno(), memory, environment, slots),
+            env=now,
             stdin=subprocess.DEVNULL,
             stdout=2,
-            pass_fds=(theirs.fileno(), memory),
+            pass_fds=(theirs.fileno(), memory, environment),
             start_new_session=True,
         )
 
-    def _command(self, descriptor: int, memory: int, slots: int) -> list[str]:
+    def _command(self, descriptor: int, memory: int, environment: int, slots: int) -> list[str]:
         options: dict[str, object] = {
             "fd": descriptor,
             "starts": memory,
+            "environment": environment,
             "slots": slots,
             "grace": self._patience.grace_s,
             "parent": os.getpid(),
+            "closed": int(is_closed()),
             **self._log,
         }
         named = [f"--{name}={value}" for name, value in options.items()]
@@ -191,6 +209,22 @@ class ChildProcesses:
             self._separate()
         self._one_left.set()
         log.info("%s has ended: %s", attendant.worker_id, message)
+
+
+def _split_environment(
+    environ: Mapping[bytes, bytes],
+) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """Return the variables that a child is started with, and those that it is given once it runs.
+
+    A process that starts can be read by others of its user until it has closed itself, so what may
+    be a secret comes after that. It gets no setting of the server at all.
+    """
+    now: dict[bytes, bytes] = {}
+    later: dict[bytes, bytes] = {}
+    for name, value in environ.items():
+        if not name.startswith(b"SCHEDO_"):
+            (now if _FOR_THE_START.match(name) else later)[name] = value
+    return now, later
 
 
 def _describe(attach: Attach) -> str:

@@ -18,14 +18,16 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from schedo.seclusion import is_closed
 from schedo.workers import starter
+from schedo.workers.spawn import write_unnamed_file
 
 _READ_BYTES = 65_536
+_STARTER_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME")  # what an interpreter may need
 
 log = logging.getLogger("schedo.workers")
 
@@ -119,7 +121,7 @@ class Commands:
             self._starting = _Starting()
         if command.stdin is None:
             return self._starting.start(command, (stdout, stderr), on_start)
-        stdin = _write_unnamed_file(command.stdin)
+        stdin = write_unnamed_file(command.stdin)
         try:
             return self._starting.start(command, (stdout, stderr, stdin), on_start)
         finally:
@@ -251,29 +253,13 @@ class _Starting:
 
 
 def _run_starter(theirs: socket.socket) -> subprocess.Popen[bytes]:
+    arguments = [str(theirs.fileno()), *([starter.CLOSED] if is_closed() else [])]
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-X", "utf8", starter.__file__, str(theirs.fileno())],
-        env={name: v for name, v in os.environ.items() if not name.startswith("SCHEDO_")},
+        [sys.executable, "-I", "-S", "-X", "utf8", starter.__file__, *arguments],
+        # Commands can read the environment of their parent.
+        env={name: v for name, v in os.environ.items() if name in _STARTER_VARIABLES},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(theirs.fileno(),),
         start_new_session=True,
     )
-
-
-def _write_unnamed_file(data: bytes) -> int:
-    """Return a file instead of a pipe: nobody has to feed it, and it is read to its end."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor

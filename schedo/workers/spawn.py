@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 
 
@@ -79,3 +80,21 @@ class Process:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
+
+
+def write_unnamed_file(data: bytes) -> int:
+    """Return a descriptor of a file with the data: unlike a pipe it need not be fed."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("schedo-data", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

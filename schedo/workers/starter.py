@@ -28,11 +28,13 @@ from typing import Any
 
 START, SIGNAL, RELEASE = "start", "signal", "release"  # (what, id, ...) to here
 STARTED, REFUSED, ENDED = "started", "refused", "ended"  # (what, id, ...) from here, many in a list
+CLOSED = "closed"  # an argument: be not dumpable, as the server is
 LENGTH = struct.Struct("=I")
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 _DESCRIPTORS_MAX = 3  # with START come those for stdout and stderr, and perhaps one for stdin
 _UMASK = 0o077
+_PR_SET_DUMPABLE = 4
 _NOT_INHERITED = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 # What Python ignores, and a command expects to be killed by.
 _DEFAULT_SIGNALS = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ")]
@@ -207,8 +209,17 @@ def _list_programs(name: str, env: dict[str, str]) -> list[str]:
     return [os.path.join(directory, name) for directory in os.get_exec_path(env)]
 
 
+def _close_process() -> None:
+    """Keep commands from attaching to this process, which holds the ends of others' output."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
 def main() -> None:
     """Serve the socket that the server has passed on."""
+    if sys.argv[2:] == [CLOSED]:
+        _close_process()
     with socket.socket(fileno=int(sys.argv[1])) as server:
         server.set_inheritable(False)
         os.umask(_UMASK)

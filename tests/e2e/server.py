@@ -23,6 +23,10 @@ DEADLINE_S = 20.0
 class Server:
     """One server on one data directory; may be killed and started again."""
 
+    prefix: tuple[str, ...] = ()  # of the command line
+    python = sys.executable
+    token: str | None = None  # sent with each request
+
     def __init__(self, directory: Path, *arguments: str, environment: dict[str, str] | None = None):
         self.directory = directory
         self._arguments = arguments
@@ -33,9 +37,10 @@ class Server:
     def start(self) -> None:
         """Start and return once it says where it listens."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SCHEDO_")}
+        command = [*self.prefix, self.python, "-m", "schedo", "serve", "--port", "0"]
         with (self.directory / "server.log").open("a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "schedo", "serve", "--port", "0", *self._arguments],
+                [*command, *self._arguments],
                 cwd=self.directory,
                 env=environment | self._environment,
                 stdout=subprocess.PIPE,
@@ -81,6 +86,8 @@ class Server:
         """Send one request; return status and decoded body."""
         data = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"content-type": "application/json"}
+        if self.token is not None:
+            headers["authorization"] = f"Bearer {self.token}"
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:

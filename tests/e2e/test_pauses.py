@@ -7,12 +7,16 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.server import serving
 from tests.sources import ROOT
 
+pytestmark = pytest.mark.e2e
+
 
 def test_a_paused_server_does_not_take_its_child_process_for_blocked(tmp_path: Path) -> None:
-    with serving(tmp_path, "tests.e2e.pause_app:app", PYTHONPATH=str(ROOT)) as server:
+    with serving(tmp_path, "tests.e2e.small_app:app", PYTHONPATH=str(ROOT)) as server:
         child = server.ended(server.submit(task="pid")["id"])["result"]
         job = server.submit(task="rest", payload={"seconds": 5})["id"]
         os.kill(child, signal.SIGSTOP)

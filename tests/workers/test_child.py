@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from schedo.core.leases import Lease
 from schedo.core.model import PLAIN, LeaseKey, Trigger
 from schedo.workers import frames
 from schedo.workers.attendant import CannotServe
+from schedo.workers.spawn import write_unnamed_file
 from schedo.workers.starts import make_memory
 from tests.workers.calls import wait_gone
 from tests.workers.site import LONG_S, TARGET, serving
@@ -81,13 +83,16 @@ def test_a_child_that_leaves_says_all_it_has_to_say_first() -> None:
     ours, theirs = socket.socketpair()
     memory = make_memory()
     options = [f"--fd={theirs.fileno()}", f"--starts={memory}", "--slots=4", "--grace=1"]
+    environment = write_unnamed_file(marshal.dumps({}))
+    options += [f"--environment={environment}"]
     options += [f"--parent={os.getpid()}", "--log-format=text", "--log-level=info"]
     child = subprocess.Popen(
         [sys.executable, "-m", "schedo.workers.child", *options, TARGET],
-        pass_fds=(theirs.fileno(), memory),
+        pass_fds=(theirs.fileno(), memory, environment),
     )
     theirs.close()
     os.close(memory)
+    os.close(environment)
     said: list[frames.FromChild] = []
     reader = frames.child_frames()
     try:
