@@ -180,6 +180,7 @@ class _Crew:
         if config.allow_shell:
             output_dir = Path(config.output_dir) if config.output_dir else None
             runners["shell"] = self._shell = ShellRunner(output_dir, self._orphans)
+            engine.add_reasons(self._shell.find_reasons)
         self._local = LocalWorker(engine, "local", config.concurrency, runners)
         self._children: ChildProcesses | None = None
         if config.app is not None:

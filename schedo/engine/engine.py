@@ -102,6 +102,10 @@ class Engine:
         """Set what happens when the store is broken and the process should end."""
         self._loop.on_fatal = call
 
+    def add_reasons(self, find: Callable[[], list[str]]) -> None:
+        """Let others say as well, in sentences, why jobs would not start in time."""
+        self._loop.watch.others.append(find)
+
     def health(self) -> Health:
         """Return whether the server does its work in time."""
         reasons = self._loop.find_reasons()

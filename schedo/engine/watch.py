@@ -8,7 +8,7 @@ the clock's, in microseconds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 from schedo.clock import Clock
 from schedo.core.changes import Changes
@@ -38,6 +38,7 @@ class Watch:
         self._late_us = 0
         self._worst_us = 0  # since the last rotate
         self._worst_before_us = 0  # between the last two
+        self.others: list[Callable[[], list[str]]] = []  # who also know reasons
 
     # Turns.
 
@@ -122,6 +123,8 @@ class Watch:
             silent_us = now - self._round_began_at
             if silent_us > SILENCE_MAX_US:
                 reasons.append(f"the store has not answered for {silent_us / SECOND:.1f} s")
+        for find in self.others:
+            reasons += find()
         return reasons
 
 

@@ -2,7 +2,8 @@
 
 The starter (see there) is started with the first command, and again if it has died. With it are
 lost the ends of what it had started, so each of those ends here with an error, and its runner must
-see to it that nothing of it runs on.
+see to it that nothing of it runs on. While it has anything to do it is asked for a sign of life;
+one that stays silent (stopped, or stuck in a system call) is killed and counts as dead.
 A command leads its own session, has only descriptors 0, 1 and 2, umask 077 and no core dumps.
 """
 
@@ -24,9 +25,13 @@ from typing import Any, NamedTuple
 
 from schedo.seclusion import is_closed
 from schedo.workers import starter
-from schedo.workers.spawn import write_unnamed_file
+from schedo.workers.silence import SilenceTimer
+from schedo.workers.spawn import Process, write_unnamed_file
 
+PULSE_S = 1.0  # between two looks for a sign of life
+STALLED_S = 3.0  # of silence
 _READ_BYTES = 65_536
+_END_S = 0.5  # for which the loop is kept waiting at most
 _STARTER_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME")  # what an interpreter may need
 
 log = logging.getLogger("schedo.workers")
@@ -127,6 +132,13 @@ class Commands:
         finally:
             os.close(stdin)
 
+    def find_reasons(self) -> list[str]:
+        """Return in a sentence why commands would not start in time."""
+        silence_s = 0.0 if self._starting is None else self._starting.silence_s
+        if not silence_s:
+            return []
+        return [f"the process that starts commands has not answered for {silence_s:g} s"]
+
     def close(self) -> None:
         """End the starter; what still runs is heard of no more."""
         if self._starting is not None:
@@ -147,11 +159,14 @@ class _Starting:
         try:
             with theirs:
                 # Before any command; on the loop's thread it takes a millisecond, once.
-                self._process = _run_starter(theirs)
+                self._process = Process(_run_starter(theirs))
         except OSError:
             self._socket.close()
             raise
         self.is_dead = False
+        self.silence_s = 0.0  # since it was last asked for a sign of life
+        self._is_asked = False
+        self._pulse: SilenceTimer | None = None
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket.fileno(), self._read)
 
@@ -161,7 +176,23 @@ class _Starting:
         message = (starter.START, number, list(command.argv), dict(command.env), command.cwd)
         self.send(message, descriptors)
         running = self._running[number] = Running(number, self, on_start)
+        if self._pulse is None:
+            self._pulse = SilenceTimer(PULSE_S, self._feel_pulse)
         return running
+
+    def _feel_pulse(self) -> None:
+        self._pulse = None
+        if self._is_asked:
+            self.silence_s += PULSE_S
+            if self.silence_s >= STALLED_S:
+                self._die(f"has not answered for {self.silence_s:g} s and is killed,")
+                return
+        elif not self._running:
+            return
+        else:
+            self._is_asked = True
+            self.send((starter.PING, 0))
+        self._pulse = SilenceTimer(PULSE_S, self._feel_pulse)
 
     def send(self, message: tuple[Any, ...], descriptors: Sequence[int] = ()) -> None:
         """Send now, or as soon as the starter has read more; after its death, nothing."""
@@ -206,8 +237,9 @@ class _Starting:
         except OSError:
             data = b""
         if not data:
-            self._die()
+            self._die("has died")
             return
+        self._is_asked, self.silence_s = False, 0.0  # whatever it says is a sign of life
         self._received += data
         head = starter.LENGTH.size
         while len(self._received) >= head:
@@ -224,20 +256,22 @@ class _Starting:
             self._running[number].note_start(*rest)
         elif what == starter.ENDED:
             self._running.pop(number).note_end(*rest)
-        else:
+        elif what == starter.REFUSED:
             self._running.pop(number).note_refusal(*rest)
 
-    def _die(self) -> None:
+    def _die(self, how: str) -> None:
         count = len(self._running)
         self.close()
-        status = self._process.returncode
-        log.error("the process that starts commands has died (%d) with %d of them", status, count)
+        log.error("the process that starts commands %s with %d of them", how, count)
 
     def close(self) -> None:
         """Let the starter end, and everything that it runs be unknown."""
         if self.is_dead:
             return
         self.is_dead = True
+        self.silence_s = 0.0
+        if self._pulse is not None:
+            self._pulse.cancel()
         self._loop.remove_reader(self._socket.fileno())
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
@@ -248,8 +282,8 @@ class _Starting:
         for running in self._running.values():
             running.fail(StarterDied("the process that starts commands has died"))
         self._running.clear()
-        self._process.kill()
-        self._process.wait()
+        # It ends within a millisecond. Stuck in a system call, it is reaped when it gets out.
+        self._process.abandon(_END_S)
 
 
 def _run_starter(theirs: socket.socket) -> subprocess.Popen[bytes]:

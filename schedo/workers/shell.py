@@ -141,6 +141,10 @@ class ShellRunner:
         if output_dir is not None:
             output_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
 
+    def find_reasons(self) -> list[str]:
+        """Return in a sentence why commands would not start in time."""
+        return self._commands.find_reasons()
+
     def close(self) -> None:
         """End the process that starts commands."""
         self._commands.close()

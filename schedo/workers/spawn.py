@@ -45,12 +45,13 @@ class Process:
         self._close()
         return status
 
-    def abandon(self) -> None:
-        """Kill the group now and reap it whenever it ends; for when nobody can wait for it."""
+    def abandon(self, wait_s: float = 0.0) -> None:
+        """Kill the group now and reap it, here within wait_s or else whenever it ends."""
         self.signal_group(signal.SIGKILL)
         self._is_abandoned = True
-        if self.ended.done():
-            self.reap()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(wait_s)
+            self._close()
 
     def _watch(self) -> None:
         try:

@@ -26,8 +26,9 @@ import sys
 import time
 from typing import Any
 
-START, SIGNAL, RELEASE = "start", "signal", "release"  # (what, id, ...) to here
-STARTED, REFUSED, ENDED = "started", "refused", "ended"  # (what, id, ...) from here, many in a list
+START, SIGNAL, RELEASE, PING = "start", "signal", "release", "ping"  # (what, id, ...) to here
+# (what, id, ...) from here, many in a list
+STARTED, REFUSED, ENDED, PONG = "started", "refused", "ended", "pong"
 CLOSED = "closed"  # an argument: be not dumpable, as the server is
 LENGTH = struct.Struct("=I")
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -100,6 +101,8 @@ class Starter:
         what, number, *rest = marshal.loads(body)
         if what == START:
             self._start(number, descriptors, *rest)
+        elif what == PING:
+            self._news.append((PONG, number))
         elif number not in self._pids:  # it has ended by itself
             pass
         elif what == SIGNAL:

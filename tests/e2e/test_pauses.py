@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import serving
+from tests.e2e.server import eventually, serving
 from tests.sources import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -29,3 +29,26 @@ def test_a_paused_server_does_not_take_its_child_process_for_blocked(tmp_path: P
 
         assert "has not answered" not in server.log()
         assert (ended["state"], ended["attempt"], ended["result"]) == ("completed", 1, "rested")
+
+
+def test_a_starter_of_commands_that_is_stopped_is_replaced_and_its_commands_run_again(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, "--allow-shell") as server:
+        line = "echo $PPID >> starters; test $SCHEDO_ATTEMPT = 2 || exec sleep 60"
+        job = server.submit(task="shell", payload={"command": line, "cwd": str(tmp_path)})["id"]
+        starters = tmp_path / "starters"
+        eventually(starters.exists, "the command has begun")
+        eventually(lambda: starters.read_text().endswith("\n"), "it has said who started it")
+        first = int(starters.read_text())
+
+        os.kill(first, signal.SIGSTOP)
+        eventually(lambda: server.ask("GET", "/readyz")[0] == 503, "the server is not ready")
+        _, why = server.ask("GET", "/readyz")
+        ended = server.ended(job)
+
+        assert "the process that starts commands has not answered for" in str(why)
+        assert (ended["state"], ended["attempt"], ended["losses"]) == ("completed", 2, 1)
+        assert server.ask("GET", "/readyz")[0] == 200
+        assert "outlives SIGKILL" not in server.log()
+        assert not Path(f"/proc/{first}").exists()

@@ -280,6 +280,56 @@ async def test_a_starter_that_dies_is_noticed_and_another_one_started(commands: 
     os.kill(pid, signal.SIGKILL)
 
 
+@both_loops
+@pytest.mark.parametrize("has_begun", [True, False], ids=["a command runs", "none has begun"])
+def test_a_starter_that_does_not_answer_is_killed_and_another_one_started(
+    make_loop: MakeLoop, has_begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedo.workers.commands.PULSE_S", 0.1)
+    monkeypatch.setattr("schedo.workers.commands.STALLED_S", 0.5)
+
+    async def stop_it() -> tuple[list[str], tuple[int, bytes]]:
+        commands = Commands()
+        running, pid = await start_sleeper(commands)
+        starter = find_parent(pid)
+        assert commands.find_reasons() == []
+        os.kill(starter, signal.SIGSTOP)
+        if not has_begun:
+            running.abandon()
+            running = commands.start(Command(["sleep", "60"], ENV), 1, 2)
+        async with asyncio.timeout(20):
+            while not (reasons := commands.find_reasons()):
+                await asyncio.to_thread(int)
+            with pytest.raises(StarterDied):
+                await running.ended
+        running.abandon()
+        assert wait_gone(starter)
+        assert commands.find_reasons() == []
+        try:
+            return reasons, await run(commands, Command(["echo", "again"], ENV))
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            commands.close()
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        (reason,), again = runner.run(stop_it())
+
+    assert reason.startswith("the process that starts commands has not answered for 0.")
+    assert again == (0, b"again\n")
+
+
+async def test_a_starter_that_is_busy_for_long_is_not_taken_for_stuck(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedo.workers.commands.PULSE_S", 0.01)
+    monkeypatch.setattr("schedo.workers.commands.STALLED_S", 0.2)
+    env = ENV | {"LONG": "x" * 50_000}
+
+    asked = [Command(["true"], env)] * 500
+
+    assert await asyncio.gather(*(run(commands, each) for each in asked)) == [(0, b"")] * 500
+
+
 async def test_the_starter_is_small(commands: Commands) -> None:
     _, pid = await start_sleeper(commands)
 
