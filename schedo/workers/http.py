@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import ipaddress
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -35,6 +36,8 @@ from schedo.workers.http_client import ExchangeFailed, Request, Response, exchan
 from schedo.workers.http_payload import HttpPayload, Url, check_http_payload, parse_url
 from schedo.workers.payloads import refuse_payload
 from schedo.workers.signing import parse_secrets, render_signature
+
+log = logging.getLogger("schedo.workers")
 
 _RETRY_AFTER_US_MAX = limits.DAY
 _RESULT_BODY_BYTES_MAX = 65_536
@@ -91,6 +94,8 @@ class HttpRunner:
         except _UnknownSecret as error:
             return Report(lease.key, _fail("unknown-secret", str(error), retryable=False))
         except TargetRefused as error:
+            job_id = render_id(lease.key.job_id)
+            log.warning("job %s (%s) may not call %s: %s", job_id, lease.queue, url.origin, error)
             return Report(lease.key, _fail("target-refused", str(error), retryable=False))
         except ExchangeFailed as error:
             return Report(lease.key, _fail(error.kind, f"{url.origin}: {error}", error.status))

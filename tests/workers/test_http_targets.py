@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -41,6 +43,23 @@ async def test_private_targets_are_refused_for_good(host: str) -> None:
     assert isinstance(report.outcome, Failed)
     assert not report.outcome.retryable
     assert not server.connected.is_set()
+
+
+async def test_a_refused_call_is_a_line_in_the_log_without_what_may_be_secret(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    payload = {
+        "url": "http://169.254.169.254:8080/latest/t0ken?key=s3cret#part",
+        "headers": {"authorization": "Bearer s3cret"},
+    }
+    with caplog.at_level(logging.INFO, "schedo"):
+        await run(payload, make_runner(allow=()))
+
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "may not call http://169.254.169.254:8080: " in line
+    assert re.match(r"job [0-9A-Z]{13} \(default\) ", line)
+    assert "t0ken" not in line
+    assert "s3cret" not in line
 
 
 async def test_one_private_address_among_public_ones_refuses_the_name() -> None:
