@@ -26,6 +26,7 @@ from schedo.wire.cursors import parse_number_cursor, render_cursor
 from schedo.wire.decode import decode_request
 from schedo.wire.jobs import JobPatch
 from schedo.wire.query import (
+    ATTEMPT_MAX,
     WAIT_US_DEFAULT,
     Values,
     read_choice,
@@ -34,6 +35,7 @@ from schedo.wire.query import (
     read_name,
     read_number,
     read_state,
+    read_unique_key,
     read_wait,
     wrong,
 )
@@ -79,7 +81,7 @@ async def _read_filter(site: Site, query: Values) -> JobFilter | None:
         task=read_name(query, "task"),
         schedule_id=schedule_id,
         tag=read_name(query, "tag"),
-        unique_key=query.get("unique_key"),
+        unique_key=read_unique_key(query),
         created_after=read_instant(query, "created_after"),
         created_before=read_instant(query, "created_before"),
     )
@@ -143,7 +145,7 @@ async def list_attempts(site: Site, request: Request) -> Answer:
 async def get_output(site: Site, request: Request) -> Answer:
     """Read captured output: all of it as JSON, or one stream as text."""
     stream = read_choice(request.query, "stream", _STREAMS)
-    attempt = read_number(request.query, "attempt", 1, 999_999_999)
+    attempt = read_number(request.query, "attempt", 1, ATTEMPT_MAX)
     job = await site.engine.get(_job_id(request))
     outputs = [
         output

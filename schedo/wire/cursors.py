@@ -16,7 +16,8 @@ from schedo.wire.fields import is_name
 from schedo.wire.query import Values, wrong
 
 _HASH_BYTES = 8
-_CURSOR_CHARACTERS_MAX = 512
+CURSOR_CHARACTERS_MIN = 4 * (_HASH_BYTES + 1) // 3
+CURSOR_CHARACTERS_MAX = 512
 _ID_DIGITS_MAX = len(str(ID_MAX))
 _NOT_THE_FILTER = frozenset({"cursor", "limit"})
 
@@ -65,7 +66,7 @@ def _forged() -> BadRequest:
 
 
 def _decode(text: str) -> bytes:
-    if len(text) > _CURSOR_CHARACTERS_MAX:
+    if len(text) > CURSOR_CHARACTERS_MAX:
         raise ValueError("too long")
     padded = text.encode("ascii") + b"=" * (-len(text) % 4)
     raw = base64.b64decode(padded, altchars=b"-_", validate=True)

@@ -15,7 +15,14 @@ from msgspec import Meta
 
 from schedo.core import limits
 from schedo.errors import Invalid
-from schedo.wire.times import parse_duration, parse_instant, render_duration
+from schedo.wire.times import (
+    DURATION_CHARACTERS_MAX,
+    DURATION_PATTERN,
+    INSTANT_PATTERN,
+    parse_duration,
+    parse_instant,
+    render_duration,
+)
 
 Name = Annotated[
     str,
@@ -24,11 +31,19 @@ Name = Annotated[
         extra_json_schema={"pattern": "^[A-Za-z0-9._][A-Za-z0-9._-]{0,127}$"},
     ),
 ]
+DURATION_SCHEMA = {
+    "pattern": DURATION_PATTERN,
+    "maxLength": DURATION_CHARACTERS_MAX,
+    "minimum": 0,
+    "maximum": limits.DURATION_MAX // limits.SECOND,
+}
+INSTANT_SCHEMA = {"format": "date-time", "pattern": INSTANT_PATTERN}
 Duration = Annotated[
     str | int | float,
     Meta(
         description="A duration: 90s, 1h30m, 250ms, PT90S, or a number of seconds.",
         examples=["90s", "1h30m", 5],
+        extra_json_schema=DURATION_SCHEMA,
     ),
 ]
 Instant = Annotated[
@@ -36,7 +51,7 @@ Instant = Annotated[
     Meta(
         description="An RFC 3339 time with an offset.",
         examples=["2026-11-20T11:04:05Z"],
-        extra_json_schema={"format": "date-time"},
+        extra_json_schema=INSTANT_SCHEMA,
     ),
 ]
 Priority = Annotated[
@@ -50,9 +65,8 @@ _NAME_RULE = (
     "a name is 1 to 128 letters, digits, dots, underscores and hyphens, "
     "and does not begin with a hyphen"
 )
-_TRACEPARENT = re.compile(
-    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
-)
+TRACEPARENT_PATTERN = "^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$"
+_TRACEPARENT = re.compile(TRACEPARENT_PATTERN)  # beside a length: $ also allows a line's end
 
 
 def is_name(value: str) -> bool:

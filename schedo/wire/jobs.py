@@ -17,6 +17,10 @@ from schedo.wire import fields
 from schedo.wire.fields import Duration, Instant, Name, Priority, Text
 from schedo.wire.routes import Preferences, RequiresRequest, read_route
 
+# read_retry checks it: there the pointer is right also inside of a task's defaults.
+RetryCount = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": limits.ATTEMPTS_MAX})]
+PresetName = Annotated[str, Meta(extra_json_schema={"enum": list(PRESETS)})]
+TraceParent = Annotated[str, Meta(extra_json_schema={"pattern": fields.TRACEPARENT_PATTERN})]
 Attempts = Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)]
 _NOTHING_ASKED = (None,) * 10
 Delivery = Literal["at_least_once", "at_most_once"]
@@ -79,10 +83,10 @@ class WorkFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults
     payload: Raw | UnsetType = UNSET
     queue: Name = limits.DEFAULT_QUEUE
     priority: Priority = 0
-    retry: RetryRequest | int | str | None = None
+    retry: RetryRequest | RetryCount | PresetName | None = None
     timeout: Duration | None = None
     expires_in: Duration | None = None
-    unique: UniqueRequest | str | None = None
+    unique: UniqueRequest | Text | None = None
     delivery: Delivery | None = None
     tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
     meta: dict[str, Any] | None = None
@@ -128,7 +132,7 @@ class JobRequest(WorkFields, kw_only=True):
     delay: Duration | None = None
     run_at: Instant | None = None
     expires_at: Instant | None = None
-    traceparent: str | None = None
+    traceparent: TraceParent | None = None
     tracestate: Annotated[str, Meta(max_length=512)] | None = None
     broadcast: bool = False
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from schedo.core import limits
 from schedo.wire import shapes
 from schedo.wire.operation import JSON_TYPE, AnswerKind, Operation
 from schedo.wire.operations import OPERATIONS
@@ -38,6 +39,8 @@ def build_document() -> dict[str, Any]:
         ref_template="#/components/schemas/{name}",
         schema_hook=_describe_raw,
     )
+    _bound_integers(components)
+    _share_durations(components)
     references = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
@@ -71,6 +74,38 @@ def build_document() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _bound_integers(schema: Any) -> None:
+    """Say of every whole number without bounds that it fits into 64 bits, as bodies must."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "integer":
+            schema.setdefault("minimum", -limits.INTEGER_MAX - 1)
+            schema.setdefault("maximum", limits.INTEGER_MAX)
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for inner in schema:
+            _bound_integers(inner)
+
+
+def _share_durations(components: dict[str, Any]) -> None:
+    """Describe durations once, for their pattern is long; what a field says of its own stays."""
+    found = components["JobRequest"]["properties"]["delay"]["anyOf"][0]
+    whole, shared = dict(found), {"$ref": "#/components/schemas/Duration"}
+
+    def share(schema: Any) -> None:
+        if isinstance(schema, dict):
+            if schema.get("pattern") == whole["pattern"]:
+                own = {name: value for name, value in schema.items() if value != whole.get(name)}
+                schema.clear()
+                schema.update(shared | own)
+            schema = list(schema.values())
+        if isinstance(schema, list):
+            for inner in schema:
+                share(inner)
+
+    share(components)
+    components["Duration"] = whole
 
 
 def _describe_raw(kind: type) -> dict[str, Any]:

@@ -6,9 +6,19 @@ import re
 from typing import Any
 
 from schedo.core.lifecycle import State
-from schedo.wire.query import LIMIT_DEFAULT, LIMIT_MAX
+from schedo.core.limits import UNIQUE_KEY_CHARACTERS_MAX
+from schedo.wire.cursors import CURSOR_CHARACTERS_MAX, CURSOR_CHARACTERS_MIN
+from schedo.wire.fields import INSTANT_SCHEMA
+from schedo.wire.query import ATTEMPT_MAX, LIMIT_DEFAULT, LIMIT_MAX
+from schedo.wire.times import DURATION_CHARACTERS_MAX, DURATION_PATTERN
 
 _NAME_PATTERN = "^[A-Za-z0-9._][A-Za-z0-9._-]{0,127}$"
+_ID_PATTERN = "^[0-9A-Za-z]{13}$"
+_WAIT = {
+    "type": "string",
+    "pattern": DURATION_PATTERN,
+    "maxLength": DURATION_CHARACTERS_MAX,
+}
 _IN_PATH = re.compile(r"{([a-z]+)}")
 
 
@@ -31,18 +41,24 @@ PARAMETERS = _by_name(
     _query("task", "Only jobs of this task.", type="string", pattern=_NAME_PATTERN),
     _query("schedule", "Only jobs of this schedule.", type="string", pattern=_NAME_PATTERN),
     _query("tag", "Only jobs with this tag.", type="string", pattern=_NAME_PATTERN),
-    _query("unique_key", "Only jobs with this unique key."),
+    _query(
+        "unique_key",
+        "Only jobs with this unique key.",
+        type="string",
+        minLength=1,
+        maxLength=UNIQUE_KEY_CHARACTERS_MAX,
+    ),
     _query(
         "created_after",
         "Only jobs created at this instant or later.",
         type="string",
-        format="date-time",
+        **INSTANT_SCHEMA,
     ),
     _query(
         "created_before",
         "Only jobs created before this instant.",
         type="string",
-        format="date-time",
+        **INSTANT_SCHEMA,
     ),
     _query(
         "limit",
@@ -52,16 +68,24 @@ PARAMETERS = _by_name(
         maximum=LIMIT_MAX,
         default=LIMIT_DEFAULT,
     ),
-    _query("cursor", "The next_cursor of the page before; the filter must be the same."),
-    _query("wait", "Wait this long for the job's end, at most 5m."),
-    _query("timeout", "How long to wait, at most 5m; default 30s."),
+    _query(
+        "cursor",
+        "The next_cursor of the page before; the filter must be the same.",
+        type="string",
+        minLength=CURSOR_CHARACTERS_MIN,
+        maxLength=CURSOR_CHARACTERS_MAX,
+        pattern="^[A-Za-z0-9_-]+$",
+    ),
+    _query("wait", "Wait this long for the job's end, at most 5m.", **_WAIT),
+    _query("timeout", "How long to wait, at most 5m; default 30s.", **_WAIT),
     _query(
         "stream",
         "Only this stream, as bare text, of the latest attempt.",
         enum=["stdout", "stderr", "body"],
     ),
-    _query("attempt", "Only this attempt.", type="integer", minimum=1),
-    _query("task_id", "The id that /schedule answered with.") | {"required": True},
+    _query("attempt", "Only this attempt.", type="integer", minimum=1, maximum=ATTEMPT_MAX),
+    _query("task_id", "The id that /schedule answered with.", type="string", pattern=_ID_PATTERN)
+    | {"required": True},
     {
         "name": "Idempotency-Key",
         "in": "header",
@@ -69,19 +93,19 @@ PARAMETERS = _by_name(
             "The same key and body again within 24 hours get the same answer, "
             "and have no second effect."
         ),
-        "schema": {"type": "string", "maxLength": 255},
+        "schema": {"type": "string", "pattern": "^[ -~]{1,255}$"},
     },
     {
         "name": "Schedo-Lease-Nonce",
         "in": "header",
         "required": True,
         "description": "The nonce of the reservation.",
-        "schema": {"type": "string", "maxLength": 255},
+        "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
     },
 )
 
 _PATH_PARTS: dict[str, dict[str, Any]] = {
-    "id": {"type": "string", "pattern": "^[0-9A-Za-z]{13}$"},
+    "id": {"type": "string", "pattern": _ID_PATTERN},
     "name": {"type": "string", "pattern": _NAME_PATTERN},
     "code": {"type": "string"},
     "file": {"type": "string"},

@@ -14,6 +14,7 @@ from schedo.wire.times import parse_duration, parse_instant, render_duration
 _PARAMETERS_MAX = 32
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 500
+ATTEMPT_MAX = 999_999_999
 WAIT_US_MAX = 5 * limits.MINUTE
 WAIT_US_DEFAULT = 30 * limits.SECOND
 
@@ -68,6 +69,15 @@ def read_number(values: Values, name: str, least: int, most: int) -> int | None:
     if value.isascii() and value.isdigit() and len(value) <= 9 and least <= int(value) <= most:
         return int(value)
     raise wrong(name, f"this must be a whole number from {least} to {most}")
+
+
+def read_unique_key(values: Values) -> str | None:
+    """Return the unique key to filter by, or None."""
+    value = values.get("unique_key")
+    most = limits.UNIQUE_KEY_CHARACTERS_MAX
+    if value is not None and not 1 <= len(value) <= most:
+        raise wrong("unique_key", f"a unique key has 1 to {most} characters")
+    return value
 
 
 def read_limit(values: Values) -> int:

@@ -33,6 +33,21 @@ _INSTANT = re.compile(
     r"([0-9]{4,6})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,12}))?"
     r"([Zz]|[+-][0-9]{2}:[0-9]{2})?\Z"
 )
+
+# The forms as ECMA-262 patterns, for openapi.json. They say nothing of sizes and calendars.
+_PARTS = "".join(f"({_NUMBER}{unit})?" for unit in _UNITS_US)
+_ISO_DATE = "".join(f"({_NUMBER}[{unit}{unit.lower()}])?" for unit in "WD")
+_ISO_TIME = "".join(f"({_NUMBER}[{unit}{unit.lower()}])?" for unit in "HMS")
+DURATION_CHARACTERS_MAX = _TEXT_CHARACTERS_MAX
+DURATION_PATTERN = (
+    f"^({_NUMBER}|(?=[0-9]){_PARTS}|[Pp](?=[0-9Tt]){_ISO_DATE}([Tt](?=[0-9]){_ISO_TIME})?)$"
+)
+INSTANT_PATTERN = (
+    "^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+    r"[Tt ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,12})?"
+    "([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+)
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMS = 'write "90s", "1h30m", "PT90S" or a number of seconds'
 

@@ -21,7 +21,14 @@ from schedo.errors import Invalid
 from schedo.wire import fields
 from schedo.wire.fields import Duration, Name
 from schedo.wire.fitting import SAID_CHARACTERS_MAX, fit_progress, fit_text
-from schedo.wire.jobs import Delivery, RetryRequest, read_delivery, read_retry
+from schedo.wire.jobs import (
+    Delivery,
+    PresetName,
+    RetryCount,
+    RetryRequest,
+    read_delivery,
+    read_retry,
+)
 from schedo.wire.leases import LeaseText, parse_lease
 from schedo.wire.results import ResultRequest
 from schedo.wire.routes import Labels, Resources, escape, read_amounts, read_labels
@@ -58,7 +65,7 @@ ProgressParts = tuple[LeaseKey, float | None, str | None, str | None, str | None
 class TaskDefaultsRequest(Struct, omit_defaults=True):
     """What the jobs of a task are like if they do not say."""
 
-    retry: RetryRequest | int | str | None = None
+    retry: RetryRequest | RetryCount | PresetName | None = None
     timeout: Duration | None = None
     delivery: Delivery | None = None
 

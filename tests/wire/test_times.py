@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from collections.abc import Callable
 
-from schedo.wire.times import parse_duration, parse_instant, render_duration, render_instant
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from schedo.wire.times import (
+    DURATION_PATTERN,
+    INSTANT_PATTERN,
+    parse_duration,
+    parse_instant,
+    render_duration,
+    render_instant,
+)
 
 
 @pytest.mark.parametrize(
@@ -154,3 +166,35 @@ def test_what_is_no_instant_is_refused_with_the_reason(text: str, words: str) ->
 )
 def test_an_instant_is_written_in_utc_with_six_decimals(us: int, text: str) -> None:
     assert render_instant(us) == text
+
+
+def refusal(parse: Callable[[str], int], text: str) -> str:
+    """Return why the text is refused; nothing if it is read."""
+    try:
+        parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@given(st.from_regex(DURATION_PATTERN, fullmatch=True).filter(lambda text: len(text) <= 64))
+def test_a_duration_of_the_described_form_is_read_or_too_long(text: str) -> None:
+    assert refusal(parse_duration, text) in {"", "a duration is at most 100 years"}
+
+
+@given(st.text("0123456789.wdhmsuPTWDHMSpt", max_size=12))
+@example("1h30m")
+@example("PT1H30M")
+@example("p1dt.5s")
+@example("1.d")
+def test_a_duration_of_another_form_is_refused(text: str) -> None:
+    is_described = re.fullmatch(DURATION_PATTERN, text) is not None
+
+    assert is_described or refusal(parse_duration, text)
+
+
+@given(st.from_regex(INSTANT_PATTERN, fullmatch=True))
+def test_an_instant_of_the_described_form_is_read_or_no_day_of_the_calendar(text: str) -> None:
+    reason = refusal(parse_instant, text)
+
+    assert not reason or "day is out of range" in reason or "between 1970 and 9999" in reason
