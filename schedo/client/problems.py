@@ -81,7 +81,8 @@ def _tree(kind: type[SchedoError]) -> Iterator[type[SchedoError]]:
         yield from _tree(child)
 
 
-_BY_CODE = {kind.code: kind for kind in _tree(SchedoError)}
+# Of several classes with one code it is the one nearest the root.
+_BY_CODE = {kind.code: kind for kind in reversed(list(_tree(SchedoError)))}
 
 
 def parse_problem(status: int, headers: Mapping[str, str], body: bytes) -> SchedoError:

@@ -67,8 +67,8 @@ def _list_classes(root: type[SchedoError]) -> Iterator[type[SchedoError]]:
 def list_kinds() -> list[ProblemKind]:
     """Return every kind of error, by code."""
     kinds = {kind.code: kind for kind in _CONNECTION_KINDS}
-    for cls in _list_classes(SchedoError):
-        if cls.__module__ == SchedoError.__module__:
+    for cls in _list_classes(SchedoError):  # of several with one code the first is documented
+        if cls.__module__ == SchedoError.__module__ and cls.code not in kinds:
             title = cls.code.replace("-", " ").capitalize().replace("json", "JSON")
             description = (cls.__doc__ or "").partition("\n")[0]
             kinds[cls.code] = ProblemKind(cls.code, cls.status, title, description)
