@@ -77,3 +77,7 @@ TURN_ENTRIES_MAX = 512
 TURN_FIRES_MAX = 48
 # And one commit, so that who submits meanwhile does not wait long for the commit before his.
 COMMIT_FIRES_MAX = 96
+
+# Memory that clients of the HTTP API can make the server hold, all connections together: heads that
+# have not come whole, requests that are sent ahead, answers that are not read.
+WAITING_BYTES_MAX = 8_388_608

@@ -1,271 +1,393 @@
-"""One HTTP connection, with the limits that uvicorn and httptools lack.
+"""One HTTP/1.1 connection: what is read of it, what is kept of it, and how long is waited for it.
 
-Measured without them: one connection that sends headers for ever takes a gigabyte in seconds, and
-silent connections stay for ever. Here the request line and the headers have a byte budget, headers
-and body each have a deadline (watched by the server once a second, so that requests pay no timers),
-and connections are counted.
+A connection carries out one request at a time. What a client sends ahead stays unparsed, and no
+more of it is received until its turn comes; the next request begins when the client has taken the
+answers before it. So a connection holds a small, known number of bytes whatever is sent to it, and
+the ledger that all connections share adds up those that wait for a client. Deadlines are watched by
+the server once a second, so that requests pay no timers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from enum import Enum
-from typing import Any
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
 
-import httptools
-from starlette.types import Receive, Scope, Send
-from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
-
-from schedo.errors import Unavailable
-from schedo.web.cycle import WholeAnswerCycle
-from schedo.web.messages import answer_error, send_answer
+from schedo.web.chunks import BadChunk, Chunks
+from schedo.web.cycle import UNREAD_BYTES_MAX, Exchange
+from schedo.web.head import BadHead, check_beginning, find_end, parse_head
+from schedo.web.refusals import answer_too_many, render_refusal
 from schedo.web.signals import Signal
-from schedo.wire.problems import KINDS, PROBLEM_TYPE, ProblemKind, render_kind
+from schedo.web.stages import DEADLINES_S, Stage
+from schedo.wire.problems import KINDS, ProblemKind
 
-URL_BYTES_MAX = 8_192
-HEAD_BYTES_MAX = 32_768
-HEADERS_MAX = 100
-HEAD_DEADLINE_S = 10.0
-KEEP_ALIVE_S = 60.0
-BODY_DEADLINE_S = 30.0
-_REFUSED_GRACE_S = 1.0
-_DISCARDED_BYTES_MAX = 1_048_576
+if TYPE_CHECKING:
+    from schedo.web.connections import Connections
+
 FIRST_REQUEST_GRACE_S = 1.0  # while draining: for a connection that has not sent anything yet
+WRITE_DEADLINE_S = 30.0
+WRITE_BYTES_PER_S_MIN = 1_024
+LINGER_BYTES_MAX = 1_048_576  # beside what is left of a body whose length was announced
+LINGER_BODY_BYTES_MAX = 33_554_432
+_ORDINARY_HEAD_BYTES = 4_096
+SKIPPED_BYTES_MAX = 65_536  # of a body that came for nothing, on a connection that stays open
 
 
-class Stage(Enum):
-    """What the connection waits for from the client."""
-
-    IDLE = "idle"  # nothing, or the next request
-    HEAD = "head"
-    BODY = "body"
-    REFUSED = "refused"  # that it reads our refusal and closes
-
-
-class LimitPassed(Exception):
-    """Stops the parser; httptools keeps it to itself."""
-
-
-class _Pipeline(list[Any]):
-    """What waits for its turn: a deque that takes little while it is empty, as it nearly always is.
-
-    Reading pauses as soon as something waits, so it stays short.
-    """
-
-    def appendleft(self, item: Any) -> None:
-        self.insert(0, item)
-
-
-class ConnectionState(ServerState):
-    """What the connections of one server share."""
-
-    def __init__(self, connections_max: int) -> None:
-        super().__init__()
-        self.connections_max = connections_max
-        self.is_draining = False
-        self.emptied = asyncio.Event()
-
-
-class LimitedProtocol(HttpToolsProtocol):
+class Connection(asyncio.BufferedProtocol):
     """An HTTP/1.1 connection with limits."""
 
-    server_state: ConnectionState
-    cycle: WholeAnswerCycle
+    __slots__ = (
+        "__weakref__",
+        "_chunks",
+        "_exchange",
+        "_head_bytes",
+        "_held",
+        "_is_paused",
+        "_is_surplus",
+        "_left",
+        "_rest",
+        "_sent_at",
+        "_shared",
+        "_since",
+        "_skipped",
+        "_writable",
+        "_written",
+        "stage",
+        "transport",
+    )
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ConnectionState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self._stage = Stage.HEAD
-        self._since = self.loop.time()
-        self._raw_bytes = 0  # of the head, as they came in
-        self._begun = 0  # heads that began in what came last
-        self._field_bytes = 0  # of its headers, as the parser found them
-        self._refusal = KINDS["bad-http"]
-        self.pipeline = _Pipeline()  # type: ignore[assignment]
+    transport: asyncio.Transport
+
+    def __init__(self, shared: Connections) -> None:
+        self._shared = shared
+        self.stage = Stage.HEAD
+        self._since = shared.loop.time()
+        self._rest = b""  # what came and is not parsed
+        self._exchange: Exchange | None = None
+        self._chunks: Chunks | None = None
+        self._left = 0  # bytes of the body that are still to come
+        self._is_paused = False
+        self._is_surplus = False
+        self._skipped = 0
+        self._head_bytes = 0  # of the request at hand, if they are many
+        self._held = 0  # bytes that stand in the ledger
+        self._written = 0  # since the client had taken everything
+        self._sent_at = 0.0  # when the client had last taken everything
+        self._writable: Signal | None = None  # while it has not
+
+    # What the loop calls.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.flow._is_writable_event = Signal(True)  # type: ignore[assignment]
-        state = self.server_state
-        if len(state.connections) > 2 * state.connections_max:
-            transport.abort()
-        elif len(state.connections) > state.connections_max:
-            self.app = _answer_too_many
+        self.transport = transport
+        # Pause as soon as anything waits: the next request is not begun until all is taken.
+        transport.set_write_buffer_limits(high=0)
+        self._is_surplus = not self._shared.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if not self.server_state.connections:
-            self.server_state.emptied.set()
+        self._shared.forget(self)
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None and not exchange.is_answered:
+            exchange.leave()
+        writable, self._writable = self._writable, None
+        self._rest, self._head_bytes, self._chunks = b"", 0, None
+        self._charge()
+        self.stage = Stage.GONE
+        if writable is not None:
+            writable.set()
 
-    def data_received(self, data: bytes) -> None:
-        if self._stage is Stage.REFUSED:
-            self._raw_bytes += len(data)
-            if self._raw_bytes > _DISCARDED_BYTES_MAX:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the loop may put what comes: one buffer for all, as none keeps it."""
+        is_long = self.stage is Stage.BODY or self.stage is Stage.LINGER
+        return self._shared.long_buffer if is_long else self._shared.short_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.stage is Stage.GONE:
+            return
+        if self.stage is Stage.LINGER:
+            self._left -= nbytes
+            if self._left < -LINGER_BYTES_MAX:
                 self.transport.abort()
             return
-        is_inside_body = self._stage is Stage.BODY
-        if self._stage is Stage.IDLE:
-            self._stage, self._since = Stage.HEAD, self.loop.time()
-        self._begun = 0
-        super().data_received(data)
-        if self._stage is Stage.HEAD:
-            self._count_head(len(data), is_inside_body)
+        data = bytes(self._shared.long_buffer[:nbytes])
+        if self.stage is Stage.BODY:
+            self._take_body(data)
+        elif self.stage is Stage.ANSWER:
+            self._keep(self._rest + data)
+            self._pause()
+        else:
+            is_first = not self._rest
+            if self.stage is Stage.IDLE:
+                self.stage, self._since = Stage.HEAD, self._shared.loop.time()
+            self._rest += data
+            self._advance(is_first)
 
-    def _count_head(self, size: int, is_inside_body: bool) -> None:
-        """Count what came of an incomplete head: a header without end reaches no callback."""
-        if self._begun == 0:
-            self._raw_bytes += size
-        elif self._begun == 1 and not is_inside_body:
-            self._raw_bytes = size
-        # Else the head begins somewhere inside of what came; its bytes count from the next on.
-        if self._raw_bytes > HEAD_BYTES_MAX:
-            self._refuse(KINDS["headers-too-large"])
+    def eof_received(self) -> None:
+        """Close: who has ended its half is taken to be gone."""
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._stage, self._since = Stage.HEAD, self.loop.time()
-        self._raw_bytes = self._field_bytes = 0
-        self._begun += 1
+    def pause_writing(self) -> None:
+        if self._writable is None:
+            self._writable = Signal()
+            self._sent_at = self._shared.loop.time()
+            self._written = self.transport.get_write_buffer_size()
 
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        if len(self.url) > URL_BYTES_MAX:
-            self._refusal = KINDS["uri-too-long"]
-            raise LimitPassed
+    def resume_writing(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is None:
+            return
+        writable.set()
+        self._charge()
+        if self._rest and self.stage is Stage.HEAD and not self.transport.is_closing():
+            self._since = self._shared.loop.time()
+            self._advance(is_first=True)
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        self._field_bytes += len(name) + len(value)
-        if self._field_bytes > HEAD_BYTES_MAX or len(self.headers) > HEADERS_MAX:
-            self._refusal = KINDS["headers-too-large"]
-            raise LimitPassed
+    # Reading.
 
-    def on_headers_complete(self) -> None:
-        self._complete_scope()
-        self._stage, self._since = Stage.BODY, self.loop.time()
-        before = self.cycle
-        self.cycle = WholeAnswerCycle(
-            scope=self.scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=Signal(),  # type: ignore[arg-type]
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=self._may_keep_alive(),
-            on_response=self.on_response_complete,
-        )
-        if before is None or before.response_complete:
-            self._start_asgi_task(self.cycle, self.app)
-        else:  # pipelined: it waits for its turn
-            self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, self.app))
+    def _keep(self, rest: bytes) -> None:
+        """Hold what came and is not parsed."""
+        self._rest = rest
+        self._charge()
 
-    def _may_keep_alive(self) -> bool:
-        # An HTTP/1.0 client that asks to keep the connection waits for its end unless the answer
-        # says keep-alive, which ours do not.
-        is_usual = self.scope["http_version"] == "1.1"
-        return is_usual and self.parser.should_keep_alive() and not self.server_state.is_draining
+    def _pause(self) -> None:
+        if not self._is_paused and not self.transport.is_closing():
+            self._is_paused = True
+            self.transport.pause_reading()
 
-    def _complete_scope(self) -> None:
-        """Add what the head says; what cannot be parsed or is not ASCII raises, which is a 400."""
-        scope, url = self.scope, httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
-        scope["method"] = self.parser.get_method().decode("ascii")
-        scope["http_version"] = self.parser.get_http_version()
-        scope["path"] = unquote(path) if "%" in path else path
-        scope["raw_path"] = url.path
-        scope["query_string"] = url.query or b""
+    def _resume(self) -> None:
+        if self._is_paused and not self.transport.is_closing():
+            self._is_paused = False
+            self.transport.resume_reading()
 
-    def on_response_complete(self) -> None:
-        """Start the next pipelined request; idle connections are closed by the server's watch."""
-        self.server_state.total_requests += 1
-        self._since = self.loop.time()
+    def _advance(self, is_first: bool) -> None:
+        """Begin the request whose head has come, if it is its turn."""
+        if self._writable is not None:
+            self._pause()
+            return
+        self._resume()
+        rest = self._rest if self._rest[:1] not in b"\r\n" else self._rest.lstrip(b"\r\n")
+        try:
+            end = find_end(rest)
+            if end:
+                self._rest = b""
+                self._begin(rest, end)
+            else:
+                check_beginning(rest, is_first)
+                self._keep(rest)
+        except BadHead as bad:
+            self.refuse(bad.kind)
+
+    def _begin(self, data: bytes, end: int) -> None:
+        """Parse the head, hand the request to the application, and take what came of its body."""
+        shared = self._shared
+        head = parse_head(data[:end])
+        head.scope["schedo.defaults"] = shared.default_headers
+        keeps_alive = head.keeps_alive and not shared.is_draining
+        exchange = Exchange(self, head.scope, keeps_alive, head.expects_continue)
+        self._exchange = exchange
+        self._head_bytes = end if end > _ORDINARY_HEAD_BYTES else 0
+        self._left = head.body_bytes
+        self._chunks = Chunks() if head.is_chunked else None
+        if head.body_bytes or head.is_chunked:
+            self.stage, self._since = Stage.BODY, shared.loop.time()
+            self._charge()
+            if end < len(data):
+                self._take_body(data[end:])
+                if self.stage is Stage.LINGER:
+                    return
+        else:
+            exchange.has_body = True
+            self._end_body(data[end:])
+        app = answer_too_many if self._is_surplus else shared.app
+        task = shared.loop.create_task(exchange.run(app))
+        task.add_done_callback(shared.tasks.discard)
+        shared.tasks.add(task)
+
+    def _take_body(self, data: bytes) -> None:
+        exchange = self._exchange
+        assert exchange is not None
+        if self._chunks is None:
+            parts, rest = [data[: self._left]], data[self._left :]
+            self._left -= len(parts[0])
+            is_complete = self._left == 0
+        else:
+            try:
+                parts, rest = self._chunks.feed(data)
+            except BadChunk:
+                self.refuse(KINDS["bad-http"])
+                return
+            is_complete = self._chunks.is_complete
+        exchange.add(parts, is_complete)
+        if is_complete:
+            self._end_body(rest)
+        elif exchange.is_answered:
+            # Its chunks, and what stands between them, might go on for ever.
+            self._skipped += len(data)
+            if self._skipped > SKIPPED_BYTES_MAX:
+                self._linger()
+        elif exchange.unread_bytes > UNREAD_BYTES_MAX:
+            self._pause()
+
+    def _end_body(self, rest: bytes) -> None:
+        """Go on to the answer, which may have been given already."""
+        self._chunks = None
+        self.stage = Stage.ANSWER
+        self._keep(rest)
+        if self._exchange is None or self._exchange.is_answered:
+            self._end_exchange()
+        elif rest:
+            self._pause()
+
+    # Answering: what an Exchange asks of its peer.
+
+    def write(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+        if self._writable is not None:
+            self._written += len(data)
+        self.transport.write(data)
+        if self._writable is not None:
+            self._charge()
 
-    def on_message_complete(self) -> None:
-        self._stage = Stage.IDLE
-        super().on_message_complete()
+    async def flushed(self) -> None:
+        while self._writable is not None:
+            await self._writable.wait()
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer what the parser refused, for its reason or for ours."""
-        self._refuse(self._refusal)
+    def want_body(self) -> None:
+        if self.stage is Stage.BODY:
+            self._resume()
+
+    def may_stay_open(self) -> bool:
+        """Say whether another request can follow: not behind a long body that nobody reads."""
+        return self.stage is not Stage.BODY or (
+            self._chunks is not None or self._left <= SKIPPED_BYTES_MAX
+        )
+
+    def end_answer(self) -> None:
+        exchange = self._exchange
+        if exchange is None or self.transport.is_closing():
+            return
+        self._shared.requests += 1
+        if not exchange.keeps_alive:
+            if self.stage is Stage.ANSWER and not self._rest:
+                self.transport.close()
+            else:
+                self._linger()
+        elif self.stage is Stage.ANSWER:
+            self._end_exchange()
+        else:  # the rest of the body is passed over
+            self._skipped = 0
+            self._resume()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _end_exchange(self) -> None:
+        """Go on to the next request."""
+        self._exchange = None
+        self._head_bytes = 0
+        self._since = self._shared.loop.time()
+        if self._rest:
+            self.stage = Stage.HEAD
+            self._advance(is_first=True)
+        else:
+            self.stage = Stage.IDLE
+            self._charge()
+            self._resume()
+
+    # Ending.
+
+    def refuse(self, kind: ProblemKind) -> None:
+        """Answer in the application's place, unless it answers or may have acted, and close."""
+        if self.transport.is_closing() or self.stage is Stage.LINGER:
+            return
+        exchange = self._exchange
+        if exchange is not None and not exchange.withdraw():
+            if exchange.is_answered:  # and its body was passed over
+                self._linger()
+            else:
+                self.transport.close()
+            return
+        self.write(render_refusal(kind))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close once the client has: what it still sends is thrown away for a moment.
+
+        Closing at once, with bytes unread, would reset the connection and take the answer away from
+        a client that sends all of its request before it reads.
+        """
+        self.stage, self._since = Stage.LINGER, self._shared.loop.time()
+        self._left = min(self._left, LINGER_BODY_BYTES_MAX)
+        self._chunks = None
+        self._head_bytes = 0
+        self._keep(b"")
+        self._resume()
+        self.transport.write_eof()
+
+    def shed(self) -> None:
+        """Close at once, because the memory that it takes is needed."""
+        self.stage = Stage.GONE
+        self._rest = b""
+        self._shared.charge(self, -self._held)
+        self._held = 0
+        self.transport.abort()
 
     def shutdown(self) -> None:
         """Close after the request at hand; a connection not yet read gets its first answer too."""
-        if self._stage is Stage.REFUSED:
+        if self.stage is Stage.LINGER or self.stage is Stage.IDLE:
             self.transport.close()
-        elif self._is_answering() or (self.cycle is not None and self._stage is Stage.IDLE):
-            super().shutdown()
+        elif self._exchange is not None:
+            self._exchange.keeps_alive = False
+
+    # Deadlines and memory.
 
     def check_deadline(self, now: float) -> None:
         """Close the connection if the client has kept it waiting for too long."""
         waited_s = now - self._since
-        if self._stage is Stage.REFUSED and waited_s > _REFUSED_GRACE_S:
-            self.transport.abort()
-        elif self._stage is Stage.IDLE and not self._is_answering():
-            if waited_s > KEEP_ALIVE_S:
-                self.transport.close()
-        elif self._stage is Stage.HEAD and not self._is_answering():
-            if waited_s > HEAD_DEADLINE_S:
-                self._refuse(KINDS["request-timeout"])
-            elif self.server_state.is_draining and waited_s > FIRST_REQUEST_GRACE_S:
-                self.transport.close()
-        elif self._stage is Stage.BODY and not self.pipeline and waited_s > BODY_DEADLINE_S:
-            self._refuse(KINDS["request-timeout"])  # while it is pipelined, nothing is read
-
-    def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _refuse(self, kind: ProblemKind) -> None:
-        """Answer in the application's place, unless it answers or may have acted, and close.
-
-        Closing at once, with bytes unread, would reset the connection and take the answer away from
-        the client; so what still comes is thrown away for a moment.
-        """
-        if self.transport.is_closing() or self._stage is Stage.REFUSED:
-            return
-        if not self._may_refuse():
+        is_unread = self._shared.is_draining and self.stage is Stage.HEAD
+        self._charge()
+        if self._writable is not None:
+            if self.lag(now, WRITE_BYTES_PER_S_MIN) > WRITE_DEADLINE_S:
+                self.transport.abort()
+        elif waited_s > DEADLINES_S.get(self.stage, waited_s):
+            self._end_stage()
+        elif is_unread and waited_s > FIRST_REQUEST_GRACE_S:
             self.transport.close()
-            return
-        self._stage, self._since = Stage.REFUSED, self.loop.time()
-        self._raw_bytes = 0
-        self.flow.resume_reading()  # it pauses while the application has much of a body to read
-        self.transport.write(_render_refusal(kind))
-        self.transport.write_eof()
 
-    def _may_refuse(self) -> bool:
-        if self._stage is not Stage.BODY:
-            return not self._is_answering()
-        # A refusal sent ahead of an earlier request's answer would be taken for it.
-        return not self.pipeline and self.cycle.withdraw()
+    def _end_stage(self) -> None:
+        """Give up waiting."""
+        if self.stage is Stage.LINGER:
+            self.transport.abort()
+        elif self.stage is Stage.IDLE:
+            self.transport.close()
+        else:
+            self.refuse(KINDS["request-timeout"])
 
+    def lag(self, now: float, bytes_per_s: int) -> float:
+        """Return by how many seconds the client reads later than at this rate."""
+        if self._writable is None:
+            return 0.0
+        return now - self._sent_at - (self._written - self._unsent()) / bytes_per_s
 
-def _render_refusal(kind: ProblemKind) -> bytes:
-    body = render_kind(kind)
-    head = (
-        f"HTTP/1.1 {kind.status} {kind.title}\r\n"
-        f"content-type: {PROBLEM_TYPE.decode()}\r\n"
-        f"content-length: {len(body)}\r\n"
-        "x-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+    @property
+    def held(self) -> int:
+        """How many bytes the ledger has for it."""
+        return self._held
 
+    @property
+    def has_sent_ahead(self) -> bool:
+        """Whether it holds bytes that came, and not only an answer that is not read."""
+        return bool(self._rest) or self._head_bytes > 0
 
-async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
-    answer = answer_error(Unavailable("the server has too many connections; try again soon"), "-")
-    await send_answer(send, answer.with_headers((b"connection", b"close")), "-")
+    def idle_since(self) -> float | None:
+        """Return since when nothing is going on; None if something is."""
+        is_idle = self.stage is Stage.IDLE or (self.stage is Stage.HEAD and not self._rest)
+        return self._since if is_idle and self._writable is None else None
+
+    def _unsent(self) -> int:
+        return 0 if self._writable is None else self.transport.get_write_buffer_size()
+
+    def _charge(self) -> None:
+        """Tell the ledger how much is held now."""
+        held = len(self._rest) + self._head_bytes + self._unsent()
+        if held != self._held and self.stage is not Stage.GONE:
+            change, self._held = held - self._held, held
+            self._shared.charge(self, change)

@@ -1,7 +1,6 @@
 """The HTTP server: listens, keeps the connections' deadlines, and stops without dropping a request.
 
-uvicorn's parts in our own loop: its Server would take over the signals, wake ten times a second
-and, on stopping, close connections that were accepted but not yet read.
+Connections that were accepted but not yet read are answered before a stop.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ import contextlib
 import select
 from email.utils import formatdate
 
-from uvicorn.config import Config
-
+from schedo.core.limits import WAITING_BYTES_MAX
 from schedo.web.app import WebApp
-from schedo.web.protocol import ConnectionState, LimitedProtocol
+from schedo.web.connections import Connections
+from schedo.web.protocol import Connection
 
 STOP_GRACE_S = 10.0
 CONNECTIONS_MAX = 4_096  # a worker that waits for work keeps one
@@ -27,37 +26,35 @@ _SETTLE_TURNS = 10  # asyncio takes 4 from accept() to connection_made()
 class HttpServer:
     """Serves one application on one address."""
 
-    def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
-        self._state = ConnectionState(connections_max)
+    def __init__(
+        self, connections_max: int = CONNECTIONS_MAX, waiting_bytes_max: int = WAITING_BYTES_MAX
+    ) -> None:
+        self._state = Connections(connections_max, waiting_bytes_max)
         self._app: WebApp | None = None
         self._listener: asyncio.Server | None = None
         self._watch: asyncio.Task[None] | None = None
 
     @property
-    def connections(self) -> list[LimitedProtocol]:
+    def connections(self) -> list[Connection]:
         """The open connections."""
-        found = list(self._state.connections)
-        return [connection for connection in found if isinstance(connection, LimitedProtocol)]
+        return list(self._state.all)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes of all connections wait for their clients."""
+        return self._state.waiting_bytes
+
+    def shed_slow(self) -> None:
+        """Close connections that hold memory for nothing, if it is short."""
+        self._state.shed()
 
     async def start(self, app: WebApp, host: str, port: int) -> int:
         """Listen, and return the port; raise OSError if the address cannot be had."""
-        config = Config(
-            app,
-            http=LimitedProtocol,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            access_log=False,
-            log_config=None,
-            log_level="error",
-            proxy_headers=False,  # nobody's word about who they are is taken
-            server_header=False,
-        )
-        config.load()
         loop = asyncio.get_running_loop()
-        self._app = app
+        self._app = self._state.app = app
+        self._state.loop = loop
         self._listener = await loop.create_server(
-            lambda: LimitedProtocol(config, self._state, {}, loop), host, port, backlog=_BACKLOG
+            lambda: Connection(self._state), host, port, backlog=_BACKLOG
         )
         self._set_date()
         self._watch = loop.create_task(self._watch_connections(), name="schedo http watch")
@@ -87,7 +84,7 @@ class HttpServer:
 
     async def _wait_until_empty(self, grace_s: float) -> None:
         self._state.emptied.clear()
-        if self._state.connections:
+        if self._state.all:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._state.emptied.wait(), grace_s)
 
@@ -99,6 +96,7 @@ class HttpServer:
             now = loop.time()
             for connection in self.connections:
                 connection.check_deadline(now)
+            self.shed_slow()
 
     def _set_date(self) -> None:
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]

@@ -55,6 +55,9 @@ _CONNECTION_KINDS = (
         "Bad HTTP",
         "What was sent is not an HTTP/1.1 request.",
     ),
+    ProblemKind(
+        "http-version", 505, "HTTP version not supported", "The server speaks HTTP/1.1 and 1.0."
+    ),
 )
 
 

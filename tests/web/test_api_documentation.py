@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from schedo.core import limits
-from schedo.web.protocol import HEADERS_MAX
+from schedo.web.head import HEADERS_MAX
 from schedo.web.server import CONNECTIONS_MAX
 from schedo.wire.invoking import InvokeRequest, ReserveRequest, ShortRequest
 from schedo.wire.jobs import JobRequest, RetryRequest, UniqueRequest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import cast
 
 import pytest
@@ -155,11 +156,20 @@ async def test_an_answered_request_is_not_answered_again_for_its_body(
 
 
 async def test_a_refusal_is_not_sent_ahead_of_an_earlier_answer(served: Served) -> None:
-    world, _, port = served
+    world, server, port = served
     job = await world.submit(delay=60)
     wait = f"GET /v1/jobs/{job['id']}/wait?timeout=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    reader, writer = await open_connection(port)
+    writer.write(wait.encode() + POST + CHUNKED + b"zz\r\n")
+    await connected(server)
+    await turn()
+    await turn()
 
-    assert await talk(port, wait.encode() + POST + CHUNKED + b"zz\r\n") == b""
+    world.app.drain()
+
+    answers = await reader.read()
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"202", b"400"]
+    writer.close()
 
 
 async def test_a_body_is_not_late_while_an_earlier_request_is_answered(served: Served) -> None:

@@ -1,0 +1,97 @@
+"""All connections of one server: how many there are, what they hold together, who must go.
+
+Bytes that wait for a client (a head that has not come whole, requests sent ahead, answers that are
+not read) stand in one ledger. When they are more than the limit, the connections that hold them
+longest for nothing are closed, so that a client that reads does not pay for those that do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp
+
+from schedo.core.limits import WAITING_BYTES_MAX
+
+if TYPE_CHECKING:
+    from schedo.web.protocol import Connection
+
+_SHORT_READ_BYTES = 8_192  # so much of what a client sends ahead may have to be kept
+_LONG_READ_BYTES = 65_536
+_IDLE_CLOSED_AT_ONCE = 64
+IDLE_KEPT_S = 1.0  # a connection is not closed for another one before
+SLOW_BYTES_PER_S = 65_536  # who reads at this rate is not closed for the others' sake
+SLOW_GRACE_S = 0.25
+
+
+class Connections:
+    """What the connections of one server share."""
+
+    loop: asyncio.AbstractEventLoop
+    app: ASGIApp
+
+    def __init__(self, connections_max: int, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
+        self._max = connections_max
+        self._bytes_max = waiting_bytes_max
+        self.all: set[Connection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.default_headers: list[tuple[bytes, bytes]] = []
+        self.is_draining = False
+        self.requests = 0
+        self.waiting_bytes = 0
+        self.emptied = asyncio.Event()
+        self.long_buffer = memoryview(bytearray(_LONG_READ_BYTES))
+        self.short_buffer = self.long_buffer[:_SHORT_READ_BYTES]
+
+    def admit(self, connection: Connection) -> bool:
+        """Add a connection; say whether there is room for it."""
+        self.all.add(connection)
+        if len(self.all) <= self._max:
+            return True
+        self._close_idle()
+        if len(self.all) > 2 * self._max:
+            connection.abort()
+        return len(self.all) <= self._max
+
+    def _close_idle(self) -> None:
+        """Make room for a connection by closing those that have been idle for longest."""
+        latest = self.loop.time() - IDLE_KEPT_S
+        idle = [
+            (since, connection)
+            for connection in self.all
+            if (since := connection.idle_since()) is not None and since < latest
+        ]
+        idle.sort(key=lambda pair: pair[0])
+        for _, connection in idle[: min(_IDLE_CLOSED_AT_ONCE, max(1, self._max // 8))]:
+            self.forget(connection)
+            connection.shed()
+
+    def forget(self, connection: Connection) -> None:
+        """Remove a connection that is closed."""
+        self.all.discard(connection)
+        if not self.all:
+            self.emptied.set()
+
+    def charge(self, connection: Connection, change: int) -> None:
+        """Note that a connection holds so many bytes more, or fewer."""
+        self.waiting_bytes += change
+        if change > 0:
+            self.shed(connection)
+
+    def shed(self, but: Connection | None = None) -> None:
+        """Close the connections that hold most for longest, until the others have enough."""
+        if self.waiting_bytes <= self._bytes_max:
+            return
+        now = self.loop.time()
+        found = []
+        for connection in self.all:
+            if connection.held and connection is not but:
+                lag_s = connection.lag(now, SLOW_BYTES_PER_S)
+                if connection.has_sent_ahead or lag_s > SLOW_GRACE_S:
+                    found.append((lag_s, connection.held, id(connection), connection))
+        found.sort(reverse=True)
+        for *_, connection in found:
+            if self.waiting_bytes <= self._bytes_max * 3 // 4:
+                break
+            connection.shed()
