@@ -1,7 +1,7 @@
 """Pruning takes nothing away that a command has looked up and is about to change."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def prune_beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[World, str], None
         monkeypatch.setattr(housekeeping, "_retention", Retention(0, 0, 0, 0))
         monkeypatch.setattr(world.store, look_up, load_and_prune)
 
-    pruning: list[Awaitable[int]] = []
+    pruning: list[asyncio.Task[int]] = []
     return arrange
 
 
