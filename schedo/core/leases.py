@@ -40,15 +40,19 @@ class HandedBack(msgspec.Struct, frozen=True, tag="handed_back"):
     """The worker could not finish it (drain): back to the front of the lane, uncounted."""
 
 
-class Lost(msgspec.Struct, frozen=True, tag="lost"):
-    """The worker died with the attempt. Not the job's fault, but counted against max losses.
+class Blame(StrEnum):
+    """What an attempt may have to do with the death of the process that it was lost with."""
 
-    Unless it ran beside others (is_certain is false): then any of them may have done it, so none
-    is charged, and each runs alone until that shows.
-    """
+    SOLE = "sole"  # it alone may have caused it: a loss, and those are limited
+    SHARED = "shared"  # so may others that ran there: no loss, and it runs alone until that shows
+    NONE = "none"  # it ran elsewhere, or the cause is known: no loss
+
+
+class Lost(msgspec.Struct, frozen=True, tag="lost"):
+    """The attempt was lost with its worker or its server, which is never a failure of the job."""
 
     message: str = "the worker was lost"
-    is_certain: bool = True
+    blame: Blame = Blame.SOLE
 
 
 Outcome = Completed | Failed | Snoozed | Stopped | HandedBack | Lost

@@ -85,15 +85,12 @@ class Scheduler:
             self.memory.lanes.announce(lane)
         self.schedules.restore_blocked(blocked)
 
-    def adopt_running(self, job: Job, lease: Lease | None, now: int) -> None:
-        """Take in a job of which a worker has the attempt; without a lease it is lost.
+    def adopt_running(self, job: Job, lease: Lease, now: int) -> None:
+        """Take in a job of which a worker has the attempt.
 
         A start is write-behind, so the record may be older than the lease.
         """
-        if lease is None:
-            self.adopt_ended(job, Lost("the server was restarted"), now)
-        else:
-            self.attempts.resume(self.memory.adopt(job), lease, now)
+        self.attempts.resume(self.memory.adopt(job), lease, now)
 
     def adopt_ended(self, job: Job, outcome: Outcome, now: int) -> None:
         """Take in a job whose record says that it runs, but whose attempt nobody has."""

@@ -8,6 +8,7 @@ import msgspec
 
 from schedo.core.backoff import delay_us
 from schedo.core.leases import (
+    Blame,
     Completed,
     Failed,
     HandedBack,
@@ -21,7 +22,7 @@ from schedo.core.lifecycle import State
 from schedo.core.limits import FRONT_US, LOSSES_MAX
 from schedo.core.model import ONCE, Failure, Job, Trigger
 
-INVOKE_LOSSES_MAX = 2  # who asked for a retry gets one
+INVOKE_LOSSES_MAX = 2  # of any kind: who asked for a retry gets one
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
@@ -107,16 +108,17 @@ def _failed(
 
 
 def _lost(job: Job, outcome: Lost) -> Settlement:
-    """A lost worker is not the job's fault, so no failure is counted; but it counts as a loss, or a
-    job that kills its worker would be tried for ever."""
+    """A lost worker is not the job's fault, so no failure is counted; but if the job alone may have
+    killed it, it counts as a loss, or such a job would be tried for ever."""
     failure = Failure("lost", outcome.message)
+    is_invoked = job.trigger is Trigger.INVOKE
+    losses = 1 if outcome.blame is Blame.SOLE or is_invoked else 0
     if job.cancel_requested_at is not None:
-        return Settlement(State.CANCELLED, "lost", failure, losses=1)
-    losses = 1 if outcome.is_certain else 0
-    losses_max = INVOKE_LOSSES_MAX if job.trigger is Trigger.INVOKE else LOSSES_MAX
+        return Settlement(State.CANCELLED, "lost", failure, losses=losses)
+    losses_max = INVOKE_LOSSES_MAX if is_invoked else LOSSES_MAX
     if job.options.at_most_once or job.losses + losses >= losses_max:
-        return Settlement(State.FAILED, "lost", failure, losses=1)
-    is_suspect = job.is_suspect or not outcome.is_certain
+        return Settlement(State.FAILED, "lost", failure, losses=losses)
+    is_suspect = job.is_suspect or outcome.blame is Blame.SHARED
     return Settlement(
         State.QUEUED, "lost", failure, is_front=True, losses=losses, is_suspect=is_suspect
     )

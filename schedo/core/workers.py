@@ -36,6 +36,7 @@ class WorkerOffer:
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths
     version: str | None = None
     asks: bool = False  # it gets only as many attempts as it asks for, each time anew
+    durable_starts: bool = False  # it is given an attempt when the start is on disk
 
     def serves(self, lane: Lane) -> bool:
         """Whether jobs of the lane may run here at all, however busy it is.

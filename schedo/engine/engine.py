@@ -62,6 +62,7 @@ class Engine:
         self._counts = JobCounts(store, clock)
         self._housekeeping = Housekeeping(self._loop, retention or Retention())
         self._payload_bytes = 0
+        self.was_killed = False  # the last server of the store was, and not with its host
         self._placing = Placing(self._loop, self.wait, self.cancel)
         self.sessions = Sessions(self._loop, self._placing)
         self.note_progress = self._loop.note_progress
@@ -73,6 +74,7 @@ class Engine:
     def _make_scheduler(self, opening: Opening) -> Scheduler:
         # The newest job may have been pruned since, and the clock set back: its id is still taken.
         last_id = self._scheduler.last_id if self._scheduler is not None else 0
+        self.was_killed = self.was_killed or opening.was_killed
         self._scheduler = Scheduler(
             epoch=opening.epoch,
             last_id=max(opening.last_id, last_id),
@@ -97,6 +99,10 @@ class Engine:
         self._placing.close()
         await self._housekeeping.stop()
         await self._loop.stop()
+
+    def note_leaving(self) -> None:
+        """Let the end of this server count as one in order, even if it is killed from here on."""
+        self.store.note_leaving()
 
     def on_fatal(self, call: Callable[[BaseException], None]) -> None:
         """Set what happens when the store is broken and the process should end."""

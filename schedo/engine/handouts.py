@@ -52,7 +52,8 @@ class Handouts:
         self._ended: list[LeaseKey] = []
         self._loading: set[asyncio.Task[None]] = set()
         self.workers: dict[str, tuple[WorkerOffer, Transport]] = {}
-        # Of jobs that run at most once, or were made with their attempt: handed out when durable.
+        # Handed out when durable: of jobs that run at most once or were made with their attempt,
+        # and for workers that want it so.
         self.held: list[Lease] = []
         # Whether a lease is kept until others are ready; who keeps it calls start_late again.
         self.holds_back: Callable[[Lease], bool] = lambda lease: False
@@ -62,7 +63,12 @@ class Handouts:
     def start(self, leases: Iterable[Lease]) -> None:
         """Hand out what may run at once; the rest waits for its commit or for its payload."""
         for lease in leases:
-            if lease.options.at_most_once or lease.trigger is Trigger.INVOKE:
+            offer, transport = self.workers[lease.worker]
+            if (
+                lease.options.at_most_once
+                or lease.trigger is Trigger.INVOKE
+                or offer.durable_starts
+            ):
                 self._waiting.add(lease.key)
                 self.held.append(lease)
             elif lease.payload is None:
@@ -70,7 +76,7 @@ class Handouts:
                 self._load(lease)
             else:
                 self._leases[lease.key] = lease
-                self.workers[lease.worker][1].start(lease)
+                transport.start(lease)
 
     def start_late(self, lease: Lease) -> None:
         """Hand out a lease that had to wait; it may have been lost or stopped meanwhile."""

@@ -30,7 +30,7 @@ class Batch:
     changes: Changes
     wants: list[wants.Want] = field(default_factory=list)
     replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
-    leases: list[Lease] = field(default_factory=list)  # of jobs that run at most once
+    leases: list[Lease] = field(default_factory=list)  # those that wait for this commit
     ended: list[LeaseKey] = field(default_factory=list)
     finals: list[Job] = field(default_factory=list)  # copies, for those who wait for a job's end
 

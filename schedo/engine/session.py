@@ -10,22 +10,28 @@ from schedo.core.leases import Lease, Outcome, Stop
 from schedo.core.model import LeaseKey
 from schedo.core.workers import Worker, WorkerOffer
 from schedo.engine.asks import WorkerSeen
+from schedo.engine.silence import Silence
 
 RESTART_SILENCE_S = 30.0  # at least, for a worker that the last server had
 UNASKED_S = 30.0  # with free slots and no request for work: it is not well
 SETTLED_KEPT = 4_096
 FORMER_KEPT = 16
 
+# The workers in the engine's own process; the second runs what may have killed it, one at a time.
+EMBEDDED = "embedded"
+EMBEDDED_ALONE = "embedded-alone"
+
 
 class Held:
     """A lease that the worker has, as far as the server knows."""
 
-    __slots__ = ("given_at", "is_expected", "is_stop_told", "lease", "stop")
+    __slots__ = ("given_at", "is_expected", "is_stop_told", "is_unconfirmed", "lease", "stop")
 
     def __init__(self, lease: Lease, given_at: float | None, *, is_expected: bool = False) -> None:
         self.lease = lease
         self.given_at = given_at  # the loop's time; None: it is not in an answer yet
         self.is_expected = is_expected  # the last server gave it, perhaps
+        self.is_unconfirmed = is_expected  # its worker has not said since that it runs it
         self.stop: Stop | None = None
         self.is_stop_told = False
 
@@ -45,8 +51,7 @@ class Session:
         self.last_seen_at: int | None = None
         self.asked_at = 0.0  # the loop's time
         self.former: deque[str] = deque(maxlen=FORMER_KEPT)  # whose name it was before
-        self.end: asyncio.TimerHandle | None = None  # looks whether it is lost
-        self.ends_at = 0.0  # the loop's time at which it is, if it says nothing more
+        self.silence: Silence | None = None  # until it is lost; None: nothing was expected yet
         self.is_broken = False  # its waiting request broke off
         self.taken: dict[LeaseKey, None] = {}  # what it had, and has said nothing late about yet
         self.forgotten = 0  # leases in a row that it did not know of
@@ -74,6 +79,16 @@ class Session:
         """Answer the request that waits."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether it is lost if it says nothing."""
+        return self.silence is not None and self.silence.is_expecting
+
+    def stop_listening(self) -> None:
+        """Let it be silent."""
+        if self.silence is not None:
+            self.silence.cancel()
 
     # What the next answer holds.
 
@@ -141,7 +156,7 @@ def asking(offer: WorkerOffer) -> WorkerOffer:
 
 def kind(name: str) -> Literal["remote", "process", "server", "embedded"]:
     """Return where the worker of this name runs; the server's own have names kept for them."""
-    if name == "embedded":
+    if name in (EMBEDDED, EMBEDDED_ALONE):
         return "embedded"
     if name == "local":
         return "server"

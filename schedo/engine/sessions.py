@@ -11,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
-from schedo.core.leases import HandedBack, Lease, Lost, Report
+from schedo.core.leases import Blame, HandedBack, Lease, Lost, Report
 from schedo.core.model import Lane, LeaseKey
 from schedo.core.workers import Worker, WorkerOffer
 from schedo.engine.asks import Ask, Given, ProgressLine, WorkerSeen
 from schedo.engine.placing import Placing
 from schedo.engine.session import RESTART_SILENCE_S, Held, Session, asking, kind, see
+from schedo.engine.silence import Listening, Silence
 from schedo.engine.turns import TurnLoop
 from schedo.errors import NotFound, Overloaded, WorkerReplaced
 
 log = logging.getLogger("schedo.engine")
 
 RETURN_S = 5.0  # for a worker whose connection broke
-STALL_S = 1.0  # so late is no timer, unless the process or the machine was stopped
 JUST_GIVEN_S = 2.0  # a lease this fresh may be on its way when a heartbeat does not list it
 GONE_KEPT = 1_000
 FORGOTTEN_AT_ONCE = 100  # the longest gone, where there is no room
@@ -39,6 +40,7 @@ class Sessions:
         self._turns = turns
         self._placing = placing
         self._sessions: dict[str, Session] = {}
+        self._listening: Listening | None = None
         turns.expect_worker = self._expect
         turns.on_recovered = self.wake
         placing.on_late = self._on_late_bid
@@ -156,6 +158,8 @@ class Sessions:
             return []
         now = self._turns.loop.time()
         for key, held in list(session.held.items()):
+            if key in running:
+                held.is_unconfirmed = False
             if key in running or held.given_at is None:
                 continue
             if is_sure or now - held.given_at > JUST_GIVEN_S:
@@ -170,7 +174,8 @@ class Sessions:
         """The worker does not run it. Did it ever get it?"""
         is_once = held.lease.options.at_most_once and not session.nonce
         if held.is_expected or (is_once and not self._placing.has_bid(key)):
-            self._drop(session, key, Lost(f"worker {session.name} does not run it any more"))
+            blame = Blame.NONE if held.is_unconfirmed else Blame.SOLE
+            self._drop(session, key, Lost(f"worker {session.name} does not run it any more", blame))
         elif session.forgotten >= FORGOTTEN_MAX and not self._placing.has_bid(key):
             self._drop(session, key, Lost(f"worker {session.name} forgets what it is given"))
         else:
@@ -275,26 +280,18 @@ class Sessions:
     # Going.
 
     def _arm(self, session: Session, delay_s: float, *, is_broken: bool = False) -> None:
-        """Let the worker be lost after the delay; one timer serves many requests."""
-        loop = self._turns.loop
-        session.ends_at = loop.time() + delay_s
+        """Let the worker be lost if it says nothing within so many seconds."""
         session.is_broken = is_broken
-        if session.end is not None and session.end.when() > session.ends_at:
-            session.end.cancel()
-            session.end = None
-        if session.end is None:
-            session.end = loop.call_at(session.ends_at, self._look, session)
+        if session.silence is None:
+            loop = self._turns.loop
+            if self._listening is None:
+                self._listening = Listening(loop)
+            session.silence = Silence(loop, self._listening, partial(self._on_silence, session))
+        session.silence.expect(delay_s)
 
-    def _look(self, session: Session) -> None:
-        """See whether the worker has been heard of since the timer was set."""
-        late_s = self._turns.loop.time() - session.ends_at
-        session.end = None
+    def _on_silence(self, session: Session) -> None:
         if session.talks:  # it is the server that is silent
             self._arm(session, session.silence_s)
-        elif late_s > STALL_S:  # the server stood still: first hear what lies in the sockets
-            self._arm(session, STALL_S, is_broken=session.is_broken)
-        elif self._turns.loop.time() < session.ends_at:
-            session.end = self._turns.loop.call_at(session.ends_at, self._look, session)
         elif session.is_broken:
             seconds = min(RETURN_S, session.silence_s)
             self._lose(session, f"its connection broke, and it did not return in {seconds:g} s")
@@ -307,12 +304,12 @@ class Sessions:
 
     def _leave(self, session: Session, message: str) -> None:
         session.is_there = False
-        if session.end is not None:
-            session.end.cancel()
-            session.end = None
+        session.stop_listening()
         for key, held in list(session.held.items()):
             if held.given_at is None or self._placing.has_bid(key):
                 self._hand_back(session, key)
+            elif held.is_unconfirmed:  # it may have gone with the last server's host
+                self._drop(session, key, Lost(message, Blame.NONE))
         for key in session.held:
             session.note_taken(key)
         session.held.clear()
@@ -332,9 +329,10 @@ class Sessions:
     def close(self) -> None:
         """Answer all that wait, and lose nobody: the next server waits for them."""
         for session in self._sessions.values():
-            if session.end is not None:
-                session.end.cancel()
+            session.stop_listening()
             session.wake()
+        if self._listening is not None:
+            self._listening.close()
 
     def _expect(self, lease: Lease) -> tuple[WorkerOffer, Session] | None:
         """Wait for a worker of the last server that may still run the attempt."""
@@ -345,7 +343,7 @@ class Sessions:
         if session is None:
             session = self._sessions[name] = Session(name, WorkerOffer(name, 0, frozenset()))
         session.held[lease.key] = Held(lease, self._turns.loop.time(), is_expected=True)
-        if session.end is None:
+        if not session.is_listening:
             self._arm(session, max(RESTART_SILENCE_S, session.silence_s))
         return asking(session.offer), session
 

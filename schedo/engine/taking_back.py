@@ -1,15 +1,20 @@
-"""Which attempts a new scheduler goes on with: those that a worker was given and may still run."""
+"""Which attempts a new scheduler goes on with: those that a worker was given and may still run.
+
+The others were lost with the last server. That says nothing about their jobs, with one exception:
+an attempt that ran in the server's own process may have killed it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from schedo.core.attempts import make_lease
-from schedo.core.leases import HandedBack, Lease, Lost
+from schedo.core.leases import Blame, HandedBack, Lease, Lost
 from schedo.core.model import Job
 from schedo.core.scheduler import Scheduler
 from schedo.core.workers import WorkerOffer
 from schedo.engine.handouts import Handouts, Transport
+from schedo.engine.session import EMBEDDED_ALONE, kind
 from schedo.store.base import Store
 
 RUNNING_PAGE = 1_000
@@ -27,8 +32,9 @@ class TakingBack:
         self._handouts = handouts
         self._scheduler = scheduler
         self._expect_worker = expect_worker
+        self._lost: list[Job] = []
 
-    async def run(self, now: int) -> None:
+    async def run(self, now: int, *, was_killed: bool) -> None:
         """Take in every job that runs, by the store or by what was handed out."""
         leases = self._handouts.latest()
         after = 0
@@ -42,17 +48,31 @@ class TakingBack:
                 self._take(stored, lease, now)
             else:
                 self._handouts.forget([lease.key])  # its end is durable already
+        self._end_lost(now, was_killed=was_killed)
 
     def _take(self, job: Job, lease: Lease | None, now: int) -> None:
         """Take in an attempt that a worker was given, or end one that nobody has."""
         if lease is None:
             lease = self._expect(job)
-        if lease is None or lease.key.attempt < job.attempt:
-            was_given = not self._handouts.is_waiting(job.key)
-            outcome = Lost("the server was restarted") if was_given else HandedBack()
-            self._scheduler.adopt_ended(job, outcome, now)
-        else:
+        if lease is not None and lease.key.attempt >= job.attempt:
             self._scheduler.adopt_running(job, lease, now)
+        elif self._handouts.is_waiting(job.key):
+            self._scheduler.adopt_ended(job, HandedBack(), now)
+        else:
+            self._lost.append(job)
+
+    def _end_lost(self, now: int, *, was_killed: bool) -> None:
+        """End what was lost with the last server, and say who may have killed it."""
+        here = {job.id for job in self._lost if kind(job.worker or "") == "embedded"}
+        # What was suspected before weighs more than what ran beside it: else a job that kills its
+        # program would never be found where others always run.
+        before = {job.id for job in self._lost if job.worker == EMBEDDED_ALONE}
+        for job in self._lost:
+            blame = Blame.NONE
+            if was_killed and job.id in here:
+                blame = Blame.SOLE if (before or here) == {job.id} else Blame.SHARED
+                job.is_suspect = job.id in before
+            self._scheduler.adopt_ended(job, Lost("the server was restarted", blame), now)
 
     def _expect(self, job: Job) -> Lease | None:
         """Return the lease of a worker that the last server had, and may come back with it."""

@@ -384,7 +384,7 @@ class TurnLoop:
             scheduler.workers.cordon(name, True)
         self.handouts.recover(scheduler.attempts)
         taking_back = TakingBack(self._store, self.handouts, scheduler, self.expect_worker)
-        await taking_back.run(self.clock.now())
+        await taking_back.run(self.clock.now(), was_killed=opening.was_killed)
         for report in self.handouts.reports():
             self._settle(scheduler, report, self.clock.now())
         await self._journal.round()

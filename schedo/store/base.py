@@ -27,6 +27,7 @@ class Opening:
     queues: list[Queue]
     lanes: list[Lane]  # those with queued jobs
     blocked: list[tuple[int, int]]  # (schedule id, job id) of every blocked job
+    was_killed: bool = False  # the last server ended in disorder, and the host has run since
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,9 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of the store; harmless if it is not open."""
+
+    def note_leaving(self) -> None:
+        """Let the end of this server count as one in order, however it comes."""
 
     async def commit(self, changes: Changes) -> None:
         """Make all the changes durable, or none; raise StoreError.

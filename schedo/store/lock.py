@@ -1,18 +1,26 @@
 """The right to be the one server of a database: an flock on a file beside it.
 
 The kernel lets go of it the moment the holder dies, so there is nothing to clean up, and a file
-that was left behind means nothing. It is never deleted: a lock on a deleted file would lock out
+that was left behind stops nobody. It is never deleted: a lock on a deleted file would lock out
 nobody.
+
+The text in the file names the holder and the host's boot. A holder that leaves in order clears it,
+so the next one learns whether the last was killed. It is never synced: after a crash of the host
+the boot is another one, whatever the text says.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
 from datetime import UTC, datetime
+from pathlib import Path
 
 from schedo.errors import StoreError, StoreLocked
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class FileLock:
@@ -21,6 +29,8 @@ class FileLock:
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor: int | None = None
+        # The last holder left without clearing the file, and the host has been up ever since.
+        self.was_killed = False
 
     def acquire(self) -> None:
         """Take the lock at once or raise StoreLocked, which names the holder."""
@@ -31,9 +41,11 @@ class FileLock:
             raise StoreError(f"cannot open the lock file {self._path}: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _sign(descriptor)
+            boot = _read_boot()
+            self.was_killed = f"boot {boot}" in _read(descriptor)
+            _sign(descriptor, boot)
         except BlockingIOError:
-            holder = os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
+            holder = "".join(_read(descriptor)[:1])
             os.close(descriptor)
             held = self._path.removesuffix(".lock")
             raise StoreLocked(
@@ -44,17 +56,36 @@ class FileLock:
             raise
         self._descriptor = descriptor
 
-    def release(self) -> None:
-        """Let go of the lock; harmless if it is not held."""
+    def clear(self) -> None:
+        """Let the next holder take whatever ends this one for a leaving in order."""
         if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+
+    def release(self) -> None:
+        """Let go of the lock, in order; harmless if it is not held."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):  # a full disk is no reason to keep the lock
+                self.clear()
             os.close(self._descriptor)
             self._descriptor = None
 
 
-def _sign(descriptor: int) -> None:
+def _read(descriptor: int) -> list[str]:
+    return os.pread(descriptor, 1_000, 0).decode(errors="replace").splitlines()
+
+
+def _read_boot() -> str:
+    """Return what names the host's present boot; outside Linux all are taken for one."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def _sign(descriptor: int, boot: str) -> None:
     # The file's own time says since when, so nothing here reads a clock.
     os.ftruncate(descriptor, 0)
     os.utime(descriptor)
     since = datetime.fromtimestamp(int(os.fstat(descriptor).st_mtime), UTC).isoformat()
-    text = f"pid {os.getpid()} on {socket.gethostname()} since {since}\n"
+    text = f"pid {os.getpid()} on {socket.gethostname()} since {since}\nboot {boot}\n"
     os.pwrite(descriptor, text.encode(), 0)

@@ -45,6 +45,9 @@ class MemoryStore:
     async def close(self) -> None:
         self._is_open = False
 
+    def note_leaving(self) -> None:
+        pass  # it dies with its server
+
     async def commit(self, changes: Changes) -> None:
         self._check_open()
         self._check_jobs(changes)

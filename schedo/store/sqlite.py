@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import sqlite3
@@ -66,13 +67,16 @@ class SqliteStore:
         except BaseException:
             await self.close()
             raise
-        return opening
+        return dataclasses.replace(opening, was_killed=self._lock.was_killed)
 
     async def close(self) -> None:
         # In a task of its own, so that whoever waits may be cancelled but the closing is not.
         if self._closing is None:
             self._closing = asyncio.create_task(self._let_go())
         await asyncio.shield(self._closing)
+
+    def note_leaving(self) -> None:
+        self._lock.clear()
 
     async def commit(self, changes: Changes) -> None:
         try:

@@ -69,8 +69,8 @@ def _fit_outcome(outcome: Outcome) -> Outcome:
             return Failed(fit_failure(failure), retryable, delay_us)
         case Snoozed(delay_us):
             return Snoozed(fit_delay(delay_us))
-        case Lost(message, is_certain):
-            return Lost(fit_text(message, MESSAGE_CHARACTERS_MAX), is_certain)
+        case Lost(message, blame):
+            return Lost(fit_text(message, MESSAGE_CHARACTERS_MAX), blame)
         case _:
             return outcome
 

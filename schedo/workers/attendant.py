@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from schedo.core.leases import HandedBack, Lease, Lost, Report, Stop, Stopped
+from schedo.core.leases import Blame, HandedBack, Lease, Lost, Report, Stop, Stopped
 from schedo.core.model import LeaseKey
 from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
@@ -311,7 +311,7 @@ class Attendant:
         if len(self._held) > 1:
             self.has_suspects = True
             for key in list(self._held):
-                self._end(Report(key, Lost(loss, is_certain=False)))
+                self._end(Report(key, Lost(loss, Blame.SHARED)))
         if self._is_known:
             self._engine.detach(self.worker_id, loss)
         self._held.clear()

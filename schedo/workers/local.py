@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 
 from schedo.core.ids import render_id
 from schedo.core.leases import HandedBack, Lease, Lost, Report, Stop, StopReason
@@ -38,11 +39,12 @@ class LocalWorker:
         runners: Mapping[str, Runner],
         *,
         task_defaults: Mapping[str, Options] | None = None,
+        alone: bool = False,
     ) -> None:
         self._engine = engine
         self._runners = dict(runners)
         self._offer = WorkerOffer(
-            worker_id, slots, frozenset(runners), None, dict(task_defaults or {})
+            worker_id, slots, frozenset(runners), None, dict(task_defaults or {}), alone=alone
         )
         self._waiting: deque[Call] = deque()
         self._idle: list[asyncio.Future[None]] = []
@@ -52,8 +54,9 @@ class LocalWorker:
         self._quiet.set()
         self._hurried = asyncio.Event()
 
-    def attach(self) -> None:
-        """Let the engine give work."""
+    def attach(self, *, durable_starts: bool = False) -> None:
+        """Let the engine give work, at once or when the start is on disk."""
+        self._offer = replace(self._offer, durable_starts=durable_starts)
         self._progress = Progress(lambda key, said: self._engine.note_progress(to_word(key, said)))
         self._engine.attach(self._offer, self)
 

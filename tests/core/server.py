@@ -12,7 +12,7 @@ from typing import Any
 from schedo.core import wants
 from schedo.core.accepting import Accepted
 from schedo.core.changes import Changes
-from schedo.core.leases import Completed, Failed, Lease, Lost, Outcome, Report, Stop
+from schedo.core.leases import Blame, Completed, Failed, Lease, Lost, Outcome, Report, Stop
 from schedo.core.lifecycle import State
 from schedo.core.model import (
     Job,
@@ -65,7 +65,7 @@ class Server:
             if job.state is State.RUNNING:
                 loaded = store.load_job(job.id)
                 assert loaded is not None
-                scheduler.adopt_ended(loaded, Lost("the server was restarted"), now)
+                scheduler.adopt_ended(loaded, Lost("the server was restarted", Blame.NONE), now)
         return scheduler
 
     def crash(self, now: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.leases import Lease, Stop, Stopped, StopReason
+from schedo.core.leases import Blame, Lease, Lost, Stop, Stopped, StopReason
 from schedo.core.lifecycle import State
 from schedo.core.model import LeaseKey, Options, Retry, Trigger
 from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_job, make_spec, offer, tries
@@ -189,10 +189,11 @@ def test_a_resumed_attempt_takes_up_a_slot_of_its_worker() -> None:
     assert len(server.run(MINUTE)) == 1
 
 
-def test_a_running_job_of_which_nobody_has_a_lease_is_lost() -> None:
+@pytest.mark.parametrize(("blame", "losses"), [(Blame.SOLE, 1), (Blame.NONE, 0)])
+def test_a_running_job_of_which_nobody_has_a_lease_is_lost(blame: Blame, losses: int) -> None:
     server = Server()
     row = make_job(1, state=State.RUNNING, attempt=1)
 
-    server.scheduler.adopt_running(row, None, MINUTE)
+    server.scheduler.adopt_ended(row, Lost("the server was restarted", blame), MINUTE)
 
-    assert (server.job(1).state, server.job(1).losses) == (State.QUEUED, 1)
+    assert (server.job(1).state, server.job(1).losses) == (State.QUEUED, losses)

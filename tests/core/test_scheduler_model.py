@@ -23,7 +23,16 @@ from hypothesis.stateful import (
 )
 
 from schedo.core.accepting import Accepted
-from schedo.core.leases import Completed, Failed, HandedBack, Lost, Report, Snoozed, Stopped
+from schedo.core.leases import (
+    Blame,
+    Completed,
+    Failed,
+    HandedBack,
+    Lost,
+    Report,
+    Snoozed,
+    Stopped,
+)
 from schedo.core.model import (
     Catchup,
     Job,
@@ -88,7 +97,8 @@ OUTCOMES = st.sampled_from(
         Stopped(),
         HandedBack(),
         Lost("gone"),
-        Lost("gone", is_certain=False),
+        Lost("gone", Blame.SHARED),
+        Lost("gone", Blame.NONE),
     ]
 )
 ANY = st.integers(0, 1_000_000)  # picks one of however many there are

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from schedo.core.leases import (
+    Blame,
     Completed,
     Failed,
     HandedBack,
@@ -160,9 +161,35 @@ def test_a_lost_attempt_is_no_failure_and_goes_to_the_front(losses: int) -> None
 
 
 def test_a_job_that_was_lost_beside_others_is_a_suspect_and_not_charged() -> None:
-    result = settled(running(losses=2), Lost("gone", is_certain=False))
+    result = settled(running(losses=2), Lost("gone", Blame.SHARED))
 
     assert (result.state, result.losses, result.is_suspect) == (State.QUEUED, 0, True)
+
+
+def test_a_loss_that_cannot_be_the_jobs_doing_is_not_counted_however_often() -> None:
+    lost = Lost("the server was restarted", Blame.NONE)
+
+    assert settled(running(losses=2), lost) == Settlement(
+        State.QUEUED, "lost", Failure("lost", "the server was restarted"), is_front=True
+    )
+
+
+def test_a_job_that_runs_at_most_once_is_not_repeated_whoever_is_to_blame() -> None:
+    job = running(options=Options(at_most_once=True, retry=tries(3)))
+
+    result = settled(job, Lost("the server was restarted", Blame.NONE))
+
+    assert (result.state, result.losses) == (State.FAILED, 0)
+
+
+@pytest.mark.parametrize("blame", Blame)
+def test_what_was_invoked_is_tried_again_once_whatever_it_was_lost_with(blame: Blame) -> None:
+    job = running(trigger=Trigger.INVOKE)
+
+    assert settled(job, Lost("gone", blame)).state is State.QUEUED
+    assert settled(running(trigger=Trigger.INVOKE, losses=1), Lost("gone", blame)).state is (
+        State.FAILED
+    )
 
 
 @pytest.mark.parametrize("outcome", [Lost("gone"), HandedBack()], ids=["lost", "handed back"])

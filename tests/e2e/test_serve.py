@@ -143,7 +143,7 @@ def test_a_command_that_was_running_is_ended_and_run_again_after_a_kill(tmp_path
 
         ended = server.ended(job["id"])
 
-        assert (ended["state"], ended["attempt"], ended["losses"]) == ("completed", 2, 1)
+        assert (ended["state"], ended["attempt"], ended["losses"]) == ("completed", 2, 0)
         first = int(pids.read_text().split()[0])
         assert not _is_alive(first)
 

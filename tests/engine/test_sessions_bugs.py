@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from typing import Any
 
+import pytest
+
 from schedo.core.lifecycle import State
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
@@ -119,6 +121,39 @@ def test_a_worker_is_not_lost_because_the_server_stood_still() -> None:
     live(test)
 
 
+@pytest.mark.parametrize("seconds", [5.01, 5.2, 5.9, 60.0])
+def test_a_worker_that_spoke_while_the_server_stood_still_is_heard_first(seconds: float) -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await submitted(server)
+        lease = await leased(server, silence_s=5.0)
+
+        loop.stall(seconds)
+        await loop.pass_time(0.01)  # timers come first, then what lies in the sockets
+        given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
+
+        assert given.disowned == []
+        assert (await server.engine.get(lease.key.job_id)).losses == 0
+
+    live(test)
+
+
+def test_a_worker_has_the_rest_of_its_time_after_the_server_stood_still() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await submitted(server)
+        lease = await leased(server, silence_s=5.0)
+
+        await loop.pass_time(1)
+        loop.stall(60)
+        await loop.pass_time(3)
+        given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
+
+        assert given.disowned == []
+
+    live(test)
+
+
 def test_a_worker_that_is_silent_after_the_server_stood_still_is_lost() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
@@ -126,7 +161,7 @@ def test_a_worker_that_is_silent_after_the_server_stood_still_is_lost() -> None:
         await leased(server, silence_s=5.0)
 
         loop.stall(9.0)
-        await loop.pass_time(2)
+        await loop.pass_time(6)
         await server.engine.settled()
 
         assert (await server.engine.get(job.id)).losses == 1

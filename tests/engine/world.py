@@ -53,7 +53,9 @@ class HandWorker:
 class World:
     """What a test of the engine holds in its hands."""
 
-    def __init__(self, path: Path, *, window: int = 100, now: int = T0) -> None:
+    def __init__(
+        self, path: Path, *, window: int = 100, now: int = T0, worker: str = "process-1"
+    ) -> None:
         self.path = path
         self.clock = VirtualClock(now)
         self.store = FaultyStore(SqliteStore(path))
@@ -64,7 +66,7 @@ class World:
             window=window,
             lane_limit=2 * window,
         )
-        self.worker = HandWorker(self.engine)
+        self.worker = HandWorker(self.engine, worker)
 
     async def submit(self, **fields: object) -> Job:
         """Submit one job of the task `work` and return it as accepted; if due it has started."""
@@ -80,9 +82,11 @@ class World:
 
 
 @asynccontextmanager
-async def running(path: Path, *, window: int = 100, now: int = T0) -> AsyncIterator[World]:
+async def running(
+    path: Path, *, window: int = 100, now: int = T0, worker: str = "process-1"
+) -> AsyncIterator[World]:
     """A started world; stopped in order at the end, unless the test has killed it."""
-    world = World(path, window=window, now=now)
+    world = World(path, window=window, now=now, worker=worker)
     await world.engine.start()
     world.worker.attach()
     await world.engine.settled()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from schedo.errors import StoreError, StoreLocked
-from schedo.store.lock import FileLock
+from schedo.store.lock import BOOT_ID, FileLock
 
 HOLD = """
 import sys
@@ -27,11 +27,12 @@ def test_the_holder_signs_the_file(tmp_path: Path) -> None:
     lock = FileLock(str(path))
     lock.acquire()
 
-    text = path.read_text()
+    text, boot = path.read_text().splitlines()
     lock.release()
 
     assert text.startswith(f"pid {os.getpid()} on {socket.gethostname()} since 20")
-    assert text.endswith("+00:00\n")
+    assert text.endswith("+00:00")
+    assert boot == f"boot {BOOT_ID.read_text().strip()}"
 
 
 def test_a_second_taker_learns_who_holds_it(tmp_path: Path) -> None:
@@ -87,3 +88,60 @@ def test_a_lock_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
         FileLock(str(tmp_path / "jobs.db.lock")).acquire()
 
     assert (tmp_path / "elsewhere").read_text() == "precious"
+
+
+def taken_anew(path: Path) -> FileLock:
+    lock = FileLock(str(path))
+    lock.acquire()
+    return lock
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """Return the lock of a holder that was killed."""
+    path = tmp_path / "jobs.db.lock"
+    program = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        holder.kill()
+    return path
+
+
+def test_who_takes_the_lock_learns_that_the_last_holder_was_killed(killed: Path) -> None:
+    lock = taken_anew(killed)
+
+    assert lock.was_killed
+    lock.release()
+
+
+def test_a_holder_that_left_in_order_was_not_killed(tmp_path: Path) -> None:
+    first = taken_anew(tmp_path / "jobs.db.lock")
+    first.release()
+    second = taken_anew(tmp_path / "jobs.db.lock")
+
+    assert (first.was_killed, second.was_killed) == (False, False)
+    second.release()
+
+
+def test_a_holder_that_went_with_its_host_was_not_killed(
+    killed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("schedo.store.lock.BOOT_ID", tmp_path / "boot")
+    (tmp_path / "boot").write_text("another\n")
+    lock = taken_anew(killed)
+
+    assert not lock.was_killed
+    lock.release()
+
+
+def test_a_holder_that_was_killed_while_it_left_counts_as_one_that_has_left(
+    tmp_path: Path,
+) -> None:
+    first = taken_anew(tmp_path / "jobs.db.lock")
+    first.clear()
+    os.close(first._descriptor or 0)  # as its death does
+    second = taken_anew(tmp_path / "jobs.db.lock")
+
+    assert not second.was_killed
+    second.release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.leases import (
+    Blame,
     Capture,
     Completed,
     Failed,
@@ -35,7 +36,7 @@ def refused(kind: str, message: str) -> Failed:
         (Completed(b'{"a":1}'), Completed(b'{"a":1}')),
         (Stopped(), Stopped()),
         (HandedBack(), HandedBack()),
-        (Lost("gone\0", is_certain=False), Lost("gone\ufffd", is_certain=False)),
+        (Lost("gone\0", Blame.SHARED), Lost("gone\ufffd", Blame.SHARED)),
         (Snoozed(5), Snoozed(5)),
         (Snoozed(-5), Snoozed(0)),
         (Snoozed(2**64), Snoozed(CENTURY_US)),

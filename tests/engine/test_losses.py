@@ -1,0 +1,85 @@
+"""A server's death is a loss only of the one job that may have caused it."""
+
+from pathlib import Path
+
+import pytest
+
+from schedo.core.lifecycle import State
+from schedo.core.limits import LOSSES_MAX
+from schedo.core.workers import WorkerOffer
+from schedo.store.lock import BOOT_ID
+from tests.engine.world import HandWorker, World, running
+
+
+def note_kill(path: Path) -> None:
+    """Let the server that has left look like one that was killed."""
+    Path(f"{path}.lock").write_text(f"pid 1\nboot {BOOT_ID.read_text().strip()}\n")
+
+
+async def lose(path: Path, worker: str, count: int, times: int) -> list[int]:
+    """Kill servers while the worker runs so many jobs; return the jobs."""
+    jobs: list[int] = []
+    for _ in range(times):
+        async with running(path, worker=worker) as world:
+            while len(jobs) < count:
+                jobs.append((await world.submit()).id)
+            assert len(world.worker.leases) == count
+        note_kill(path)
+    return jobs
+
+
+async def stand(path: Path, jobs: list[int]) -> list[tuple[State, int]]:
+    """Return how the jobs stand in the next server, before anybody works."""
+    world = World(path)
+    await world.engine.start()
+    found = [await world.engine.get(job) for job in jobs]
+    await world.engine.stop()
+    return [(job.state, job.losses) for job in found]
+
+
+@pytest.mark.parametrize("worker", ["process-7", "local"])
+@pytest.mark.parametrize("count", [1, 3])
+async def test_what_runs_in_another_process_is_never_charged(
+    path: Path, worker: str, count: int
+) -> None:
+    jobs = await lose(path, worker, count, 2 * LOSSES_MAX)
+
+    assert await stand(path, jobs) == [(State.QUEUED, 0)] * count
+
+
+async def test_what_kills_its_server_alone_is_given_up(path: Path) -> None:
+    jobs = await lose(path, "embedded", 1, LOSSES_MAX)
+
+    assert await stand(path, jobs) == [(State.FAILED, LOSSES_MAX)]
+
+
+async def test_of_several_that_ran_in_the_server_none_is_charged(path: Path) -> None:
+    jobs = await lose(path, "embedded", 3, 1)
+
+    assert await stand(path, jobs) == [(State.QUEUED, 0)] * 3
+
+
+async def test_a_server_that_leaves_in_order_charges_nobody(path: Path) -> None:
+    async with running(path, worker="embedded") as world:
+        job = await world.submit()
+
+    assert await stand(path, [job.id]) == [(State.QUEUED, 0)]
+
+
+async def test_suspects_run_one_at_a_time_and_the_others_beside_them(path: Path) -> None:
+    suspects = await lose(path, "embedded", 2, 1)
+    async with running(path, worker="embedded") as world:
+        alone = HandWorker(world.engine, "embedded-alone")
+        alone.offer = WorkerOffer("embedded-alone", 1, frozenset({"work"}), alone=True)
+        alone.attach()
+        other = await world.submit()
+
+        assert [lease.key.job_id for lease in world.worker.leases] == [other.id]
+        assert [lease.key.job_id for lease in alone.leases] == suspects[:1]
+    note_kill(path)
+
+    assert await stand(path, [*suspects, other.id]) == [
+        (State.QUEUED, 1),
+        (State.QUEUED, 0),
+        (State.QUEUED, 0),
+    ]
