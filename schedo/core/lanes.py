@@ -9,13 +9,16 @@ idle starts at the present turn, so that it cannot claim the past.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import nsmallest
+from operator import itemgetter
 
 from schedo.core.limits import SUSPECTS_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Lane, Queue
-from schedo.core.window import Window
+from schedo.core.window import Pair, Room, Window
 from schedo.core.workers import Worker, Workers
 
 _UNLIMITED = 1 << 30
+_ROOM_MIN = 4  # entries
 
 
 class Line:
@@ -60,8 +63,15 @@ class Lanes:
     """All waiting jobs that are due, by queue and lane; memory holds the head of each lane."""
 
     def __init__(self, capacity: int = WINDOW_ENTRIES, limit: int | None = None) -> None:
+        """Without a limit each lane has room of its own; else all share about that."""
         self._capacity = capacity
         self._limit = limit
+        self._room = Room(capacity, limit)
+        # The store does not know who is a suspect, and they are few: memory holds them all.
+        self._suspects_room = Room(capacity, SUSPECTS_MAX)
+        self._count = 0  # of lanes
+        self._shares = 1  # a power of two, so that room is seldom shared anew
+        self.is_crowded = False  # some lane may hold more than its share
         self._lines = _Lines()
         # Returns the queue's line, made with the defaults if it is new.
         self.line: Callable[[str], Line] = self._lines.__getitem__
@@ -142,25 +152,79 @@ class Lanes:
                     best = (line, lane)
         return best
 
+    def retreat(self, lane: Lane, first: Pair) -> list[int]:
+        """Note that the store has new jobs of the lane from the pair (rank, id) on.
+
+        Return the ids that no longer have a place in it.
+        """
+        window = self._lines[lane.queue].lanes.get(lane)
+        if window is None:
+            self._open(lane, empty=False)
+            return []
+        return window.retreat(first)
+
     def settle(self, lane: Lane) -> None:
         """Close the lane if a page showed that nothing is left in it."""
         line = self._active.get(lane.queue)
         if line is not None and lane in line.lanes:
             self._close_if_exhausted(line, lane, line.lanes[lane])
 
+    def pages(self, count: int) -> list[tuple[Lane, Window]]:
+        """Return up to count lanes that need a page, those whose queue's turn comes first.
+
+        What is in a paused queue is not needed.
+        """
+        found = [
+            (line.turn, number, lane, window)
+            for number, line in enumerate(self._active.values())
+            if not line.queue.paused
+            for lane, window in line.lanes.items()
+            if window.wants_page()
+        ]
+        first = nsmallest(count, found, key=itemgetter(0, 1))
+        return [(lane, window) for _, _, lane, window in first]
+
+    def needs_pages(self) -> bool:
+        """Whether a lane needs a page."""
+        return any(
+            window.wants_page()
+            for line in self._active.values()
+            if not line.queue.paused
+            for window in line.lanes.values()
+        )
+
+    def trim(self) -> Iterator[int]:
+        """Yield the ids that no longer fit into their lane, since more lanes share the room."""
+        self.is_crowded = False
+        for _, window in self.windows():
+            yield from window.trim()
+
     def _open(self, lane: Lane, *, empty: bool) -> Window:
         line = self._lines[lane.queue]
         if not line.lanes:
             line.turn = max(line.turn, self._turn)
             self._active[lane.queue] = line
-        # The store does not know who is a suspect, and they are few: memory holds them all.
-        limit = SUSPECTS_MAX if lane.alone else self._limit
-        window = line.lanes[lane] = Window(self._capacity, limit, empty=empty)
+        room = self._suspects_room if lane.alone else self._room
+        window = line.lanes[lane] = Window(room, empty=empty)
+        self._count += 1
+        if self._count > self._shares:
+            self._share(2 * self._shares)
         return window
+
+    def _share(self, shares: int) -> None:
+        """Let so many lanes share the limit; each has room for a few in any case."""
+        self._shares = shares
+        if self._limit is not None:
+            self._room.limit = max(_ROOM_MIN, self._limit // shares)
+            self._room.capacity = min(self._capacity, max(2, self._room.limit // 2))
+            self.is_crowded = True
 
     def _close_if_exhausted(self, line: Line, lane: Lane, window: Window) -> None:
         if window.is_exhausted and not window.is_loading:
             del line.lanes[lane]
+            self._count -= 1
+            if self._shares > 1 and 4 * self._count < self._shares:
+                self._share(self._shares // 2)
             if not line.lanes:
                 del self._active[lane.queue]
 

@@ -61,8 +61,16 @@ DEFAULT_QUEUE = "default"
 # Memory: how many entries each order keeps, and how large a payload may wait in memory.
 WINDOW_ENTRIES = 1_024
 PAGE_ENTRIES_MAX = 256
-# A burst of queued jobs up to this many never has to be read back from the store.
+# What has been due so long and is still not in memory is moved in bulk, beside what comes due next.
+BACKLOG_AGE_US = 20 * MILLISECOND
+# So many after one commit. Rows of one instant and one queue lie together and take 3 us each; those
+# spread over a large file take twenty times as long. Then fewer are moved, because commits wait.
+PROMOTED_MIN = 32
+PROMOTED_MAX = 1_000
+PROMOTING_US = 8 * MILLISECOND
+# A burst of queued jobs up to this many, in all lanes together, never has to be read back.
 LANE_ENTRIES_MAX = 8_192
+LANE_PAGES_MAX = 8  # loaded after one commit
 SUSPECTS_MAX = 1_000_000  # never reached: they are what workers held when they died
 PAYLOAD_INLINE_BYTES_MAX = 4_096
 UNCOMMITTED_JOBS_MAX = 50_000

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from schedo.core.backlog import Backlog
 from schedo.core.changes import Changes
 from schedo.core.ids import render_id
 from schedo.core.lanes import Lanes
 from schedo.core.lifecycle import FOLLOWERS, TIMED, State, check_transition
-from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
-from schedo.core.model import Job, Place
+from schedo.core.limits import (
+    LANE_PAGES_MAX,
+    PAYLOAD_INLINE_BYTES_MAX,
+    WINDOW_ENTRIES,
+)
+from schedo.core.model import Job, Lane, Place
 from schedo.core.pool import JobPool
-from schedo.core.wants import LaneWanted, TimersWanted, Want
-from schedo.core.window import Window
+from schedo.core.wants import LaneWanted, Promoted, PromoteDue, TimersWanted, Want
+from schedo.core.window import Pair, Room, Window
 
 # Naming a member through its class costs as much as a small call, and these are named for each job.
 _QUEUED = State.QUEUED
@@ -37,7 +42,8 @@ class JobMemory:
         self._committing: dict[int, Job] = {}
         self._loose: set[int] = set()  # records no window wants, to be recycled at the next commit
         self._pool = JobPool()
-        self.timers = Window(capacity, empty=empty)
+        self.timers = Window(Room(capacity), empty=empty)
+        self.backlog = Backlog()  # jobs that came due before the timers had them
         self.lanes = Lanes(capacity, lane_limit)
         self.changes = Changes()
         self.ready: set[int] = set()  # jobs whose timer or commit has made them runnable of late
@@ -150,33 +156,64 @@ class JobMemory:
                     self.ready.add(job.id)
             if job.place is _NOWHERE and job.id not in again:
                 self._forget(job)
+        if self.lanes.is_crowded:
+            self._let_go(self.lanes.trim())
         loose, self._loose = self._loose, set()
         for job_id in loose:
             known = self._jobs.get(job_id)
             if known is not None and known.place is _NOWHERE and job_id not in again:
                 self._forget(known)
 
+    # Time.
+
+    def queue_due(self, now: int, limit: int) -> None:
+        """Queue up to limit jobs in memory that are due; leave to the store what is overdue."""
+        for _, job_id in self.timers.pop_due(now, limit):
+            job = self._jobs[job_id]
+            job.place = _NOWHERE
+            self._queue(job)
+        self.backlog.take_over(self.timers, now)
+
+    def _queue(self, job: Job) -> None:
+        self.move(job, _QUEUED)
+        self.place(job)
+        self.ready.add(job.id)
+
     # Pages.
 
     def needs_pages(self) -> bool:
-        """Whether a window runs low."""
-        return self.timers.wants_page() or any(
-            window.wants_page() for _, window in self.lanes.windows()
-        )
+        """Whether a window runs low, or a backlog is to be moved."""
+        return self.timers.wants_page() or self.backlog.wants_page() or self.lanes.needs_pages()
 
     def wants(self) -> list[Want]:
         """Return the pages that are needed now; each is asked for once."""
         wants: list[Want] = []
+        backlog = self.backlog
+        if backlog.wants_page():
+            backlog.is_loading = True
+            wants.append(PromoteDue(backlog.after, backlog.until))
         if self.timers.wants_page():
             self.timers.is_loading = True
             assert self.timers.horizon is not None
             wants.append(TimersWanted(self.timers.horizon, self.timers.page_size))
-        for lane, window in self.lanes.windows():
-            if window.wants_page():
-                window.is_loading = True
-                assert window.horizon is not None
-                wants.append(LaneWanted(lane, window.horizon, window.page_size))
+        for lane, window in self.lanes.pages(LANE_PAGES_MAX):
+            window.is_loading = True
+            assert window.horizon is not None
+            wants.append(LaneWanted(lane, window.horizon, window.page_size))
         return wants
+
+    def promoted(self, want: PromoteDue, promoted: Promoted) -> None:
+        """Note which jobs the store has queued by itself."""
+        self.backlog.advance(want.after, want.until, promoted.last)
+        firsts: dict[Lane, Pair] = {}
+        for lane, pair in promoted.jobs:
+            firsts[lane] = min(pair, firsts.get(lane, pair))
+        for lane, first in firsts.items():
+            self._let_go(self.lanes.retreat(lane, first))
+        for _, (_, job_id) in promoted.jobs:
+            job = self._jobs.get(job_id)
+            if job is not None and job.state in TIMED and job.due_at <= want.until:
+                self._queue(job)  # memory wins, so it has to follow
 
     def extend_timers(self, want: TimersWanted, page: list[Job]) -> None:
         """Take in a page of jobs that wait for an instant."""

@@ -197,13 +197,7 @@ class Scheduler:
         """Do what is due at now, a bounded amount; `next_wake_at` tells when to come again."""
         if self._may_fire:
             self.schedules.fire_due(now, TURN_FIRES_MAX)
-        for _, job_id in self.memory.timers.pop_due(now, TURN_ENTRIES_MAX):
-            job = self.memory.find(job_id)
-            assert job is not None, "the timers hold records in memory"
-            job.place = _NOWHERE
-            self.memory.move(job, _QUEUED)
-            self.memory.place(job)
-            self.memory.ready.add(job_id)
+        self.memory.queue_due(now, TURN_ENTRIES_MAX)
         self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
         self._start_jobs(now)
 
@@ -214,6 +208,7 @@ class Scheduler:
             timer[0] if timer is not None else None,
             self.schedules.next_at() if self._may_fire else None,
             self.attempts.next_timeout_at(),
+            self.memory.backlog.next_at(),
         )
         return min((at for at in instants if at is not None), default=None)
 
@@ -315,13 +310,16 @@ class Scheduler:
         """Return what must be loaded."""
         wanted = self._wanted + self._acceptor.wanted
         self._wanted, self._acceptor.wanted = [], []
-        return wanted + self.memory.wants() + self.schedules.wants()
+        # First of all what the store is to change: everything that is loaded must show it.
+        return self.memory.wants() + wanted + self.schedules.wants()
 
     def deliver(self, want: wants.Want, loaded: Any, now: int) -> None:
         """Take in what was loaded for the want; memory wins over what the store said."""
         match want:
             case wants.TimersWanted():
                 self.memory.extend_timers(want, loaded)
+            case wants.PromoteDue():
+                self.memory.promoted(want, loaded)
             case wants.LaneWanted():
                 self.memory.extend_lane(want, loaded)
             case wants.SchedulesWanted():

@@ -29,7 +29,7 @@ from schedo.core.model import (
 from schedo.core.recurrence import next_after
 from schedo.core.runs import Runs, new_run
 from schedo.core.wants import SchedulesWanted, ScheduleWanted, Want
-from schedo.core.window import Window
+from schedo.core.window import Room, Window
 
 
 class Triggered(NamedTuple):
@@ -52,7 +52,7 @@ class Schedules:
         self._names: dict[str, int] = {}
         # By schedule id: its blocked job; for schedules that are not in memory, too.
         self._blocked: dict[int, int] = {}
-        self._window = Window(capacity)
+        self._window = Window(Room(capacity))
         self._loose: set[int] = set()  # those that perhaps nothing holds any more
         self.wanted: list[Want] = []
 

@@ -86,12 +86,14 @@ class Timers:
     def keep_first(self, count: int) -> list[tuple[int, int]]:
         """Remove and return, in order, all entries behind the first count."""
         with self._lock:
-            live = sorted((at, key) for key, at in self.live.items())
-            rest = live[count:]
-            for _, key in rest:
-                del self.live[key]
-            self._sweep()
-            return rest
+            return self._drop(sorted((at, key) for key, at in self.live.items())[count:])
+
+    def keep_through(self, last: tuple[int, int]) -> list[tuple[int, int]]:
+        """Remove and return, in order, all entries behind the (instant, key)."""
+        with self._lock:
+            return self._drop(
+                sorted((at, key) for key, at in self.live.items() if (at, key) > last)
+            )
 
     def last(self) -> tuple[int, int] | None:
         """Return the latest (instant, key), or None; costs a look at every entry."""
@@ -113,6 +115,13 @@ class Timers:
             self._current = heappop(self._order)
             self._heap = self._buckets.pop(self._current)
             heapify(self._heap)
+
+    def _drop(self, entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        for _, key in entries:
+            del self.live[key]
+        if entries:
+            self._sweep()
+        return entries
 
     def _drop_one(self) -> None:
         self._stale += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from schedo.core.model import Job, Lane, Schedule
 from schedo.core.window import Pair
@@ -20,6 +21,25 @@ class TimersWanted:
 
     after: Pair
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteDue:
+    """Queue, in the store itself, the next jobs that were due up to an instant.
+
+    It is carried out before anything that is loaded for the same turn; how many at a time is left
+    to whoever knows how long it takes.
+    """
+
+    after: Pair
+    until: int
+
+
+class Promoted(NamedTuple):
+    """The jobs that a PromoteDue has queued, and where to go on."""
+
+    jobs: list[tuple[Lane, Pair]]  # (rank, id) of each with its lane
+    last: Pair | None  # the last one's due time and id; None: there are no more of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +93,7 @@ class ExpiredWanted:
 
 Want = (
     TimersWanted
+    | PromoteDue
     | LaneWanted
     | SchedulesWanted
     | JobWanted

@@ -18,18 +18,25 @@ START: Pair = (-(1 << 62), 0)
 _END = 1 << 62
 
 
+class Room:
+    """How much a window may hold: above limit entries, capacity are kept. Windows can share one."""
+
+    __slots__ = ("capacity", "limit")
+
+    def __init__(self, capacity: int, limit: int | None = None) -> None:
+        """Without a limit it is half again the capacity."""
+        self.capacity = capacity
+        self.limit = 3 * capacity // 2 if limit is None else limit
+
+
 class Window:
-    """The first entries of one order: from half of its capacity up to its limit."""
+    """The first entries of one order: from half of its room's capacity up to its limit."""
 
-    __slots__ = ("_capacity", "_limit", "_live", "_timers", "horizon", "is_loading")
+    __slots__ = ("_live", "_room", "_timers", "horizon", "is_loading")
 
-    def __init__(self, capacity: int, limit: int | None = None, *, empty: bool = False) -> None:
-        """Start with nothing known; empty says that the store has no entry of this order.
-
-        When there are more than limit (half again the capacity), the capacity's are kept.
-        """
-        self._capacity = capacity
-        self._limit = 3 * capacity // 2 if limit is None else limit
+    def __init__(self, room: Room, *, empty: bool = False) -> None:
+        """Start with nothing known; empty says that the store has no entry of this order."""
+        self._room = room
         self._timers = Timers()
         self._live = self._timers.live
         self.horizon: Pair | None = None if empty else START
@@ -53,6 +60,21 @@ class Window:
         self._timers.arm(ident, key)
         return True
 
+    def skip_to(self, pair: Pair) -> None:
+        """Go on loading behind the pair; somebody else sees to what the store has before it."""
+        self.horizon = pair
+
+    def retreat(self, first: Pair) -> list[int]:
+        """Note that the store has new entries from the pair on; return the ids behind it.
+
+        Those are no longer here: they are loaded again, in order with the new ones.
+        """
+        last = (first[0], first[1] - 1)
+        if self.horizon is not None and self.horizon <= last:
+            return []
+        self.horizon = last
+        return [ident for _, ident in self._timers.keep_through(last)]
+
     def remove(self, ident: int) -> None:
         """Forget the entry if it is here."""
         self._timers.cancel(ident)
@@ -72,27 +94,27 @@ class Window:
     @property
     def is_overfull(self) -> bool:
         """Whether there is more here than may stay."""
-        return len(self._live) > self._limit
+        return len(self._live) > self._room.limit
 
     def trim(self) -> Iterable[int]:
         """Return the ids that no longer fit, now in the store only; a little too many still fit."""
         if not self.is_overfull:
             return ()
-        rest = self._timers.keep_first(self._capacity)
+        rest = self._timers.keep_first(self._room.capacity)
         self.horizon = self._timers.last()
         return [ident for _, ident in rest]
 
     @property
     def page_size(self) -> int:
         """How many entries are loaded at a time: few, for commits wait while a page is read."""
-        return min(self._capacity, PAGE_ENTRIES_MAX)
+        return min(self._room.capacity, PAGE_ENTRIES_MAX)
 
     def wants_page(self) -> bool:
         """Whether the store has more and too little is here; one page is asked for at a time."""
         return (
             self.horizon is not None
             and not self.is_loading
-            and len(self._live) <= self._capacity // 2
+            and len(self._live) <= self._room.capacity // 2
         )
 
     def extend(self, after: Pair, last: Pair | None) -> bool:

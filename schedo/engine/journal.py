@@ -16,6 +16,7 @@ from typing import Any
 from schedo.core import wants
 from schedo.core.changes import Changes
 from schedo.core.leases import Lease
+from schedo.core.limits import PAGE_ENTRIES_MAX, PROMOTED_MAX, PROMOTED_MIN, PROMOTING_US
 from schedo.core.model import Job, LeaseKey
 from schedo.engine.replies import refuse
 from schedo.engine.watch import Watch
@@ -53,6 +54,7 @@ class Journal:
         self._watch = watch
         self._wake = asyncio.Event()
         self._prunes: list[tuple[asyncio.Future[int], tuple[int, Retention, int]]] = []
+        self._promoted_max = PAGE_ENTRIES_MAX
 
     def wake(self) -> None:
         """Say that there is something to commit, to release or to fetch."""
@@ -105,6 +107,8 @@ class Journal:
         match want:
             case wants.TimersWanted():
                 return store.load_timers(want.after, want.limit)
+            case wants.PromoteDue():
+                return self._promote_due(want)
             case wants.LaneWanted():
                 return store.load_lane(want.lane, want.after, want.limit)
             case wants.SchedulesWanted():
@@ -117,3 +121,14 @@ class Journal:
                 return store.load_unique(want.key)
             case wants.ScheduleWanted():
                 return store.load_schedule(want.which)
+
+    async def _promote_due(self, want: wants.PromoteDue) -> wants.Promoted:
+        """Queue as many as take about PROMOTING_US: until it is done no commit can be made."""
+        clock = self._watch.clock
+        began_at = clock.now()
+        promoted = await self._store.promote_due(want.after, want.until, self._promoted_max)
+        if clock.now() - began_at > PROMOTING_US:
+            self._promoted_max = max(PROMOTED_MIN, self._promoted_max // 2)
+        else:
+            self._promoted_max = min(PROMOTED_MAX, self._promoted_max * 3 // 2)
+        return promoted

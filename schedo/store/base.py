@@ -16,6 +16,7 @@ from typing import Protocol
 from schedo.core.changes import Attempt, Changes, IdempotentAnswer
 from schedo.core.leases import Capture
 from schedo.core.model import Decision, Job, Lane, Queue, Schedule
+from schedo.core.wants import Promoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,12 @@ class Store(Protocol):
         """Return scheduled and retrying jobs in order of (due_at, id), those after the pair.
 
         Here and in the other loads a payload above PAYLOAD_INLINE_BYTES_MAX is None.
+        """
+
+    async def promote_due(self, after: tuple[int, int], until: int, limit: int) -> Promoted:
+        """Queue the first limit jobs of load_timers that are due up to `until`; say which.
+        No caller is told that it is durable: the next commit makes it so, and until then a crash
+        may undo it.
         """
 
     async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:

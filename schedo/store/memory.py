@@ -15,6 +15,7 @@ from schedo.core import limits
 from schedo.core.changes import Attempt, Changes, IdempotentAnswer
 from schedo.core.lifecycle import FINAL, TIMED, State
 from schedo.core.model import Decision, Job, Lane, Place, Queue, Schedule, Trigger
+from schedo.core.wants import Promoted
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import Counts, JobFilter, Opening, Retention, StoredOutput
 from schedo.store.pruning import kept_us
@@ -91,6 +92,13 @@ class MemoryStore:
         return self._page(
             lambda job: job.state in TIMED, lambda job: (job.due_at, job.id), after, limit
         )
+
+    async def promote_due(self, after: tuple[int, int], until: int, limit: int) -> Promoted:
+        page = [job for job in await self.load_timers(after, limit) if job.due_at <= until]
+        for job in page:
+            self._jobs[job.id].state = State.QUEUED
+        last = (page[-1].due_at, page[-1].id) if len(page) == limit else None
+        return Promoted([(job.lane, (job.rank, job.id)) for job in page], last)
 
     async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
         def waits(job: Job) -> bool:

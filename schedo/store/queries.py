@@ -76,6 +76,13 @@ SELECT queue, task, route FROM lane"""
 BLOCKED = f"SELECT schedule_id, id FROM job WHERE state = 'blocked' AND {_LISTED_STATE} ORDER BY id"
 
 TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {_TIMED}", "due_at")
+DUE = _paged(
+    f"SELECT due_at, id, rank, queue, task, route FROM job WHERE {_TIMED} AND due_at <= :until",
+    "due_at",
+)
+QUEUE_JOBS = (
+    f"UPDATE job SET state = 'queued' WHERE id IN (SELECT value FROM json_each(?)) AND {_TIMED}"
+)
 LANE = _paged(
     f"SELECT {_JOB} FROM job WHERE state = 'queued'"
     " AND queue = :queue AND task = :task AND route = :route",

@@ -35,15 +35,16 @@ def rows_of(
     return connection.execute(query, parameters).fetchall()
 
 
-def _page(
+def page_of_rows(
     connection: sqlite3.Connection,
     query: queries.Paged,
     after: tuple[int, int] | None,
     limit: int,
-    **named: str,
+    **named: str | int,
 ) -> list[rows.Row]:
+    """Return the rows of a page in the order of the query."""
     value, last_id = after or _BEFORE_ALL
-    parameters = {"value": value, "id": last_id, "limit": limit, **named}
+    parameters: dict[str, str | int] = {"value": value, "id": last_id, "limit": limit, **named}
     found = connection.execute(query.same, parameters).fetchall()
     if len(found) < limit:
         parameters["limit"] = limit - len(found)
@@ -76,7 +77,7 @@ def page_of_jobs(
     **named: str,
 ) -> list[Job]:
     """Return a page of jobs in the order of the query."""
-    return rows.jobs_from_rows(_page(connection, query, after, limit, **named))
+    return rows.jobs_from_rows(page_of_rows(connection, query, after, limit, **named))
 
 
 def page_of_schedules(
@@ -86,7 +87,7 @@ def page_of_schedules(
     limit: int,
 ) -> list[Schedule]:
     """Return a page of schedules in the order of the query, with their active jobs."""
-    return _with_active(connection, _page(connection, query, after, limit))
+    return _with_active(connection, page_of_rows(connection, query, after, limit))
 
 
 def jobs(connection: sqlite3.Connection, query: str, parameters: Sequence[object]) -> list[Job]:

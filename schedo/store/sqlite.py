@@ -20,6 +20,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import Attempt, Changes, IdempotentAnswer
 from schedo.core.model import Decision, Job, Lane, Queue, Schedule
+from schedo.core.wants import Promoted
 from schedo.errors import NotFound, StoreBroken, StoreError, StoreRefused
 from schedo.store import connection as connections
 from schedo.store import queries, reads, refusals, rows, writes
@@ -29,6 +30,7 @@ from schedo.store.location import prepare_directory, size_bytes
 from schedo.store.lock import FileLock
 from schedo.store.migrate import check_file, migrate
 from schedo.store.pending import Pending, replay
+from schedo.store.promoting import promote_due
 from schedo.store.pruning import prune
 
 log = logging.getLogger("schedo.store")
@@ -95,8 +97,7 @@ class SqliteStore:
             self._post(self._pending.fold_oldest)
         if self._pending and self._fold_timer is None:
             self._fold_later()
-        if connections.is_log_long(self.path):
-            self._post(connections.checkpoint, self.path)
+        self._checkpoint_if_long()
 
     # Ordered with commits.
 
@@ -112,6 +113,11 @@ class SqliteStore:
 
     async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
         return await self._load(reads.page_of_jobs, queries.TIMERS, after, limit)
+
+    async def promote_due(self, after: tuple[int, int], until: int, limit: int) -> Promoted:
+        promoted = await self._load(promote_due, after, until, limit)
+        self._checkpoint_if_long()
+        return promoted
 
     async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
         return await self._load(
@@ -285,6 +291,10 @@ class SqliteStore:
 
         if self._writer is not None:
             self._writer.post(run)
+
+    def _checkpoint_if_long(self) -> None:
+        if connections.is_log_long(self.path):
+            self._post(connections.checkpoint, self.path)
 
     def _fold_later(self) -> None:
         loop = asyncio.get_running_loop()

@@ -28,6 +28,7 @@ from schedo.core.model import (
 from schedo.core.scheduler import WAITING
 from schedo.core.window import Pair
 
+PROMOTED = 3  # jobs that are queued in bulk at a time
 OOPS = Failure("exit-code", "it ended with 1", exit_code=1)
 
 
@@ -97,6 +98,8 @@ class FakeStore:
                 return self._page(
                     lambda j: j.state in TIMED, lambda j: (j.due_at, j.id), after, limit
                 )
+            case wants.PromoteDue(after, until):
+                return self._promote_due(after, until)
             case wants.LaneWanted(lane, after, limit):
                 return self._page(
                     lambda j: j.state is State.QUEUED and j.lane == lane,
@@ -127,6 +130,18 @@ class FakeStore:
                 return self.load_job(found[0]) if found else None
             case wants.ScheduleWanted(which):
                 return self.load_schedule(which)
+
+    def _promote_due(self, after: Pair, until: int) -> wants.Promoted:
+        page = self._page(
+            lambda j: j.state in TIMED and j.due_at <= until,
+            lambda j: (j.due_at, j.id),
+            after,
+            PROMOTED,
+        )
+        for job in page:
+            self.jobs[job.id].state = State.QUEUED
+        last = (page[-1].due_at, page[-1].id) if len(page) == PROMOTED else None
+        return wants.Promoted([(job.lane, (job.rank, job.id)) for job in page], last)
 
     def load_job(self, job_id: int) -> Job | None:
         """Return a copy of the job, or None."""

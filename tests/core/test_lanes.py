@@ -247,3 +247,46 @@ def test_the_only_lane_is_taken_no_further_than_its_queue_allows() -> None:
 
     assert len(lanes.take(crew())) == 2
     assert len(lanes.window(Lane("default", "work")) or ()) == 2
+
+
+def test_many_lanes_share_the_room_that_one_may_have() -> None:
+    lanes = Lanes(8, 64)
+    for number in range(640):
+        window = lanes.add(job(number + 1, queue=f"q{number % 20}"))
+        if window is not None:
+            list(window.trim())
+        if lanes.is_crowded:
+            list(lanes.trim())
+
+    assert sum(len(window) for _, window in lanes.windows()) <= 20 * 4
+    assert all(len(window) >= 2 for _, window in lanes.windows())
+
+
+def test_a_lane_has_all_the_room_again_when_the_others_are_gone() -> None:
+    lanes = Lanes(8, 64)
+    others = [job(number, queue=f"q{number}") for number in range(1, 20)]
+    for _ in range(2):
+        for other in others:
+            lanes.add(other)
+        for other in others:
+            lanes.remove(other)
+
+    kept = [lanes.add(job(number)) for number in range(100, 132)]
+
+    assert all(window is not None and not window.is_overfull for window in kept)
+
+
+def test_pages_are_loaded_for_the_queues_whose_turn_comes_first_and_not_for_paused_ones() -> None:
+    lanes = Lanes(8, 64)
+    for name in ("paused", "late", "soon"):
+        lanes.announce(Lane(name, "work"))
+    lanes.line("paused").queue = Queue("paused", paused=True)
+    lanes.line("late").turn = 5.0
+
+    assert [lane.queue for lane, _ in lanes.pages(1)] == ["soon"]
+    assert [lane.queue for lane, _ in lanes.pages(9)] == ["soon", "late"]
+    assert lanes.needs_pages()
+
+    for name in ("late", "soon"):
+        lanes.line(name).queue = Queue(name, paused=True)
+    assert not lanes.needs_pages()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from schedo.core.window import START, Pair, Window
+from schedo.core.window import START, Pair, Room, Window
 
 
 def complete(*pairs: Pair, capacity: int = 2) -> Window:
     """Return a window that knows its store to be empty behind it."""
-    window = Window(capacity, empty=True)
+    window = Window(Room(capacity), empty=True)
     for key, ident in pairs:
         assert window.add(key, ident)
     return window
 
 
 def test_a_window_on_an_unknown_store_takes_nothing_in_before_its_first_page() -> None:
-    window = Window(2)
+    window = Window(Room(2))
 
     assert window.horizon == START
     assert not window.add(-5, 1)
@@ -82,7 +82,7 @@ def test_a_page_is_wanted_when_half_the_capacity_is_left_and_only_once() -> None
 
 
 def test_a_full_page_moves_the_horizon_to_its_last_pair() -> None:
-    window = Window(2)
+    window = Window(Room(2))
     window.is_loading = True
 
     assert window.extend(START, (20, 2))
@@ -94,7 +94,7 @@ def test_a_full_page_moves_the_horizon_to_its_last_pair() -> None:
 
 
 def test_a_short_page_was_the_end_so_everything_is_here() -> None:
-    window = Window(2)
+    window = Window(Room(2))
     window.is_loading = True
 
     assert window.extend(START, None)
@@ -116,4 +116,38 @@ def test_a_page_for_a_horizon_that_was_trimmed_meanwhile_is_dropped() -> None:
     assert window.horizon == (5, 7)
     assert not window.is_loading
     window.pop_first(1)
+    assert window.wants_page()
+
+
+def test_a_retreat_lets_go_of_what_is_behind_so_that_it_is_loaded_again_in_order() -> None:
+    window = complete((10, 1), (20, 2), (30, 3))
+
+    assert window.retreat((20, 2)) == [2, 3]
+
+    assert window.horizon == (20, 1)
+    assert 1 in window
+    assert not window.add(20, 2)
+    assert window.wants_page()
+
+
+def test_a_retreat_to_what_is_beyond_the_horizon_changes_nothing() -> None:
+    window = complete((50, 5), (10, 1), (20, 2), (30, 3), (40, 4))
+    window.trim()
+
+    assert window.retreat((20, 3)) == []
+
+    assert window.horizon == (20, 2)
+    assert len(window) == 2
+
+
+def test_a_window_that_skips_ahead_keeps_what_it_has_and_loads_from_there_on() -> None:
+    window = Window(Room(4))
+    window.extend(START, (20, 2))
+    window.add(10, 1)
+
+    window.skip_to((90, 9))
+
+    assert window.first() == (10, 1)
+    assert window.add(50, 5)
+    assert not window.add(90, 10)
     assert window.wants_page()

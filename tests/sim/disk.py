@@ -25,6 +25,7 @@ ORDERED = frozenset(
     {
         "take_stock",
         "load_timers",
+        "promote_due",
         "load_lane",
         "load_schedules",
         "load_running",

@@ -11,10 +11,12 @@ import pytest
 from schedo.core.changes import Changes
 from schedo.core.lifecycle import State
 from schedo.core.model import Failure, Job, Lane, Options, Queue, Retry, Trigger, Unique
+from schedo.core.routes import Condition, Route
+from schedo.core.wants import Promoted
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import Store
 from tests.factories import make_job, make_schedule
-from tests.store.steps import LARGE, ids, of_jobs, of_schedules, put
+from tests.store.steps import LARGE, ids, listed, of_jobs, of_schedules, put
 
 SCHEDULED, QUEUED, RUNNING = State.SCHEDULED, State.QUEUED, State.RUNNING
 BLOCKED, RETRYING, COMPLETED = State.BLOCKED, State.RETRYING, State.COMPLETED
@@ -252,6 +254,58 @@ class JobClaims:
         assert ids(await store.load_timers((20, 5), 9)) == [1, 3]
         assert ids(await store.load_timers((30, 1), 9)) == [3]
         assert ids(await store.load_timers((30, 3), 9)) == []
+
+    async def test_due_jobs_are_queued_a_page_at_a_time_with_all_else_as_it_was(
+        self, store: Store
+    ) -> None:
+        keyed = Options(unique=Unique("k"), tags=("red",))
+        await put(
+            store,
+            make_job(id=1, due_at=10, rank=9, state=SCHEDULED, payload=LARGE),
+            make_job(id=2, due_at=10, rank=8, state=RETRYING, queue="other", failures=2),
+            make_job(id=3, due_at=10, rank=7, state=SCHEDULED, unique_key="k", options=keyed),
+            make_job(id=4, due_at=20, rank=6, state=SCHEDULED, expires_at=15),
+            make_job(id=5, due_at=30, state=SCHEDULED),
+            make_job(id=6, due_at=10, state=RUNNING),
+        )
+        lane, other = Lane("default", "email.send"), Lane("other", "email.send")
+        before = {n: await store.get_job(n) for n in range(1, 7)}
+
+        assert await store.promote_due((0, 0), 20, 2) == Promoted(
+            [(lane, (9, 1)), (other, (8, 2))], (10, 2)
+        )
+        assert ids(await store.load_timers(None, 9)) == [3, 4, 5]
+        assert await store.promote_due((10, 2), 20, 2) == Promoted(
+            [(lane, (7, 3)), (lane, (6, 4))], (20, 4)
+        )
+        assert await store.promote_due((20, 4), 20, 2) == Promoted([], None)
+
+        assert ids(await store.load_timers(None, 9)) == [5]
+        assert ids(await store.load_lane(lane, None, 9)) == [4, 3, 1]
+        assert await listed(store, tag="red", state="queued") == [3]
+        for number in range(1, 7):
+            job = before[number]
+            assert job is not None
+            if number <= 4:
+                job.state = QUEUED
+            assert await store.get_job(number) == job
+
+    async def test_queueing_due_jobs_says_the_route_of_their_lane(self, store: Store) -> None:
+        route = Route(labels=(Condition("gpu", "=", ("a100",)),))
+        await put(store, make_job(id=1, due_at=5, state=SCHEDULED, options=Options(route=route)))
+
+        (lane, _), *_ = (await store.promote_due((0, 0), 9, 9)).jobs
+
+        assert lane == Lane("default", "email.send", route=route)
+        assert ids(await store.load_lane(lane, None, 9)) == [1]
+
+    async def test_a_job_behind_the_pair_is_left_alone(self, store: Store) -> None:
+        await put(store, *(make_job(id=n, due_at=10, state=SCHEDULED) for n in (1, 2, 3)))
+
+        promoted = await store.promote_due((10, 2), 10, 9)
+
+        assert [job_id for _, (_, job_id) in promoted.jobs] == [3]
+        assert ids(await store.load_timers(None, 9)) == [1, 2]
 
     async def test_a_lane_loads_its_queued_jobs_in_order_of_rank(self, store: Store) -> None:
         await put(

@@ -16,6 +16,9 @@ KEY = "USING INTEGER PRIMARY KEY"
 PLANS = {
     "load_timers, same": (queries.TIMERS.same, "INDEX job_timers (due_at=? AND id>?)"),
     "load_timers, later": (queries.TIMERS.later, "INDEX job_timers (due_at>?)"),
+    "promote_due, same": (queries.DUE.same, "INDEX job_timers (due_at=? AND id>?)"),
+    "promote_due, later": (queries.DUE.later, "INDEX job_timers (due_at>? AND due_at<?)"),
+    "promote_due": (queries.QUEUE_JOBS, f"SEARCH job {KEY} (rowid=?)"),
     "load_lane, same": (queries.LANE.same, "job_lane (queue=? AND task=? AND route=? AND rank=?"),
     "load_lane, later": (queries.LANE.later, "(queue=? AND task=? AND route=? AND rank>?)"),
     "load_running": (queries.RUNNING, "INDEX job_state (state=? AND id>?)"),

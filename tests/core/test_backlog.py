@@ -1,0 +1,142 @@
+"""Backlogs: what is overdue beyond a window's horizon is moved beside it, and none is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.backlog import Backlog
+from schedo.core.ids import ID_MAX
+from schedo.core.limits import BACKLOG_AGE_US
+from schedo.core.window import START, Pair, Room, Window
+from tests.core.builders import HOUR, SECOND
+
+NOW = HOUR
+
+
+def reaching(horizon: Pair | None) -> Window:
+    """Return a window that knows its order up to the pair."""
+    window = Window(Room(2))
+    window.extend(START, horizon)
+    return window
+
+
+def taken_over(horizon: Pair, now: int = NOW) -> tuple[Backlog, Window]:
+    """Return a backlog that begins behind the horizon, and the window that skipped it."""
+    backlog, window = Backlog(), reaching(horizon)
+    backlog.take_over(window, now)
+    window.skip_to(horizon)  # the next page is overdue as well
+    backlog.take_over(window, now)
+    assert backlog
+    return backlog, window
+
+
+@pytest.mark.parametrize("horizon", [None, (NOW, 1), (NOW - BACKLOG_AGE_US, 1), (NOW + 5, 1)])
+def test_a_window_that_reaches_the_present_leaves_no_backlog(horizon: Pair | None) -> None:
+    backlog, window = Backlog(), reaching(horizon)
+
+    backlog.take_over(window, NOW)
+
+    assert not backlog
+    assert not backlog.wants_page()
+    assert window.horizon == horizon
+
+
+def test_an_overdue_horizon_skips_to_the_present_and_what_it_skipped_is_the_backlog() -> None:
+    backlog, window = taken_over((SECOND, 7))
+
+    assert backlog.wants_page()
+    assert backlog.after == (SECOND, 7)
+    assert backlog.until == NOW - BACKLOG_AGE_US
+    assert window.horizon == (NOW - BACKLOG_AGE_US, ID_MAX)
+
+
+def test_of_many_at_one_instant_only_they_are_skipped_and_not_what_comes_after_them() -> None:
+    backlog, window = Backlog(), reaching((SECOND, 7))
+
+    backlog.take_over(window, NOW)
+
+    assert backlog.until == SECOND
+    assert window.horizon == (SECOND, ID_MAX)
+
+
+def test_nothing_more_is_skipped_before_the_page_behind_it_is_there() -> None:
+    backlog, window = Backlog(), reaching((SECOND, 7))
+    backlog.take_over(window, NOW)
+
+    backlog.take_over(window, NOW + 1)
+    assert window.horizon == (SECOND, ID_MAX)
+
+    window.extend((SECOND, ID_MAX), None)
+    backlog.take_over(window, NOW + 1)
+    assert window.horizon is None
+
+
+def test_the_next_instant_with_too_many_is_skipped_alone_again() -> None:
+    backlog, window = Backlog(), reaching((SECOND, 7))
+    backlog.take_over(window, NOW)
+    window.skip_to((NOW, 9))
+
+    backlog.take_over(window, NOW + 2 * SECOND)
+
+    assert window.horizon == (NOW, ID_MAX)
+
+
+def test_one_page_is_asked_for_at_a_time_and_the_next_begins_behind_it() -> None:
+    backlog, _ = taken_over((SECOND, 7))
+    backlog.is_loading = True
+    assert not backlog.wants_page()
+
+    backlog.advance((SECOND, 7), backlog.until, (2 * SECOND, 1))
+
+    assert backlog.wants_page()
+    assert backlog.after == (2 * SECOND, 1)
+    assert backlog.age_us(NOW) == NOW - 2 * SECOND
+
+
+def test_a_short_page_was_the_last_one() -> None:
+    backlog, _ = taken_over((SECOND, 7))
+
+    backlog.advance((SECOND, 7), backlog.until, None)
+
+    assert not backlog
+    assert backlog.age_us(NOW) == 0
+
+
+def test_what_becomes_overdue_while_a_page_is_on_its_way_is_moved_after_it() -> None:
+    backlog, window = taken_over((SECOND, 7))
+    asked = backlog.until
+    backlog.is_loading = True
+    later = NOW + SECOND
+    window.skip_to((NOW, 3))
+    backlog.take_over(window, later)
+
+    backlog.advance((SECOND, 7), asked, None)
+
+    assert backlog.wants_page()
+    assert backlog.after == (asked, ID_MAX)
+    assert backlog.until == later - BACKLOG_AGE_US
+
+
+def test_a_window_trimmed_to_before_what_was_moved_has_the_backlog_begin_there_again() -> None:
+    backlog, window = taken_over((SECOND, 7))
+    backlog.is_loading = True
+    window.skip_to((0, 3))
+    backlog.take_over(window, NOW)
+
+    backlog.advance((SECOND, 7), backlog.until, (2 * SECOND, 1))
+
+    assert backlog.after == (0, 3)
+    assert backlog.wants_page()
+
+
+def test_nothing_is_moved_before_its_time_after_the_clock_was_set_back() -> None:
+    backlog, window = taken_over((SECOND, 7))
+    assert backlog.next_at() is None, "a page can be moved at once"
+
+    backlog.take_over(window, SECOND // 2)
+    assert not backlog.wants_page()
+    assert backlog.next_at() == SECOND + 1
+
+    backlog.take_over(window, 2 * SECOND)
+    assert backlog.wants_page()
+    assert backlog.until == 2 * SECOND

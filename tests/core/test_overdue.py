@@ -1,0 +1,172 @@
+"""More jobs overdue than memory holds: they move in bulk, and delay nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from schedo.core.lifecycle import State
+from schedo.core.model import Job, Queue
+from schedo.core.scheduler import Scheduler
+from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, offer, tries
+from tests.core.server import Server
+
+COUNT = 60
+RESTART = HOUR  # they came due a minute after T0
+
+
+def overdue(**fields: Any) -> tuple[Server, list[int]]:
+    """Return a server started an hour after COUNT jobs came due, and their ids."""
+    server = Server(capacity=4, slots=0)
+    specs = [make_spec(delay_us=MINUTE + n, queue="old", **fields) for n in range(COUNT)]
+    made = [server.submit(spec).id for spec in specs]
+    server.settle(T0)
+    server.crash(RESTART)
+    server.attach(offer(slots=2))
+    server.round(RESTART)
+    return server, made
+
+
+def test_a_job_that_comes_due_meanwhile_does_not_wait_for_the_backlog() -> None:
+    server, _ = overdue()
+    server.scheduler.set_queue(Queue("old", paused=True))
+    server.tick(RESTART)
+    server.round(RESTART)
+    late = []
+
+    for n in range(4):
+        now = RESTART + n * SECOND
+        server.tick(now)
+        fresh = server.submit(make_spec(delay_us=SECOND // 2), now)
+        server.round(now)
+        server.round(now)
+        started = [lease.key.job_id for lease in server.tick(now + SECOND // 2)]
+        late += [n] if started != [fresh.id] else []
+        server.complete(fresh.id, now + SECOND // 2)
+        assert server.scheduler.memory.backlog, "the backlog is not yet moved"
+
+    assert late == []
+
+
+def test_all_that_is_overdue_runs_in_the_order_it_was_due() -> None:
+    server, made = overdue()
+    started: list[int] = []
+
+    while len(started) < COUNT:
+        server.settle(RESTART)
+        running = [key.job_id for key in server.leases]
+        assert running, "some are left behind"
+        for job_id in running:
+            started.append(job_id)
+            server.complete(job_id, RESTART)
+
+    assert started == made
+    assert not server.scheduler.memory.backlog
+
+
+def test_a_backlog_is_queued_by_the_store_and_not_row_by_row() -> None:
+    server, made = overdue()
+    server.scheduler.set_queue(Queue("old", paused=True))
+    written = 0
+
+    for _ in range(4 * COUNT):
+        server.tick(RESTART)
+        written += len(server.scheduler.memory.changes.jobs)
+        server.round(RESTART)
+
+    assert {server.state(job_id) for job_id in made} == {State.QUEUED}
+    assert written <= 8, "but for the first page, which memory had"
+    assert len(server.scheduler.memory) <= 12
+
+
+@pytest.mark.parametrize(
+    ("act", "state"),
+    [
+        (lambda scheduler: scheduler.cancel, State.CANCELLED),
+        (lambda scheduler: scheduler.run_now, State.QUEUED),
+        (
+            lambda scheduler: lambda job, now: scheduler.reschedule(job, DAY, None, now),
+            State.SCHEDULED,
+        ),
+    ],
+    ids=["cancel", "run now", "reschedule"],
+)
+def test_a_command_on_an_overdue_job_holds_whenever_it_comes(
+    act: Callable[[Scheduler], Callable[[Job, int], Job]], state: State
+) -> None:
+    for steps in range(8):
+        server, made = overdue()
+        server.scheduler.set_queue(Queue("old", paused=True))
+        server.tick(RESTART)
+        for step in (server.take, server.commit, server.fetch):
+            if steps % 4 > [server.take, server.commit, server.fetch].index(step):
+                step()
+        target = made[20 + steps]
+        server.ask(target, act(server.scheduler), RESTART)
+        if server.taken is not None:
+            server.commit()
+        if server.asked:
+            server.fetch()
+        server.deliver(RESTART)
+        server.settle(RESTART)
+
+        assert server.state(target) is state
+        assert server.store.jobs[target].state is state
+
+
+def test_overdue_jobs_whose_expiry_has_come_expire() -> None:
+    server, made = overdue(expires_in_us=2 * MINUTE)
+    server.scheduler.set_queue(Queue("old", paused=True))
+    server.settle(RESTART)
+
+    server.scheduler.sweep(RESTART)
+    server.settle(RESTART)
+
+    assert {server.state(job_id) for job_id in made} == {State.EXPIRED}
+
+
+def test_overdue_retries_are_tried_again() -> None:
+    server = Server(capacity=4, slots=COUNT)
+    made = [server.submit(make_spec(retry=tries(2))).id for _ in range(COUNT)]
+    server.run(T0)
+    for job_id in made:
+        server.fail(job_id, T0)
+    server.round(T0)
+    server.crash(RESTART)
+    server.attach(offer(slots=COUNT))
+
+    assert sorted(server.run(RESTART)) == made
+
+
+def test_many_jobs_of_one_instant_do_not_delay_the_one_right_after_them() -> None:
+    server = Server(capacity=4, slots=2)
+    server.scheduler.set_queue(Queue("old", paused=True))
+    for _ in range(COUNT):
+        server.submit(make_spec(delay_us=MINUTE, queue="old"))
+    fresh = server.submit(make_spec(delay_us=MINUTE + 1))
+    server.settle(T0)
+
+    for turn in range(8):
+        server.tick(MINUTE + turn * 5_000)
+        if fresh.id in [key.job_id for key in server.leases]:
+            return
+        server.round(MINUTE + turn * 5_000)
+
+    raise AssertionError("it waits for those that were due before it")
+
+
+def test_a_crash_in_the_middle_of_a_backlog_forgets_none() -> None:
+    server, made = overdue()
+    server.scheduler.set_queue(Queue("old", paused=True))
+    for _ in range(5):
+        server.tick(RESTART)
+        server.round(RESTART)
+    queued = [job.id for job in server.store.jobs.values() if job.state is State.QUEUED]
+    assert 0 < len(queued) < COUNT
+
+    server.crash(RESTART + SECOND)
+    server.settle(RESTART + SECOND)
+
+    assert {server.state(job_id) for job_id in made} == {State.QUEUED}
