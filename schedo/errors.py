@@ -26,6 +26,7 @@ SchedoError
         StoreFull         the disk is full                           507
         StoreRefused      no row takes a value of this commit
         StoreLocked       another server holds the store
+        StoreDamaged      a part of the store's files is missing or damaged
         StoreBroken       the disk failed; this process must end
     Unavailable           the server is starting or draining         503
         ServerBroken      the same bug comes again and again; this process must end
@@ -253,6 +254,12 @@ class StoreLocked(StoreError):
     """Another server holds this store."""
 
     code = "store-locked"
+
+
+class StoreDamaged(StoreError):
+    """The files are not what the last server left: starting with them would lose commits."""
+
+    code = "store-damaged"
 
 
 class StoreBroken(StoreError):

@@ -56,8 +56,11 @@ WORKER_TOKENS_CHARACTERS_MAX = 1_048_576
 DONE, REFUSED, MISUSED, BROKEN = 0, 1, 2, 70  # exit codes; 70 is EX_SOFTWARE: start it again
 
 
-def run_server(config: Config) -> int:
-    """Serve until a signal or a broken store ends it; return the process's exit code."""
+def run_server(config: Config, *, accept_loss: bool = False) -> int:
+    """Serve until a signal or a broken store ends it; return the process's exit code.
+
+    accept_loss: start with what is left of a store of which a part is missing.
+    """
     _give_memory_back()  # before there is a second thread
     listener = start_logging(config.log_format, config.log_level)
     os.umask(0o077)
@@ -66,7 +69,7 @@ def run_server(config: Config) -> int:
     try:
         check_config(config)
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            return runner.run(_serve(config))
+            return runner.run(_serve(config, accept_loss))
     except (CannotServe, Invalid) as error:
         _say(f"schedo: {error}")
         return MISUSED
@@ -98,9 +101,10 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(config: Config) -> int:
+async def _serve(config: Config, accept_loss: bool) -> int:
     end = _End()
-    engine = Engine(open_store(config.store), SystemClock(), retention=config.retention)
+    store = open_store(config.store, accept_loss=accept_loss)
+    engine = Engine(store, SystemClock(), retention=config.retention)
     engine.on_fatal(end.break_down)
     crew = _Crew(config, engine)
     server = HttpServer()

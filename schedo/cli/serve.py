@@ -67,7 +67,12 @@ def load(path: str | None, flags: dict[str, Any]) -> Config:
 @click.argument("app", required=False, metavar="[MODULE:NAME]")
 @config_file
 @setting_options
-def serve(path: str | None, **flags: Any) -> None:
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Start with what is left of a store of which a part is missing. For one start, by hand.",
+)
+def serve(path: str | None, accept_loss: bool, **flags: Any) -> None:
     """Start the server, with the tasks of MODULE:NAME in child processes if given.
 
     Every option can also stand in schedo.toml or in the variable named in brackets.
@@ -80,4 +85,4 @@ def serve(path: str | None, **flags: Any) -> None:
         raise BadConfiguration(str(error)) from error
     from schedo.serve import run_server
 
-    sys.exit(run_server(config))
+    sys.exit(run_server(config, accept_loss=accept_loss))

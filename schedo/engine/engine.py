@@ -60,7 +60,7 @@ class Engine:
         self._scheduler: Scheduler | None = None
         self._loop = TurnLoop(store, self._make_scheduler, Watch(clock, self.metrics))
         self._counts = JobCounts(store, clock)
-        self._housekeeping = Housekeeping(self._loop, retention or Retention())
+        self._housekeeping = Housekeeping(self._loop, store.check, retention or Retention())
         self._payload_bytes = 0
         self.was_killed = False  # the last server of the store was, and not with its host
         self._placing = Placing(self._loop, self.wait, self.cancel)
@@ -98,6 +98,7 @@ class Engine:
         self.sessions.close()
         self._placing.close()
         await self._housekeeping.stop()
+        await self._housekeeping.check()
         await self._loop.stop()
 
     def note_leaving(self) -> None:

@@ -1,27 +1,34 @@
-"""What runs beside the turns: expiring, pruning, and watching whether the loop is late."""
+"""What runs beside the turns: expiring, pruning, and watching whether the loop is late and the
+store where it was."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
+from schedo.engine.failing import MUST_END
 from schedo.engine.turns import TurnLoop
 from schedo.engine.watch import ReadinessLog
-from schedo.errors import SchedoError
+from schedo.errors import SchedoError, StoreBroken
 from schedo.store.base import Retention
 
 log = logging.getLogger("schedo.engine")
 
 SWEEP_S = 1.0
+CHECK_S = 0.5  # what becomes of the store's files is noticed within a second
 PRUNE_S = 30.0
 PRUNE_BATCH = 500
 
 
 class Housekeeping:
-    """Two small tasks; each goes on after an error, which is logged."""
+    """Small tasks; each goes on after an error, which is logged."""
 
-    def __init__(self, turns: TurnLoop, retention: Retention) -> None:
+    def __init__(
+        self, turns: TurnLoop, check_store: Callable[[], Awaitable[None]], retention: Retention
+    ) -> None:
         self._turns = turns
+        self._check_store = check_store
         self._retention = retention
         self._tasks: list[asyncio.Task[None]] = []
         self._readiness = ReadinessLog()
@@ -32,10 +39,11 @@ class Housekeeping:
         self._tasks = [
             loop.create_task(self._sweep_always(), name="schedo sweeper"),
             loop.create_task(self._prune_always(), name="schedo pruner"),
+            loop.create_task(self._check_always(), name="schedo store checker"),
         ]
 
     async def stop(self) -> None:
-        """End both tasks."""
+        """End the tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -51,6 +59,25 @@ class Housekeeping:
             self._readiness.note(self._turns.find_reasons())
             if self._turns.failure is None:
                 self._turns.post(lambda scheduler, now: scheduler.sweep(now))
+
+    async def _check_always(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                await self.check()
+            except Exception:
+                log.exception("the store could not be looked at")
+
+    async def check(self) -> None:
+        """End the turns if the store is not the one that was opened any more."""
+        if isinstance(self._turns.failure, MUST_END):
+            return
+        try:
+            await self._check_store()
+        except StoreBroken as error:
+            self._turns.break_off(error)
+        except SchedoError as error:  # it fails in another way, which a commit reports
+            log.debug("the store was not looked at: %s", error)
 
     async def _prune_always(self) -> None:
         while True:

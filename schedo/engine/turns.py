@@ -263,7 +263,7 @@ class TurnLoop:
                 self.handouts.stop(stop)
         except Exception as error:
             self._inbox.put_back(list(items))  # the new scheduler hears of them
-            self._break(error)
+            self.break_off(error)
             return
         if scheduler.has_news or self._replies or self.handouts.held:
             self._journal.wake()
@@ -343,8 +343,8 @@ class TurnLoop:
 
     # Failure and recovery.
 
-    def _break(self, error: Exception) -> None:
-        """A bug in the scheduler or a command: nothing in memory can be trusted."""
+    def break_off(self, error: Exception) -> None:
+        """A bug in a turn, or a store that is gone: nothing in memory can be trusted."""
         self._fail(error)
         self._runner.cancel()
         self._start_journal()

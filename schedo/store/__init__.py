@@ -8,8 +8,11 @@ from schedo.store.base import Store
 _SQLITE = "sqlite://"
 
 
-def open_store(url: str) -> Store:
-    """Return the store the URL names, not yet opened: a path, "sqlite:///path" or ":memory:"."""
+def open_store(url: str, *, accept_loss: bool = False) -> Store:
+    """Return the store the URL names, not yet opened: a path, "sqlite:///path" or ":memory:".
+
+    accept_loss: when a part of its files is missing, open it with what is left.
+    """
     # Only the one that is used is imported.
     if url in (":memory:", "memory:"):
         from schedo.store.memory import MemoryStore
@@ -25,4 +28,4 @@ def open_store(url: str) -> Store:
         raise Invalid.field("/store", f"{url!r} does not name a file")
     from schedo.store.sqlite import SqliteStore
 
-    return SqliteStore(path)
+    return SqliteStore(path, accept_loss=accept_loss)

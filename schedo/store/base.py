@@ -82,6 +82,9 @@ class Store(Protocol):
     def note_leaving(self) -> None:
         """Let the end of this server count as one in order, however it comes."""
 
+    async def check(self) -> None:
+        """Raise StoreBroken if what was opened is not where it was any more."""
+
     async def commit(self, changes: Changes) -> None:
         """Make all the changes durable, or none; raise StoreError.
 

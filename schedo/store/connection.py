@@ -49,7 +49,14 @@ _READER_PRAGMAS = (
     f"busy_timeout = {_BUSY_MS}",
 )
 # What these say is that the disk lies or fails; see StoreBroken.
+_COUNT = "UPDATE meta SET value = value + 1 WHERE name = 'commits' RETURNING value"
 _BROKEN = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+class Writer(sqlite3.Connection):
+    """The connection that writes."""
+
+    commits = 0  # the number of the last commit, as the database has it
 
 
 class Connection(aiosqlite.Connection):
@@ -100,7 +107,11 @@ class Connection(aiosqlite.Connection):
 
 def connect_writer(path: str) -> Connection:
     """Return the connection that writes, not yet opened; prepare_writer must run on it."""
-    return Connection(partial(sqlite3.connect, path, isolation_level=None, check_same_thread=False))
+    return Connection(
+        partial(
+            sqlite3.connect, path, isolation_level=None, check_same_thread=False, factory=Writer
+        )
+    )
 
 
 def connect_reader(path: str) -> Connection:
@@ -129,10 +140,14 @@ def _set(connection: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Make what is written inside durable as a whole, or undo it when it raises."""
+    """Make what is written inside durable as a whole, or undo it when it raises.
+
+    Every transaction counts itself: that is how far the database goes (see store/witness.py).
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
+        ((number,),) = connection.execute(_COUNT).fetchall()
         connection.execute("COMMIT")
     except BaseException:
         # SQLite may have rolled back by itself, and where the disk fails this fails too; what tells
@@ -140,6 +155,20 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
+    if isinstance(connection, Writer):
+        connection.commits = number
+
+
+def last_commit(connection: sqlite3.Connection) -> int:
+    """Return the number of the last commit that the writing connection has made."""
+    assert isinstance(connection, Writer), "only one connection writes"
+    return connection.commits
+
+
+def count_statement(connection: sqlite3.Connection) -> None:
+    """Note that a statement was a transaction by itself, and a trigger counted it."""
+    if isinstance(connection, Writer):
+        connection.commits += 1
 
 
 @contextmanager
@@ -165,36 +194,30 @@ def sync_commits(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = FULL")
 
 
-def is_log_long(path: str) -> bool:
-    """Tell whether the log of the database has outgrown its file's standing size."""
-    return _log_bytes(path) > WAL_BYTES_MAX
+def checkpoint(connection: sqlite3.Connection, path: str) -> bool:
+    """Copy the log into the database as far as readers allow; return whether that was all."""
+    query = "PRAGMA wal_checkpoint(PASSIVE)"
+    is_busy, frames, copied = connection.execute(query).fetchone()
+    if os.stat(path + "-wal").st_size > WAL_BYTES_ALARM:
+        return truncate_log(connection)
+    return not is_busy and frames == copied
 
 
-def checkpoint(connection: sqlite3.Connection, path: str) -> None:
-    """Copy the log into the database as far as readers allow."""
-    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    if _log_bytes(path) > WAL_BYTES_ALARM:
-        truncate_log(connection)
-
-
-def truncate_log(connection: sqlite3.Connection) -> None:
-    """Copy the whole log into the database and empty it, unless a reader takes too long."""
+def truncate_log(connection: sqlite3.Connection) -> bool:
+    """Copy the whole log into the database and empty it, unless a reader takes too long; return
+    whether that was done."""
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_READER_MS}")
     try:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     finally:
         connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-
-
-def _log_bytes(path: str) -> int:
-    try:
-        return os.stat(path + "-wal").st_size
-    except FileNotFoundError:
-        return 0
+    return not is_busy
 
 
 def store_error(error: Exception, path: str) -> StoreError:
     """Return what an error of sqlite3 means to whoever uses the store."""
+    if isinstance(error, StoreError):
+        return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"there is no room left for {path}: {error}")

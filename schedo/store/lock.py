@@ -1,12 +1,13 @@
-"""The right to be the one server of a database: an flock on a file beside it.
+"""The right to be the one server of a database: an flock on a file beside it, and on the database.
 
-The kernel lets go of it the moment the holder dies, so there is nothing to clean up, and a file
-that was left behind stops nobody. It is never deleted: a lock on a deleted file would lock out
-nobody.
+The kernel lets go of both the moment the holder dies, so there is nothing to clean up, and a lock
+file that was left behind stops nobody. It is never deleted: a lock on a deleted file would lock out
+nobody. The lock on the database itself holds also against a server that comes by another name, over
+a hard link or after the lock file was deleted.
 
-The text in the file names the holder and the host's boot. A holder that leaves in order clears it,
-so the next one learns whether the last was killed. It is never synced: after a crash of the host
-the boot is another one, whatever the text says.
+The text in the lock file names the holder and the host's boot. A holder that leaves in order clears
+it, so the next one learns whether the last was killed. It is never synced: after a crash of the
+host the boot is another one, whatever the text says.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -80,6 +82,34 @@ def _read_boot() -> str:
         return BOOT_ID.read_text().strip()
     except OSError:
         return "unknown"
+
+
+def hold_database(path: str, *, create: bool) -> int | None:
+    """Lock the database and return the descriptor; None if there is none to lock.
+
+    It must be closed after SQLite has closed the file: closing it drops all locks that this process
+    has on it.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"cannot open {path}: {error.strerror}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StoreError(f"{path} is not a file")
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise StoreLocked(
+            f"another server holds {path}, by another name or with another lock file"
+        ) from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _sign(descriptor: int, boot: str) -> None:

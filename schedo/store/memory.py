@@ -49,6 +49,9 @@ class MemoryStore:
     def note_leaving(self) -> None:
         pass  # it dies with its server
 
+    async def check(self) -> None:
+        self._check_open()
+
     async def commit(self, changes: Changes) -> None:
         self._check_open()
         self._check_jobs(changes)

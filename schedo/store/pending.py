@@ -29,7 +29,7 @@ import msgspec
 
 from schedo.core.lifecycle import State
 from schedo.store import rows, writes
-from schedo.store.connection import sync_commits, transaction, unsynced
+from schedo.store.connection import count_statement, sync_commits, transaction, unsynced
 from schedo.store.rows import Row
 from schedo.store.writes import INSERT_JOB, UPDATE_JOB, Commit, PlainJobs, Statement
 
@@ -195,6 +195,7 @@ class Pending:
         appended = connection.execute(APPEND, self._describe(plain) | {"body": body})
         if appended.rowcount == 0:
             return False
+        count_statement(connection)
         entry = appended.lastrowid
         assert entry is not None
         new, known = len(self._new), len(self._known)

@@ -16,22 +16,24 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import Attempt, Changes, IdempotentAnswer
 from schedo.core.model import Decision, Job, Lane, Queue, Schedule
 from schedo.core.wants import Promoted
-from schedo.errors import NotFound, StoreBroken, StoreError, StoreRefused
+from schedo.errors import NotFound, StoreBroken, StoreDamaged, StoreError, StoreRefused
 from schedo.store import connection as connections
-from schedo.store import queries, reads, refusals, rows, writes
+from schedo.store import inspection, queries, reads, refusals, rows, writes
 from schedo.store.base import Counts, JobFilter, Opening, Retention, StoredOutput
 from schedo.store.connection import Connection
+from schedo.store.guard import Guard
 from schedo.store.location import prepare_directory, size_bytes
-from schedo.store.lock import FileLock
 from schedo.store.migrate import check_file, migrate
 from schedo.store.pending import Pending, replay
 from schedo.store.promoting import promote_due
 from schedo.store.pruning import prune
+from schedo.store.writes import Commit
 
 log = logging.getLogger("schedo.store")
 
@@ -45,9 +47,10 @@ COUNTED_AT_ONCE = 10_000  # jobs; sorting them takes half a MiB and a few millis
 class SqliteStore:
     """A Store whose file is held by this process from open to close."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.path.abspath(path)
-        self._lock = FileLock(self.path + ".lock")
+    def __init__(self, path: str | os.PathLike[str], *, accept_loss: bool = False) -> None:
+        # SQLite puts the log beside the file itself, not beside a link to it.
+        self.path = os.path.realpath(path)
+        self._guard = Guard(self.path, accept_loss=accept_loss)
         self._writer: Connection | None = None
         self._reader: Connection | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -60,16 +63,17 @@ class SqliteStore:
         self._closing, self._broken = None, None
         self._pending = Pending()
         prepare_directory(self.path)
-        self._lock.acquire()
         try:
-            is_new = not os.path.exists(self.path)  # noqa: ASYNC240 (once, at start)
+            self._guard.take()
             self._writer = await self._connect(connections.connect_writer(self.path))
-            opening = await self._run(self._writer, _prepare, self.path, is_new)
+            opening = await self._run(self._writer, self._prepare)
             self._reader = await self._connect(connections.connect_reader(self.path))
-        except BaseException:
+        except BaseException as error:
             await self.close()
+            if isinstance(error, StoreBroken) and inspection.is_damage(error.__cause__):
+                raise StoreDamaged(f"{self.path} is damaged ({error.__cause__})") from error
             raise
-        return dataclasses.replace(opening, was_killed=self._lock.was_killed)
+        return dataclasses.replace(opening, was_killed=self._guard.lock.was_killed)
 
     async def close(self) -> None:
         # In a task of its own, so that whoever waits may be cancelled but the closing is not.
@@ -78,7 +82,7 @@ class SqliteStore:
         await asyncio.shield(self._closing)
 
     def note_leaving(self) -> None:
-        self._lock.clear()
+        self._guard.lock.clear()
 
     async def commit(self, changes: Changes) -> None:
         try:
@@ -88,7 +92,7 @@ class SqliteStore:
             raise StoreRefused(refusals.describe(faults, error), faults) from error
         writer = self._opened(self._writer)
         try:
-            await self._run(writer, self._pending.commit, commit)
+            log_bytes = await self._run(writer, self._commit, commit)
         except StoreRefused as error:
             faults = await self._run(writer, refusals.find_unwritable, commit)
             raise StoreRefused(refusals.describe(faults, error), faults) from error
@@ -97,7 +101,18 @@ class SqliteStore:
             self._post(self._pending.fold_oldest)
         if self._pending and self._fold_timer is None:
             self._fold_later()
-        self._checkpoint_if_long()
+        self._checkpoint_if_long(log_bytes)
+
+    def _commit(self, connection: sqlite3.Connection, commit: Commit) -> int:
+        """Make the commit durable, and return the bytes of the log."""
+        self._pending.commit(connection, commit)
+        return self._guard.committed(connection)
+
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+        self._guard.copy_log(connection, partial(connections.checkpoint, path=self.path))
+
+    async def check(self) -> None:
+        await self._run(self._opened(self._writer), self._guard.check)
 
     # Ordered with commits.
 
@@ -107,6 +122,7 @@ class SqliteStore:
             self._pending.fold(connection)
             with connections.transaction(connection):
                 writes.raise_epoch(connection)
+            self._guard.committed(connection)
             return reads.take_stock(connection)
 
         return await self._run(self._opened(self._writer), take_stock)
@@ -116,7 +132,7 @@ class SqliteStore:
 
     async def promote_due(self, after: tuple[int, int], until: int, limit: int) -> Promoted:
         promoted = await self._load(promote_due, after, until, limit)
-        self._checkpoint_if_long()
+        self._checkpoint_if_long(inspection.size_of(self.path + "-wal"))
         return promoted
 
     async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
@@ -249,12 +265,15 @@ class SqliteStore:
             return await connection.run(function, *args, **kwargs)
         except (sqlite3.Error, *refusals.UNFIT) as error:
             raise self._noted(error) from error
+        except StoreBroken as error:
+            self._noted(error)
+            raise
 
     async def _connect(self, connection: Connection) -> Connection:
         try:
             await connection
         except sqlite3.Error as error:
-            raise StoreError(f"cannot open {self.path}: {error}") from error
+            raise self._noted(error) from error
         except asyncio.CancelledError:
             connection.give_up()
             raise
@@ -271,6 +290,17 @@ class SqliteStore:
             self._broken = str(meaning)
         return meaning
 
+    def _prepare(self, connection: sqlite3.Connection) -> Opening:
+        check_file(connection, self.path)
+        connections.prepare_writer(connection)
+        migrate(connection)
+        with connections.transaction(connection):
+            replay(connection)
+            writes.raise_epoch(connection)
+            self._guard.adopt(connection)
+        self._guard.begin(connection)
+        return reads.take_stock(connection)
+
     def _post(
         self,
         function: Callable[Concatenate[sqlite3.Connection, P], None],
@@ -283,18 +313,16 @@ class SqliteStore:
             if self._broken is None:
                 try:
                     function(connection, *args, **kwargs)
-                except (sqlite3.Error, *refusals.UNFIT) as error:
+                except (sqlite3.Error, StoreError, *refusals.UNFIT) as error:
                     # A full disk or a lock is met again, and reported, by the next commit.
                     log.warning("writing to the tables was put off: %s", self._noted(error))
-                except StoreError as error:
-                    log.warning("writing to the tables was put off: %s", error)
 
         if self._writer is not None:
             self._writer.post(run)
 
-    def _checkpoint_if_long(self) -> None:
-        if connections.is_log_long(self.path):
-            self._post(connections.checkpoint, self.path)
+    def _checkpoint_if_long(self, log_bytes: int) -> None:
+        if log_bytes > connections.WAL_BYTES_MAX:
+            self._post(self._checkpoint)
 
     def _fold_later(self) -> None:
         loop = asyncio.get_running_loop()
@@ -313,6 +341,9 @@ class SqliteStore:
         if self._fold_timer is not None:
             self._fold_timer.cancel()
             self._fold_timer = None
+        if writer is not None:
+            with contextlib.suppress(StoreError):
+                await self._run(writer, self._guard.check)
         if self._broken is not None:
             # Whoever closes last copies the log into the database. The reader cannot, so it comes
             # last and leaves the log to the next start, which recovers from what is really on the
@@ -323,7 +354,7 @@ class SqliteStore:
                 await reader.close()
         finally:
             if writer is None:
-                self._lock.release()
+                self._guard.end()
             else:
                 try:
                     await writer.run(self._finish)
@@ -336,22 +367,10 @@ class SqliteStore:
             if self._broken is None:
                 with contextlib.suppress(sqlite3.Error, StoreError):  # the next start recovers then
                     self._pending.fold(connection)
-                    connections.truncate_log(connection)
+                    self._guard.copy_log(connection, connections.truncate_log)
             connection.close()
         finally:
-            self._lock.release()
-
-
-def _prepare(connection: sqlite3.Connection, path: str, is_new: bool) -> Opening:
-    check_file(connection, path)
-    if is_new:
-        os.chmod(path, 0o600)  # before the log exists: it takes over these permissions
-    connections.prepare_writer(connection)
-    migrate(connection)
-    with connections.transaction(connection):
-        replay(connection)
-        writes.raise_epoch(connection)
-    return reads.take_stock(connection)
+            self._guard.end()
 
 
 def _first(found: list[T]) -> T | None:

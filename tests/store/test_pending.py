@@ -51,8 +51,8 @@ async def test_a_job_that_has_ended_when_it_is_folded_is_written_once(store: Sql
 
     found = await store.load_job(1)
 
-    # One insert of the job, three deletes of entries.
-    assert (await raw(store, "SELECT total_changes()"))[0][0] - before == 4
+    # One insert of the job, three deletes of entries, and the number of the commit.
+    assert (await raw(store, "SELECT total_changes()"))[0][0] - before == 5
     assert found == job
     assert await in_journal(store) == 0
 

@@ -75,7 +75,8 @@ class TestSqliteStore(StoreContract):
         for thread in threads:
             thread.join(timeout=5)
         assert not any(thread.is_alive() for thread in threads)
-        assert sorted(file.name for file in path.parent.iterdir()) == ["jobs.db", "jobs.db.lock"]
+        names = sorted(file.name for file in path.parent.iterdir())
+        assert names == ["jobs.db", "jobs.db.last-commit", "jobs.db.lock"]
 
     async def test_the_files_are_for_their_owner_alone(
         self, store: SqliteStore, path: Path
@@ -83,7 +84,8 @@ class TestSqliteStore(StoreContract):
         await put(store, make_job(id=1))
 
         modes = {file.name: oct(file.stat().st_mode & 0o777) for file in path.parent.iterdir()}
-        names = ("jobs.db", "jobs.db-wal", "jobs.db-shm", "jobs.db.lock")
+        suffixes = ("", "-wal", "-shm", ".lock", ".last-commit")
+        names = [f"jobs.db{suffix}" for suffix in suffixes]
         assert modes == dict.fromkeys(names, "0o600")
         assert oct(path.parent.stat().st_mode & 0o777) == "0o700"
 

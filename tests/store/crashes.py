@@ -1,0 +1,87 @@
+"""The files of a store as a killed server would leave them, and starting with them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from schedo.core.model import Options
+from schedo.store.sqlite import SqliteStore
+from tests.factories import make_job
+from tests.store.steps import listed, put
+
+SUFFIXES = ("", "-wal", ".lock", ".last-commit")
+
+
+def copy(path: Path, to: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path:
+    """Copy the files of a store, as a crash would leave them, to a directory of their own."""
+    to.mkdir(mode=0o700, parents=True)
+    for suffix in suffixes:
+        shutil.copy(f"{path}{suffix}", f"{to / path.name}{suffix}")
+    return to / path.name
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """Return what is in every file of the store but the lock and the index of the log."""
+    left_out = (".lock", "-shm")
+    return {
+        file.name: file.read_bytes()
+        for file in path.parent.iterdir()
+        if not file.name.endswith(left_out)
+    }
+
+
+async def opened(path: Path, *, accept_loss: bool = False) -> list[int]:
+    """Return the jobs that a server finds which starts with the files."""
+    store = SqliteStore(path, accept_loss=accept_loss)
+    await store.open()
+    try:
+        return await listed(store, limit=10_000)
+    finally:
+        await store.close()
+
+
+async def checkpointed(store: SqliteStore) -> None:
+    """Let the log be copied into the database."""
+    assert store._writer is not None
+    await store._writer.run(store._checkpoint)
+
+
+async def crashed(path: Path, tmp_path: Path, *, jobs: int = 12) -> Path:
+    """Return the files of a killed server that had so many jobs, half of them in the log only."""
+    store = SqliteStore(path)
+    await store.open()
+    for number in range(1, jobs + 1):
+        # Every third one has a tag, so it is no entry of the journal.
+        tags = ("a",) if number % 3 == 0 else ()
+        await put(store, make_job(id=number, payload=b"x" * 300, options=Options(tags=tags)))
+        if number == jobs // 2:
+            await checkpointed(store)
+    left = copy(path, tmp_path / "crashed")
+    await store.close()
+    return left
+
+
+def content(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+def lay(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+
+
+def remove(path: Path, *suffixes: str) -> None:
+    for suffix in suffixes:
+        os.remove(f"{path}{suffix}")
+
+
+def flip(file: Path, at: int) -> None:
+    """Change one bit of the file."""
+    content = bytearray(file.read_bytes())
+    content[at] ^= 1
+    file.write_bytes(content)
+
+
+def wal(path: Path) -> Path:
+    return Path(f"{path}-wal")
