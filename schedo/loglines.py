@@ -14,7 +14,15 @@ from typing import Literal
 import orjson
 
 LogFormat = Literal["text", "json"]
+# Their lines for debugging hold statements with their values, requests, addresses.
+_LIBRARIES = ("aiosqlite", "asyncio", "concurrent", "httptools", "uvicorn", "uvloop")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def hold_libraries_back() -> None:
+    """Let the libraries that schedo uses say nothing below a warning, whatever the level is."""
+    for name in _LIBRARIES:
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def make_handler(form: LogFormat) -> logging.Handler:
@@ -46,7 +54,9 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = logging.Formatter().formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+        # An exception's text may hold lone surrogates, as names of files do.
+        text = {key: value.encode("utf-8", "replace").decode() for key, value in line.items()}
+        return orjson.dumps(text).decode()
 
 
 def _instant(record: logging.LogRecord) -> str:

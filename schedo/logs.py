@@ -9,17 +9,26 @@ import logging
 import logging.handlers
 import queue
 
-from schedo.loglines import LogFormat, make_handler
+from schedo.loglines import LogFormat, hold_libraries_back, make_handler
 
 
-def start_logging(form: LogFormat, level: str) -> logging.handlers.QueueListener:
-    """Send all logging to stderr through a queue; stop the returned listener to flush."""
+def start_logging(
+    form: LogFormat, level: str, *, has_application: bool = False
+) -> logging.handlers.QueueListener:
+    """Send all logging to stderr through a queue; stop the returned listener to flush.
+
+    The level is that of schedo's own lines, and of the lines of an application that runs in this
+    process. What others write below a warning may hold anything: payloads, secrets, requests.
+    """
     records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
     listener = logging.handlers.QueueListener(records, make_handler(form))
     root = logging.getLogger()
     root.handlers = [_Enqueue(records)]
+    hold_libraries_back()
+    logging.getLogger("schedo").setLevel(level.upper())
     root.setLevel(level.upper())
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    if not has_application:
+        root.setLevel(max(root.level, logging.WARNING))
     listener.start()
     return listener
 

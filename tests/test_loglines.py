@@ -47,3 +47,7 @@ def test_json_is_one_object_a_line() -> None:
         "logger": "shop",
         "message": "a\nb",
     }
+
+
+def test_json_takes_text_that_is_no_unicode() -> None:
+    assert json.loads(JsonFormatter().format(record("%s", "a\ud800")))["message"] == "a?"

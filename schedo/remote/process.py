@@ -23,7 +23,7 @@ DONE, REFUSED = 0, 1
 
 def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = "info") -> int:
     """Work until a signal, the server or an error ends it; return the process's exit code."""
-    listener = start_logging(log_format, log_level)
+    listener = start_logging(log_format, log_level, has_application=True)
     os.umask(0o077)
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:

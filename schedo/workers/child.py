@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from schedo.core.leases import Failed, Lease, Report
 from schedo.core.model import Failure, LeaseKey
-from schedo.loglines import make_handler
+from schedo.loglines import hold_libraries_back, make_handler
 from schedo.seclusion import close_process
 from schedo.workers import frames
 from schedo.workers.calling import TaskRunner, Watcher
@@ -196,6 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=options.log_level.upper(), handlers=[make_handler(options.log_format)]
     )
+    hold_libraries_back()
     os.set_inheritable(options.fd, False)
     server = socket.socket(fileno=options.fd)
     starts = Starts(options.starts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 from schedo import Schedo
@@ -29,3 +30,21 @@ def look_at_parent() -> str:
         return Path(f"/proc/{os.getppid()}/environ").read_text()
     except OSError as error:
         return type(error).__name__
+
+
+@app.task
+async def echo(text: str) -> str:
+    return text
+
+
+@app.task(retries=0)
+async def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@app.task(retries=0)
+async def garble(text: str) -> None:
+    """Say something to the server that is no frame."""
+    descriptor = next(a.partition("=")[2] for a in sys.argv if a.startswith("--fd="))
+    body = b"\xa4" + text.encode()
+    os.write(int(descriptor), len(body).to_bytes(4, "big") + body)
