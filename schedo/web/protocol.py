@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self.stage is Stage.LINGER:
                     return
         else:
-            exchange.has_body = True
+            exchange.add([], is_complete=True)  # an application may read it all the same
             self._end_body(data[end:])
         app = answer_too_many if self._is_surplus else shared.app
         task = shared.loop.create_task(exchange.run(app))

@@ -24,6 +24,16 @@ async def test_an_ordinary_request_is_answered_on_a_kept_connection(served: Serv
     assert b"server:" not in answer
 
 
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 0\r\n"], ids=["none", "of 0 bytes"])
+async def test_an_operation_that_may_have_a_body_is_answered_without_one(
+    served: Served, length: bytes
+) -> None:
+    _, _, port = served
+    head = b"POST /v1/queues/q:pause HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+
+    assert (await talk(port, head + length + b"\r\n")).startswith(b"HTTP/1.1 200 OK")
+
+
 @pytest.mark.parametrize("wish", [b"", b"Connection: Keep-Alive\r\n"])
 async def test_an_http_1_0_client_gets_its_answer_and_the_end(served: Served, wish: bytes) -> None:
     _, _, port = served
