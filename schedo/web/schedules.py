@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import orjson
@@ -14,6 +15,7 @@ from schedo.core.recurrence import next_after
 from schedo.errors import BadRequest
 from schedo.web.idempotency import HEADER
 from schedo.web.messages import Answer, Request
+from schedo.web.parts import describe_each
 from schedo.web.site import Site
 from schedo.wire import fields
 from schedo.wire.answers import decision_fields, job_fields, render_page, schedule_fields
@@ -49,7 +51,7 @@ async def list_schedules(site: Site, request: Request) -> Answer:
     limit = read_limit(request.query)
     after = parse_name_cursor("schedules", request.query)
     schedules = await site.engine.list_schedules(after, limit)
-    items = [_describe(site, schedule) for schedule in schedules]
+    items = await describe_each(partial(_describe, site), schedules)
     if len(schedules) < limit:
         return Answer(200, render_page(items))
     cursor = render_cursor("schedules", request.query, schedules[-1].name)

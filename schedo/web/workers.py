@@ -11,6 +11,7 @@ from schedo.core.limits import SECOND
 from schedo.core.workers import WorkerOffer
 from schedo.engine.asks import ProgressLine, WorkerSeen
 from schedo.web.messages import Answer, Request
+from schedo.web.parts import describe_each
 from schedo.web.site import Site
 from schedo.wire import fields
 from schedo.wire.answers import render_page
@@ -21,7 +22,7 @@ from schedo.wire.times import render_duration, render_instant
 async def list_workers(site: Site, request: Request) -> Answer:
     """List workers by name."""
     workers = sorted(site.engine.sessions.list(), key=lambda seen: seen.name)
-    return Answer(200, render_page([worker_fields(seen) for seen in workers]))
+    return Answer(200, render_page(await describe_each(worker_fields, workers)))
 
 
 async def get_worker(site: Site, request: Request) -> Answer:
