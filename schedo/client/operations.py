@@ -101,7 +101,10 @@ def render_request(job: Mapping[str, Any]) -> Record:
 
 def _body(value: object) -> bytes:
     try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Invalid("the request holds text that is not UTF-8") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"the request cannot be written as JSON: {error}") from error
 
@@ -128,7 +131,18 @@ def _nothing(answer: Answer) -> None:
 
 def _query(values: Mapping[str, object]) -> str:
     plain = render_options(values)
-    return f"?{urlencode(plain)}" if plain else ""
+    try:
+        return f"?{urlencode(plain)}" if plain else ""
+    except UnicodeEncodeError:
+        raise Invalid("the request holds text that is not UTF-8") from None
+
+
+def _part(name: str) -> str:
+    """Return a name as a part of a path."""
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        raise Invalid(f"{name!a} is not UTF-8 text") from None
 
 
 def _get(target: str, parse: Callable[[Answer], Any], held_s: float = 0.0) -> Operation[Any]:
@@ -151,19 +165,19 @@ def _key_header(key: str | None) -> dict[str, str]:
 
 
 def _job(job_id: str) -> str:
-    return f"/v1/jobs/{quote(job_id, safe='')}"
+    return f"/v1/jobs/{_part(job_id)}"
 
 
 def _schedule(name: str) -> str:
-    return f"/v1/schedules/{quote(name, safe='')}"
+    return f"/v1/schedules/{_part(name)}"
 
 
 def _queue(name: str) -> str:
-    return f"/v1/queues/{quote(name, safe='')}"
+    return f"/v1/queues/{_part(name)}"
 
 
 def _worker(name: str) -> str:
-    return f"/v1/workers/{quote(name, safe='')}"
+    return f"/v1/workers/{_part(name)}"
 
 
 # Jobs.

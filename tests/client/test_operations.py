@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -205,3 +206,21 @@ def test_a_wait_of_no_time_asks_once() -> None:
 def test_an_answer_that_is_not_schedos_is_said_to_be(body: bytes) -> None:
     with pytest.raises(SchedoError, match="not a schedo server"):
         operations.get_job(ID).read(Answer(200, {"content-type": "text/html"}, body))
+
+
+NOT_UTF8 = os.fsdecode(b"caf\xe9")  # as such an argument of a command comes in
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: operations.submit({"task": "demo", "payload": NOT_UTF8}),
+        lambda: operations.get_job(NOT_UTF8),
+        lambda: operations.pause_queue(NOT_UTF8),
+        lambda: operations.list_jobs({"tag": NOT_UTF8}, 10, None),
+    ],
+    ids=["body", "job", "queue", "query"],
+)
+def test_text_that_is_not_utf8_is_refused_before_it_is_sent(ask: Callable[[], object]) -> None:
+    with pytest.raises(Invalid, match="not UTF-8"):
+        ask()
