@@ -26,6 +26,7 @@ SchedoError
         StoreFull         the disk is full                           507
         StoreRefused      no row takes a value of this commit
         StoreLocked       another server holds the store
+        StoreUnsuitable   no store can be where it was asked for, or this version cannot read it
         StoreDamaged      a part of the store's files is missing or damaged
         StoreBroken       the disk failed; this process must end
     Unavailable           the server is starting or draining         503
@@ -42,6 +43,7 @@ here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 
 
 class SchedoError(Exception):
@@ -256,6 +258,10 @@ class StoreLocked(StoreError):
     code = "store-locked"
 
 
+class StoreUnsuitable(StoreError):
+    """No store can be where it was asked for, or this version cannot read the one that is there."""
+
+
 class StoreDamaged(StoreError):
     """The files are not what the last server left: starting with them would lose commits."""
 
@@ -314,3 +320,36 @@ class InvocationTimeout(SchedoError):
 
     code = "invocation-timeout"
     status = 504
+
+
+class Exit(IntEnum):
+    """How a process ended, for whoever started it: README.md has the same table."""
+
+    DONE = 0, "Done."
+    REFUSED = 1, "A server or a job said no, or no server could be reached."
+    MISUSED = 2, "The command line or a setting is wrong."
+    DAMAGED = 65, "A part of the store is missing or damaged: look at it before the next start."
+    BROKEN = 70, "The disk failed or is full, or a bug came again and again: start it again."
+    LOCKED = 73, "Another server holds the store: start it again when that one has ended."
+    UNSUITABLE = 78, "The settings cannot work here: a directory, a port, an app or a store."
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> Exit:
+        """Return the code with its meaning."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+
+def exit_of_server(error: Exception) -> Exit:
+    """Return how a server ends that this error has ended or kept from starting."""
+    codes: tuple[tuple[type[Exception], Exit], ...] = (
+        (StoreDamaged, Exit.DAMAGED),
+        (StoreLocked, Exit.LOCKED),
+        (StoreUnsuitable, Exit.UNSUITABLE),
+        (StoreError, Exit.BROKEN),
+        (ServerBroken, Exit.BROKEN),
+    )
+    return next((code for kind, code in codes if isinstance(error, kind)), Exit.UNSUITABLE)

@@ -28,7 +28,7 @@ from schedo.client.tokens import check_token, read_private
 from schedo.clock import SystemClock
 from schedo.config import Config, check_config
 from schedo.engine.engine import Engine
-from schedo.errors import Invalid, SchedoError, Unavailable
+from schedo.errors import Exit, Invalid, SchedoError, Unavailable, exit_of_server
 from schedo.logs import start_logging
 from schedo.loops import new_loop
 from schedo.store import open_store
@@ -53,7 +53,6 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SECRETS_CHARACTERS_MAX = 65_536
 WORKER_TOKENS_CHARACTERS_MAX = 1_048_576
-DONE, REFUSED, MISUSED, BROKEN = 0, 1, 2, 70  # exit codes; 70 is EX_SOFTWARE: start it again
 
 
 def run_server(config: Config, *, accept_loss: bool = False) -> int:
@@ -70,12 +69,12 @@ def run_server(config: Config, *, accept_loss: bool = False) -> int:
         check_config(config)
         with asyncio.Runner(loop_factory=new_loop) as runner:
             return runner.run(_serve(config, accept_loss))
-    except (CannotServe, Invalid) as error:
+    except Invalid as error:
         _say(f"schedo: {error}")
-        return MISUSED
-    except (SchedoError, OSError) as error:
+        return Exit.MISUSED
+    except (CannotServe, SchedoError, OSError) as error:
         _say(f"schedo: {error}")
-        return REFUSED
+        return exit_of_server(error)
     finally:
         listener.stop()
 
@@ -130,7 +129,7 @@ async def _serve(config: Config, accept_loss: bool) -> int:
         await crew.drain(0.0)
         await engine.stop()
     log.info("stopped")
-    return BROKEN if end.is_broken else DONE
+    return Exit.BROKEN if end.is_broken else Exit.DONE
 
 
 class _End:

@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from schedo.cli.escapes import escape
-from schedo.errors import Invalid, SchedoError
+from schedo.errors import Exit, Invalid, SchedoError
 
 
 class Failure(click.ClickException):
     """The server said no, or cannot be reached."""
 
-    exit_code = 1
+    exit_code = Exit.REFUSED
 
     def show(self, file: Any = None) -> None:
         """Print the error."""
@@ -23,7 +23,7 @@ class Failure(click.ClickException):
 class BadConfiguration(Failure):
     """The server cannot be started like this."""
 
-    exit_code = 2
+    exit_code = Exit.MISUSED
 
 
 def explain(error: SchedoError) -> str:

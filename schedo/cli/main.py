@@ -1,8 +1,7 @@
 """The `schedo` command: finds the sub command and words its errors.
 
 A sub command's module is imported when it is called, so that `schedo jobs ls` loads no server.
-Exit codes: 0 done; 1 the server said no, cannot be reached, or the job failed; 2 wrong usage or
-configuration.
+Exit codes: schedo.errors.Exit, which the help lists.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from schedo.cli.failures import Failure, explain
-from schedo.errors import SchedoError
+from schedo.errors import Exit, SchedoError
 
 
 class _Entry(NamedTuple):
@@ -57,6 +56,11 @@ class LazyGroup(click.Group):
         """Write the list of commands from the table."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the exit codes from their table."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code.value), code.meaning) for code in Exit])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error of schedo becomes one line and exit code 1."""

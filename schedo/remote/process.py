@@ -11,14 +11,13 @@ import signal
 import sys
 import threading
 
-from schedo.errors import SchedoError
+from schedo.errors import Exit, SchedoError
 from schedo.loglines import LogFormat
 from schedo.logs import start_logging
 from schedo.loops import new_loop
 from schedo.remote.worker import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-DONE, REFUSED = 0, 1
 
 
 def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = "info") -> int:
@@ -28,13 +27,13 @@ def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = 
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(_run(worker))
-        return DONE
+        return Exit.DONE
     except SchedoError as error:
         refusal = str(error)
     finally:
         listener.stop()  # writes what is left
     print(f"schedo: {refusal}", file=sys.stderr, flush=True)
-    return REFUSED
+    return Exit.REFUSED
 
 
 def end_process(code: int) -> None:

@@ -10,7 +10,7 @@ import re
 import stat
 from pathlib import Path
 
-from schedo.errors import StoreError
+from schedo.errors import StoreUnsuitable
 
 # Types as /proc/self/mountinfo names them.
 _NETWORK = {
@@ -20,7 +20,7 @@ _NETWORK = {
 
 
 def prepare_directory(path: str, mountinfo: str | None = None) -> None:
-    """Create the database's directory if it is missing; raise StoreError if it is no safe place.
+    """Create the database's directory if it is missing; StoreUnsuitable if it is no safe place.
 
     mountinfo is this system's own unless given.
     """
@@ -29,15 +29,15 @@ def prepare_directory(path: str, mountinfo: str | None = None) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = directory.stat().st_mode
     except OSError as error:
-        raise StoreError(f"cannot use the directory {directory}: {error.strerror}") from error
+        raise StoreUnsuitable(f"cannot use the directory {directory}: {error.strerror}") from error
     if os.path.isdir(path):
-        raise StoreError(f"{path} is a directory; give the path of a file")
+        raise StoreUnsuitable(f"{path} is a directory; give the path of a file")
     if mode & stat.S_IWOTH:
-        raise StoreError(_explain_open(directory, is_sticky=bool(mode & stat.S_ISVTX)))
+        raise StoreUnsuitable(_explain_open(directory, is_sticky=bool(mode & stat.S_ISVTX)))
     mounts = _read_mounts() if mountinfo is None else mountinfo
     kind = find_filesystem(directory.resolve(), mounts)
     if kind in _NETWORK:
-        raise StoreError(
+        raise StoreUnsuitable(
             f"{directory} is on a network file system ({kind}), where SQLite's log and locks do not"
             " work; use a local disk"
         )

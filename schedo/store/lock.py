@@ -20,7 +20,7 @@ import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
-from schedo.errors import StoreError, StoreLocked
+from schedo.errors import StoreLocked, StoreUnsuitable
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -40,7 +40,9 @@ class FileLock:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            raise StoreError(f"cannot open the lock file {self._path}: {error.strerror}") from error
+            raise StoreUnsuitable(
+                f"cannot open the lock file {self._path}: {error.strerror}"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             boot = _read_boot()
@@ -96,10 +98,10 @@ def hold_database(path: str, *, create: bool) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StoreError(f"cannot open {path}: {error.strerror}") from error
+        raise StoreUnsuitable(f"cannot open {path}: {error.strerror}") from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise StoreError(f"{path} is not a file")
+            raise StoreUnsuitable(f"{path} is not a file")
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)

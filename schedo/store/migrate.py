@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from schedo.errors import StoreError
+from schedo.errors import StoreDamaged, StoreUnsuitable
 
 DIRECTORY = Path(__file__).parent / "migrations"
 # "SCDO" in the header of the file, so that no other program's database is ever migrated.
@@ -19,9 +19,9 @@ _SQLITE_VERSION_MIN = (3, 37, 0)
 
 
 def check_file(connection: sqlite3.Connection, path: str) -> None:
-    """Raise StoreError unless the file is new or schedo's own; changes nothing."""
+    """Raise StoreUnsuitable unless the file is new or schedo's own; changes nothing."""
     if sqlite3.sqlite_version_info < _SQLITE_VERSION_MIN:
-        raise StoreError(
+        raise StoreUnsuitable(
             f"schedo needs SQLite 3.37 or newer; this Python has {sqlite3.sqlite_version}"
         )
     try:
@@ -30,13 +30,13 @@ def check_file(connection: sqlite3.Connection, path: str) -> None:
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            raise StoreError(f"{path} is not a SQLite database; nothing was changed") from error
+            raise StoreDamaged(f"{path} is not a SQLite database; nothing was changed") from error
         raise
     if application != APPLICATION_ID and (tables or version or application):
-        raise StoreError(f"{path} is the database of another program; nothing was changed")
+        raise StoreDamaged(f"{path} is the database of another program; nothing was changed")
     newest = len(list_migrations())
     if version > newest:
-        raise StoreError(
+        raise StoreUnsuitable(
             f"{path} was written by a newer schedo (schema {version}, this one knows {newest});"
             " nothing was changed, install the newer version"
         )

@@ -16,7 +16,7 @@ import zlib
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from schedo.errors import StoreError
+from schedo.errors import StoreUnsuitable
 
 log = logging.getLogger("schedo.store")
 
@@ -48,7 +48,7 @@ class Witness:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             self._descriptor = os.open(self.path, flags, 0o600)
         except OSError as error:
-            raise StoreError(f"cannot open {self.path}: {error.strerror}") from error
+            raise StoreUnsuitable(f"cannot open {self.path}: {error.strerror}") from error
 
     def write(self, mark: Mark) -> None:
         """Replace what the file says."""
@@ -76,7 +76,7 @@ def read_mark(path: str) -> Mark | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StoreError(f"cannot read {path + SUFFIX}: {error.strerror}") from error
+        raise StoreUnsuitable(f"cannot read {path + SUFFIX}: {error.strerror}") from error
     mark = _parse(text)
     if mark is None:
         # A power cut can leave it empty, and by itself it holds nothing that anybody needs.

@@ -1,0 +1,59 @@
+"""How a process ends: one table, which the command line and the papers repeat."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from schedo.cli.main import cli
+from schedo.errors import (
+    Exit,
+    Overloaded,
+    SchedoError,
+    ServerBroken,
+    StoreBroken,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreUnsuitable,
+    Unavailable,
+    exit_of_server,
+)
+from tests.sources import ROOT
+
+
+@pytest.mark.parametrize("paper", ["README.md", "docs/architecture.md"])
+def test_the_papers_have_the_table_of_the_code(paper: str) -> None:
+    lines = (ROOT / paper).read_text().splitlines()
+    at = lines.index("| code | meaning |")
+
+    table = lines[at + 2 : at + 2 + len(Exit)]
+
+    assert table == [f"| {code.value} | {code.meaning} |" for code in Exit]
+
+
+def test_the_help_lists_every_code() -> None:
+    text = " ".join(CliRunner().invoke(cli, ["--help"]).output.split())
+
+    assert all(f"{code.value} {code.meaning}" in text for code in Exit)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StoreDamaged("x"), 65),
+        (StoreBroken("x"), 70),
+        (StoreFull("x"), 70),
+        (StoreError("x"), 70),
+        (ServerBroken("x"), 70),
+        (StoreLocked("x"), 73),
+        (StoreUnsuitable("x"), 78),
+        (Unavailable("the port is taken"), 78),
+        (OSError("no such address"), 78),
+        (Overloaded("x"), 78),
+    ],
+    ids=repr,
+)
+def test_a_server_says_why_it_ended(error: SchedoError, code: int) -> None:
+    assert exit_of_server(error) == code
