@@ -16,8 +16,7 @@ from urllib.parse import quote
 
 import aiosqlite
 
-from schedo.errors import StoreBroken, StoreError, StoreFull, StoreRefused
-from schedo.store.refusals import is_refusal
+from schedo.errors import StoreBroken, StoreError, StoreFull, StoreRefused, StoreUnsuitable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,6 +48,13 @@ _READER_PRAGMAS = (
     f"busy_timeout = {_BUSY_MS}",
 )
 # What these say is that the disk lies or fails; see StoreBroken.
+# What the encoders, sqlite3 and SQLite raise about a value, and what SQLite says about a row.
+UNFIT = (OverflowError, ValueError, TypeError)
+_UNFIT_CODES = {
+    *(sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT),
+    *(sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_MISUSE),
+    sqlite3.SQLITE_INTERNAL,
+}
 _COUNT = "UPDATE meta SET value = value + 1 WHERE name = 'commits' RETURNING value"
 _BROKEN = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
@@ -130,7 +136,7 @@ def prepare_writer(connection: sqlite3.Connection) -> None:
     _set(connection, _WRITER_PRAGMAS)
     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     if mode != "wal":
-        raise StoreError(f"SQLite cannot use a write-ahead log here (it stays in {mode} mode)")
+        raise StoreUnsuitable(f"SQLite cannot use a write-ahead log here (it stays in {mode} mode)")
 
 
 def _set(connection: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:
@@ -169,6 +175,17 @@ def count_statement(connection: sqlite3.Connection) -> None:
     """Note that a statement was a transaction by itself, and a trigger counted it."""
     if isinstance(connection, Writer):
         connection.commits += 1
+
+
+@contextmanager
+def undone(connection: sqlite3.Connection) -> Iterator[None]:
+    """Undo what is written inside."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.Error):  # it may have rolled back by itself
+            connection.execute("ROLLBACK")
 
 
 @contextmanager
@@ -212,6 +229,14 @@ def truncate_log(connection: sqlite3.Connection) -> bool:
     finally:
         connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     return not is_busy
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether the error says something of what was to be written, and not of the disk."""
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", None)
+        return code is None or code & 0xFF in _UNFIT_CODES  # without a code it is the binding's
+    return isinstance(error, UNFIT)
 
 
 def store_error(error: Exception, path: str) -> StoreError:

@@ -145,8 +145,8 @@ def _find_missing(
 
 def _find_lost(path: str, mark: Mark, whole: _Extent, log_bytes: int) -> Damage | None:
     """Compare what database and log say together with the witness."""
-    if whole.store != mark.store:
-        return Damage(f"{path} is not the store that was here last, or a very old copy of it")
+    if whole.store not in (None, mark.store):
+        return Damage(f"{path} is not the store that was here last")
     reached = whole.commits or 0
     if reached < mark.commits:
         missing = mark.commits - reached

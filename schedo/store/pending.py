@@ -19,21 +19,24 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
 from schedo.core.lifecycle import State
 from schedo.store import rows, writes
-from schedo.store.connection import count_statement, sync_commits, transaction, unsynced
+from schedo.store.connection import count_statement, sync_commits, transaction, undone, unsynced
 from schedo.store.rows import Row
 from schedo.store.writes import INSERT_JOB, UPDATE_JOB, Commit, PlainJobs, Statement
 
 log = logging.getLogger("schedo.store")
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Enough that a job of a fast stream has ended before it is folded; a row takes about 700 bytes and
 # its payload and result. Twice as much may be pending for a moment. Jobs that wait for an instant
@@ -142,6 +145,29 @@ class Pending:
         """Write all pending jobs to the tables."""
         with self._guarded(connection):
             self._fold(connection, len(self._entries))
+
+    def read_folded(
+        self,
+        connection: sqlite3.Connection,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Read the tables as a fold would leave them, and leave them as they are.
+
+        For a disk without room for a fold: what is written stays in the cache of the connection.
+        """
+        connection.execute("PRAGMA cache_spill = OFF")
+        try:
+            with undone(connection):
+                if self._is_sure:
+                    self._write(connection, len(self._entries))
+                else:
+                    replay(connection)
+                return function(connection, *args, **kwargs)
+        finally:
+            connection.execute("PRAGMA cache_spill = ON")
 
     def fold_old(self, connection: sqlite3.Connection) -> None:
         """Write some of what was pending already when this was called last."""

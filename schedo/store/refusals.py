@@ -14,43 +14,24 @@ from dataclasses import replace
 
 from schedo.core.changes import Changes
 from schedo.store import writes
+from schedo.store.connection import UNFIT, is_refusal, undone
 from schedo.store.writes import Commit
-
-# What the encoders, sqlite3 and SQLite raise about a value, and what SQLite says about a row.
-UNFIT = (OverflowError, ValueError, TypeError)
-_UNFIT_CODES = {
-    *(sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT),
-    *(sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_MISUSE),
-    sqlite3.SQLITE_INTERNAL,
-}
-
-
-def is_refusal(error: Exception) -> bool:
-    """Return whether the error says something of what was to be written, and not of the disk."""
-    if isinstance(error, sqlite3.Error):
-        code = getattr(error, "sqlite_errorcode", None)
-        return code is None or code & 0xFF in _UNFIT_CODES  # without a code it is the binding's
-    return isinstance(error, UNFIT)
 
 
 def find_unwritable(connection: sqlite3.Connection, commit: Commit) -> dict[int, str]:
     """Return what the database says of each job whose rows it refuses, by job id."""
     faults: dict[int, str] = {}
-    with suppress(sqlite3.Error):  # then nobody can be blamed
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            for statement in commit.statements:
-                for row in statement.rows:
-                    try:
-                        connection.execute(statement.sql, row)
-                    except (sqlite3.Error, *UNFIT) as error:
-                        if not is_refusal(error):
-                            raise
-                        job_id = writes.job_of(statement.sql, row)
-                        if job_id is not None:
-                            faults.setdefault(job_id, str(error))
-        finally:
-            connection.execute("ROLLBACK")
+    with suppress(sqlite3.Error), undone(connection):  # if it fails, nobody can be blamed
+        for statement in commit.statements:
+            for row in statement.rows:
+                try:
+                    connection.execute(statement.sql, row)
+                except (sqlite3.Error, *UNFIT) as error:
+                    if not is_refusal(error):
+                        raise
+                    job_id = writes.job_of(statement.sql, row)
+                    if job_id is not None:
+                        faults.setdefault(job_id, str(error))
     return faults
 
 

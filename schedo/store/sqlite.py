@@ -22,7 +22,14 @@ from typing import Concatenate, ParamSpec, TypeVar
 from schedo.core.changes import Attempt, Changes, IdempotentAnswer
 from schedo.core.model import Decision, Job, Lane, Queue, Schedule
 from schedo.core.wants import Promoted
-from schedo.errors import NotFound, StoreBroken, StoreDamaged, StoreError, StoreRefused
+from schedo.errors import (
+    NotFound,
+    StoreBroken,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+)
 from schedo.store import connection as connections
 from schedo.store import inspection, queries, reads, refusals, rows, writes
 from schedo.store.base import Counts, JobFilter, Opening, Retention, StoredOutput
@@ -87,7 +94,7 @@ class SqliteStore:
     async def commit(self, changes: Changes) -> None:
         try:
             commit = writes.encode(changes)
-        except refusals.UNFIT as error:
+        except connections.UNFIT as error:
             faults = refusals.find_unencodable(changes)
             raise StoreRefused(refusals.describe(faults, error), faults) from error
         writer = self._opened(self._writer)
@@ -247,9 +254,13 @@ class SqliteStore:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        reader = self._opened(self._reader)
+        reader, writer = self._opened(self._reader), self._opened(self._writer)
         if self._pending:
-            await self._run(self._opened(self._writer), self._pending.fold)
+            try:
+                await self._run(writer, self._pending.fold)
+            except StoreFull:
+                read = self._pending.read_folded
+                return await self._run(writer, read, function, *args, **kwargs)
         return await self._run(reader, function, *args, **kwargs)
 
     async def _run(
@@ -263,7 +274,7 @@ class SqliteStore:
             raise StoreBroken(self._broken)
         try:
             return await connection.run(function, *args, **kwargs)
-        except (sqlite3.Error, *refusals.UNFIT) as error:
+        except (sqlite3.Error, *connections.UNFIT) as error:
             raise self._noted(error) from error
         except StoreBroken as error:
             self._noted(error)
@@ -313,7 +324,7 @@ class SqliteStore:
             if self._broken is None:
                 try:
                     function(connection, *args, **kwargs)
-                except (sqlite3.Error, StoreError, *refusals.UNFIT) as error:
+                except (sqlite3.Error, StoreError, *connections.UNFIT) as error:
                     # A full disk or a lock is met again, and reported, by the next commit.
                     log.warning("writing to the tables was put off: %s", self._noted(error))
 

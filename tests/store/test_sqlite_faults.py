@@ -107,6 +107,27 @@ async def test_a_full_disk_refuses_the_commit_and_stays_readable(store: SqliteSt
     assert await store.load_job(2) is None
 
 
+async def test_reads_need_no_room_for_a_fold(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(connection: sqlite3.Connection, count: int) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    await put(store, make_job(id=1), make_job(id=2, payload=b"[2]"))
+    monkeypatch.setattr(store._pending, "_fold", fail)
+    for _ in range(2):  # what memory holds, and then what the journal does
+        assert await listed(store) == [2, 1]
+    job = await store.get_job(2)
+    assert job is not None
+    assert job.payload == b"[2]"
+    assert (await store.count_jobs()).by_queue == {"default": {"queued": 2}}
+    monkeypatch.undo()
+
+    assert await listed(store) == [2, 1]
+
+
 async def test_a_full_disk_that_has_room_again_takes_commits(store: SqliteStore) -> None:
     assert store._writer is not None
     await store._writer.execute("PRAGMA max_page_count = 60")
