@@ -10,7 +10,7 @@ from schedo.core.leases import Completed, Lease, Report
 from schedo.core.lifecycle import State
 from schedo.core.model import Job, JobSpec, LeaseKey, Options, Trigger
 from schedo.wire.answers import job_fields, render_job, render_page
-from schedo.wire.decode import decode_checked, decode_request, split_array
+from schedo.wire.decode import check_item, decode_checked, decode_request, split_array
 from schedo.wire.jobs import JobRequest
 from schedo.workers.frames import (
     Leases,
@@ -65,7 +65,11 @@ def test_orjson_alone(benchmark: BenchmarkFixture, body: bytes) -> None:
 @pytest.mark.benchmark(group="wire: decode a batch of 100 jobs")
 def test_decode_batch(benchmark: BenchmarkFixture) -> None:
     def decode() -> list[JobSpec]:
-        return [decode_checked(item, JobRequest).to_spec() for item in split_array(BATCH)]
+        specs = []
+        for number, item in enumerate(split_array(BATCH), 1):
+            check_item(item, number)
+            specs.append(decode_checked(item, JobRequest).to_spec())
+        return specs
 
     assert len(benchmark(decode)) == 100
 

@@ -89,3 +89,8 @@ COMMIT_FIRES_MAX = 96
 # Memory that clients of the HTTP API can make the server hold, all connections together: heads that
 # have not come whole, requests that are sent ahead, answers that are not read.
 WAITING_BYTES_MAX = 8_388_608
+# And bodies of requests, from their first byte until they are carried out: of bodies up to the
+# first number of bytes, so many bytes at a time. Smaller ones that come at once are not counted.
+BODY_BYTES_UNCOUNTED = 4_096
+BODY_ROOMS = ((65_536, 4_194_304), (1_048_576, 4_194_304), (8_388_608, 8_388_608))
+LARGE_READS_MAX = 4  # reads of jobs and their outputs that are rendered at a time

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp
 
 from schedo.core.limits import WAITING_BYTES_MAX
+from schedo.errors import Overloaded
 
 if TYPE_CHECKING:
     from schedo.web.protocol import Connection
 
 _SHORT_READ_BYTES = 8_192  # so much of what a client sends ahead may have to be kept
 _LONG_READ_BYTES = 65_536
+ROOM_S_MAX = 10.0
+_ROOM_LOOK_S = 0.05
 _IDLE_CLOSED_AT_ONCE = 64
 IDLE_KEPT_S = 1.0  # a connection is not closed for another one before
 SLOW_BYTES_PER_S = 65_536  # who reads at this rate is not closed for the others' sake
@@ -78,6 +81,15 @@ class Connections:
         self.waiting_bytes += change
         if change > 0:
             self.shed(connection)
+
+    async def has_room(self) -> None:
+        """Return when there is room for a large answer; raise Overloaded if that takes long."""
+        until = self.loop.time() + ROOM_S_MAX
+        while self.waiting_bytes > self._bytes_max:
+            if self.loop.time() > until:
+                raise Overloaded("too many large answers are not read; try again soon")
+            await asyncio.sleep(_ROOM_LOOK_S)
+            self.shed()
 
     def shed(self, but: Connection | None = None) -> None:
         """Close the connections that hold most for longest, until the others have enough."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from schedo.core.limits import BODY_BYTES_UNCOUNTED
 from schedo.errors import BadRequest, MethodNotAllowed, TooLarge, UnsupportedMedia
+from schedo.web.cycle import UNREAD_BYTES_MAX
 from schedo.web.guard import ClientGone
+from schedo.web.intake import Place
 from schedo.web.messages import JSON_TYPE, Request, send_answer
 from schedo.web.site import Handler, Site
 from schedo.wire.decode import decode_request
@@ -38,14 +41,40 @@ class Endpoint:
             )
         operation, handle = found
         headers: dict[bytes, bytes] = scope["schedo.headers"]
-        body, media_type = b"", ""
-        if operation.request is not None:
-            media_type = _read_media_type(headers, operation)
-            body = await _read_body(headers, receive, operation)
-            if not body and operation.body_is_optional:
-                body = _NO_BODY
-            if operation.request is Nothing:  # its handler has no use for the body
-                decode_request(body, Nothing)
+        if operation.request is None:
+            _check_no_body(headers)
+            await self._perform(scope, receive, send, operation, handle)
+            return
+        media_type = _read_media_type(headers, operation)
+        length = _read_length(headers, operation)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body", False) and len(body) <= BODY_BYTES_UNCOUNTED:
+            await self._perform(scope, receive, send, operation, handle, body, media_type)
+            return
+        size = length or (operation.body_bytes_max if message.get("more_body") else len(body))
+        async with self._site.intake.place(size) as place:
+            scope["schedo.leave"] = place.leave
+            body = await _read_body(body, message, receive, operation, place)
+            await self._perform(scope, receive, send, operation, handle, body, media_type)
+
+    async def _perform(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        operation: Operation,
+        handle: Handler,
+        body: bytes = b"",
+        media_type: str = "",
+    ) -> None:
+        """Carry the request out and send its answer."""
+        if not body and operation.request is not None and operation.body_is_optional:
+            body = _NO_BODY
+        if operation.request is Nothing:  # its handler has no use for the body
+            decode_request(body, Nothing)
 
         async def gone() -> None:
             while (await receive())["type"] != "http.disconnect":
@@ -55,7 +84,7 @@ class Endpoint:
             operation.name,
             scope["path"],
             scope["path_params"],
-            headers,
+            scope["schedo.headers"],
             parse_query(scope["query_string"], operation.query),
             body,
             scope["schedo.request_id"],
@@ -63,8 +92,16 @@ class Endpoint:
             gone,
             media_type == LINES_TYPE,
             scope.get("schedo.grant"),
+            scope.pop("schedo.leave", _leave_nothing),
         )
-        await send_answer(send, await handle(self._site, request), request.id)
+        request_id = request.id
+        carrying_out = handle(self._site, request)
+        del request, body  # the handler may wait for long, and let go of it
+        await send_answer(send, await carrying_out, request_id)
+
+
+def _leave_nothing() -> None:
+    """Leave the room that was not taken."""
 
 
 def _read_media_type(headers: Mapping[bytes, bytes], operation: Operation) -> str:
@@ -88,24 +125,36 @@ def _has_body(headers: Mapping[bytes, bytes]) -> bool:
     return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
-async def _read_body(
-    headers: Mapping[bytes, bytes], receive: Receive, operation: Operation
-) -> bytes:
-    """Return the whole body; stop reading as soon as it is larger than the limit."""
+def _check_no_body(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a body that is more than a few bytes where none is read at all."""
+    length = headers.get(b"content-length", b"0")
+    if len(length) > 6 or int(length) > UNREAD_BYTES_MAX:
+        raise TooLarge("this operation takes no body")
+
+
+def _read_length(headers: Mapping[bytes, bytes], operation: Operation) -> int:
+    """Return the length of the body as it is announced, 0 if it is not."""
     bytes_max = operation.body_bytes_max
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
         raise BadRequest("the Content-Length header is not a number")
     if len(length) > 18 or int(length) > bytes_max:
         raise _too_large(bytes_max)
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    parts = [body]
-    size = len(body)
-    while message.get("more_body", False) and size <= bytes_max:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
+    return int(length)
+
+
+async def _read_body(
+    body: bytes, message: Message, receive: Receive, operation: Operation, place: Place
+) -> bytes:
+    """Return the whole body; stop reading as soon as it is larger than the limit."""
+    bytes_max = operation.body_bytes_max
+    parts, size = [body], len(body)
+    async with place.receiving():
+        while message.get("more_body", False) and size <= bytes_max:
+            message = await receive()
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            place.note(len(parts[-1]))
     if message["type"] == "http.disconnect":
         raise ClientGone
     if size > bytes_max:

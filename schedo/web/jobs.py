@@ -46,7 +46,8 @@ _PLAIN_TEXT = b"text/plain; charset=utf-8"
 
 async def get_job(site: Site, request: Request) -> Answer:
     """Read a job."""
-    return await _answer_job(site, await site.engine.get(_job_id(request)))
+    async with site.reading():
+        return await _answer_job(site, await site.engine.get(_job_id(request)))
 
 
 async def list_jobs(site: Site, request: Request) -> Answer:
@@ -57,13 +58,14 @@ async def list_jobs(site: Site, request: Request) -> Answer:
     which = await _read_filter(site, query)
     if which is None:
         return Answer(200, render_page([]))
-    jobs = await site.engine.store.list_jobs(which, before, limit)
-    names = await site.learn_names(jobs)
-    items = [job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX) for job in jobs]
-    if len(jobs) < limit:
-        return Answer(200, render_page(items))
-    cursor = render_cursor("jobs", query, str(jobs[-1].id))
-    return Answer(200, render_page(items, cursor)).with_headers(request.next_link(cursor))
+    async with site.reading():
+        jobs = await site.engine.store.list_jobs(which, before, limit)
+        names = await site.learn_names(jobs)
+        items = [job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX) for job in jobs]
+        if len(jobs) < limit:
+            return Answer(200, render_page(items))
+        cursor = render_cursor("jobs", query, str(jobs[-1].id))
+        return Answer(200, render_page(items, cursor)).with_headers(request.next_link(cursor))
 
 
 async def _read_filter(site: Site, query: Values) -> JobFilter | None:
@@ -121,10 +123,12 @@ async def wait_for_job(site: Site, request: Request) -> Answer:
 
 async def answer_when_ended(site: Site, request: Request, job_id: int, timeout_s: float) -> Answer:
     """Return 200 with the ended job, or 202 with the job as it stands when the time is up."""
+    request.leave()
     job = await site.or_drain(site.engine.wait(job_id, timeout_s), request.gone())
-    if job is None:
-        job = await site.engine.get(job_id)
-    return await _answer_job(site, job, 200 if job.is_final else 202)
+    async with site.reading():
+        if job is None:
+            job = await site.engine.get(job_id)
+        return await _answer_job(site, job, 200 if job.is_final else 202)
 
 
 async def explain_job(site: Site, request: Request) -> Answer:

@@ -44,6 +44,7 @@ class Request(NamedTuple):
     gone: Callable[[], Awaitable[None]]  # returns when the client has closed the connection
     is_lines: bool = False  # the body is newline-delimited JSON
     grant: Grant | None = None  # what a worker's token allows; None: no such token
+    leave: Callable[[], None] = lambda: None  # gives the room of the body to others
 
     def find_header(self, name: bytes) -> str | None:
         """Return a header's text, or None."""

@@ -22,31 +22,41 @@ class Room:
 
     @asynccontextmanager
     async def taken(self, amount: int) -> AsyncIterator[None]:
-        """Take the amount, as soon as it is there, until the end of the block.
-
-        What is larger than the limit takes all of it.
-        """
-        amount = min(amount, self._limit)
-        if self._waiting or self._taken + amount > self._limit:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.append((amount, waiter))
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                if waiter.cancelled():
-                    self._let_in()
-                else:  # let in in the same moment
-                    self._leave(amount)
-                raise
-        else:
-            self._taken += amount
+        """Take the amount, as soon as it is there, until the end of the block."""
+        await self.enter(amount)
         try:
             yield
         finally:
-            self._leave(amount)
+            self.leave(amount)
 
-    def _leave(self, amount: int) -> None:
-        self._taken -= amount
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def has_room_for(self, amount: int) -> bool:
+        """Say whether the amount can be taken without a wait."""
+        return not self._waiting and self._taken + min(amount, self._limit) <= self._limit
+
+    async def enter(self, amount: int) -> None:
+        """Take the amount as soon as it is there. What is larger than the limit takes all of it."""
+        amount = min(amount, self._limit)
+        if self.has_room_for(amount):
+            self._taken += amount
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append((amount, waiter))
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                self._let_in()
+            else:  # let in in the same moment
+                self.leave(amount)
+            raise
+
+    def leave(self, amount: int) -> None:
+        """Give back what was taken."""
+        self._taken -= min(amount, self._limit)
         self._let_in()
 
     def _let_in(self) -> None:

@@ -53,6 +53,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self._app = self._state.app = app
         self._state.loop = loop
+        app.site.unsent_room = self._state.has_room
         self._listener = await loop.create_server(
             lambda: Connection(self._state), host, port, backlog=_BACKLOG
         )

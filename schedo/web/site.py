@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from schedo.core.limits import LARGE_READS_MAX
 from schedo.core.model import Job, JobSpec
 from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
 from schedo.errors import ShellDisabled
+from schedo.web.intake import Intake
 from schedo.web.messages import Answer, Request
 from schedo.web.room import Room
 from schedo.web.settings import WebSettings
@@ -30,6 +33,10 @@ class KnownWorker(NamedTuple):
     offer: WorkerOffer
 
 
+async def _no_wait() -> None:
+    """Return at once."""
+
+
 @dataclass(slots=True)
 class Site:
     """One server's HTTP side."""
@@ -42,6 +49,9 @@ class Site:
     polls: set[Callable[[], None]] = field(default_factory=set)  # each ends one that waits
     workers: dict[str, KnownWorker] = field(default_factory=dict)
     batches: Room = field(default_factory=lambda: Room(BATCHED_JOBS_MAX))
+    intake: Intake = field(default_factory=Intake)
+    reads: Room = field(default_factory=lambda: Room(LARGE_READS_MAX))
+    unsent_room: Callable[[], Awaitable[None]] = _no_wait  # returns when few answers are unread
     has_shell_workers: bool = False  # since this server began
 
     def check_work(self, spec: JobSpec) -> None:
@@ -54,6 +64,16 @@ class Site:
         check = self.settings.payload_checks.get(spec.task)
         if check is not None:
             check(spec.payload)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """Read something that may be large, and render it; wait for one's turn first.
+
+        What is rendered is written right after, so the next sees whether clients read it.
+        """
+        async with self.reads.taken(1):
+            await self.unsent_room()
+            yield
 
     async def learn_names(self, jobs: list[Job]) -> dict[int, str]:
         """Return the names of the jobs' schedules; a name never changes, so it is remembered."""

@@ -21,6 +21,7 @@ from schedo.web.invoking import invoke_short, read_traceparent
 from schedo.web.jobs import answer_when_ended
 from schedo.web.messages import Answer, Request, answer_error
 from schedo.web.site import Site
+from schedo.web.slices import Slices
 from schedo.web.workers import as_offer
 from schedo.wire.answers import (
     job_fields,
@@ -29,7 +30,13 @@ from schedo.wire.answers import (
     short_fields,
     show_payload,
 )
-from schedo.wire.decode import decode_checked, decode_request, split_array, split_lines
+from schedo.wire.decode import (
+    check_item,
+    decode_checked,
+    decode_request,
+    split_array,
+    split_lines,
+)
 from schedo.wire.invoking import ShortRequest
 from schedo.wire.jobs import JobRequest
 from schedo.wire.problems import problem_fields
@@ -66,20 +73,32 @@ async def create_job(site: Site, request: Request) -> Answer:
     job_id = job_id_in(answer.body)
     headers = (*answer.headers, (b"location", f"/v1/jobs/{job_id}".encode()))
     if wait_s is not None:
+        del asked, once, spec, submit, render  # what may be large is not kept while it waits
+        request = request._replace(body=b"")
         answer = await answer_when_ended(site, request, parse_id(job_id), wait_s)
     return answer._replace(headers=headers)
 
 
 async def create_jobs(site: Site, request: Request) -> Answer:
     """Submit many jobs in one commit; each has its own result."""
-    traceparent = read_traceparent(request)
     once = Once(request)
-    split = split_lines if request.is_lines else split_array
     # Each job names its task, so without reading them they are hardly ever more.
     async with site.batches.taken(request.body.count(b'"task"')):
-        items = split(request.body, once.see)
-        specs = [_read_item(site, item, traceparent) for item in items]
+        specs = await _read_items(site, request, once)
         return await once.perform(site, lambda keep: _submit_many(site, specs, keep))
+
+
+async def _read_items(site: Site, request: Request, once: Once) -> list[JobSpec | SchedoError]:
+    """Return the jobs of a batch, or why one is refused; let the loop run in between."""
+    traceparent = read_traceparent(request)
+    items = split_lines(request.body) if request.is_lines else split_array(request.body)
+    specs = []
+    slices = Slices()
+    for number, item in enumerate(items, 1):
+        once.see(check_item(item, number))
+        specs.append(_read_item(site, item, traceparent))
+        await slices.pause()
+    return specs
 
 
 async def _submit_many(

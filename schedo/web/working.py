@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
+from schedo.core.limits import BODY_BYTES_UNCOUNTED
 from schedo.core.workers import WorkerOffer
 from schedo.engine.asks import Ask, Given, Progress
 from schedo.errors import Forbidden, NotFound, Unavailable
@@ -32,14 +33,17 @@ async def work(site: Site, request: Request) -> Answer:
     ask = _read_ask(site, request)
     if site.draining.is_set():
         given = await _take_last(site, ask)
-    elif ask.wait_s:
+    elif ask.wait_s and not (ask.reports and len(request.body) > BODY_BYTES_UNCOUNTED):
+        # What brings much is answered at once, and kept no longer; the worker asks again.
+        request.leave()
+        request = request._replace(body=b"")
         found = await site.or_leave(site.engine.sessions.work(ask), request.gone)
         if found is None:
             given = await _answer_stopping(site, ask)
         else:
             given = found
     else:
-        given = await site.engine.sessions.work(ask)
+        given = await site.engine.sessions.work(ask._replace(wait_s=0.0))
     return Answer(200, render_work(given, site.engine.health().epoch, ask.silence_s))
 
 

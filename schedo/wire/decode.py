@@ -12,12 +12,17 @@ from msgspec import inspect
 
 from schedo.core import limits
 from schedo.errors import BadJson, Invalid, Problem, TooLarge
-from schedo.wire.strict import check_count, decode_strictly
+from schedo.wire.strict import check_count, decode_strictly, explain
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 # A batch may hold empty lines, but not so many that splitting it takes hundreds of megabytes.
 _LINES_MAX = 10 * limits.BATCH_JOBS_MAX
+
+# A job whose payload is as large as it may be, and all its other fields.
+_ITEM_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + 262_144
+_ARRAY = re.compile(rb"[ \t\r\n]*\[")
+_SHOWN_BYTES_MAX = 65_536  # of a body that is no array
 
 _WHERE = re.compile(r" - at `\$(.*)`\Z", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[([0-9]+|\.\.\.)\]")
@@ -112,32 +117,43 @@ def _descend(place: inspect.Type, step: str) -> list[inspect.Type]:
 _ITEMS: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def split_array(body: bytes, see: Callable[[Any], None] = _ignore) -> list[msgspec.Raw]:
-    """Return the items of a JSON array, each as checked JSON text; `see` gets the array."""
-    value = decode_strictly(body)
-    if not isinstance(value, list):
-        raise Invalid("the body must be a JSON array", Problem("", "expected an array"))
-    _check_count(len(value))
-    see(value)
-    return _ITEMS.decode(body)
+def split_array(body: bytes) -> list[msgspec.Raw]:
+    """Return the items of a JSON array; what they hold is not checked but for its syntax.
 
-
-def split_lines(body: bytes, see: Callable[[Any], None] = _ignore) -> list[msgspec.Raw]:
-    """Return the lines of newline-delimited JSON that are not empty, each as checked JSON text.
-
-    `see` gets the value of each.
+    Only where they begin and end is found here, which takes some milliseconds for the largest body.
     """
+    if not body:
+        raise BadJson("the body is empty; it must be a JSON value")
+    check_count(body)
+    if _ARRAY.match(body) is None:
+        decode_strictly(body[:_SHOWN_BYTES_MAX] if len(body) > _SHOWN_BYTES_MAX else body)
+        raise Invalid("the body must be a JSON array", Problem("", "expected an array"))
+    try:
+        items = _ITEMS.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadJson(explain(body, str(error))) from None
+    _check_count(len(items))
+    return items
+
+
+def split_lines(body: bytes) -> list[msgspec.Raw]:
+    """Return the lines of newline-delimited JSON that are not empty, unchecked."""
     if body.count(b"\n") > _LINES_MAX:
         raise TooLarge(f"the batch has more than {_LINES_MAX} lines, empty ones included")
+    check_count(body)
     lines = [line for line in body.split(b"\n") if line.strip()]
     _check_count(len(lines))
-    check_count(body)
-    for number, line in enumerate(lines):
-        try:
-            see(decode_strictly(line))
-        except BadJson as error:
-            raise BadJson(f"value {number + 1}: {error}") from None
     return [msgspec.Raw(line) for line in lines]
+
+
+def check_item(item: msgspec.Raw, number: int) -> Any:
+    """Return the value of one item of a batch; raise BadJson, which says which it is."""
+    if len(item) > _ITEM_BYTES_MAX:
+        raise TooLarge(f"value {number}: a job is larger than {_ITEM_BYTES_MAX} bytes")
+    try:
+        return decode_strictly(bytes(item))
+    except BadJson as error:
+        raise BadJson(f"value {number}: {error}") from None
 
 
 def _check_count(count: int) -> None:

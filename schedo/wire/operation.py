@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 BODY_BYTES_MAX = 1_048_576
-BATCH_BYTES_MAX = 16_777_216
+BATCH_BYTES_MAX = 8_388_608
 
 JSON_TYPE = "application/json"
 LINES_TYPE = "application/x-ndjson"

@@ -183,7 +183,7 @@ async def test_garbage_is_refused_at_the_door(world: PlacingWorld, body: bytes) 
 
 async def test_a_body_may_be_as_large_as_a_batch_and_no_larger(world: PlacingWorld) -> None:
     large = {"worker": "w1", "x": "a" * 2_000_000}
-    too_large = {"worker": "w1", "x": "a" * 16_777_216}
+    too_large = {"worker": "w1", "x": "a" * 8_388_608}
 
     assert (await world.post("/v1/work", large)).status == 200
     assert (await world.post("/v1/work", too_large)).code == "too-large"

@@ -7,7 +7,7 @@ import pytest
 
 from schedo.core.model import PLAIN, JobSpec, Retry, Unique
 from schedo.errors import BadJson, Invalid, TooLarge
-from schedo.wire.decode import decode_request, split_array, split_lines
+from schedo.wire.decode import check_item, decode_request, split_array, split_lines
 from schedo.wire.invoking import ShortRequest
 from schedo.wire.jobs import JobRequest
 from schedo.wire.schedules import ScheduleRequest
@@ -151,4 +151,4 @@ def test_a_batch_of_more_than_a_thousand_is_too_large() -> None:
 
 def test_two_values_on_one_line_are_refused() -> None:
     with pytest.raises(BadJson, match="value 1"):
-        split_lines(b"1,2\n")
+        check_item(split_lines(b"1,2\n")[0], 1)
