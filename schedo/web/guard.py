@@ -117,10 +117,16 @@ class Guard:
             return "anyone"
         elif not matches or not is_bearer:
             if b"authorization" in headers:
-                address, _ = scope.get("client") or ("", 0)
-                self._guesses.count(address, time.monotonic())
+                self._guesses.count(_find_address(scope), time.monotonic())
             raise Unauthorized("send the token as 'Authorization: Bearer <token>'")
         return digest.hex()[:16]
+
+
+def _find_address(scope: Scope) -> str:
+    """Return the client's address; looked up only where it matters, for it may be a system call."""
+    transport = scope.get("schedo.transport")
+    peer = transport.get_extra_info("peername") if transport is not None else None
+    return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
 def _check_site(headers: Mapping[bytes, bytes]) -> None:

@@ -179,6 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         shared = self._shared
         head = parse_head(data[:end])
         head.scope["schedo.defaults"] = shared.default_headers
+        head.scope["schedo.transport"] = self.transport
         keeps_alive = head.keeps_alive and not shared.is_draining
         exchange = Exchange(self, head.scope, keeps_alive, head.expects_continue)
         self._exchange = exchange

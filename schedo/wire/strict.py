@@ -55,7 +55,8 @@ def explain(body: bytes, message: str) -> str:
         body.decode()
     except UnicodeDecodeError as wrong:
         return f"the body is not UTF-8: byte {wrong.start} is invalid"
-    if "depth" in message or "ecursion" in message:  # the parsers have limits of their own
+    # The parsers have limits of their own, and one runs out of memory where brackets stay open.
+    if any(said in message for said in ("depth", "ecursion", "allocate memory")):
         return f"the body is nested deeper than {DEPTH_MAX} levels"
     return f"the body is not JSON: {message}"
 

@@ -10,7 +10,9 @@ import pytest
 from schedo.errors import Overloaded
 from schedo.web import guesses
 from schedo.web.guesses import Guesses
+from schedo.web.server import HttpServer
 from schedo.web.settings import WebSettings
+from tests.web.connecting import open_connection
 from tests.web.world import World
 
 TOKEN = "correct-horse-battery-staple-0123456789"
@@ -85,3 +87,19 @@ async def test_a_right_token_passes_while_others_guess() -> None:
     assert (wrong[-1].status, wrong[-1].code) == (429, "overloaded")
     assert wrong[-1].headers["retry-after"] == "1"
     assert (right.status, without.status, health.status) == (200, 401, 200)
+
+
+async def test_the_log_names_the_address_of_a_connection(caplog: pytest.LogCaptureFixture) -> None:
+    request = b"GET /v1/jobs HTTP/1.1\r\nhost: x\r\nauthorization: Bearer guess\r\n\r\n"
+    server = HttpServer()
+    async with World(SECURED) as world:
+        port = await server.start(world.app, "127.0.0.1", 0)
+        reader, writer = await open_connection(port)
+        for _ in range(6):
+            writer.write(request)
+            await reader.readuntil(b'"request_id"')
+        writer.close()
+        await server.stop()
+
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "schedo.web"]
+    assert line == "more than 5 wrong tokens a second come from 127.0.0.1"
