@@ -6,6 +6,7 @@ file in every SQLite before 3.51.3 (sqlite.org/wal.html#walresetbug). The other 
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -243,6 +244,11 @@ def store_error(error: Exception, path: str) -> StoreError:
     """Return what an error of sqlite3 means to whoever uses the store."""
     if isinstance(error, StoreError):
         return error
+    if isinstance(error, OSError):
+        if error.errno == errno.ENOSPC:
+            return StoreFull(f"there is no room left for {path}: {error}")
+        kind = StoreBroken if error.errno == errno.EIO else StoreUnsuitable
+        return kind(f"the files of {path} cannot be used: {error}")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"there is no room left for {path}: {error}")

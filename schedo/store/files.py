@@ -87,7 +87,10 @@ class Files:
             opened = self._opened[suffix]
             if not suffix and (stood.size, stood.written_at) != (opened.size, opened.written_at):
                 raise self._broken(suffix, "was written by another program")
-        self._check_log()
+        try:
+            self._check_log()
+        except OSError as error:
+            raise self._broken("-wal", f"cannot be read any more ({error.strerror})") from error
 
     def copied(self) -> None:
         """Note how the database stands after the log was copied into it."""

@@ -77,6 +77,8 @@ class SqliteStore:
             self._reader = await self._connect(connections.connect_reader(self.path))
         except BaseException as error:
             await self.close()
+            if isinstance(error, sqlite3.Error | OSError):
+                raise self._noted(error) from error
             if isinstance(error, StoreBroken) and inspection.is_damage(error.__cause__):
                 raise StoreDamaged(f"{self.path} is damaged ({error.__cause__})") from error
             raise

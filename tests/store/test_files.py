@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from schedo.errors import StoreBroken, StoreDamaged
+from schedo.errors import StoreBroken, StoreDamaged, StoreError, StoreFull, StoreUnsuitable
+from schedo.store import files, guard
 from schedo.store.sqlite import SqliteStore
 from tests.factories import make_job
 from tests.store.steps import listed, of_jobs, put
@@ -110,6 +112,36 @@ async def test_a_log_that_was_cut_is_not_copied_into_the_database(
     assert (os.stat(path).st_size, os.stat(path).st_mtime_ns) == before
     with pytest.raises(StoreDamaged):
         await SqliteStore(path).open()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.EIO, StoreBroken), (errno.ENOSPC, StoreFull), (errno.EACCES, StoreUnsuitable)],
+)
+async def test_a_disk_that_fails_during_the_start_is_told_from_one_that_cannot_be_used(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StoreError]
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    places: tuple[tuple[type, str], ...] = ((files.Files, "begin"), (guard.Guard, "take"))
+    for owner, name in places:
+        monkeypatch.setattr(owner, name, fail)
+        with pytest.raises(kind):
+            await SqliteStore(path).open()
+        monkeypatch.undo()
+
+
+async def test_a_log_that_cannot_be_read_any_more_breaks_the_store(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> bytes:
+        raise OSError(errno.EIO, "the disk failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", fail)
+        with pytest.raises(StoreBroken, match="cannot be read any more"):
+            await store.check()
 
 
 async def test_a_store_that_was_moved_can_be_put_back(store: SqliteStore, path: Path) -> None:
