@@ -213,7 +213,7 @@ def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
             check=False,
         )
 
-        assert second.returncode == 1
+        assert second.returncode == 78
         assert f"port {port} of 127.0.0.1 is taken" in second.stderr
 
 
@@ -228,7 +228,7 @@ def test_a_second_server_on_the_same_file_names_the_first(tmp_path: Path) -> Non
             check=False,
         )
 
-        assert second.returncode == 1
+        assert second.returncode == 73
         assert str(server.pid) in second.stderr
         assert server.ask("GET", "/readyz")[0] == 200
 
