@@ -15,8 +15,8 @@ from schedo.core.recurrence import next_after
 from schedo.errors import BadRequest
 from schedo.web.idempotency import HEADER
 from schedo.web.messages import Answer, Request
-from schedo.web.parts import describe_each
 from schedo.web.site import Site
+from schedo.web.slices import describe_each
 from schedo.wire import fields
 from schedo.wire.answers import decision_fields, job_fields, render_page, schedule_fields
 from schedo.wire.cursors import parse_name_cursor, render_cursor

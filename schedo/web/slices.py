@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 SLICE_S = 0.004
 
@@ -21,3 +26,12 @@ class Slices:
         if time.perf_counter() > self._until:
             await asyncio.sleep(0)
             self._until = time.perf_counter() + SLICE_S
+
+
+async def describe_each(describe: Callable[[T], U], items: Iterable[T]) -> list[U]:
+    """Return what `describe` makes of each item, in slices."""
+    described, slices = [], Slices()
+    for item in items:
+        described.append(describe(item))
+        await slices.pause()
+    return described

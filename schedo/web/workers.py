@@ -11,8 +11,8 @@ from schedo.core.limits import SECOND
 from schedo.core.workers import WorkerOffer
 from schedo.engine.asks import ProgressLine, WorkerSeen
 from schedo.web.messages import Answer, Request
-from schedo.web.parts import describe_each
 from schedo.web.site import Site
+from schedo.web.slices import describe_each
 from schedo.wire import fields
 from schedo.wire.answers import render_page
 from schedo.wire.routes import amount_fields
