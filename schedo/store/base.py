@@ -11,10 +11,9 @@ Two kinds of calls:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from schedo.core.changes import Attempt, Changes, IdempotentAnswer
-from schedo.core.leases import Capture
 from schedo.core.model import Decision, Job, Lane, Queue, Schedule
 from schedo.core.wants import Promoted
 
@@ -55,12 +54,24 @@ class Retention:
     answers_us: int = 86_400_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class StoredOutput:
-    """One captured stream as it lies in the store."""
+class OutputSize(NamedTuple):
+    """How large a captured stream is, in bytes."""
 
     attempt: int
-    capture: Capture
+    stream: str
+    head: int
+    tail: int
+    total: int  # of what was written; the difference was left out
+
+
+class OutputPiece(NamedTuple):
+    """Some bytes of a captured stream."""
+
+    attempt: int
+    stream: str
+    part: Literal["head", "tail"]
+    at: int
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +170,14 @@ class Store(Protocol):
     async def list_attempts(self, job_id: int) -> list[Attempt]:
         """Return the last ATTEMPTS_MAX attempts that did not complete the job, oldest first."""
 
-    async def list_outputs(self, job_id: int) -> list[StoredOutput]:
-        """Return the captured streams by attempt and stream, of the latest OUTPUTS_BYTES_MAX."""
+    async def list_output_sizes(self, job_id: int) -> list[OutputSize]:
+        """Return how large the captured streams are, by attempt and stream.
+
+        They are those of the latest attempts, OUTPUTS_BYTES_MAX in all.
+        """
+
+    async def read_output(self, job_id: int, piece: OutputPiece) -> bytes:
+        """Return some bytes of a captured stream; none if it is gone."""
 
     async def get_schedule(self, name: str) -> Schedule | None:
         """Return the schedule with its active jobs, or None."""

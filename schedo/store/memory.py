@@ -13,11 +13,19 @@ from itertools import islice
 
 from schedo.core import limits
 from schedo.core.changes import Attempt, Changes, IdempotentAnswer
+from schedo.core.leases import Capture
 from schedo.core.lifecycle import FINAL, TIMED, State
 from schedo.core.model import Decision, Job, Lane, Place, Queue, Schedule, Trigger
 from schedo.core.wants import Promoted
 from schedo.errors import NotFound, StoreError
-from schedo.store.base import Counts, JobFilter, Opening, Retention, StoredOutput
+from schedo.store.base import (
+    Counts,
+    JobFilter,
+    Opening,
+    OutputPiece,
+    OutputSize,
+    Retention,
+)
 from schedo.store.pruning import kept_us
 from schedo.store.queries import first_id
 
@@ -34,7 +42,7 @@ class MemoryStore:
         self._schedules: dict[int, Schedule] = {}
         self._queues: dict[str, Queue] = {}
         self._attempts: dict[int, list[Attempt]] = {}
-        self._outputs: dict[int, dict[tuple[int, str], StoredOutput]] = {}
+        self._outputs: dict[int, dict[tuple[int, str], Capture]] = {}
         self._decisions: dict[int, list[Decision]] = {}
         self._answers: dict[str, IdempotentAnswer] = {}
 
@@ -201,9 +209,17 @@ class MemoryStore:
         self._check_open()
         return list(self._attempts.get(job_id, ()))
 
-    async def list_outputs(self, job_id: int) -> list[StoredOutput]:
+    async def list_output_sizes(self, job_id: int) -> list[OutputSize]:
         self._check_open()
-        return [output for _, output in sorted(self._outputs.get(job_id, {}).items())]
+        return [
+            OutputSize(attempt, stream, len(kept.head), len(kept.tail), kept.total_bytes)
+            for (attempt, stream), kept in sorted(self._outputs.get(job_id, {}).items())
+        ]
+
+    async def read_output(self, job_id: int, piece: OutputPiece) -> bytes:
+        kept = self._outputs.get(job_id, {}).get((piece.attempt, piece.stream))
+        data = b"" if kept is None else kept.head if piece.part == "head" else kept.tail
+        return data[piece.at : piece.at + piece.length]
 
     async def get_schedule(self, name: str) -> Schedule | None:
         return await self.load_schedule(name)
@@ -283,7 +299,7 @@ class MemoryStore:
             if output.job_id in self._jobs:
                 outputs = self._outputs.setdefault(output.job_id, {})
                 key = (output.attempt, output.capture.stream)
-                outputs[key] = StoredOutput(output.attempt, output.capture)
+                outputs[key] = output.capture
                 _trim(outputs)
         for decision in changes.decisions:
             if decision.schedule_id not in deleted:
@@ -362,9 +378,9 @@ def _matches(job: Job, which: JobFilter) -> bool:
     )
 
 
-def _trim(outputs: dict[tuple[int, str], StoredOutput]) -> None:
-    def size(output: StoredOutput) -> int:
-        return len(output.capture.head) + len(output.capture.tail)
+def _trim(outputs: dict[tuple[int, str], Capture]) -> None:
+    def size(kept: Capture) -> int:
+        return len(kept.head) + len(kept.tail)
 
     while sum(map(size, outputs.values())) > limits.OUTPUTS_BYTES_MAX:
         oldest = min(attempt for attempt, _ in outputs)

@@ -115,9 +115,14 @@ WHERE schedule_id = ? ORDER BY number DESC LIMIT ?"""
 ATTEMPTS = """
 SELECT job_id, attempt, epoch, worker, started_at, ended_at, outcome, failure FROM attempt
 WHERE job_id = ? ORDER BY number"""
-OUTPUTS = """
-SELECT attempt, stream, head, tail, total_bytes FROM output
+OUTPUT_SIZES = """
+SELECT attempt, stream, length(head), length(tail), total_bytes FROM output
 WHERE job_id = ? ORDER BY attempt, stream"""
+_OUTPUT_PART = "FROM output WHERE job_id = ? AND attempt = ? AND stream = ?"
+OUTPUT_PARTS = {
+    "head": f"SELECT substr(head, ? + 1, ?) {_OUTPUT_PART}",
+    "tail": f"SELECT substr(tail, ? + 1, ?) {_OUTPUT_PART}",
+}
 QUEUES = "SELECT name, concurrency, paused, weight, priority_step_us FROM queue ORDER BY name"
 ANSWER = "SELECT scope, fingerprint, status, body, created_at FROM answer WHERE scope = ?"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from schedo.core.lifecycle import State
 from schedo.core.model import Job, Schedule
 from schedo.store import queries, rows
-from schedo.store.base import Opening
+from schedo.store.base import Opening, OutputPiece, OutputSize
 
 _INTEGER_MIN = -(2**63)
 _INTEGER_MAX = 2**63 - 1
@@ -33,6 +33,18 @@ def rows_of(
 ) -> list[rows.Row]:
     """Return the rows of a query."""
     return connection.execute(query, parameters).fetchall()
+
+
+def output_sizes(connection: sqlite3.Connection, job_id: int) -> list[OutputSize]:
+    """Return how large a job's captured streams are."""
+    return [OutputSize(*row) for row in rows_of(connection, queries.OUTPUT_SIZES, (job_id,))]
+
+
+def output_piece(connection: sqlite3.Connection, job_id: int, piece: OutputPiece) -> bytes:
+    """Return some bytes of a captured stream; none if it is gone."""
+    place = (piece.at, piece.length, job_id, piece.attempt, piece.stream)
+    found = rows_of(connection, queries.OUTPUT_PARTS[piece.part], place)
+    return bytes(found[0][0]) if found else b""
 
 
 def page_of_rows(

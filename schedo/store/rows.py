@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from schedo.core.changes import Attempt, IdempotentAnswer, Output
-from schedo.core.leases import Capture
 from schedo.core.lifecycle import State
 from schedo.core.model import (
     PLAIN,
@@ -31,7 +30,6 @@ from schedo.core.model import (
     Verdict,
 )
 from schedo.core.routes import Route
-from schedo.store.base import StoredOutput
 
 Row = tuple[Any, ...]
 
@@ -218,11 +216,6 @@ def output_row(output: Output) -> dict[str, Any]:
         "tail": capture.tail,
         "total_bytes": capture.total_bytes,
     }
-
-
-def output_from_row(row: Row) -> StoredOutput:
-    """Return the output of (attempt, stream, head, tail, total_bytes)."""
-    return StoredOutput(row[0], Capture(*row[1:]))
 
 
 def decision_row(decision: Decision) -> dict[str, Any]:

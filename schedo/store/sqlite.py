@@ -32,7 +32,14 @@ from schedo.errors import (
 )
 from schedo.store import connection as connections
 from schedo.store import inspection, queries, reads, refusals, rows, writes
-from schedo.store.base import Counts, JobFilter, Opening, Retention, StoredOutput
+from schedo.store.base import (
+    Counts,
+    JobFilter,
+    Opening,
+    OutputPiece,
+    OutputSize,
+    Retention,
+)
 from schedo.store.connection import Connection
 from schedo.store.guard import Guard
 from schedo.store.location import prepare_directory, size_bytes
@@ -197,9 +204,11 @@ class SqliteStore:
         found = await self._read(reads.rows_of, queries.ATTEMPTS, (job_id,))
         return [rows.attempt_from_row(row) for row in found]
 
-    async def list_outputs(self, job_id: int) -> list[StoredOutput]:
-        found = await self._read(reads.rows_of, queries.OUTPUTS, (job_id,))
-        return [rows.output_from_row(row) for row in found]
+    async def list_output_sizes(self, job_id: int) -> list[OutputSize]:
+        return await self._read(reads.output_sizes, job_id)
+
+    async def read_output(self, job_id: int, piece: OutputPiece) -> bytes:
+        return await self._read(reads.output_piece, job_id, piece)
 
     async def get_schedule(self, name: str) -> Schedule | None:
         return _first(await self._read(reads.schedules, queries.SCHEDULE_BY_NAME, (name,)))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from starlette.types import ASGIApp
 
+from schedo.web.guard import ClientGone
 from schedo.web.signals import Signal
 
 log = logging.getLogger("schedo.web")
@@ -154,6 +155,8 @@ class Exchange:
         body: bytes = message["body"]
         more = message.get("more_body", False)
         if self.is_gone:
+            if more:
+                raise ClientGone  # the rest need not be made
             return
         if not self.has_begun:
             head, body = self._begin(self._start, more), self._frame(body, more)

@@ -10,14 +10,13 @@ from schedo.core.ids import parse_id, render_id
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
 from schedo.errors import NotFound
-from schedo.store.base import JobFilter, StoredOutput
+from schedo.store.base import JobFilter
 from schedo.web.messages import Answer, Request
+from schedo.web.outputs import read_output, render_outputs
 from schedo.web.site import Site
 from schedo.wire.answers import (
     attempt_fields,
     job_fields,
-    output_bytes,
-    output_fields,
     render_job,
     render_page,
     short_fields,
@@ -40,6 +39,7 @@ from schedo.wire.query import (
     wrong,
 )
 
+_STREAMED_BYTES = 65_536  # an output above this is sent in pieces
 _STREAMS = ("stdout", "stderr", "body")
 _PLAIN_TEXT = b"text/plain; charset=utf-8"
 
@@ -151,20 +151,24 @@ async def get_output(site: Site, request: Request) -> Answer:
     stream = read_choice(request.query, "stream", _STREAMS)
     attempt = read_number(request.query, "attempt", 1, ATTEMPT_MAX)
     job = await site.engine.get(_job_id(request))
-    outputs = [
-        output
-        for output in await site.engine.store.list_outputs(job.id)
-        if attempt in (None, output.attempt) and stream in (None, output.capture.stream)
+    store = site.engine.store
+    sizes = [
+        size
+        for size in await store.list_output_sizes(job.id)
+        if attempt in (None, size.attempt) and stream in (None, size.stream)
     ]
     if stream is None:
-        return Answer(200, render_page([output_fields(output) for output in outputs]))
-    return Answer(200, _latest_text(job, outputs, stream), content_type=_PLAIN_TEXT)
-
-
-def _latest_text(job: Job, outputs: list[StoredOutput], stream: str) -> bytes:
-    if not outputs:
+        await site.unsent_room()
+        pieces = render_outputs(store, job.id, sizes)
+        if sum(size.head + size.tail for size in sizes) > _STREAMED_BYTES:
+            return Answer(200, b"", pieces=pieces)
+        return Answer(200, b"".join([piece async for piece in pieces]))
+    if not sizes:
         raise NotFound(f"job {render_id(job.id)} has no {stream} that was kept")
-    return output_bytes(max(outputs, key=lambda output: output.attempt).capture)
+    latest = max(sizes, key=lambda size: size.attempt)
+    async with site.reading():
+        text = b"".join([part async for part in read_output(store, job.id, latest)])
+    return Answer(200, text, content_type=_PLAIN_TEXT)
 
 
 async def short_status(site: Site, request: Request) -> Answer:

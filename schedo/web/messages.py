@@ -5,7 +5,7 @@ Smaller than Starlette's own classes: a handler gets the whole body, and answers
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -64,10 +64,11 @@ class Answer(NamedTuple):
     body: bytes
     headers: tuple[Header, ...] = ()
     content_type: bytes = JSON_TYPE
+    pieces: AsyncIterator[bytes] | None = None  # of a body that is never held as a whole
 
     def with_headers(self, *headers: Header) -> Answer:
         """Return the same answer with more headers."""
-        return Answer(self.status, self.body, self.headers + headers, self.content_type)
+        return self._replace(headers=self.headers + headers)
 
 
 def answer_error(error: SchedoError, request_id: str) -> Answer:
@@ -81,8 +82,12 @@ async def send_answer(send: Send, answer: Answer, request_id: str) -> None:
     headers = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS, *answer.headers]
     if answer.status != 204:
         headers.append((b"content-type", answer.content_type))
-        headers.append((b"content-length", b"%d" % len(answer.body)))
+        if answer.pieces is None:
+            headers.append((b"content-length", b"%d" % len(answer.body)))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    if answer.pieces is not None:
+        async for piece in answer.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": answer.body})
 
 

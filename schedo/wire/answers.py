@@ -5,7 +5,6 @@ Fields that are not set are left out.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,6 @@ import orjson
 
 from schedo.core.changes import Attempt
 from schedo.core.ids import render_id
-from schedo.core.leases import Capture
 from schedo.core.lifecycle import State
 from schedo.core.model import (
     Decision,
@@ -27,7 +25,6 @@ from schedo.core.model import (
     Trigger,
     Unique,
 )
-from schedo.store.base import StoredOutput
 from schedo.wire.routes import route_fields
 from schedo.wire.times import render_duration, render_instant
 
@@ -304,35 +301,6 @@ def attempt_fields(attempt: Attempt) -> dict[str, Any]:
         "error": attempt.failure and msgspec.to_builtins(attempt.failure),
     }
     return {name: value for name, value in answer.items() if value is not None}
-
-
-def output_fields(output: StoredOutput) -> dict[str, Any]:
-    """Return the answer for a stream; bytes that are not UTF-8 are also given as base64."""
-    kept = output_bytes(output.capture)
-    answer: dict[str, Any] = {
-        "attempt": output.attempt,
-        "stream": output.capture.stream,
-        "text": kept.decode(errors="replace"),
-        "total_bytes": output.capture.total_bytes,
-        "truncated": _left_out(output.capture) > 0,
-    }
-    try:
-        kept.decode()
-    except UnicodeDecodeError:
-        answer |= {"encoding": "base64", "base64": base64.b64encode(kept).decode()}
-    return answer
-
-
-def output_bytes(capture: Capture) -> bytes:
-    """Return what was kept of a stream, with a line that says so where bytes are missing."""
-    left_out = _left_out(capture)
-    if not left_out:
-        return capture.head + capture.tail
-    return capture.head + f"\n[... {left_out} bytes left out ...]\n".encode() + capture.tail
-
-
-def _left_out(capture: Capture) -> int:
-    return max(0, capture.total_bytes - len(capture.head) - len(capture.tail))
 
 
 def _fits(text: bytes, bytes_max: int | None) -> bool:

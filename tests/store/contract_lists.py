@@ -9,7 +9,7 @@ from schedo.core.leases import Capture
 from schedo.core.lifecycle import FINAL, State
 from schedo.core.model import Failure, Options
 from schedo.errors import StoreError
-from schedo.store.base import JobFilter, Retention, Store
+from schedo.store.base import JobFilter, OutputPiece, Retention, Store
 from tests.factories import make_job
 from tests.store.steps import LARGE, MINUTE, listed, of_jobs, put
 
@@ -143,14 +143,19 @@ class ListClaims:
             )
         )
 
-        found = await store.list_outputs(1)
-        assert [(each.attempt, each.capture.stream) for each in found] == [
+        found = await store.list_output_sizes(1)
+        assert [(each.attempt, each.stream) for each in found] == [
             (1, "stderr"),
             (1, "stdout"),
             (2, "stdout"),
         ]
-        assert found[1].capture == capture
-        assert await store.list_outputs(2) == []
+        assert found[1].total == capture.total_bytes
+        head = await store.read_output(1, OutputPiece(1, "stdout", "head", 0, 99))
+        tail = await store.read_output(1, OutputPiece(1, "stdout", "tail", 0, 99))
+        second = await store.read_output(1, OutputPiece(1, "stdout", "head", 1, 1))
+        assert (head, tail, second) == (capture.head, capture.tail, capture.head[1:2])
+        assert await store.read_output(1, OutputPiece(9, "stdout", "head", 0, 99)) == b""
+        assert await store.list_output_sizes(2) == []
 
     async def test_the_oldest_outputs_make_room(self, store: Store) -> None:
         await put(store, make_job(id=1))
@@ -159,14 +164,14 @@ class ListClaims:
             outputs = [make_output(1, attempt, b"x" * MEBIBYTE, stream) for stream in streams]
             await store.commit(Changes(outputs=outputs))
 
-        found = await store.list_outputs(1)
+        found = await store.list_output_sizes(1)
         assert [each.attempt for each in found] == [3, 3, 4, 4, 5, 5, 6, 6]
 
     async def test_evidence_of_a_job_that_is_gone_is_not_kept(self, store: Store) -> None:
         await store.commit(Changes(attempts=[make_attempt(1, 1)], outputs=[make_output(1, 1)]))
 
         assert await store.list_attempts(1) == []
-        assert await store.list_outputs(1) == []
+        assert await store.list_output_sizes(1) == []
 
     @pytest.mark.parametrize(
         ("state", "kept"),
@@ -213,9 +218,9 @@ class ListClaims:
         await put(store, make_job(id=1))
 
         assert await store.list_attempts(1) == []
-        assert await store.list_outputs(1) == []
+        assert await store.list_output_sizes(1) == []
         assert await listed(store, tag="red") == [2]
-        assert len(await store.list_attempts(2)) == len(await store.list_outputs(2)) == 1
+        assert len(await store.list_attempts(2)) == len(await store.list_output_sizes(2)) == 1
 
     async def test_a_job_that_was_pruned_cannot_be_updated(self, store: Store) -> None:
         job = make_job(id=1, state=State.FAILED, ended_at=1)

@@ -97,9 +97,9 @@ class Browser:
             sent.append(message)
 
         await self.app(scope, receive, send)
-        start, end = sent
+        start, *parts = sent
         found = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
-        return Reply(start["status"], found, end["body"])
+        return Reply(start["status"], found, b"".join(piece["body"] for piece in parts))
 
     async def get(self, url: str, headers: Headers = ()) -> Reply:
         return await self.send("GET", url, headers=headers)

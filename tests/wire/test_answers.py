@@ -7,7 +7,6 @@ import orjson
 import pytest
 
 from schedo.core.changes import Attempt
-from schedo.core.leases import Capture
 from schedo.core.lifecycle import State
 from schedo.core.model import (
     Catchup,
@@ -28,15 +27,12 @@ from schedo.core.model import (
 )
 from schedo.core.routes import Condition, Preference, Route
 from schedo.errors import BadJson, Invalid, NoCapacity, Overloaded, Problem, SchedoError, StoreError
-from schedo.store.base import StoredOutput
 from schedo.wire import shapes
 from schedo.wire.answers import (
     attempt_fields,
     decision_fields,
     job_fields,
     job_id_in,
-    output_bytes,
-    output_fields,
     queue_fields,
     render_job,
     schedule_fields,
@@ -179,18 +175,9 @@ def test_the_other_answers_have_their_documented_shapes() -> None:
         (decision_fields(Decision(1, T0, T0, Verdict.MISSED)), shapes.DecisionAnswer),
         (attempt_fields(Attempt(1, 1, 1, "w", T0, T0, "failed", failure)), shapes.AttemptAnswer),
         (attempt_fields(Attempt(1, 1, 1, None, None, T0, "lost", None)), shapes.AttemptAnswer),
-        (output_fields(StoredOutput(1, Capture("stdout", b"a", b"b", 2))), shapes.OutputAnswer),
-        (output_fields(StoredOutput(1, Capture("body", b"\xff", b"", 9))), shapes.OutputAnswer),
         (get_kind("invalid")._asdict(), shapes.ProblemKindAnswer),
     ):
         read(orjson.dumps(answer), shape)
-
-
-def test_output_says_where_bytes_are_missing() -> None:
-    assert output_bytes(Capture("stdout", b"ab", b"yz", 4)) == b"abyz"
-    assert (
-        output_bytes(Capture("stdout", b"ab", b"yz", 10)) == b"ab\n[... 6 bytes left out ...]\nyz"
-    )
 
 
 def test_a_problem_names_its_fields_and_its_parameters() -> None:

@@ -1,0 +1,90 @@
+"""Captured output, read from the store and rendered in pieces.
+
+A job may keep 8 MiB of output, which is up to six times as much in JSON. So nobody holds all of it:
+the next piece is read when the client has taken the one before.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal
+
+import orjson
+
+from schedo.store.base import OutputPiece, OutputSize, Store
+
+_PIECE_BYTES = 49_152  # a multiple of three: base64 of the pieces is that of the whole
+_PARTS: tuple[Literal["head"], Literal["tail"]] = ("head", "tail")
+
+
+async def render_outputs(
+    store: Store, job_id: int, sizes: Sequence[OutputSize]
+) -> AsyncIterator[bytes]:
+    """Yield the page of a job's outputs as JSON; one that has gone meanwhile is empty."""
+    yield b'{"items":['
+    before = b""
+    for size in sizes:
+        name = orjson.dumps(size.stream)
+        yield before + b'{"attempt":%d,"stream":%b,"text":"' % (size.attempt, name)
+        before = b","
+        text = codecs.getincrementaldecoder("utf-8")("replace")
+        check = _Utf8Check()
+        async for part in read_output(store, job_id, size):
+            check.feed(part)
+            yield orjson.dumps(text.decode(part))[1:-1]
+        end = orjson.dumps(text.decode(b"", final=True))[1:-1]
+        truncated = b"true" if _left_out(size) else b"false"
+        yield b'%b","total_bytes":%d,"truncated":%b' % (end, size.total, truncated)
+        if not check.is_utf8():
+            yield b',"encoding":"base64","base64":"'
+            async for piece in _encode(store, job_id, size):
+                yield piece
+            yield b'"'
+        yield b"}"
+    yield b"]}"
+
+
+class _Utf8Check:
+    """Says whether bytes that come in pieces are UTF-8."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
+        self._is_broken = False
+
+    def feed(self, part: bytes, is_last: bool = False) -> None:
+        try:
+            if not self._is_broken:
+                self._decoder.decode(part, final=is_last)
+        except UnicodeDecodeError:
+            self._is_broken = True
+
+    def is_utf8(self) -> bool:
+        self.feed(b"", is_last=True)
+        return not self._is_broken
+
+
+async def _encode(store: Store, job_id: int, size: OutputSize) -> AsyncIterator[bytes]:
+    rest = b""
+    async for part in read_output(store, job_id, size):
+        data = rest + part
+        end = len(data) // 3 * 3
+        rest = data[end:]
+        yield base64.b64encode(data[:end])
+    yield base64.b64encode(rest)
+
+
+async def read_output(store: Store, job_id: int, size: OutputSize) -> AsyncIterator[bytes]:
+    """Yield what was kept of a stream, with a line that says so where bytes are missing."""
+    for part in _PARTS:
+        length = size.head if part == "head" else size.tail
+        if part == "tail" and _left_out(size):
+            yield b"\n[... %d bytes left out ...]\n" % _left_out(size)
+        for at in range(0, length, _PIECE_BYTES):
+            piece = OutputPiece(size.attempt, size.stream, part, at, min(_PIECE_BYTES, length - at))
+            yield await store.read_output(job_id, piece)
+
+
+def _left_out(size: OutputSize) -> int:
+    return max(0, size.total - size.head - size.tail)
