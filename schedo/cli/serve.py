@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,6 +82,7 @@ def serve(path: str | None, accept_loss: bool, **flags: Any) -> None:
         check_config(config)
     except Invalid as error:
         raise BadConfiguration(str(error)) from error
+    from schedo.loops import end_process
     from schedo.serve import run_server
 
-    sys.exit(run_server(config, accept_loss=accept_loss))
+    end_process(run_server(config, accept_loss=accept_loss))

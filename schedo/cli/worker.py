@@ -162,7 +162,8 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
     token_file = options.pop("token_file")
     token = os.environ.pop("SCHEDO_TOKEN", None)  # commands and handlers need not see it
     app = _import_app(options.pop("app"))
-    from schedo.remote.process import end_process, run_worker
+    from schedo.loops import end_process
+    from schedo.remote.process import run_worker
     from schedo.remote.worker import Worker
 
     try:

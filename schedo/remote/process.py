@@ -9,7 +9,6 @@ import asyncio
 import os
 import signal
 import sys
-import threading
 
 from schedo.errors import Exit, SchedoError
 from schedo.loglines import LogFormat
@@ -34,16 +33,6 @@ def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = 
         listener.stop()  # writes what is left
     print(f"schedo: {refusal}", file=sys.stderr, flush=True)
     return Exit.REFUSED
-
-
-def end_process(code: int) -> None:
-    """End with this code, also when a plain function goes on in its thread."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    others = (each for each in threading.enumerate() if each is not threading.current_thread())
-    if any(not thread.daemon for thread in others):
-        os._exit(code)
-    sys.exit(code)
 
 
 async def _run(worker: Worker) -> None:

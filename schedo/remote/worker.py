@@ -36,7 +36,7 @@ from schedo.workers.registry import Served
 from schedo.workers.shell import ShellRunner
 
 GRACE_S = 25.0  # as for a server: Kubernetes kills 30 s after SIGTERM
-STOP_GRACE_S = 10.0  # what a runner that was asked to stop may still take
+STOP_GRACE_S = 3.0  # beyond the grace, for a runner that was asked to stop
 LEAVE_S = 5.0  # for the last results to get through
 
 Duration = str | float | timedelta

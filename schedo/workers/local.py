@@ -25,7 +25,7 @@ from schedo.workers.told import to_word
 
 log = logging.getLogger("schedo.worker")
 
-STOP_GRACE_S = 10.0  # what a runner that was asked to stop may still take
+STOP_GRACE_S = 3.0  # beyond the grace, for a runner that was asked to stop
 
 
 class LocalWorker:

@@ -52,3 +52,16 @@ def test_a_starter_of_commands_that_is_stopped_is_replaced_and_its_commands_run_
         assert server.ask("GET", "/readyz")[0] == 200
         assert "outlives SIGKILL" not in server.log()
         assert not Path(f"/proc/{first}").exists()
+
+
+def test_a_stop_is_bounded_by_the_grace_whatever_a_command_does(tmp_path: Path) -> None:
+    with serving(tmp_path, "--allow-shell", "--drain-grace", "1s") as server:
+        begun = tmp_path / "begun"
+        line = f"trap '' TERM; touch {begun}; while :; do sleep 0.1; done"
+        server.submit(task="shell", payload={"command": line, "grace": "1h"})
+        eventually(begun.exists, "the command has begun")
+
+        began = time.monotonic()
+        assert server.terminate() == 0
+
+        assert time.monotonic() - began < 1 + 3 + 4  # on a busy machine
