@@ -158,7 +158,7 @@ def kind(name: str) -> Literal["remote", "process", "server", "embedded"]:
     """Return where the worker of this name runs; the server's own have names kept for them."""
     if name in (EMBEDDED, EMBEDDED_ALONE):
         return "embedded"
-    if name == "local":
+    if name in ("local", "local-alone"):
         return "server"
     return "process" if name.startswith("process-") else "remote"
 

@@ -47,7 +47,9 @@ _WORKER_RULE = (
     "a worker's name is 1 to 128 letters, digits, dots, underscores and hyphens, "
     "and begins with a letter or digit"
 )
-_OWN_WORKERS = frozenset({"embedded", "embedded-alone", "server", "local"})  # and process-*
+_OWN_WORKERS = frozenset(
+    {"embedded", "embedded-alone", "server", "local", "local-alone"}
+)  # and process-*
 T = TypeVar("T")
 
 WorkerName = Annotated[

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from schedo.core.leases import Blame
 from schedo.seclusion import is_closed
 from schedo.workers import starter
 from schedo.workers.silence import SilenceTimer
@@ -50,7 +51,14 @@ OnStart = Callable[[int, int | None], None]  # the pid, and the tick at which it
 
 
 class StarterDied(Exception):
-    """The process that had started the command is gone, and how the command ends is unknown."""
+    """The process that had started the command is gone, and how the command ends is unknown.
+
+    The command alone may be the cause if it was the only one.
+    """
+
+    def __init__(self, blame: Blame) -> None:
+        super().__init__("the process that starts commands has died")
+        self.blame = blame
 
 
 class Running:
@@ -279,8 +287,9 @@ class _Starting:
             for descriptor in descriptors:
                 os.close(descriptor)
         self._unsent.clear()
+        blame = Blame.SHARED if len(self._running) > 1 else Blame.SOLE
         for running in self._running.values():
-            running.fail(StarterDied("the process that starts commands has died"))
+            running.fail(StarterDied(blame))
         self._running.clear()
         # It ends within a millisecond. Stuck in a system call, it is reaped when it gets out.
         self._process.abandon(_END_S)

@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,17 @@ import msgspec
 
 from schedo.core import limits
 from schedo.core.ids import render_id
-from schedo.core.leases import Capture, Completed, Failed, Lease, Lost, Outcome, Report, Stopped
+from schedo.core.leases import (
+    Blame,
+    Capture,
+    Completed,
+    Failed,
+    Lease,
+    Lost,
+    Outcome,
+    Report,
+    Stopped,
+)
 from schedo.core.model import Failure
 from schedo.errors import Invalid, Problem
 from schedo.wire.times import parse_duration, render_instant
@@ -130,11 +140,20 @@ def _find_word_problem(word: str) -> str | None:
 
 
 class ShellRunner:
-    """Runs shell jobs; output_dir gets all they write, orphans hears of all that run."""
+    """Runs shell jobs; output_dir gets all they write, orphans hears of all that run.
 
-    def __init__(self, output_dir: Path | None = None, orphans: Orphans | None = None) -> None:
+    `on_suspects` is called when several commands are lost and any of them may have been the cause.
+    """
+
+    def __init__(
+        self,
+        output_dir: Path | None = None,
+        orphans: Orphans | None = None,
+        on_suspects: Callable[[], None] = lambda: None,
+    ) -> None:
         self._output_dir = output_dir
         self._orphans = orphans
+        self._on_suspects = on_suspects
         self._commands = Commands()
         self._env = {k: v for k, v in os.environ.items() if _INHERITED.match(k)}
         self._env.setdefault("PATH", _PATH)
@@ -161,6 +180,8 @@ class ShellRunner:
             return Report(call.lease.key, Failed(Failure("spawn-failed", f"no pipe: {error}")))
         try:
             outcome = await attempt.run(self._commands)
+            if isinstance(outcome, Lost) and outcome.blame is Blame.SHARED:
+                self._on_suspects()
             return Report(call.lease.key, outcome, attempt.output())
         finally:
             attempt.close()
@@ -214,7 +235,7 @@ class _Attempt:
         self._release(running)
         notes = await self._close_files()
         if isinstance(wrong, StarterDied):
-            return Lost(str(wrong))
+            return Lost(str(wrong), wrong.blame)
         if wrong is not None:
             return Failed(_explain_start(wrong, self._payload))
         return self._settle(running.ended.result(), notes)

@@ -65,3 +65,18 @@ def test_a_stop_is_bounded_by_the_grace_whatever_a_command_does(tmp_path: Path) 
         assert server.terminate() == 0
 
         assert time.monotonic() - began < 1 + 3 + 4  # on a busy machine
+
+
+def test_a_command_that_kills_its_starter_costs_other_commands_nothing(tmp_path: Path) -> None:
+    with serving(tmp_path, "--allow-shell") as server:
+        innocent = "sleep 1"
+        others = [
+            server.submit(task="shell", payload={"command": innocent})["id"] for _ in range(4)
+        ]
+        culprit = server.submit(task="shell", payload={"command": "kill -9 $PPID; sleep 60"})["id"]
+
+        guilty = server.ended(culprit)
+        ended = [server.ended(job) for job in others]
+
+        assert (guilty["state"], guilty["error"]["type"]) == ("failed", "lost")
+        assert [(job["state"], job["losses"]) for job in ended] == [("completed", 0)] * 4
