@@ -43,7 +43,8 @@ from schedo.workers.http import HttpRunner
 from schedo.workers.http_payload import check_http_payload
 from schedo.workers.local import LocalWorker
 from schedo.workers.orphans import Orphans
-from schedo.workers.shell import ShellRunner, check_shell_payload
+from schedo.workers.shell import ShellRunner
+from schedo.workers.shell_payload import check_shell_payload
 from schedo.workers.signing import parse_secrets
 
 log = logging.getLogger("schedo")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schedo.errors import Invalid
-from schedo.workers.shell import check_shell_payload
+from schedo.workers.shell_payload import check_shell_payload
 
 
 def test_a_payload_has_sensible_defaults() -> None:
