@@ -49,6 +49,9 @@ DECISIONS_KEPT = 100  # Dkron's number
 QUEUE_CONCURRENCY_MAX = 100_000
 FIRES_SHOWN = 5
 
+# A schedule that fires again so soon stays in memory.
+FREQUENT_US = 10 * SECOND
+
 # A fire later than this was missed, not just late (Quartz's threshold).
 LATE_FIRE_US = 60 * SECOND
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from schedo.core.fire_order import FireOrder
 from schedo.core.firing import Fire, plan_fires
 from schedo.core.ids import IdSource
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX, WINDOW_ENTRIES
@@ -29,7 +30,6 @@ from schedo.core.model import (
 from schedo.core.recurrence import next_after
 from schedo.core.runs import Runs, new_run
 from schedo.core.wants import SchedulesWanted, ScheduleWanted, Want
-from schedo.core.window import Room, Window
 
 
 class Triggered(NamedTuple):
@@ -52,7 +52,7 @@ class Schedules:
         self._names: dict[str, int] = {}
         # By schedule id: its blocked job; for schedules that are not in memory, too.
         self._blocked: dict[int, int] = {}
-        self._window = Window(Room(capacity))
+        self._order = FireOrder(capacity)
         self._loose: set[int] = set()  # those that perhaps nothing holds any more
         self.wanted: list[Want] = []
 
@@ -151,7 +151,7 @@ class Schedules:
         self._schedules.pop(schedule.id, None)
         self._names.pop(schedule.name, None)
         self._blocked.pop(schedule.id, None)
-        self._window.remove(schedule.id)
+        self._order.disarm(schedule.id)
         self._memory.changes.schedules.pop(schedule.id, None)
         self._memory.changes.schedules_deleted.append(schedule.id)
 
@@ -185,13 +185,15 @@ class Schedules:
 
     def next_at(self) -> int | None:
         """Return the soonest fire in memory."""
-        first = self._window.first()
-        return first[0] if first is not None else None
+        return self._order.next_at()
 
     def fire_due(self, now: int, limit: int) -> None:
         """Fire up to limit schedules that are due."""
-        for _, ident in self._window.pop_due(now, limit):
+        for ident in self._order.pop_due(now, limit):
             schedule = self._schedules[ident]
+            if schedule.next_fire_at is not None and schedule.next_fire_at > now:
+                self._hold(schedule)  # the clock was set back
+                continue
             plan = plan_fires(schedule, now)
             self._memory.changes.decisions.extend(plan.decisions)
             schedule.missed += sum(d.count for d in plan.decisions if d.verdict is Verdict.MISSED)
@@ -199,7 +201,7 @@ class Schedules:
                 self._run(schedule, fire, _overlap_of(schedule.spec, fire), now)
             schedule.evaluated_through = now
             schedule.next_fire_at = plan.next_fire_at
-            self._changed(schedule)
+            self._changed(schedule, fired_at=now)
 
     def _run(
         self, schedule: Schedule, fire: Fire, overlap: Overlap, now: int
@@ -272,28 +274,20 @@ class Schedules:
 
     @property
     def armed(self) -> int:
-        return len(self._window)
+        return len(self._order)
 
     def needs_loads(self) -> bool:
         """Whether something must be loaded."""
-        return bool(self.wanted) or self._window.wants_page()
+        return bool(self.wanted) or self._order.wants_page()
 
     def wants(self) -> list[Want]:
         """Return what must be loaded, each once."""
         wants, self.wanted = self.wanted, []
-        if self._window.wants_page():
-            self._window.is_loading = True
-            assert self._window.horizon is not None
-            wants.append(SchedulesWanted(self._window.horizon, self._window.page_size))
-        return wants
+        return wants + self._order.wants()
 
     def extend(self, want: SchedulesWanted, page: list[Schedule]) -> None:
         """Take in a page of schedules by their next fire."""
-        last = None
-        if len(page) == want.limit:
-            assert page[-1].next_fire_at is not None, "the page holds schedules that fire"
-            last = (page[-1].next_fire_at, page[-1].id)
-        if not self._window.extend(want.after, last):
+        if not self._order.extend(want, page):
             return
         new = [s for s in page if s.id not in self._schedules and not self._is_deleted(s)]
         for schedule in new:
@@ -302,14 +296,16 @@ class Schedules:
         self._review(new)
         ids = [s.id for s in page if s.id in self._schedules]
         for ident in dict.fromkeys([*ids, *self._memory.changes.schedules]):
-            self._hold(self._schedules[ident])
+            if not self._order.take(want, self._schedules[ident]):
+                self._loose.add(ident)
+        self._loose.update(self._order.trim())
 
     def committed(self) -> None:
         """Let go of records that no window holds and the store has."""
         kept = self._memory.changes.schedules
         loose, self._loose = self._loose, {i for i in self._loose if i in kept}
         for ident in loose - self._loose:
-            if ident in self._schedules and ident not in self._window:
+            if ident in self._schedules and ident not in self._order:
                 del self._names[self._schedules.pop(ident).name]
 
     def _review(self, loaded: Sequence[Schedule]) -> None:
@@ -331,17 +327,21 @@ class Schedules:
             _restart(schedule, resume_from)
         schedule.paused = paused
 
-    def _changed(self, schedule: Schedule) -> None:
+    def _changed(self, schedule: Schedule, fired_at: int | None = None) -> None:
         self._memory.changes.schedules[schedule.id] = schedule
-        self._hold(schedule)
+        self._hold(schedule, fired_at)
 
-    def _hold(self, schedule: Schedule) -> None:
-        """Arm the schedule's next fire if the window reaches that far."""
-        at = schedule.next_fire_at
-        if schedule.paused or at is None or not self._window.add(at, schedule.id):
-            self._window.remove(schedule.id)
-            self._loose.add(schedule.id)
-        self._loose.update(self._window.trim())
+    def _hold(self, schedule: Schedule, fired_at: int | None = None) -> None:
+        """Arm the schedule's next fire if memory reaches that far, or if it comes soon again."""
+        at, ident = schedule.next_fire_at, schedule.id
+        if schedule.paused or at is None:
+            self._order.disarm(ident)
+            self._loose.add(ident)
+        elif fired_at is not None and self._order.keep(ident, at, fired_at):
+            return
+        elif not self._order.arm(ident, at):
+            self._loose.add(ident)
+        self._loose.update(self._order.trim())
 
     def _decide(
         self, schedule: Schedule, fire: Fire, verdict: Verdict, job_id: int | None, now: int

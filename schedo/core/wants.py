@@ -53,10 +53,11 @@ class LaneWanted:
 
 @dataclass(frozen=True, slots=True)
 class SchedulesWanted:
-    """The next page of schedules by their next fire."""
+    """The next page of schedules by their next fire; until: of those overdue up to the instant."""
 
     after: Pair
     limit: int
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class FakeStore:
                     after,
                     limit,
                 )
-            case wants.SchedulesWanted(after, limit):
+            case wants.SchedulesWanted(after, limit, _):
                 due = sorted(
                     (s.next_fire_at, s.id)
                     for s in self.schedules.values()

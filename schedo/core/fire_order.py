@@ -1,0 +1,132 @@
+"""Which schedule fires next: what has just come due before what is overdue.
+
+A window holds the schedules that fire soonest. What is overdue beyond it is a backlog, loaded page
+by page; each fire is computed, so it cannot move in bulk as jobs do. Those that fire every few
+seconds stay in memory and go first: were they to stand by id among a hundred thousand of one
+instant, they would miss many of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from schedo.core.backlog import Backlog
+from schedo.core.limits import FREQUENT_US
+from schedo.core.model import Schedule
+from schedo.core.timers import Timers
+from schedo.core.wants import SchedulesWanted
+from schedo.core.window import Pair, Room, Window
+
+
+class FireOrder:
+    """The ids of schedules in memory by their next fire."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self.window = Window(Room(capacity))
+        self.backlog = Backlog()
+        self.overdue: dict[int, int] = {}  # next fire by id: loaded of the backlog
+        self._frequent = Timers()
+
+    def __len__(self) -> int:
+        return len(self.window) + len(self.overdue) + len(self._frequent)
+
+    def __contains__(self, ident: int) -> bool:
+        return ident in self.window or ident in self.overdue or ident in self._frequent
+
+    def arm(self, ident: int, at: int) -> bool:
+        """Set when the schedule fires; False if that is beyond what memory holds."""
+        self._frequent.cancel(ident)
+        self.overdue.pop(ident, None)
+        if self.window.add(at, ident):
+            return True
+        self.window.remove(ident)
+        return False
+
+    def keep(self, ident: int, at: int, now: int) -> bool:
+        """Hold a schedule that has fired and fires again so soon, up to a number."""
+        if at - now > FREQUENT_US or len(self._frequent) >= self._capacity:
+            return False
+        self._frequent.arm(ident, at)
+        return True
+
+    def disarm(self, ident: int) -> None:
+        """Forget the schedule."""
+        self.window.remove(ident)
+        self._frequent.cancel(ident)
+        self.overdue.pop(ident, None)
+
+    def trim(self) -> Iterable[int]:
+        """Return the ids that no longer fit, now in the store only."""
+        return self.window.trim()
+
+    def pop_due(self, now: int, limit: int) -> list[int]:
+        """Remove and return up to limit schedules that are due; what is overdue has a fourth."""
+        due = [ident for _, ident in self._frequent.pop_due(now, limit)]
+        room = limit - len(due) - (limit // 4 if self.overdue else 0)
+        due += [ident for _, ident in self.window.pop_due(now, max(0, room))]
+        self.backlog.take_over(self.window, now)
+        late = [*islice(self.overdue, limit - len(due))]
+        for ident in late:
+            del self.overdue[ident]
+        return due + late
+
+    def next_at(self) -> int | None:
+        """Return the soonest fire in memory."""
+        firsts = [self.window.first(), self._frequent.first()]
+        instants = [first[0] for first in firsts if first is not None]
+        instants += islice(self.overdue.values(), 1)
+        rest = self.backlog.next_at()
+        return min(instants if rest is None else [*instants, rest], default=None)
+
+    # Pages.
+
+    def wants_page(self) -> bool:
+        """Whether something must be loaded."""
+        return self.window.wants_page() or self._wants_overdue()
+
+    def _wants_overdue(self) -> bool:
+        return len(self.overdue) <= self.window.page_size // 2 and self.backlog.wants_page()
+
+    def wants(self) -> list[SchedulesWanted]:
+        """Return the pages that are needed, each once."""
+        wants = []
+        if self.window.wants_page():
+            self.window.is_loading = True
+            assert self.window.horizon is not None
+            wants.append(SchedulesWanted(self.window.horizon, self.window.page_size))
+        if self._wants_overdue():
+            backlog = self.backlog
+            backlog.is_loading = True
+            page_size = self.window.page_size
+            wants.append(SchedulesWanted(backlog.after, page_size, until=backlog.until))
+        return wants
+
+    def extend(self, want: SchedulesWanted, page: Sequence[Schedule]) -> bool:
+        """Note that the page is loaded; False if it is no longer needed."""
+        last = _last_of(page) if len(page) == want.limit else None
+        if want.until is None:
+            return self.window.extend(want.after, last)
+        if last is not None and last[0] > want.until:
+            last = None
+        self.backlog.advance(want.after, want.until, last)
+        return True
+
+    def take(self, want: SchedulesWanted, schedule: Schedule) -> bool:
+        """Take in a schedule of the page; False if memory holds no such instant."""
+        at, ident = schedule.next_fire_at, schedule.id
+        if at is None or schedule.paused:
+            return False
+        if ident in self:
+            return True
+        if want.until is None or at > want.until:
+            return self.window.add(at, ident)
+        self.overdue[ident] = at
+        return True
+
+
+def _last_of(page: Sequence[Schedule]) -> Pair | None:
+    last = page[-1]
+    assert last.next_fire_at is not None, "the page holds schedules that fire"
+    return last.next_fire_at, last.id
