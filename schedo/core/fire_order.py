@@ -72,13 +72,16 @@ class FireOrder:
             del self.overdue[ident]
         return due + late
 
+    def fresh_at(self) -> int | None:
+        """Return the soonest fire in memory that is no part of the backlog."""
+        firsts = (self.window.first(), self._frequent.first())
+        return min((first[0] for first in firsts if first is not None), default=None)
+
     def next_at(self) -> int | None:
         """Return the soonest fire in memory."""
-        firsts = [self.window.first(), self._frequent.first()]
-        instants = [first[0] for first in firsts if first is not None]
-        instants += islice(self.overdue.values(), 1)
-        rest = self.backlog.next_at()
-        return min(instants if rest is None else [*instants, rest], default=None)
+        overdue_at = next(iter(self.overdue.values()), None)
+        instants = (self.fresh_at(), overdue_at, self.backlog.next_at())
+        return min((at for at in instants if at is not None), default=None)
 
     # Pages.
 
@@ -87,7 +90,7 @@ class FireOrder:
         return self.window.wants_page() or self._wants_overdue()
 
     def _wants_overdue(self) -> bool:
-        return len(self.overdue) <= self.window.page_size // 2 and self.backlog.wants_page()
+        return len(self.overdue) <= self.window.page_size and self.backlog.wants_page()
 
     def wants(self) -> list[SchedulesWanted]:
         """Return the pages that are needed, each once."""

@@ -85,9 +85,9 @@ FRONT_US = 366 * DAY
 # One turn handles at most this many due entries, so that the loop stays responsive: some 5 ms. A
 # schedule's fire costs ten times as much as a job's.
 TURN_ENTRIES_MAX = 512
-TURN_FIRES_MAX = 48
+TURN_FIRES_MAX = 50
 # And one commit, so that who submits meanwhile does not wait long for the commit before his.
-COMMIT_FIRES_MAX = 96
+COMMIT_FIRES_MAX = 200
 
 # Memory that clients of the HTTP API can make the server hold, all connections together: heads that
 # have not come whole, requests that are sent ahead, answers that are not read.

@@ -52,7 +52,7 @@ class Schedules:
         self._names: dict[str, int] = {}
         # By schedule id: its blocked job; for schedules that are not in memory, too.
         self._blocked: dict[int, int] = {}
-        self._order = FireOrder(capacity)
+        self.order = FireOrder(capacity)
         self._loose: set[int] = set()  # those that perhaps nothing holds any more
         self.wanted: list[Want] = []
 
@@ -151,7 +151,7 @@ class Schedules:
         self._schedules.pop(schedule.id, None)
         self._names.pop(schedule.name, None)
         self._blocked.pop(schedule.id, None)
-        self._order.disarm(schedule.id)
+        self.order.disarm(schedule.id)
         self._memory.changes.schedules.pop(schedule.id, None)
         self._memory.changes.schedules_deleted.append(schedule.id)
 
@@ -185,11 +185,11 @@ class Schedules:
 
     def next_at(self) -> int | None:
         """Return the soonest fire in memory."""
-        return self._order.next_at()
+        return self.order.next_at()
 
     def fire_due(self, now: int, limit: int) -> None:
         """Fire up to limit schedules that are due."""
-        for ident in self._order.pop_due(now, limit):
+        for ident in self.order.pop_due(now, limit):
             schedule = self._schedules[ident]
             if schedule.next_fire_at is not None and schedule.next_fire_at > now:
                 self._hold(schedule)  # the clock was set back
@@ -274,20 +274,20 @@ class Schedules:
 
     @property
     def armed(self) -> int:
-        return len(self._order)
+        return len(self.order)
 
     def needs_loads(self) -> bool:
         """Whether something must be loaded."""
-        return bool(self.wanted) or self._order.wants_page()
+        return bool(self.wanted) or self.order.wants_page()
 
     def wants(self) -> list[Want]:
         """Return what must be loaded, each once."""
         wants, self.wanted = self.wanted, []
-        return wants + self._order.wants()
+        return wants + self.order.wants()
 
     def extend(self, want: SchedulesWanted, page: list[Schedule]) -> None:
         """Take in a page of schedules by their next fire."""
-        if not self._order.extend(want, page):
+        if not self.order.extend(want, page):
             return
         new = [s for s in page if s.id not in self._schedules and not self._is_deleted(s)]
         for schedule in new:
@@ -296,16 +296,16 @@ class Schedules:
         self._review(new)
         ids = [s.id for s in page if s.id in self._schedules]
         for ident in dict.fromkeys([*ids, *self._memory.changes.schedules]):
-            if not self._order.take(want, self._schedules[ident]):
+            if not self.order.take(want, self._schedules[ident]):
                 self._loose.add(ident)
-        self._loose.update(self._order.trim())
+        self._loose.update(self.order.trim())
 
     def committed(self) -> None:
         """Let go of records that no window holds and the store has."""
         kept = self._memory.changes.schedules
         loose, self._loose = self._loose, {i for i in self._loose if i in kept}
         for ident in loose - self._loose:
-            if ident in self._schedules and ident not in self._order:
+            if ident in self._schedules and ident not in self.order:
                 del self._names[self._schedules.pop(ident).name]
 
     def _review(self, loaded: Sequence[Schedule]) -> None:
@@ -335,13 +335,13 @@ class Schedules:
         """Arm the schedule's next fire if memory reaches that far, or if it comes soon again."""
         at, ident = schedule.next_fire_at, schedule.id
         if schedule.paused or at is None:
-            self._order.disarm(ident)
+            self.order.disarm(ident)
             self._loose.add(ident)
-        elif fired_at is not None and self._order.keep(ident, at, fired_at):
+        elif fired_at is not None and self.order.keep(ident, at, fired_at):
             return
-        elif not self._order.arm(ident, at):
+        elif not self.order.arm(ident, at):
             self._loose.add(ident)
-        self._loose.update(self._order.trim())
+        self._loose.update(self.order.trim())
 
     def _decide(
         self, schedule: Schedule, fire: Fire, verdict: Verdict, job_id: int | None, now: int

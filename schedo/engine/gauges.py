@@ -37,6 +37,7 @@ class Gauges(NamedTuple):
     queues: dict[str, QueueGauges]
     count_age_us: int  # how old the numbers of waiting jobs are
     windows: dict[str, int]  # entries in memory
+    backlogs_us: dict[str, int]  # how long the oldest overdue entry of each has been due
     records: int
     uncommitted: int
     workers: int
@@ -91,6 +92,10 @@ async def read_gauges(turns: TurnLoop, store: Store, counts: JobCounts) -> Gauge
             "timers": len(memory.timers),
             "lanes": sum(len(window) for _, window in memory.lanes.windows()),
             "schedules": scheduler.schedules.armed,
+        },
+        {
+            "jobs": memory.backlog.age_us(turns.clock.now()),
+            "schedules": scheduler.schedules.order.backlog.age_us(turns.clock.now()),
         },
         len(memory),
         turns.uncommitted,

@@ -120,8 +120,8 @@ class TurnLoop:
 
     def find_reasons(self) -> list[str]:
         """Return in sentences why jobs are not accepted or would not start in time."""
-        failed = [] if self.failure is None else [str(self.failure)]
-        return failed + self.watch.find_reasons(self.clock.now())
+        why = [] if self.failure is None else [str(self.failure)]
+        return why + self.watch.find_reasons(self.clock.now(), None if why else self.scheduler)
 
     @property
     def uncommitted(self) -> int:

@@ -15,6 +15,7 @@ from schedo.core.changes import Changes
 from schedo.core.leases import Lease
 from schedo.core.limits import SECOND
 from schedo.core.memory import JobMemory
+from schedo.core.scheduler import Scheduler
 from schedo.engine.metrics import Metrics
 from schedo.errors import SchedoError
 
@@ -23,6 +24,7 @@ log = logging.getLogger("schedo.engine")
 LAG_MAX_US = SECOND
 LATE_SHOWN_US = 5 * SECOND  # so that a probe every few seconds sees that the loop was late
 SILENCE_MAX_US = 5 * SECOND
+BACKLOG_AGE_MAX_US = 5 * SECOND
 _NEVER = 1 << 62
 
 
@@ -111,7 +113,7 @@ class Watch:
         if self._round_began_at is not None:
             self._round_began_at += delta_us
 
-    def find_reasons(self, now: int) -> list[str]:
+    def find_reasons(self, now: int, scheduler: Scheduler | None = None) -> list[str]:
         """Return in sentences why jobs would not start in time."""
         reasons = []
         overdue_us = now - self._turn_due_at
@@ -123,9 +125,30 @@ class Watch:
             silent_us = now - self._round_began_at
             if silent_us > SILENCE_MAX_US:
                 reasons.append(f"the store has not answered for {silent_us / SECOND:.1f} s")
+        if scheduler is not None and not reasons:
+            reasons = _find_waits(scheduler, self.metrics.began_at, now)
         for find in self.others:
             reasons += find()
         return reasons
+
+
+def _find_waits(scheduler: Scheduler, began_at: int, now: int) -> list[str]:
+    """Return in sentences what is due and waits for this server alone.
+
+    What was due before the server began is no fault of it, as long as it delays nothing else.
+    """
+    reasons = []
+    memory, order = scheduler.memory, scheduler.schedules.order
+    timer = memory.timers.first()
+    for what, due_at in (("jobs", timer and timer[0]), ("schedules", order.fresh_at())):
+        if due_at is not None and now - max(due_at, began_at) > LAG_MAX_US:
+            waited_s = (now - max(due_at, began_at)) / SECOND
+            reasons.append(f"{what} that are due have waited for {waited_s:.1f} s")
+    for what, backlog in (("jobs", memory.backlog), ("schedules", order.backlog)):
+        age_us = backlog.age_us(now)
+        if age_us > BACKLOG_AGE_MAX_US and now - age_us >= began_at:
+            reasons.append(f"a backlog of {what} has been due for {age_us / SECOND:.1f} s")
+    return reasons
 
 
 class ReadinessLog:

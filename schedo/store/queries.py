@@ -105,9 +105,13 @@ SCHEDULES = _paged(
 SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
 SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
 SCHEDULES_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name > ? ORDER BY name LIMIT ?"
+# Of a whole page of schedules in one statement: :ids is their ids as JSON.
 ACTIVE = f"""
-SELECT id, state FROM job WHERE schedule_id IS NOT NULL AND {_UNFINISHED} AND schedule_id = ?
-ORDER BY id LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}"""
+SELECT run.schedule_id, run.id, run.state
+FROM json_each(:ids) AS schedule CROSS JOIN job AS run ON run.id IN (
+    SELECT id FROM job WHERE schedule_id IS NOT NULL AND {_UNFINISHED}
+    AND schedule_id = schedule.value ORDER BY id LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
+) ORDER BY run.id"""
 DECISIONS = """
 SELECT schedule_id, scheduled_for, decided_at, verdict, job_id, count FROM decision
 WHERE schedule_id = ? ORDER BY number DESC LIMIT ?"""

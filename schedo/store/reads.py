@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+import msgspec
+
 from schedo.core.lifecycle import State
 from schedo.core.model import Job, Schedule
 from schedo.store import queries, rows
@@ -116,9 +118,11 @@ def schedules(
 
 def _with_active(connection: sqlite3.Connection, found_rows: list[rows.Row]) -> list[Schedule]:
     found = [rows.schedule_from_row(row) for row in found_rows]
-    for schedule in found:
-        active = connection.execute(queries.ACTIVE, (schedule.id,)).fetchall()
-        schedule.active = [job_id for job_id, _ in active]
-        blocked = [job_id for job_id, state in active if state == State.BLOCKED]
-        schedule.blocked = blocked[0] if blocked else None
+    by_id = {schedule.id: schedule for schedule in found}
+    ids = msgspec.json.encode([*by_id]).decode()
+    for schedule_id, job_id, state in connection.execute(queries.ACTIVE, {"ids": ids}):
+        schedule = by_id[schedule_id]
+        schedule.active.append(job_id)
+        if state == State.BLOCKED and schedule.blocked is None:
+            schedule.blocked = job_id
     return found

@@ -56,6 +56,7 @@ SCHEDULE_COLUMNS = (
 
 _STATE_TEXT: dict[str, str] = {state: str(state.value) for state in State}
 _TRIGGER_TEXT: dict[str, str] = {trigger: str(trigger.value) for trigger in Trigger}
+_VERDICT_TEXT: dict[str, str] = {verdict: str(verdict.value) for verdict in Verdict}
 _STATES = {str(state.value): state for state in State}
 _TRIGGERS = {str(trigger.value): trigger for trigger in Trigger}
 
@@ -218,16 +219,16 @@ def output_row(output: Output) -> dict[str, Any]:
     }
 
 
-def decision_row(decision: Decision) -> dict[str, Any]:
-    """Return the named values of a decision."""
-    return {
-        "schedule_id": decision.schedule_id,
-        "scheduled_for": decision.scheduled_for,
-        "decided_at": decision.decided_at,
-        "verdict": str(decision.verdict.value),
-        "job_id": decision.job_id,
-        "count": decision.count,
-    }
+def decision_row(decision: Decision) -> Row:
+    """Return the values of the Decision's fields."""
+    return (
+        decision.schedule_id,
+        decision.scheduled_for,
+        decision.decided_at,
+        _VERDICT_TEXT[decision.verdict],
+        decision.job_id,
+        decision.count,
+    )
 
 
 def decision_from_row(row: Row) -> Decision:

@@ -37,11 +37,13 @@ UPDATE_JOBS = (
 INSERT_PAYLOAD = "INSERT INTO job_payload (job_id, payload) VALUES (?, ?)"
 INSERT_TAG = "INSERT OR IGNORE INTO job_tag (tag, job_id) VALUES (?, ?)"
 
-UPSERT_SCHEDULE = (
-    f"INSERT INTO schedule ({', '.join(rows.SCHEDULE_COLUMNS)})"
-    f" VALUES ({', '.join('?' * len(rows.SCHEDULE_COLUMNS))}) ON CONFLICT (id) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in rows.SCHEDULE_COLUMNS[1:])
+_SCHEDULE_ROW = f"({', '.join('?' * len(rows.SCHEDULE_COLUMNS))})"
+_INSERT_SCHEDULE = f"INSERT INTO schedule ({', '.join(rows.SCHEDULE_COLUMNS)}) VALUES "
+_OR_UPDATE = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
+    f"{name} = excluded.{name}" for name in rows.SCHEDULE_COLUMNS[1:]
 )
+UPSERT_SCHEDULE = _INSERT_SCHEDULE + _SCHEDULE_ROW + _OR_UPDATE
+UPSERT_SCHEDULES = _INSERT_SCHEDULE + ", ".join([_SCHEDULE_ROW] * TOGETHER) + _OR_UPDATE
 DELETE_SCHEDULE = "DELETE FROM schedule WHERE id = ?"
 DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
 
@@ -73,15 +75,34 @@ DELETE FROM output WHERE job_id = :id AND attempt <= (
     ) WHERE total > {limits.OUTPUTS_BYTES_MAX}
 )"""
 
-INSERT_DECISION = """
+
+def _insert_decisions(count: int) -> str:
+    """Return the statement for the values of decision_row, so many times."""
+    # A schedule's decisions are numbered on, in order of the rows if it has several of them.
+    values = ", ".join(f"(?, ?, ?, ?, ?, ?, {number})" for number in range(count))
+    return f"""
 INSERT INTO decision (schedule_id, number, scheduled_for, decided_at, verdict, job_id, count)
-SELECT :schedule_id,
-    (SELECT coalesce(max(number), 0) + 1 FROM decision WHERE schedule_id = :schedule_id),
-    :scheduled_for, :decided_at, :verdict, :job_id, :count"""
-TRIM_DECISIONS = f"""
-DELETE FROM decision WHERE schedule_id = :id AND number <= (
-    SELECT max(number) FROM decision WHERE schedule_id = :id
-) - {limits.DECISIONS_KEPT}"""
+SELECT column1,
+    (SELECT coalesce(max(number), 0) FROM decision WHERE schedule_id = column1)
+        + row_number() OVER (PARTITION BY column1 ORDER BY column7),
+    column2, column3, column4, column5, column6
+FROM (VALUES {values})"""
+
+
+def _trim_decisions(count: int) -> str:
+    """Return the statement that leaves so many schedules their latest decisions only."""
+    return f"""
+DELETE FROM decision WHERE (schedule_id, number) IN (
+    SELECT old.schedule_id, old.number
+    FROM (VALUES {", ".join(["(?)"] * count)}) AS decided
+    CROSS JOIN decision AS old ON old.schedule_id = decided.column1 AND old.number <= (
+        SELECT max(number) FROM decision WHERE schedule_id = decided.column1
+    ) - {limits.DECISIONS_KEPT}
+)"""
+
+
+INSERT_DECISION, INSERT_DECISIONS = _insert_decisions(1), _insert_decisions(TOGETHER)
+TRIM_DECISION, TRIM_DECISIONS = _trim_decisions(1), _trim_decisions(TOGETHER)
 
 RAISE_EPOCH = "UPDATE meta SET value = value + 1 WHERE name = 'epoch'"
 UPSERT_ANSWER = """
@@ -157,14 +178,14 @@ def _encode_others(changes: Changes) -> list[Statement]:
     statements = [
         Statement(DELETE_SCHEDULE, [(each,) for each in deleted]),
         Statement(DELETE_DECISIONS, [(each,) for each in deleted]),
-        Statement(UPSERT_SCHEDULE, [*map(rows.schedule_row, schedules)]),
+        Statement(UPSERT_SCHEDULE, [*map(rows.schedule_row, schedules)], together=UPSERT_SCHEDULES),
         Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
         Statement(INSERT_ATTEMPT, [*map(rows.attempt_row, changes.attempts)]),
         Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_tried]),
         Statement(INSERT_OUTPUT, [*map(rows.output_row, changes.outputs)]),
         Statement(TRIM_OUTPUTS, [{"id": each} for each in jobs_heard]),
-        Statement(INSERT_DECISION, [*map(rows.decision_row, decisions)]),
-        Statement(TRIM_DECISIONS, [{"id": each} for each in schedules_decided]),
+        Statement(INSERT_DECISION, [*map(rows.decision_row, decisions)], together=INSERT_DECISIONS),
+        Statement(TRIM_DECISION, [(each,) for each in schedules_decided], together=TRIM_DECISIONS),
         Statement(UPSERT_ANSWER, changes.answers),
     ]
     return [statement for statement in statements if statement.rows]

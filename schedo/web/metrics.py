@@ -101,6 +101,12 @@ def _render_state(site: Site, gauges: Gauges) -> list[Family]:
             gauges.lag_us / SECOND,
         ),
         _each("schedo_window_entries", "Entries in memory.", "window", gauges.windows.items()),
+        _each(
+            "schedo_backlog_age_seconds",
+            "How long the oldest of what is overdue and still to be moved has been due; 0: none.",
+            "kind",
+            [(kind, age_us / SECOND) for kind, age_us in gauges.backlogs_us.items()],
+        ),
         _one("schedo_job_records", "Job records in memory.", gauges.records),
         _one("schedo_uncommitted_jobs", "Jobs not yet on their way to disk.", gauges.uncommitted),
         _one("schedo_workers", "Attached workers.", gauges.workers),

@@ -72,7 +72,7 @@ def is_left(backlog: Backlog, pair: Pair) -> bool:
 def check_schedules(server: Server) -> None:
     """No schedule that will fire falls between memory and store."""
     schedules = server.scheduler.schedules
-    order, window = schedules._order, schedules._order.window
+    order, window = schedules.order, schedules.order.window
     gone = set(server.scheduler.memory.changes.schedules_deleted)
     if server.taken is not None:
         gone |= set(server.taken.schedules_deleted)
@@ -119,4 +119,4 @@ def check_memory(server: Server) -> None:
     most = windows * 2 * server.capacity + len(server.leases)
     passing = len(memory.changes.jobs) + len(memory._committing) + len(memory._loose)
     assert len(memory) <= most + passing
-    assert len(server.scheduler.schedules._order) <= 5 * server.capacity
+    assert len(server.scheduler.schedules.order) <= 5 * server.capacity

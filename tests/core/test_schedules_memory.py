@@ -40,19 +40,19 @@ def test_memory_holds_the_soonest_schedules_and_all_of_them_fire() -> None:
 
 
 def test_a_commit_takes_a_bounded_number_of_fires_and_the_rest_follow() -> None:
-    server = Server(slots=0)
-    for number in range(200):
+    server = Server(capacity=1_000, slots=0)
+    for number in range(300):
         made(server, name=f"s{number}", rule=every(60))
     server.round(0)
 
     for _ in range(10):
         server.tick(MINUTE)
 
-    assert len(server.scheduler.memory.changes.schedules) == 96
+    assert len(server.scheduler.memory.changes.schedules) == 200
     wake_at = server.scheduler.next_wake_at()
     assert wake_at is None or wake_at > MINUTE, "it does not turn in vain while the commit runs"
     server.settle(MINUTE)
-    assert len(server.store.jobs) == 200
+    assert len(server.store.jobs) == 300
 
 
 def test_a_schedule_that_is_put_again_unchanged_while_its_page_is_loaded_still_fires() -> None:

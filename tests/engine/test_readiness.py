@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from schedo.core.limits import MINUTE, SECOND
+from schedo.core.limits import HOUR, MINUTE, SECOND
 from schedo.engine.metrics import Metrics
 from schedo.engine.watch import ReadinessLog, Watch
 from schedo.errors import StoreError
 from schedo.testing.clock import VirtualClock
+from tests.core.builders import make_spec
+from tests.core.server import Server
 from tests.engine.world import T0, running
 
 
@@ -98,4 +100,49 @@ def test_the_log_says_once_when_a_server_is_no_longer_ready_and_when_it_is_again
     assert [record.getMessage() for record in caplog.records] == [
         "not ready: one; two",
         "ready again",
+    ]
+
+
+def overdue(due_at: int, *, count: int = 30) -> Server:
+    """Return a scheduler that has begun to move a backlog of jobs that were due at the instant."""
+    server = Server(capacity=4, slots=0)
+    for _ in range(count):
+        server.submit(make_spec(delay_us=due_at), 0)
+    server.settle(0)
+    now = due_at + MINUTE
+    for _ in range(2):
+        server.tick(now)
+        server.round(now)
+    server.tick(now)
+    assert server.scheduler.memory.backlog
+    return server
+
+
+def test_a_backlog_from_before_the_start_leaves_a_server_ready() -> None:
+    server = overdue(HOUR)
+    watch = Watch(VirtualClock(T0), Metrics())
+    watch.metrics.began_at = HOUR + 1
+
+    assert watch.find_reasons(HOUR + MINUTE, server.scheduler) == []
+
+
+def test_a_backlog_that_came_due_while_the_server_ran_is_a_reason_after_five_seconds() -> None:
+    server = overdue(HOUR)
+    watch = Watch(VirtualClock(T0), Metrics())
+
+    assert watch.find_reasons(HOUR + 4 * SECOND, server.scheduler) == []
+    assert watch.find_reasons(HOUR + MINUTE, server.scheduler) == [
+        "a backlog of jobs has been due for 60.0 s"
+    ]
+
+
+def test_a_job_that_is_due_and_waits_for_the_server_alone_is_a_reason_after_a_second() -> None:
+    server = Server(slots=0)
+    server.submit(make_spec(delay_us=HOUR), 0)
+    server.settle(0)
+    watch = Watch(VirtualClock(T0), Metrics())
+
+    assert watch.find_reasons(HOUR + SECOND, server.scheduler) == []
+    assert watch.find_reasons(HOUR + 2 * SECOND, server.scheduler) == [
+        "jobs that are due have waited for 2.0 s"
     ]

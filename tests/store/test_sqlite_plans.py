@@ -32,7 +32,6 @@ PLANS = {
         "INDEX sqlite_autoindex_schedule_1 (name=?)",
     ),
     "list_schedules": (queries.SCHEDULES_BY_NAME, "INDEX sqlite_autoindex_schedule_1 (name>?)"),
-    "active jobs": (queries.ACTIVE, "COVERING INDEX job_active (schedule_id=?)"),
     "blocked jobs": (queries.BLOCKED, "INDEX job_state (state=?)"),
     "get_job": (queries.WHOLE_JOB, KEY),
     "load_payload": (queries.PAYLOAD, KEY),
@@ -53,7 +52,7 @@ PLANS = {
     "append an entry, new jobs": (pending.APPEND, f"SEARCH job {KEY} (rowid>? AND rowid<?)"),
     "append an entry, known jobs": (pending.APPEND, f"SEARCH job {KEY} (rowid=?)"),
     "trim attempts": (writes.TRIM_ATTEMPTS, "PRIMARY KEY (job_id=? AND number<?)"),
-    "trim decisions": (writes.TRIM_DECISIONS, "PRIMARY KEY (schedule_id=? AND number<?)"),
+    "trim decisions": (writes.TRIM_DECISIONS, "old USING PRIMARY KEY (schedule_id=? AND number<?)"),
 }
 LISTS = {
     "all": (JobFilter(), KEY),
@@ -112,6 +111,16 @@ def test_waiting_jobs_are_listed_out_of_the_index_that_has_them(
     query, _ = queries.job_list(JobFilter(state=state), None, 9)
 
     assert f"SCAN job USING COVERING INDEX {index}" in plan(connection, query)
+
+
+def test_the_active_jobs_of_a_page_of_schedules_are_found_through_their_index(
+    connection: sqlite3.Connection,
+) -> None:
+    found = plan(connection, queries.ACTIVE)
+
+    assert "SEARCH job USING COVERING INDEX job_active (schedule_id=?)" in found
+    assert "SEARCH run USING INTEGER PRIMARY KEY" in found
+    assert "SCAN run" not in found
 
 
 def test_lanes_are_found_by_skipping_from_one_to_the_next(connection: sqlite3.Connection) -> None:

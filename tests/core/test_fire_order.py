@@ -1,0 +1,117 @@
+"""Many schedules of one instant: what has just come due fires before them, and all of them fire."""
+
+from __future__ import annotations
+
+from schedo.core.lifecycle import State
+from schedo.core.model import Overlap, Rule, Schedule
+from tests.core.builders import HOUR, MINUTE, SECOND, every, make_schedule_spec
+from tests.core.scheduled import T1
+from tests.core.server import Server
+
+COUNT = 400
+CAPACITY = 8
+
+
+def crowded() -> tuple[Server, list[Schedule]]:
+    """Return a server with COUNT schedules that fire at one hour."""
+    server = Server(CAPACITY, slots=0)
+    made = []
+    for number in range(COUNT):
+        made.append(server.put(make_schedule_spec(f"s{number}", Rule(at=HOUR)), T1))
+        if number % 50 == 0:
+            server.settle(T1)
+    server.settle(T1)
+    return server, made
+
+
+def turn(server: Server, now: int) -> None:
+    """Do one turn and one round."""
+    server.tick(now)
+    server.round(now)
+
+
+def test_a_schedule_of_each_second_keeps_its_time_wherever_its_id_stands() -> None:
+    server, made = crowded()
+    spec = make_schedule_spec("second", every(1), overlap=Overlap.ALLOW)
+    second = server.put(spec, HOUR - 3 * SECOND)
+    server.settle(HOUR - SECOND)
+    moment = HOUR
+
+    for step in range(4):
+        turn(server, moment + step)
+    for _ in range(3):
+        moment += SECOND
+        turn(server, moment)
+
+    runs = server.runs(second.id)
+    assert [run.scheduled_for for run in runs][-4:] == [HOUR + n * SECOND for n in range(4)]
+    assert all(run.created_at - (run.scheduled_for or 0) < 10 for run in runs[-4:])
+    assert sum(len(server.runs(schedule.id)) for schedule in made) < COUNT, "a backlog is left"
+
+
+def test_every_schedule_of_the_crowd_fires_once() -> None:
+    server, made = crowded()
+
+    server.settle(HOUR)
+
+    assert [len(server.runs(schedule.id)) for schedule in made] == [1] * COUNT
+    assert len(server.scheduler.schedules.order) == 0
+    assert len(server.scheduler.schedules._schedules) == 0
+
+
+def test_a_crash_in_the_middle_fires_none_twice_and_forgets_none() -> None:
+    server, made = crowded()
+    for _ in range(12):
+        turn(server, HOUR)
+    fired = sum(len(server.runs(schedule.id)) for schedule in made)
+    assert 0 < fired < COUNT
+
+    server.crash(HOUR + SECOND)
+    server.settle(HOUR + SECOND)
+
+    assert [len(server.runs(schedule.id)) for schedule in made] == [1] * COUNT
+
+
+def test_what_is_changed_while_it_is_overdue_goes_by_the_change() -> None:
+    server, made = crowded()
+    for _ in range(6):
+        turn(server, HOUR + SECOND)
+    overdue = [*server.scheduler.schedules.order.overdue]
+    assert len(overdue) >= 3
+    paused, deleted, edited = (
+        next(schedule for schedule in made if schedule.id == ident) for ident in overdue[:3]
+    )
+
+    server.on_schedule(
+        paused.name,
+        lambda known: server.scheduler.schedules.pause(known, None, HOUR + SECOND),  # type: ignore[arg-type]
+        HOUR + SECOND,
+    )
+
+    def delete(known: Schedule | None) -> Schedule:
+        assert known is not None
+        server.scheduler.schedules.delete(known, HOUR + SECOND)
+        return known
+
+    server.on_schedule(deleted.name, delete, HOUR + SECOND)
+    server.put(make_schedule_spec(edited.name, Rule(at=2 * HOUR)), HOUR + SECOND)
+    server.settle(HOUR + MINUTE)
+
+    runs = {schedule.id: len(server.runs(schedule.id)) for schedule in made}
+    assert [runs.pop(ident) for ident in overdue[:3]] == [0, 0, 0]
+    assert set(runs.values()) == {1}
+    server.settle(2 * HOUR)
+    assert len(server.runs(edited.id)) == 1
+
+
+def test_memory_stays_bounded_while_a_crowd_fires() -> None:
+    server, made = crowded()
+    most = 0
+    while any(job.state is not State.QUEUED for job in server.store.jobs.values()) or (
+        len(server.store.jobs) < COUNT
+    ):
+        turn(server, HOUR + SECOND)
+        most = max(most, len(server.scheduler.schedules._schedules))
+
+    assert most < 150, "the window, a page of the backlog, and what one commit takes"
+    assert made
