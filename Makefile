@@ -64,8 +64,9 @@ bench-quick: $(VENV)/.dev  ## the same within a minute, to see that they run [K=
 		$(if $(wildcard .benchmarks/quick/*/*.json),--benchmark-compare) \
 		--benchmark-max-time=0.1 --benchmark-min-rounds=1 $(ARGS)
 
-sim: $(VENV)/.dev  ## simulate servers, faults and crashes [SEEDS=200] [FIRST=0] or replay one [SEED=n] [ARGS=--trace]
-	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))) $(ARGS)
+sim: $(VENV)/.dev  ## simulate servers, faults and crashes [SEEDS=200] [FIRST=0] [SECONDS=600] [JOBS=2] or replay one [SEED=n] [ARGS=--trace]
+	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(FIRST),--first $(FIRST)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JOBS),--jobs $(JOBS))) $(ARGS)
 
 LOCK := $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --upgrade \
 	--generate-hashes --no-emit-index-url --no-header --no-config --no-cache --quiet

@@ -151,8 +151,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
     Every transaction counts itself: that is how far the database goes (see store/witness.py).
     """
-    connection.execute("BEGIN IMMEDIATE")
     try:
+        connection.execute("BEGIN IMMEDIATE")
         yield
         ((number,),) = connection.execute(_COUNT).fetchall()
         connection.execute("COMMIT")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,7 +20,7 @@ from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
 from schedo.store.base import JobFilter, Opening, Retention
 from schedo.store.memory import MemoryStore
 from schedo.testing.loop import VirtualLoop
-from tests.sim.trace import Pruned, Stored, StoreFailed
+from tests.sim.trace import Broke, Pruned, Stored, StoreFailed
 
 ORDERED = frozenset(
     {
@@ -46,6 +47,7 @@ class Faults:
     load_fails: float = 0.0
     breaks: float = 0.0  # a commit after which nothing can be trusted
     dies: float = 0.0  # the server dies in the access, before or after its effect
+    power_fails: float = 0.0  # just after a transaction that is not synced
     stalls: float = 0.0
     delay_s: float = 0.001
     stall_s: float = 20.0
@@ -125,8 +127,19 @@ class ServerStore:
         self.is_dead = False
         self._is_broken = False
 
+    def die(self) -> None:
+        """Let nothing more reach the disk."""
+        self.is_dead = True
+
+    def abandon(self) -> None:
+        """Let go of what a dead process does not have."""
+
+    def _call(self, name: str) -> Callable[..., Awaitable[Any]]:
+        call: Callable[..., Awaitable[Any]] = getattr(self._disk.memory, name)
+        return call
+
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        call = getattr(self._disk.memory, name)
+        call = self._call(name)
 
         async def ordered(*args: Any) -> Any:
             async with self._turn:
@@ -168,19 +181,27 @@ class ServerStore:
                 self._is_broken = True
                 disk.returning = frozen
                 self._fail(StoreBroken("the disk failed"))
-            await disk.write(frozen)
+            try:
+                await disk.write(frozen)
+            except StoreError as error:
+                disk.see(Broke, f"the store failed by itself: {error}")
+                raise
             await self._access(disk.faults.commit_fails / 2)
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         """Delete what is past its retention."""
         async with self._turn:
             await self._access()
-            before = set(self._disk.memory._jobs)
-            count = await self._disk.memory.prune(now, retention, limit)
+            return await self._pruned(partial(self._disk.memory.prune, now, retention, limit))
+
+    async def _pruned(self, prune: Callable[[], Awaitable[int]]) -> int:
+        before = set(self._disk.memory._jobs)
+        try:
+            return await prune()
+        finally:
             gone = before.difference(self._disk.memory._jobs)
             if gone:
                 self._disk.see(Pruned, tuple(sorted(gone)))
-            return count
 
     async def _access(self, fails: float | None = None) -> None:
         """Let time pass, and perhaps the server die or the access fail."""

@@ -18,6 +18,7 @@ STARTS = (
     1_791_039_600 * SECOND,  # 2026-10-03T15:00Z: Lord Howe goes half an hour forward at 15:30Z
 )
 LENGTHS = ((5, 0.5), (10, 1.0), (20, 2.0), (20, 5.0), (40, 5.0))  # minutes, seconds an action
+STORES = ("memory", "sqlite")
 KEPT = Retention(1_000 * HOUR, 1_000 * HOUR, 1_000 * HOUR, 1_000 * HOUR)
 KEPT_SHORTLY = Retention(5 * MINUTE, 5 * MINUTE, 10 * MINUTE, 5 * MINUTE)
 
@@ -37,10 +38,11 @@ class Plan:
     steps_noticed: bool = True
     action_every_s: float = 4.0
     schedules: int = 6
+    store: str = "memory"  # or "sqlite"
 
     @classmethod
-    def draw(cls, random: Random) -> Plan:
-        """Return a plan; each kind of trouble is in about half of them."""
+    def draw(cls, random: Random, store: str | None = None) -> Plan:
+        """Return a plan; each kind of trouble is in about half of them, and so is each store."""
 
         def maybe(*values: float) -> float:
             return random.choice(values) if random.random() < 0.5 else 0.0
@@ -52,7 +54,9 @@ class Plan:
             dies=maybe(0.0005, 0.005),
             stalls=maybe(0.002, 0.02),
             delay_s=random.choice((0.0001, 0.002, 0.05)),
+            power_fails=maybe(0.002, 0.02),
         )
+        drawn = random.choice(STORES)
         minutes, action_every_s = random.choice(LENGTHS)
         return cls(
             start=random.choice(STARTS) + random.randrange(SECOND),
@@ -66,4 +70,10 @@ class Plan:
             steps_noticed=random.random() < 0.7,
             action_every_s=action_every_s,
             schedules=random.choice((0, 3, 6, 10)),
+            store=store or drawn,
         )
+
+
+def plan_of(seed: int) -> Plan:
+    """Return the plan that the seed's world draws."""
+    return Plan.draw(Random(seed))

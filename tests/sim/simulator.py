@@ -23,9 +23,12 @@ QUIET_S = 400.0  # longer than the most frequent schedules' interval and the lat
 REST_MAX_S = 12 * 3600.0
 
 
-def run(seed: int, plan: Plan | None = None) -> Trace:
-    """Live through one world and return what was seen of it."""
-    world = World(seed, plan)
+def run(seed: int, plan: Plan | None = None, store: str | None = None) -> Trace:
+    """Live through one world and return what was seen of it.
+
+    The seed says which store it has, unless that is given.
+    """
+    world = World(seed, plan, store)
     bugs = BugLog(world)
     was_level, was_propagating = ENGINE_LOG.level, ENGINE_LOG.propagate
     ENGINE_LOG.setLevel(logging.ERROR)
@@ -38,7 +41,7 @@ def run(seed: int, plan: Plan | None = None) -> Trace:
         ENGINE_LOG.removeHandler(bugs)
         ENGINE_LOG.setLevel(was_level)
         ENGINE_LOG.propagate = was_propagating
-        world.loop.close()
+        world.close()
     return world.trace
 
 

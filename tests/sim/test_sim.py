@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.checkers import check
 from tests.sim.disk import Faults
-from tests.sim.plan import STARTS, Plan
+from tests.sim.plan import STARTS, STORES, Plan, plan_of
 from tests.sim.simulator import run
 from tests.sim.trace import digest
 
@@ -19,6 +19,10 @@ def test_every_invariant_holds(seed: int) -> None:
     findings = check(run(seed))
 
     assert not findings, f"seed {seed}; replay it: make sim SEED={seed}\n" + "\n".join(findings)
+
+
+def test_worlds_of_both_stores_are_among_them() -> None:
+    assert {plan_of(seed).store for seed in range(20)} == set(STORES)
 
 
 SHORT = Plan(

@@ -21,6 +21,7 @@ from schedo.testing.clock import LoopClock, Wall
 from schedo.testing.loop import VirtualLoop
 from tests.sim.crew import MOODS, Bench, Line, make_benches
 from tests.sim.disk import NO_FAULTS, Disk, ServerStore
+from tests.sim.files import Files, FileStore
 from tests.sim.plan import Plan
 from tests.sim.trace import (
     Answered,
@@ -54,7 +55,7 @@ class Server:
         self.tasks: list[asyncio.Task[Any]] = []
         self.died: list[Callable[[], None]] = []
         self.clock = LoopClock(world.loop, world.wall, world.lateness)
-        self.store = ServerStore(world.disk, self.die_soon)
+        self.store = world.make_store(self.die_soon)
         self.engine = Engine(
             cast(Store, self.store),
             self.clock,
@@ -99,7 +100,8 @@ class Server:
     def die_soon(self) -> None:
         """Be dead at once; what is left of it is cleared away when the present callback is done."""
         if not self.is_dead:
-            self.is_dead = self.store.is_dead = True
+            self.is_dead = True
+            self.store.die()
             self.is_open = False
             self.clock.close()
             self.world.see(Died, self.number)
@@ -112,6 +114,7 @@ class Server:
             line.orphan()
         for tell in self.died:
             tell()
+        self.store.abandon()
         self.world.server_is_gone(self)
 
     def probe(self) -> None:
@@ -141,15 +144,16 @@ class Server:
 class World:
     """Everything there is in one simulation."""
 
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None, store: str | None = None) -> None:
         self.random = Random(seed)
-        self.plan = plan or Plan.draw(self.random)
+        self.plan = plan or Plan.draw(self.random, store)
         self.loop = VirtualLoop()
         self.loop.set_task_factory(_make_task)
         self.loop.set_exception_handler(self._task_failed)
         self.wall = Wall(self.loop, self.plan.start)
         self.trace: Trace = []
         self.disk = Disk(self.loop, self.random, self.see)
+        self.files = Files() if self.plan.store == "sqlite" else None
         self.benches = make_benches(self.random)
         self.moods = list(MOODS)
         self.mood_weights = [weight * self.random.choice((0, 1, 1, 3)) for weight in MOODS.values()]
@@ -182,6 +186,18 @@ class World:
         return 0 if self.is_calm else self.random.choice((0, 20, 60, 1_000, 5_000, -400))
 
     # Servers.
+
+    def make_store(self, die: Callable[[], None]) -> ServerStore:
+        """Return a new server's way to the disk."""
+        if self.files is not None:
+            return FileStore(self.disk, self.files, die)
+        return ServerStore(self.disk, die)
+
+    def close(self) -> None:
+        """Delete what the world has on a real disk."""
+        self.loop.close()
+        if self.files is not None:
+            self.files.remove()
 
     def boot(self) -> None:
         """Start a server unless one is there."""

@@ -1,0 +1,357 @@
+"""A disk of real SQLite files: the store's own code in virtual time, with faults at any statement.
+
+Each server has a directory of its own. When one dies, the next gets a copy of its files as they
+were at that instant, in the middle of a transaction or not; after a power cut, as they were before
+the transactions that were not synced. A model in memory has what was committed, and every answer of
+the store is compared with the model's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import tempfile
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from schedo.core.changes import Changes
+from schedo.errors import SchedoError, StoreError
+from schedo.store import connection as connections
+from schedo.store import queries
+from schedo.store.base import Opening, Retention
+from schedo.store.sqlite import SqliteStore
+from tests.sim.disk import Disk, ServerStore, freeze
+from tests.sim.trace import Broke, StoreFailed
+
+# Where a sync costs nothing.
+MEMORY = Path("/dev/shm")
+COUNTDOWNS = (1, 1, 1, 2, 3, 4, 6, 10)  # the statement of a call that fails; most have few
+UNCOMPARED = {"size_bytes", "find_answer", "list_outputs", "load_payload"}
+_NOT_COUNTED = ("PRAGMA", "ROLLBACK")
+_APPEND = "INSERT INTO journal"
+_REPLAY = "DELETE FROM journal"  # of all entries: the transaction is no commit of the engine's
+
+
+class Files:
+    """The directories of one world."""
+
+    def __init__(self) -> None:
+        self._root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+        self._number = 0
+        self.directory = self.add()
+
+    def add(self) -> Path:
+        """Return a new directory."""
+        self._number += 1
+        directory = self._root / str(self._number)
+        directory.mkdir(mode=0o700)
+        return directory
+
+    def copy(self) -> Path:
+        """Return a copy of the present files, as a death at this moment leaves them."""
+        kept = self.add()
+        for file in sorted(self.directory.iterdir()):
+            if not file.name.endswith("-shm"):
+                shutil.copy(file, kept)
+        return kept
+
+    def remove(self) -> None:
+        """Delete everything."""
+        shutil.rmtree(self._root)
+
+
+class FileStore(ServerStore):
+    """The SQLite store of one server."""
+
+    def __init__(self, disk: Disk, files: Files, die: Callable[[], None]) -> None:
+        super().__init__(disk, die)
+        self._files = files
+        self._directory = files.directory
+        self._store = SqliteStore(files.directory / "schedo.db")
+        self._connections: list[Inline] = []
+        self._fate: Callable[[], None] | None = None
+        self._breaks = False  # as every later call says
+        self._countdown = 0
+        self._is_after = False  # whether the statement is carried out all the same
+        self._left: Path | None = None  # what a power cut leaves
+        self._has_struck = False
+        self._transaction: list[str] = []
+        self._committed: list[list[str]] = []  # statements of the present call, by transaction
+
+    # Faults.
+
+    def arm(self, probability: float) -> None:
+        """Let one of the next statements fail, perhaps."""
+        faults, random = self._disk.faults, self._disk.random
+        self._fate = None
+        self._has_struck = False
+        self._committed = []
+        if self._disk.chance(probability):
+            self._fate = self._fail_statement
+        elif self._disk.chance(faults.dies):
+            self._fate = self._die_here
+        elif self._disk.chance(faults.breaks):
+            self._fate = partial(self._fail_statement, sqlite3.SQLITE_IOERR)
+        if self._fate is not None:
+            self._countdown = random.choice(COUNTDOWNS)
+            self._is_after = random.random() < 0.5
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Let what is done inside have faults of its own, whatever call it comes before."""
+        kept = self._fate, self._countdown, self._is_after, self._committed, self._has_struck
+        self.arm(self._disk.faults.commit_fails)
+        try:
+            yield
+        except asyncio.CancelledError:
+            assert self.is_dead, "nothing else ends it"
+        finally:
+            self._fate, self._countdown, self._is_after, self._committed, self._has_struck = kept
+
+    def _fail_statement(self, code: int | None = None) -> None:
+        if code is None:
+            code = self._disk.random.choice((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL))
+        error = sqlite3.OperationalError("it flickered")
+        error.sqlite_errorcode = code
+        self._has_struck = True
+        self._breaks = self._breaks or code == sqlite3.SQLITE_IOERR
+        raise error
+
+    def _die_here(self) -> None:
+        self._die()
+        raise asyncio.CancelledError
+
+    def execute(self, sql: str, call: Callable[[], sqlite3.Cursor]) -> sqlite3.Cursor:
+        """Carry out a statement of the writing connection, unless something happens before."""
+        if self.is_dead:
+            raise asyncio.CancelledError
+        is_counted = not sql.startswith(_NOT_COUNTED)
+        if sql == "PRAGMA synchronous = NORMAL" and self._disk.chance(
+            self._disk.faults.power_fails
+        ):
+            self._left = self._files.copy()
+        elif sql == "PRAGMA synchronous = FULL":
+            self._left = None  # the transaction failed before the power did
+        if is_counted:
+            self._strike(is_after=False)
+        before = len(self._committed)
+        done = call()
+        self._note(sql.strip(), done)
+        if self._left is not None and len(self._committed) > before:
+            self._die_here()
+        if is_counted:
+            try:
+                self._strike(is_after=True)
+            except BaseException:
+                done.close()  # as SQLite does when a statement fails
+                raise
+        return done
+
+    def _strike(self, *, is_after: bool) -> None:
+        if self._fate is None or self.is_dead:
+            return
+        if not is_after:
+            self._countdown -= 1
+        if self._countdown == 0 and is_after is self._is_after:
+            fate, self._fate = self._fate, None
+            fate()
+
+    def _note(self, sql: str, done: sqlite3.Cursor) -> None:
+        if sql.startswith("BEGIN"):
+            self._transaction = []
+        elif sql == "COMMIT":
+            self._committed.append(self._transaction)
+        elif sql.startswith(_APPEND) and done.rowcount == 1:
+            self._committed.append([sql])
+        else:
+            self._transaction.append(sql)
+
+    # Life.
+
+    def die(self) -> None:
+        """Leave the files to the next server as they are now."""
+        if not self.is_dead:
+            super().die()
+            self._files.directory = self._left or self._files.copy()
+
+    def abandon(self) -> None:
+        """Let go of what a dead process does not have."""
+        for each in self._connections:
+            each.raw.close()
+        if self._store._fold_timer is not None:
+            self._store._fold_timer.cancel()
+        self._store._guard.end()
+        shutil.rmtree(self._directory)
+
+    @contextmanager
+    def _inline(self) -> Iterator[None]:
+        """Let the store's connections work here and now."""
+        real = connections.Connection
+        connections.Connection = partial(Inline, self)  # type: ignore[misc, assignment]
+        try:
+            yield
+        finally:
+            connections.Connection = real  # type: ignore[misc]
+
+    def connected(self, connection: Inline) -> None:
+        self._connections.append(connection)
+
+    async def open(self) -> Opening:
+        """Open the files that the last server left."""
+        await self._access(0)
+        if not self._disk.memory._is_open:
+            await self._disk.memory.open()
+        self.arm(self._disk.faults.load_fails)
+        with self._inline():
+            opening: Opening = await self._watched(self._store.open())
+        self._compare("open", opening, await self._model("take_stock"))
+        await self._access()
+        return opening
+
+    async def close(self) -> None:
+        """Let go of the files."""
+        if not self.is_dead:
+            await self._store.close()
+
+    # Calls.
+
+    def _call(self, name: str) -> Callable[..., Awaitable[Any]]:
+        async def call(*args: Any) -> Any:
+            return await self._ask(name, *args)
+
+        return call
+
+    async def _ask(self, name: str, *args: Any) -> Any:
+        """Ask the store, and compare what it says with what the model says."""
+        self.arm(self._disk.faults.load_fails)
+        is_writing = name in ("prune", "promote_due")
+        expected = None if is_writing else await self._model(name, *args)
+        try:
+            found = await self._watched(getattr(self._store, name)(*args))
+        except BaseException:
+            if is_writing and any(map(_changes_jobs, self._committed)):
+                await self._model(name, *args)
+            raise
+        self._compare(name, found, await self._model(name, *args) if is_writing else expected)
+        return found
+
+    async def commit(self, changes: Changes) -> None:
+        """Write the changes, unless something goes wrong at one of the statements."""
+        frozen = freeze(changes)
+        async with self._turn:
+            await self._access(0)
+            self.arm(self._disk.faults.commit_fails)
+            try:
+                await self._watched(self._store.commit(frozen))
+            finally:
+                if any(_REPLAY not in statements for statements in self._committed):
+                    await self._disk.write(frozen)
+            await self._access(0)
+
+    async def prune(self, now: int, retention: Retention, limit: int) -> int:
+        """Delete what is past its retention."""
+        async with self._turn:
+            await self._access(0)
+            return await self._pruned(partial(self._ask, "prune", now, retention, limit))
+
+    async def _watched(self, asked: Awaitable[Any]) -> Any:
+        """Return the answer; an error that is none of the disk's making is a bug."""
+        try:
+            return await asked
+        except StoreError as error:
+            self._disk.see(StoreFailed, error.code)
+            if not (self._has_struck or self._breaks):
+                self._disk.see(Broke, f"the store failed by itself: {error}")
+            raise
+        finally:
+            self._fate = None
+            if self.is_dead:
+                raise asyncio.CancelledError
+
+    async def _model(self, name: str, *args: Any) -> Any:
+        try:
+            return await getattr(self._disk.memory, name)(*args)
+        except SchedoError as error:
+            return error
+
+    def _compare(self, name: str, found: Any, expected: Any) -> None:
+        if isinstance(found, Opening):
+            found, expected = _stock(found), _stock(expected)
+        if name not in UNCOMPARED and found != expected:
+            self._disk.see(Broke, f"{name} of the store is {found}, it should be {expected}")
+
+
+class Inline:
+    """Stands for the store's connection with its thread: everything happens here and now.
+
+    What is posted happens a little later, but before what is asked for after it.
+    """
+
+    def __init__(self, owner: FileStore, connector: Callable[..., sqlite3.Connection]) -> None:
+        self._owner = owner
+        self._connector = connector
+        self._posted: deque[Callable[[sqlite3.Connection], None]] = deque()
+
+    def __await__(self) -> Generator[None, None, Inline]:
+        self.raw = self._connect()
+        self._owner.connected(self)
+        yield from ()
+        return self
+
+    def _connect(self) -> sqlite3.Connection:
+        keywords = getattr(self._connector, "keywords", {})
+        if "isolation_level" not in keywords:
+            return self._connector()  # the one that only reads
+        base = keywords.get("factory", sqlite3.Connection)
+        faulty = type("Faulty", (_Faulty, base), {"owner": self._owner})
+        return self._connector(factory=faulty)
+
+    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._drain()
+        return function(self.raw, *args, **kwargs)
+
+    def post(self, function: Callable[[sqlite3.Connection], None]) -> None:
+        self._posted.append(function)
+        disk = self._owner._disk
+        disk.loop.call_later(disk.random.expovariate(1 / disk.faults.delay_s), self._drain)
+
+    def _drain(self) -> None:
+        while self._posted and not self._owner.is_dead:
+            function = self._posted.popleft()
+            with self._owner.beside():
+                function(self.raw)
+
+    async def close(self) -> None:
+        self._drain()
+        self.raw.close()
+
+    def give_up(self) -> None:
+        self.raw.close()
+
+
+class _Faulty(sqlite3.Connection):
+    """Asks its owner before and after each statement."""
+
+    owner: FileStore
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        return self.owner.execute(sql, partial(super().execute, sql, *args))
+
+    def executemany(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        return self.owner.execute(sql, partial(super().executemany, sql, *args))
+
+
+def _changes_jobs(statements: list[str]) -> bool:
+    return any(
+        sql.startswith("DELETE FROM job ") or sql == queries.QUEUE_JOBS.strip()
+        for sql in statements
+    )
+
+
+def _stock(opening: Opening) -> tuple[Any, ...]:
+    return opening.last_id, opening.queues, sorted(opening.lanes, key=repr), opening.blocked

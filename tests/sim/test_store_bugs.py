@@ -1,0 +1,120 @@
+"""Bugs planted in the code of the SQLite store; the simulation finds each within a few seeds."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from schedo.store import pending, writes
+from schedo.store.connection import transaction, unsynced
+from schedo.store.pending import Pending
+from schedo.store.rows import Row
+from schedo.store.writes import Commit, Statement
+from tests.sim.checkers import check
+from tests.sim.disk import Faults
+from tests.sim.plan import STARTS, Plan
+from tests.sim.simulator import run
+from tests.sim.trace import digest
+
+SEEDS = 12
+PLAN = Plan(
+    start=STARTS[0],
+    minutes=3,
+    window=4,
+    faults=Faults(commit_fails=0.1, dies=0.03, power_fails=0.02, delay_s=0.01),
+    crash_every_s=60.0,
+    action_every_s=1.0,
+    store="sqlite",
+)
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def forget_an_update(patch: pytest.MonkeyPatch) -> None:
+    """A fold leaves out the last of several known jobs."""
+
+    def update_most(known: list[Row]) -> Statement:
+        return writes.update_jobs(known[:-1] if len(known) > 1 else known)
+
+    class Writes:
+        update_jobs = staticmethod(update_most)
+        insert_jobs = staticmethod(writes.insert_jobs)
+        run = staticmethod(writes.run)
+
+    patch.setattr(pending, "writes", Writes)
+
+
+def replay_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    """A start reads the newest entry first."""
+    patch.setattr(pending, "_ENTRIES", "SELECT id, body FROM journal ORDER BY id DESC")
+
+
+def delete_entries_before_they_are_folded(patch: pytest.MonkeyPatch) -> None:
+    """A fold deletes its entries in a transaction before the one that writes their jobs."""
+
+    def fold(self: Pending, connection: sqlite3.Connection, count: int) -> None:
+        if count:
+            with unsynced(connection), transaction(connection):
+                connection.execute(
+                    "DELETE FROM journal WHERE id <= ?", (self._entries[count - 1].id,)
+                )
+        honest(self, connection, count)
+
+    honest = Pending._fold
+    patch.setattr(Pending, "_fold", fold)
+
+
+def believe_memory_after_a_failure(patch: pytest.MonkeyPatch) -> None:
+    """A failed transaction does not make memory doubtful."""
+
+    @contextmanager
+    def guarded(self: Pending, connection: sqlite3.Connection) -> Iterator[None]:
+        with honest(self, connection):
+            try:
+                yield
+            except sqlite3.Error as error:
+                failed = error
+            else:
+                return
+        raise failed
+
+    honest = Pending._guarded
+    patch.setattr(Pending, "_guarded", guarded)
+
+
+def acknowledge_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """A commit does not wait for the disk."""
+
+    def commit(self: Pending, connection: sqlite3.Connection, changes: Commit) -> None:
+        with unsynced(connection):
+            honest(self, connection, changes)
+
+    honest = Pending.commit
+    patch.setattr(Pending, "commit", commit)
+
+
+BUGS = (
+    forget_an_update,
+    replay_out_of_order,
+    delete_entries_before_they_are_folded,
+    believe_memory_after_a_failure,
+    acknowledge_what_is_not_synced,
+)
+
+
+@pytest.mark.parametrize("plant", BUGS)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+
+    assert any(check(run(seed, PLAN)) for seed in range(SEEDS))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_a_planted_bug_nothing_is_found(seed: int) -> None:
+    assert check(run(seed, PLAN)) == []
+
+
+def test_the_same_seed_gives_the_same_history_on_files() -> None:
+    assert digest(run(6, PLAN)) == digest(run(6, PLAN))
