@@ -64,6 +64,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
 
 FINAL = frozenset({S.COMPLETED, S.FAILED, S.CANCELLED, S.EXPIRED})
 TIMED = frozenset({S.SCHEDULED, S.RETRYING})  # these wait for an instant
+WAITING = TIMED | {S.BLOCKED, S.QUEUED}
 
 FOLLOWERS = {old: frozenset(follow) for old, follow in TRANSITIONS.items()}
 

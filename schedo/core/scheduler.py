@@ -16,10 +16,16 @@ from schedo.core import wants
 from schedo.core.accepting import Acceptor, Answered
 from schedo.core.attempts import Attempts, holds, renew
 from schedo.core.changes import Attempt, Changes, Output
+from schedo.core.expiry import Expiry
 from schedo.core.ids import IdSource, render_id
 from schedo.core.leases import HandedBack, Lease, Lost, Outcome, Report, StopReason
-from schedo.core.lifecycle import TIMED, State
-from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
+from schedo.core.lifecycle import TIMED, WAITING, State
+from schedo.core.limits import (
+    COMMIT_FIRES_MAX,
+    TURN_ENTRIES_MAX,
+    TURN_FIRES_MAX,
+    WINDOW_ENTRIES,
+)
 from schedo.core.memory import JobMemory
 from schedo.core.model import Job, JobSpec, Lane, LeaseKey, Place, Queue, Schedule, Trigger
 from schedo.core.moves import Moves
@@ -33,8 +39,6 @@ from schedo.errors import IllegalTransition, StaleLease
 
 _QUEUED, _COMPLETED = State.QUEUED, State.COMPLETED
 _NOWHERE = Place.NOWHERE
-
-WAITING = frozenset({State.SCHEDULED, State.BLOCKED, State.QUEUED, State.RETRYING})
 
 
 def _none_is(key: LeaseKey) -> bool:
@@ -62,6 +66,7 @@ class Scheduler:
         self.schedules = Schedules(self.memory, self._ids, self, capacity)
         self._acceptor = Acceptor(self.memory, self._ids, self.workers, self.cancel)
         self._moves = Moves(self.memory, self.schedules, self._acceptor.rank, ended)
+        self._expiry = Expiry(self.memory, self._moves)
         self.attempts = Attempts(self.memory, self.workers, epoch)
         self.placements = Placements(
             self.memory, self._acceptor, self.workers, self.attempts, self._moves
@@ -219,7 +224,7 @@ class Scheduler:
 
     def sweep(self, now: int) -> None:
         """Ask for waiting jobs whose expiry has come, and tidy up; called about once a second."""
-        self._wanted.append(wants.ExpiredWanted(now, TURN_ENTRIES_MAX))
+        self._expiry.sweep(now)
         self.memory.lanes.forget_idle()
 
     # Workers.
@@ -302,14 +307,15 @@ class Scheduler:
             self.memory.changes
             or self._wanted
             or self._acceptor.wanted
+            or self._expiry.wanted
             or self.memory.needs_pages()
             or self.schedules.needs_loads()
         )
 
     def take_wants(self) -> list[wants.Want]:
         """Return what must be loaded."""
-        wanted = self._wanted + self._acceptor.wanted
-        self._wanted, self._acceptor.wanted = [], []
+        wanted = self._wanted + self._acceptor.wanted + self._expiry.wanted
+        self._wanted, self._acceptor.wanted, self._expiry.wanted = [], [], []
         # First of all what the store is to change: everything that is loaded must show it.
         return self.memory.wants() + wanted + self.schedules.wants()
 
@@ -325,8 +331,7 @@ class Scheduler:
             case wants.SchedulesWanted():
                 self.schedules.extend(want, loaded)
             case wants.ExpiredWanted():
-                for job in loaded:
-                    self._expire(self.memory.find(job.id) or job, now)
+                self._expiry.take(want, loaded, now)
             case wants.JobWanted(job_id, then):
                 then(self.memory.find(job_id) or loaded, now)
             case wants.KeyWanted(key, then):
@@ -382,7 +387,3 @@ class Scheduler:
                     self._moves.finish(job, State.EXPIRED, now)
                 else:
                     start(job, worker, now)
-
-    def _expire(self, job: Job, now: int) -> None:
-        if job.state in WAITING and job.expires_at is not None and job.expires_at <= now:
-            self._moves.finish(self.memory.adopt(job), State.EXPIRED, now)

@@ -12,7 +12,7 @@ from typing import Any
 
 from schedo.core import wants
 from schedo.core.changes import Attempt, Output
-from schedo.core.lifecycle import FINAL, TIMED, State
+from schedo.core.lifecycle import FINAL, TIMED, WAITING, State
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import (
     Decision,
@@ -25,7 +25,6 @@ from schedo.core.model import (
     Schedule,
     Trigger,
 )
-from schedo.core.scheduler import WAITING
 from schedo.core.window import Pair
 
 PROMOTED = 3  # jobs that are queued in bulk at a time

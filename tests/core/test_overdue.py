@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from schedo.core.accepting import Accepted
 from schedo.core.lifecycle import State
+from schedo.core.limits import PAGE_ENTRIES_MAX
 from schedo.core.model import Job, Queue
 from schedo.core.scheduler import Scheduler
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, offer, tries
@@ -170,3 +172,17 @@ def test_a_crash_in_the_middle_of_a_backlog_forgets_none() -> None:
     server.settle(RESTART + SECOND)
 
     assert {server.state(job_id) for job_id in made} == {State.QUEUED}
+
+
+def test_one_sweep_expires_all_whose_time_has_come_a_page_after_each_commit() -> None:
+    server = Server(capacity=4, slots=0)
+    specs = [make_spec(expires_in_us=MINUTE) for _ in range(3 * PAGE_ENTRIES_MAX)]
+    made = [answer.job.id for answer in server.submit_all(specs) if isinstance(answer, Accepted)]
+    server.scheduler.sweep(HOUR)
+    server.scheduler.sweep(HOUR)
+    server.round(HOUR)
+    assert len(server.scheduler.memory.changes.jobs) == PAGE_ENTRIES_MAX
+
+    server.settle(HOUR)
+
+    assert {server.state(job_id) for job_id in made} == {State.EXPIRED}

@@ -1,0 +1,36 @@
+"""Ends waiting jobs whose expiry has come: a page after each commit, until none is left."""
+
+from __future__ import annotations
+
+from schedo.core.lifecycle import WAITING, State
+from schedo.core.limits import PAGE_ENTRIES_MAX
+from schedo.core.memory import JobMemory
+from schedo.core.model import Job
+from schedo.core.moves import Moves
+from schedo.core.wants import ExpiredWanted, Want
+
+
+class Expiry:
+    """Asks the store for such jobs; one page is on its way at a time."""
+
+    def __init__(self, memory: JobMemory, moves: Moves) -> None:
+        self._memory = memory
+        self._moves = moves
+        self._is_asking = False
+        self.wanted: list[Want] = []
+
+    def sweep(self, now: int) -> None:
+        """Ask for the first page, unless one is on its way."""
+        if not self._is_asking:
+            self._is_asking = True
+            self.wanted.append(ExpiredWanted(now, PAGE_ENTRIES_MAX))
+
+    def take(self, want: ExpiredWanted, page: list[Job], now: int) -> None:
+        """End the jobs of the page, as far as memory agrees, and ask for the next one."""
+        for loaded in page:
+            job = self._memory.find(loaded.id) or loaded
+            if job.state in WAITING and job.expires_at is not None and job.expires_at <= now:
+                self._moves.finish(self._memory.adopt(job), State.EXPIRED, now)
+        self._is_asking = False
+        if len(page) == want.limit:
+            self.sweep(now)
