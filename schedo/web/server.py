@@ -1,6 +1,8 @@
 """The HTTP server: listens, keeps the connections' deadlines, and stops without dropping a request.
 
-Connections that were accepted but not yet read are answered before a stop.
+uvicorn serves the application, with the class of its connections replaced by ours (its `http`
+setting, see docs/adr/0008). Its own loop is not run: it would take over the signals, wake ten times
+a second and, on a stop, close connections that were accepted but not yet read.
 """
 
 from __future__ import annotations
@@ -8,7 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import select
+import socket
+from collections.abc import Sequence
 from email.utils import formatdate
+
+import uvicorn
 
 from schedo.core.limits import WAITING_BYTES_MAX
 from schedo.web.app import WebApp
@@ -31,7 +37,7 @@ class HttpServer:
     ) -> None:
         self._state = Connections(connections_max, waiting_bytes_max)
         self._app: WebApp | None = None
-        self._listener: asyncio.Server | None = None
+        self._listeners: Sequence[asyncio.Server] = ()
         self._watch: asyncio.Task[None] | None = None
 
     @property
@@ -54,22 +60,24 @@ class HttpServer:
         self._app = self._state.app = app
         self._state.loop = loop
         app.site.unsent_room = self._state.has_room
-        self._listener = await loop.create_server(
-            lambda: Connection(self._state), host, port, backlog=_BACKLOG
-        )
+        sockets = await _bind(host, port)
+        server = _make_server(app, self._state)
+        await server.startup(sockets)
+        self._listeners = server.servers
         self._set_date()
         self._watch = loop.create_task(self._watch_connections(), name="schedo http watch")
-        bound: int = self._listener.sockets[0].getsockname()[1]
+        bound: int = sockets[0].getsockname()[1]
         return bound
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """Accept no more, answer what was accepted, then close; harmless if never started."""
-        if self._listener is None or self._app is None:
+        if not self._listeners or self._app is None:
             return
         self._app.drain()
-        await _accept_waiting(self._listener)
+        await _accept_waiting(self._listeners)
         await _let_callbacks_run()  # a closed asyncio listener fails those it is just accepting
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         self._state.is_draining = True
         await _let_callbacks_run()  # accepted connections announce themselves some turns later
         for connection in self.connections:
@@ -81,7 +89,7 @@ class HttpServer:
             connection.transport.close()
         if self._watch is not None:
             self._watch.cancel()
-        self._listener = None
+        self._listeners = ()
 
     async def _wait_until_empty(self, grace_s: float) -> None:
         self._state.emptied.clear()
@@ -103,11 +111,55 @@ class HttpServer:
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
 
 
-async def _accept_waiting(listener: asyncio.Server) -> None:
+def _make_server(app: WebApp, state: Connections) -> uvicorn.Server:
+    """Return uvicorn's server of the application, whose connections are ours."""
+
+    def connect(**_: object) -> Connection:
+        return Connection(state)
+
+    config = uvicorn.Config(
+        app,
+        http=connect,  # type: ignore[arg-type]  # it is called, never used as a class
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        access_log=False,
+        log_config=None,
+        proxy_headers=False,  # what a client says of its own address is not believed
+        backlog=_BACKLOG,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    return server
+
+
+async def _bind(host: str, port: int) -> list[socket.socket]:
+    """Return a socket for each address of the host; raise OSError if one cannot be had.
+
+    uvicorn's own way ends the process then, without saying so to its caller.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    with contextlib.ExitStack() as opened:
+        sockets = []
+        for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+            sock = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(address)
+            sockets.append(sock)
+        opened.pop_all()
+    return sockets
+
+
+async def _accept_waiting(listeners: Sequence[asyncio.Server]) -> None:
     """Let the loop accept the connections that wait in the kernel; closing would reset them."""
     waiting = select.poll()
-    for sock in listener.sockets:
-        waiting.register(sock.fileno(), select.POLLIN)
+    for listener in listeners:
+        for sock in listener.sockets:
+            waiting.register(sock.fileno(), select.POLLIN)
     for _ in range(_ACCEPT_TURNS_MAX):  # more may always be coming
         if not waiting.poll(0):
             return
