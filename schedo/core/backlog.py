@@ -9,14 +9,17 @@ of the order that only the store has, moved page by page beside the window, olde
 from __future__ import annotations
 
 from schedo.core.ids import ID_MAX
-from schedo.core.limits import BACKLOG_AGE_US, SECOND
+from schedo.core.limits import BACKLOG_AGE_US, MINUTE, SECOND
 from schedo.core.window import START, Pair, Window
+
+# What is skipped has been overdue so long; one step further if more is overdue than one page.
+_AGES = (1 << 62, MINUTE, 10 * SECOND, SECOND, 5 * BACKLOG_AGE_US, BACKLOG_AGE_US)
 
 
 class Backlog:
     """The entries behind `after` up to the instant `through`, or none."""
 
-    __slots__ = ("_reach", "_skipped", "_skipped_at", "_through", "after", "is_loading")
+    __slots__ = ("_reach", "_skipped", "_skipped_at", "_step", "_through", "after", "is_loading")
 
     def __init__(self) -> None:
         self.after: Pair = START  # everything up to this pair is moved, or in memory
@@ -24,6 +27,7 @@ class Backlog:
         self._reach = 0  # `through`, but never after now: the clock may have been set back
         self._skipped: Pair | None = None  # to where the window skipped last, and when
         self._skipped_at = START[0]
+        self._step = 0
         self.is_loading = False
 
     def __bool__(self) -> bool:
@@ -31,20 +35,32 @@ class Backlog:
         return self._through is not None
 
     def take_over(self, window: Window, now: int) -> None:
-        """Take from the window what has been overdue for BACKLOG_AGE_US and is not in memory."""
-        edge, horizon = now - BACKLOG_AGE_US, window.horizon
-        if horizon is not None and horizon[0] < edge and horizon != self._skipped:
-            # Many of one instant, perhaps: then what follows it is fresh, and need not be skipped.
-            if now - self._skipped_at > SECOND:
-                edge = horizon[0]
-            self._skipped_at = now
+        """Take from the window what has been overdue for BACKLOG_AGE_US and is not in memory.
+
+        No more of it than must be: at first only the instant of the horizon, for many may share
+        it. If the next page is overdue too, all but the last minute is skipped, then all but the
+        last ten seconds, and so on: what came due while a server started again is still on time.
+        """
+        horizon = window.horizon
+        if (
+            horizon is not None
+            and horizon[0] < now - BACKLOG_AGE_US
+            and horizon != self._skipped  # the page behind it is still on its way
+        ):
+            edge = max(horizon[0], now - self._next_age(now))
             # The window may have been trimmed to before what was moved already.
             self.after = horizon if self._through is None else min(self.after, horizon)
-            self._through = edge
+            self._through = edge if self._through is None else max(self._through, edge)
             self._skipped = (edge, ID_MAX)
             window.skip_to(self._skipped)
         if self._through is not None:
             self._reach = min(self._through, now)
+
+    def _next_age(self, now: int) -> int:
+        """Return how long overdue is what the window skips now."""
+        self._step = 0 if now - self._skipped_at > SECOND else min(self._step + 1, len(_AGES) - 1)
+        self._skipped_at = now
+        return _AGES[self._step]
 
     @property
     def until(self) -> int:

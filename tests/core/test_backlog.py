@@ -8,7 +8,7 @@ from schedo.core.backlog import Backlog
 from schedo.core.ids import ID_MAX
 from schedo.core.limits import BACKLOG_AGE_US
 from schedo.core.window import START, Pair, Room, Window
-from tests.core.builders import HOUR, SECOND
+from tests.core.builders import HOUR, MINUTE, SECOND
 
 NOW = HOUR
 
@@ -23,9 +23,11 @@ def reaching(horizon: Pair | None) -> Window:
 def taken_over(horizon: Pair, now: int = NOW) -> tuple[Backlog, Window]:
     """Return a backlog that begins behind the horizon, and the window that skipped it."""
     backlog, window = Backlog(), reaching(horizon)
-    backlog.take_over(window, now)
-    window.skip_to(horizon)  # the next page is overdue as well
-    backlog.take_over(window, now)
+    for _ in range(6):
+        backlog.take_over(window, now)
+        assert window.horizon is not None
+        window.skip_to((window.horizon[0], ID_MAX - 1))  # the next page is overdue as well
+    window.skip_to((now - BACKLOG_AGE_US, ID_MAX))
     assert backlog
     return backlog, window
 
@@ -69,6 +71,21 @@ def test_nothing_more_is_skipped_before_the_page_behind_it_is_there() -> None:
     window.extend((SECOND, ID_MAX), None)
     backlog.take_over(window, NOW + 1)
     assert window.horizon is None
+
+
+def test_no_more_is_skipped_than_must_be_for_the_next_page_to_reach_the_present() -> None:
+    backlog, window = Backlog(), reaching((SECOND, 7))
+    edges = []
+
+    for _ in range(7):
+        backlog.take_over(window, NOW)
+        edges.append(NOW - backlog.until)
+        window.skip_to((backlog.until, 9))
+
+    assert edges == [
+        *(NOW - SECOND, MINUTE, 10 * SECOND, SECOND, 5 * BACKLOG_AGE_US),
+        *(BACKLOG_AGE_US, BACKLOG_AGE_US),
+    ]
 
 
 def test_the_next_instant_with_too_many_is_skipped_alone_again() -> None:
