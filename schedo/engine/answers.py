@@ -31,6 +31,7 @@ class QueueStatus(NamedTuple):
     queue: Queue
     running: int
     waiting: dict[str, int]
+    counted_at: int  # the instant that the numbers of waiting jobs are of
 
 
 class Health(NamedTuple):

@@ -354,15 +354,19 @@ class Engine:
         return line.queue if line is not None else Queue(name)
 
     async def list_queues(self) -> list[QueueStatus]:
-        """Return every queue that has limits or unfinished jobs, by name."""
-        counts = (await self.store.count_jobs()).by_queue
+        """Return every queue that has limits or unfinished jobs, by name.
+
+        In a large store the numbers of waiting jobs are some seconds old: see `counted_at`.
+        """
+        counted, counted_at = await self._counts.read_soon()
+        counts = counted.by_queue
         lines = {line.queue.name: line for line in self._loop.scheduler.memory.lanes.lines()}
         statuses = []
         for name in sorted(lines.keys() | counts.keys()):
             by_state = dict(counts.get(name, {}))
             by_state.pop(State.RUNNING, None)
             running = lines[name].running if name in lines else 0
-            statuses.append(QueueStatus(self.get_queue(name), running, by_state))
+            statuses.append(QueueStatus(self.get_queue(name), running, by_state, counted_at))
         return statuses
 
     def why(self, job: Job) -> str:

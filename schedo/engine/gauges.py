@@ -12,14 +12,16 @@ from typing import NamedTuple
 
 from schedo.clock import Clock
 from schedo.core.lifecycle import State
-from schedo.core.limits import SECOND
+from schedo.core.limits import MILLISECOND, SECOND
 from schedo.engine.metrics import OTHER_QUEUES, Metrics
 from schedo.engine.turns import TurnLoop
-from schedo.errors import SchedoError
+from schedo.errors import SchedoError, StoreError
 from schedo.store.base import Counts, Store
 
 COUNT_AGE_MIN_US = 5 * SECOND
 _COUNT_SHARE = 50  # a count may take one fiftieth of the time
+CHEAP_COUNT_US = 5 * MILLISECOND  # a count that takes no longer is made for each request
+_SHARE_OF_READERS = 10  # a dearer one may take one tenth of the time
 WAITING_STATES = (State.SCHEDULED, State.BLOCKED, State.QUEUED, State.RETRYING)
 
 
@@ -56,15 +58,37 @@ class JobCounts:
         self._counts = Counts()
         self._counted_at = 0
         self._next_at = 0
+        self._took_us = 0  # the last count
         self._counting: asyncio.Task[None] | None = None
 
     async def read(self) -> tuple[Counts, int]:
         """Return the counts and their age; the last known ones if the store does not answer."""
-        if self._counting is None and self._clock.now() >= self._next_at:
-            self._counting = asyncio.ensure_future(self._count())
+        if self._clock.now() >= self._next_at:
+            self._start()
         if self._counting is not None:
             await asyncio.shield(self._counting)  # one count for all who ask meanwhile
         return self._counts, self._clock.now() - self._counted_at
+
+    async def read_soon(self) -> tuple[Counts, int]:
+        """Return the counts and the instant they are of; present ones, if counting is cheap.
+
+        Else the last known ones are returned at once, and counted again in the background, for a
+        tenth of the time at most.
+        """
+        age_us = self._clock.now() - self._counted_at
+        if self._took_us <= CHEAP_COUNT_US:
+            await asyncio.shield(self._start())
+        elif age_us > _SHARE_OF_READERS * self._took_us:
+            self._start()
+        if self._counted_at == 0:
+            raise StoreError("the jobs cannot be counted now")
+        return self._counts, self._counted_at
+
+    def _start(self) -> asyncio.Task[None]:
+        """Return the count that is under way, or a new one."""
+        if self._counting is None:
+            self._counting = asyncio.ensure_future(self._count())
+        return self._counting
 
     async def _count(self) -> None:
         began_at = self._clock.now()
@@ -75,7 +99,8 @@ class JobCounts:
             pass  # readiness says that the store fails
         finally:
             now = self._clock.now()
-            self._next_at = now + max(COUNT_AGE_MIN_US, _COUNT_SHARE * (now - began_at))
+            self._took_us = now - began_at
+            self._next_at = now + max(COUNT_AGE_MIN_US, _COUNT_SHARE * self._took_us)
             self._counting = None
 
 

@@ -38,8 +38,9 @@ async def resume_queue(site: Site, request: Request) -> Answer:
 async def _answer(site: Site, queue: Queue) -> Answer:
     for status in await site.engine.list_queues():
         if status.queue.name == queue.name:
-            return Answer(200, orjson.dumps(queue_fields(queue, status.running, status.waiting)))
-    return Answer(200, orjson.dumps(queue_fields(queue, 0, {})))
+            return Answer(200, orjson.dumps(queue_fields(*status._replace(queue=queue))))
+    counted_at = site.engine.clock.now()
+    return Answer(200, orjson.dumps(queue_fields(queue, 0, {}, counted_at)))
 
 
 def _name(request: Request) -> str:

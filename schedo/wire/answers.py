@@ -264,7 +264,9 @@ def _unique_fields(unique: Unique | None) -> dict[str, Any] | None:
     return answer
 
 
-def queue_fields(queue: Queue, running: int, waiting: Mapping[str, int]) -> dict[str, Any]:
+def queue_fields(
+    queue: Queue, running: int, waiting: Mapping[str, int], counted_at: int
+) -> dict[str, Any]:
     """Return the answer for a queue; a concurrency of null means as many as there are slots."""
     return {
         "name": queue.name,
@@ -274,6 +276,7 @@ def queue_fields(queue: Queue, running: int, waiting: Mapping[str, int]) -> dict
         "priority_step": render_duration(queue.priority_step_us),
         "running": running,
         "waiting": dict(waiting),
+        "counted_at": render_instant(counted_at),
     }
 
 

@@ -279,6 +279,7 @@ class QueueAnswer(Struct, forbid_unknown_fields=True):
     priority_step: DurationText
     running: int
     waiting: dict[str, int]
+    counted_at: Instant
 
 
 class QueuePage(Struct, forbid_unknown_fields=True):

@@ -170,7 +170,7 @@ def test_a_schedule_has_its_documented_shape() -> None:
 def test_the_other_answers_have_their_documented_shapes() -> None:
     failure = Failure("timeout", "too late")
     for answer, shape in (
-        (queue_fields(Queue("q"), 1, {"queued": 2}), shapes.QueueAnswer),
+        (queue_fields(Queue("q"), 1, {"queued": 2}, 0), shapes.QueueAnswer),
         (decision_fields(Decision(1, T0, T0, Verdict.FIRED, 7)), shapes.DecisionAnswer),
         (decision_fields(Decision(1, T0, T0, Verdict.MISSED)), shapes.DecisionAnswer),
         (attempt_fields(Attempt(1, 1, 1, "w", T0, T0, "failed", failure)), shapes.AttemptAnswer),
