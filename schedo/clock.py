@@ -1,5 +1,9 @@
 """The wall clock and one alarm on it, good to tens of microseconds.
 
+The machine counts the time since its start evenly; how far the wall clock is ahead of that is the
+base. When somebody sets the clock, `now` goes on as if nothing had happened until the engine
+follows the step, so everything that happens in between goes by one and the same clock.
+
 Linux: a timerfd on CLOCK_REALTIME, absolute, cancelled by the kernel when the clock is set,
 because the timers of asyncio and uvloop have millisecond granularity (and uvloop's can fire
 early). Python has os.timerfd_create only from 3.13, so it takes a few lines of ctypes. Elsewhere:
@@ -12,14 +16,17 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import hashlib
 import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 SLEEP_MAX_US = 10_000_000
-_STEP_MIN_US = 500_000  # a smaller difference is slewing or the two readings' distance
+# A smaller difference is slewing or the two readings' distance: it counts as time that passes.
+STEP_MIN_US = 500_000
 
 _TFD_TIMER_ABSTIME = 1
 _TFD_TIMER_CANCEL_ON_SET = 2
@@ -29,11 +36,25 @@ _TFD_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 class Clock(Protocol):
     """What the engine needs of time; instants are microseconds UTC."""
 
-    def now(self) -> int:
-        """Return the wall clock."""
+    @property
+    def boot(self) -> int:
+        """Names the start of the machine since which it counts the time."""
 
-    def start(self, wake: Callable[[], None], stepped: Callable[[int], None]) -> None:
-        """Bind to the loop: `wake` at the armed instant, `stepped` when the clock is set."""
+    @property
+    def base_us(self) -> int:
+        """The wall clock minus the time since the boot, as far as steps were followed."""
+
+    def now(self) -> int:
+        """Return the wall clock, as far as its steps were followed."""
+
+    def step_us(self) -> int:
+        """Return by how much the clock was set and not yet followed, or 0."""
+
+    def follow(self, step_us: int) -> None:
+        """Let `now` jump by so much of the step."""
+
+    def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
+        """Bind to the loop: `wake` at the armed instant, `stepped` when the clock was set."""
 
     def arm(self, at: int | None) -> None:
         """Ask to be woken at the instant, or (None) some time; only the last call counts."""
@@ -42,40 +63,55 @@ class Clock(Protocol):
         """Give up the alarm."""
 
 
+def elapsed_us(clock: Clock) -> int:
+    """Return the time since the boot, to tell how long something takes."""
+    return clock.now() - clock.base_us
+
+
 class SystemClock:
     """The machine's clock."""
 
     def __init__(self) -> None:
+        self.boot = _read_boot()
+        self.base_us = (time.time_ns() - _since_boot_ns()) // 1000
         self._wake: Callable[[], None] = _nothing
-        self._stepped: Callable[[int], None] = _ignore
+        self._stepped: Callable[[], None] = _nothing
         self._alarm: _TimerFd | _LoopAlarm | None = None
-        self._offset_us = _wall_minus_monotonic_us()
 
     def now(self) -> int:
-        """Return the wall clock; a step is told of first, or what is armed now would move too."""
-        wall_ns = time.time_ns()
-        offset = (wall_ns - time.monotonic_ns()) // 1000
-        delta, self._offset_us = offset - self._offset_us, offset
-        if abs(delta) >= _STEP_MIN_US:
-            self._stepped(delta)
-        return wall_ns // 1000
+        """Return the wall clock; a step that was not followed is told of."""
+        wall_ns, since_boot_ns = time.time_ns(), _since_boot_ns()
+        base_us = (wall_ns - since_boot_ns) // 1000
+        if -STEP_MIN_US < base_us - self.base_us < STEP_MIN_US:
+            self.base_us = base_us
+            return wall_ns // 1000
+        self._stepped()
+        return since_boot_ns // 1000 + self.base_us
 
-    def start(self, wake: Callable[[], None], stepped: Callable[[int], None]) -> None:
+    def step_us(self) -> int:
+        """Return by how much the clock was set and not yet followed, or 0."""
+        step = (time.time_ns() - _since_boot_ns()) // 1000 - self.base_us
+        return step if abs(step) >= STEP_MIN_US else 0
+
+    def follow(self, step_us: int) -> None:
+        """Let `now` jump by so much of the step."""
+        self.base_us += step_us
+
+    def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
         """Bind to the running loop."""
         self._wake, self._stepped = wake, stepped
         loop = asyncio.get_running_loop()
-        self._offset_us = _wall_minus_monotonic_us()
         self._alarm = _TimerFd(loop, self._ring) if _has_timerfd() else _LoopAlarm(loop, self._ring)
 
     def arm(self, at: int | None) -> None:
         """Ask to be woken at the instant, or within SLEEP_MAX_US."""
         assert self._alarm is not None, "the clock was started"
-        now = self.now()
+        now, step = self.now(), self.step_us()
         latest = now + SLEEP_MAX_US
         if at is not None and at <= latest:
-            self._alarm.arm(at)
-        elif not now < self._alarm.armed_at <= latest:  # else it wakes soon enough as it is
-            self._alarm.arm(latest)
+            self._alarm.arm(at + step)
+        elif not now + step < self._alarm.armed_at <= latest + step:  # else it wakes soon enough
+            self._alarm.arm(latest + step)
 
     def close(self) -> None:
         """Give up the alarm."""
@@ -135,16 +171,23 @@ class _LoopAlarm:
             self._handle = None
 
 
-def _wall_minus_monotonic_us() -> int:
-    return (time.time_ns() - time.monotonic_ns()) // 1000
-
-
 def _nothing() -> None:
     """Stand in for the engine until the clock is started."""
 
 
-def _ignore(delta_us: int) -> None:
-    """Stand in for the engine until the clock is started."""
+# Other systems have no clock that counts while the machine sleeps.
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_since_boot_ns = partial(time.clock_gettime_ns, _BOOT_CLOCK)
+
+
+def _read_boot() -> int:
+    """Return a number that names this start of the machine, or this process if there is none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            text = file.read()
+    except OSError:
+        text = os.urandom(16)
+    return int.from_bytes(hashlib.sha256(text).digest()[:7], "big") or 1
 
 
 def _has_timerfd() -> bool:

@@ -37,7 +37,7 @@ async def bell(
     monkeypatch.setattr(clocks, "_has_timerfd", lambda: request.param == "timerfd")
     clock = SystemClock()
     bell = Bell(clock)
-    clock.start(bell.ring, lambda delta_us: None)
+    clock.start(bell.ring, lambda: None)
     yield clock, bell
     clock.close()
 
@@ -89,3 +89,56 @@ async def test_a_closed_clock_does_not_ring(bell: tuple[SystemClock, Bell]) -> N
 
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(rung._rang.wait(), 3 * SOON_US / 1_000_000)
+
+
+@pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])
+def test_now_goes_on_when_the_clock_is_set_until_the_step_is_followed(hours: int) -> None:
+    clock = SystemClock()
+    before = clock.now()
+    clock.base_us -= hours * FAR_US  # as if the wall clock had been set since
+
+    assert abs(clock.now() - (before - hours * FAR_US)) < FAR_US // 60
+    assert round(clock.step_us() / FAR_US) == hours
+    clock.follow(clock.step_us())
+
+    assert abs(clock.now() - before) < FAR_US // 60
+    assert clock.step_us() == 0
+
+
+def test_whoever_reads_a_clock_that_was_set_is_told() -> None:
+    clock = SystemClock()
+    told: list[bool] = []
+    clock._stepped = lambda: told.append(True)
+
+    clock.now()
+    clock.base_us -= FAR_US
+    clock.now()
+
+    assert told == [True]
+
+
+def test_a_difference_below_half_a_second_counts_as_time_that_passes() -> None:
+    clock = SystemClock()
+    before = clock.now()
+    clock.base_us -= 400_000
+
+    assert clock.step_us() == 0
+    assert 0 <= clock.now() - before < 200_000
+
+
+@pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])
+async def test_the_alarm_rings_in_time_before_a_step_is_followed(
+    bell: tuple[SystemClock, Bell], hours: int
+) -> None:
+    clock, rung = bell
+    clock.base_us -= hours * FAR_US
+    due = clock.now() + SOON_US
+
+    clock.arm(due)
+
+    assert due - 2_000 <= await rung.rings() < due + FAR_US // 60
+
+
+def test_two_clocks_of_one_boot_agree() -> None:
+    assert SystemClock().boot == SystemClock().boot != 0
+    assert abs(SystemClock().base_us - SystemClock().base_us) < SOON_US

@@ -99,7 +99,7 @@ class Acceptor:
         holder = self._memory.find_key(unique.key) or holders.get(unique.key)
         if holder is None:
             return Accepted(self._make(spec, now), False)
-        is_held = _holds(holder, unique, now)
+        is_held = _holds(holder, unique, now - self._memory.offset_us)
         if is_held and unique.on_conflict == "reject":
             return DuplicateKey(
                 f"job {render_id(holder.id)} is {holder.state} and holds the key {unique.key!r}"
@@ -129,6 +129,8 @@ class Acceptor:
         job.scheduled_for = run.scheduled_for
         job.trigger = run.trigger
         job.missed_count = run.missed_count
+        # Its instant has come; what it waits for now is its jitter, or the runs before it.
+        job.due_elapsed = run.is_blocked or run.due_at != run.scheduled_for
         if run.is_blocked:
             job.state = State.BLOCKED
         self._memory.add(job)
@@ -136,15 +138,18 @@ class Acceptor:
 
     def rank(self, job: Job) -> int:
         """Return the job's place in its lane: a priority counts as having come earlier."""
+        came_at = job.due_at - self._memory.offset_us
         if job.priority == 0:
-            return job.due_at
+            return came_at
         line = self._memory.lanes.line(job.queue)
-        return job.due_at - job.priority * line.queue.priority_step_us
+        return came_at - job.priority * line.queue.priority_step_us
 
     def _make(self, spec: JobSpec, now: int) -> Job:
         due_at = now + spec.delay_us if spec.run_at is None else spec.run_at
         options = self._settle_options(spec.task, spec.options)
         job = self._fill(spec, options, due_at, now)
+        if spec.run_at is None and spec.delay_us > 0:
+            job.due_elapsed = True
         if options.unique is not None:
             job.unique_key = options.unique.key
         self._memory.add(job)
@@ -162,9 +167,11 @@ class Acceptor:
         job.due_at = due_at
         job.rank = self.rank(job)
         job.state = _SCHEDULED if due_at > now else _QUEUED
+        job.offset_us = self._memory.offset_us
         job.expires_at = spec.expires_at
         if spec.expires_in_us is not None:
             job.expires_at = now + spec.expires_in_us
+            job.expires_elapsed = True
         return job
 
     def _settle_options(self, task: str, options: Options, usual: Retry | None = None) -> Options:
@@ -221,7 +228,11 @@ def _refuse_range(spec: JobSpec) -> Invalid:
     )
 
 
-def _holds(holder: Job, unique: Unique, now: int) -> bool:
-    """Whether the holder keeps others from the key: while in these states, or for the period."""
-    in_period = unique.for_us is not None and now - holder.created_at < unique.for_us
+def _holds(holder: Job, unique: Unique, elapsed: int) -> bool:
+    """Whether the holder keeps others from the key: while in these states, or for the period.
+
+    elapsed: the present instant on the elapsed timeline.
+    """
+    age_us = elapsed - (holder.created_at - holder.offset_us)
+    in_period = unique.for_us is not None and age_us < unique.for_us
     return in_period or holder.state in unique.states

@@ -38,6 +38,7 @@ class Attempts:
         job.epoch = self._epoch
         job.worker = worker_id = worker.offer.id
         job.picked_at = job.started_at = now
+        job.due_elapsed = False
         key = _new_key((job.id, job.attempt, job.epoch))
         worker.hold(key, _amounts(job))
         self._hold(job, now)
@@ -52,6 +53,7 @@ class Attempts:
                 self._memory.move(job, State.QUEUED)
             self._memory.move(job, State.RUNNING)
             job.picked_at = job.started_at = now
+        job.due_elapsed = False
         job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker
         self._memory.touch(job)
         self._workers.hold(lease.worker, lease.key, _amounts(job))

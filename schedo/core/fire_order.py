@@ -57,6 +57,13 @@ class FireOrder:
         self._frequent.cancel(ident)
         self.overdue.pop(ident, None)
 
+    def restart(self) -> None:
+        """Forget all, and begin anew with what the store has."""
+        self.window.restart()
+        self.backlog = Backlog()
+        self.overdue = {}
+        self._frequent = Timers()
+
     def trim(self) -> Iterable[int]:
         """Return the ids that no longer fit, now in the store only."""
         return self.window.trim()

@@ -33,10 +33,11 @@ class Plan(NamedTuple):
 
 def plan_fires(schedule: Schedule, now: int) -> Plan:
     """Decide about every instant after the schedule's watermark up to now."""
-    spec = schedule.spec
-    rule = spec.rule
+    spec, rule = schedule.spec, schedule.rule
     following = next_after(rule, now)
     due = schedule.next_fire_at
+    if due is not None and rule.end_at is not None and due > rule.end_at:
+        due = None  # the clock was set past the end
     if due is not None and now - due <= LATE_FIRE_US and next_after(rule, due) == following:
         return Plan([Fire(due, Trigger.SCHEDULE)], [], following)  # the ordinary case: one, in time
 
@@ -62,17 +63,17 @@ def _plan_missed(
     schedule: Schedule, before: int, now: int, *, has_late: bool
 ) -> tuple[list[Fire], list[Decision]]:
     """Decide about the instants up to `before`, which are too old to be just late."""
-    spec = schedule.spec
+    spec, rule = schedule.spec, schedule.rule
     through = schedule.evaluated_through
     window_start = min(max(through, now - spec.catchup_window_us), before)
     decisions: list[Decision] = []
 
-    beyond, beyond_count = latest_through(spec.rule, through, window_start, 1)
+    beyond, beyond_count = latest_through(rule, through, window_start, 1)
     if beyond_count:
         decisions.append(_folded(schedule, beyond[0], now, Verdict.MISSED, beyond_count))
 
     wanted = spec.catchup_max if spec.catchup is Catchup.ALL else 1
-    within, count = latest_through(spec.rule, window_start, before, wanted)
+    within, count = latest_through(rule, window_start, before, wanted)
     if not count:
         return [], decisions
     if spec.catchup is Catchup.SKIP:
@@ -94,7 +95,7 @@ def _plan_missed(
 
 def _instant_before(schedule: Schedule, instant: int) -> int:
     """Return the latest instant before the given one; there is one after the watermark."""
-    rule = schedule.spec.rule
+    rule = schedule.rule
     return latest_through(rule, schedule.evaluated_through, instant - 1, 1)[0][0]
 
 

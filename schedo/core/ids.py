@@ -47,6 +47,11 @@ class IdSource:
         return number
 
 
+def newest_at(last: int) -> int:
+    """Return the latest that the wall clock was when an id was handed out, given the largest id."""
+    return last // _PER_MICROSECOND
+
+
 def render_id(number: int) -> str:
     """Return the id as 13 characters of Crockford base32."""
     # Six pairs of digits after the first: a third of the time of thirteen divisions, and every

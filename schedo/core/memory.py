@@ -33,7 +33,12 @@ class JobMemory:
     """Job records by id, held by the timers, a lane or a worker."""
 
     def __init__(
-        self, capacity: int = WINDOW_ENTRIES, lane_limit: int | None = None, *, empty: bool = False
+        self,
+        capacity: int = WINDOW_ENTRIES,
+        lane_limit: int | None = None,
+        *,
+        empty: bool = False,
+        offset_us: int = 0,
     ) -> None:
         self._jobs: dict[int, Job] = {}
         # Returns the record of an id if it is in memory.
@@ -46,6 +51,7 @@ class JobMemory:
         self.backlog = Backlog()  # jobs that came due before the timers had them
         self.lanes = Lanes(capacity, lane_limit)
         self.changes = Changes()
+        self.offset_us = offset_us  # the wall clock minus the elapsed timeline
         self.ready: set[int] = set()  # jobs whose timer or commit has made them runnable of late
 
     def __len__(self) -> int:
@@ -229,6 +235,14 @@ class JobMemory:
         if window.extend(want.after, last):
             self._take_in(page)
         self.lanes.settle(want.lane)
+
+    def shift(self, delta_us: int) -> None:
+        """Move the instants that count elapsed time; which come first is asked of the store."""
+        self.offset_us += delta_us
+        for job in self._jobs.values():
+            job.shift(delta_us)
+        self._let_go(self.timers.restart())
+        self.backlog = Backlog()
 
     def _take_in(self, page: list[Job]) -> None:
         for job in page:

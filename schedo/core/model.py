@@ -1,7 +1,9 @@
 """The nouns: jobs, schedules, queues.
 
 Plain data, no behaviour beyond small derived values. Instants end in `_at` and are integer
-microseconds UTC; durations end in `_us`. Payloads, results and errors are JSON text as bytes,
+microseconds UTC as the wall clock shows them; durations end in `_us`. The offset is the wall clock
+minus the elapsed timeline, which goes on evenly when somebody sets the clock: an instant that
+counts elapsed time moves with the offset. Payloads, results and errors are JSON text as bytes,
 opaque to the core.
 """
 
@@ -125,7 +127,9 @@ class Job:
     state: State = State.SCHEDULED
     created_at: int = 0
     due_at: int = 0  # scheduled_at on the wire; moves with retries and snoozes
-    rank: int = 0  # due_at minus priority times the queue's priority_step; smaller runs sooner
+    # due_at on the elapsed timeline minus priority times the queue's priority_step; smaller runs
+    # sooner. So what was queued before the clock was set keeps its place.
+    rank: int = 0
     picked_at: int | None = None
     started_at: int | None = None
     ended_at: int | None = None
@@ -143,6 +147,9 @@ class Job:
     cancel_requested_at: int | None = None
     result: bytes | None = None
     failure: Failure | None = None
+    due_elapsed: bool = False  # due_at counts elapsed time, until an attempt starts
+    expires_elapsed: bool = False  # so does expires_at
+    offset_us: int = 0  # the offset when the job was created
 
     # Memory only.
     is_new: bool = False  # the store has no row of it yet
@@ -161,6 +168,13 @@ class Job:
     def key(self) -> LeaseKey:
         """The name of the latest attempt."""
         return LeaseKey(self.id, self.attempt, self.epoch)
+
+    def shift(self, delta_us: int) -> None:
+        """Move by delta_us the instants that count elapsed time."""
+        if self.due_elapsed:
+            self.due_at += delta_us
+        if self.expires_elapsed and self.expires_at is not None:
+            self.expires_at += delta_us
 
     def copy(self) -> Job:
         """Return a record that later turns will not change."""
@@ -214,6 +228,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     start_at: int | None = None
     end_at: int | None = None
     jitter_us: int = 0
+    phase_us: int = 0  # how far the instants of every_us have moved; see Schedule
 
 
 class ScheduleSpec(msgspec.Struct, frozen=True):
@@ -248,6 +263,7 @@ class Schedule:
     buffered: int = 0
     last_fired_at: int | None = None
     last_job_id: int | None = None
+    phase_us: int = 0  # how far the clock was set since its interval began to count
 
     # Memory only: its unfinished jobs, oldest first, at most ACTIVE_RUNS_KNOWN_MAX.
     active: list[int] = field(default_factory=list)
@@ -256,6 +272,29 @@ class Schedule:
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def rule(self) -> Rule:
+        """The rule by which it fires now."""
+        if self.phase_us == 0:
+            return self.spec.rule
+        return msgspec.structs.replace(self.spec.rule, phase_us=self.phase_us)
+
+    @property
+    def counts_elapsed(self) -> bool:
+        """Whether its instants count elapsed time: an interval does from its start_at on."""
+        rule = self.spec.rule
+        if rule.every_us is None:
+            return False
+        return rule.start_at is None or self.evaluated_through - self.phase_us >= rule.start_at
+
+    def shift(self, delta_us: int) -> None:
+        """Move its instants by delta_us if they count elapsed time."""
+        if self.counts_elapsed:
+            self.phase_us += delta_us
+            self.evaluated_through += delta_us
+            if self.next_fire_at is not None:
+                self.next_fire_at += delta_us
 
     def copy(self) -> Schedule:
         """Return a record that later turns will not change."""

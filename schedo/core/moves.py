@@ -59,6 +59,7 @@ class Moves:
         self._memory.move(job, state)
         self._ended[state] += 1
         job.ended_at = now
+        job.due_elapsed = job.expires_elapsed = False  # history does not move
         if job.schedule_id is not None:
             self._schedules.job_ended(job, now)
 
@@ -66,14 +67,30 @@ class Moves:
         """Let the job wait for a worker."""
         self._memory.move(job, State.QUEUED)
         job.due_at = due_at
-        job.rank = front_rank(job) if is_front else self._rank(job)
+        job.rank = front_rank(job, self._memory.offset_us) if is_front else self._rank(job)
         self._memory.place(job)
         if job.schedule_id is not None:
             self._schedules.job_waits(job)
 
-    def wait_until(self, job: Job, state: State, due_at: int) -> None:
-        """Let the job wait for the instant."""
+    def put_off(self, job: Job, due_at: int, now: int, *, elapsed: bool) -> None:
+        """Let the job wait for another instant, or for a worker if that has come."""
+        if due_at <= now:
+            self.queue_at(job, due_at, now)
+        else:
+            state = State.RETRYING if job.state is State.RETRYING else State.SCHEDULED
+            self.wait_until(job, state, due_at, elapsed=elapsed)
+
+    def rank_anew(self, job: Job) -> None:
+        """Let the job wait on where it is, at the place that its priority gives it."""
+        if job.state is State.QUEUED:
+            self.queue_at(job, job.due_at, job.due_at)
+        else:
+            self.wait_until(job, job.state, job.due_at, elapsed=job.due_elapsed)
+
+    def wait_until(self, job: Job, state: State, due_at: int, *, elapsed: bool = True) -> None:
+        """Let the job wait for the instant, which counts elapsed time or follows the wall clock."""
         self._memory.move(job, state)
         job.due_at = due_at
+        job.due_elapsed = elapsed
         job.rank = self._rank(job)
         self._memory.place(job)

@@ -1,8 +1,9 @@
 """The instants of a schedule's rule: the next one, the latest ones, how far to spread them.
 
 Instants are integer microseconds UTC. A rule's start_at and end_at are both inclusive. An
-interval's instants are start_at plus whole multiples of it, or whole multiples since 1970 without a
-start_at, so they stay where they are when the server restarts (as Temporal's IntervalSpec).
+interval's instants are start_at plus whole multiples of it, or whole multiples since 1970 without
+a start_at, so they stay where they are when the server restarts (as Temporal's IntervalSpec). When
+the clock is set they keep their distance in elapsed time: all of them move by the rule's phase_us.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _NEXT_FIRES_KEPT = 1_024
 def next_after(rule: Rule, after: int) -> int | None:
     """Return the first instant strictly after `after`, or None if there is none."""
     if rule.start_at is not None:
-        after = max(after, rule.start_at - 1)
+        after = max(after, rule.start_at + rule.phase_us - 1)
     if rule.cron is not None:
         instant = next_fire(rule.cron, rule.tz, after, rule.gap, rule.fold)
     elif rule.every_us is not None:
-        anchor = rule.start_at or 0
+        anchor = _anchor(rule)
         instant = anchor + ((after - anchor) // rule.every_us + 1) * rule.every_us
     else:
         instant = rule.at if rule.at is not None and rule.at > after else None
@@ -43,7 +44,7 @@ def latest_through(rule: Rule, after: int, through: int, count_max: int) -> tupl
     The number is counted up to MISSED_COUNT_MAX. Neither is found by visiting every instant.
     """
     if rule.start_at is not None:
-        after = max(after, rule.start_at - 1)
+        after = max(after, rule.start_at + rule.phase_us - 1)
     if rule.end_at is not None:
         through = min(through, rule.end_at)
     if through <= after:
@@ -112,12 +113,17 @@ def _never(rule: Rule) -> Invalid:
     )
 
 
+def _anchor(rule: Rule) -> int:
+    """Return an instant of the interval."""
+    return (rule.start_at or 0) + rule.phase_us
+
+
 def _previous_before(rule: Rule, before: int) -> int | None:
     """Return the last instant strictly before `before`, whatever the rule's start and end."""
     if rule.cron is not None:
         return previous_fire(rule.cron, rule.tz, before, rule.gap, rule.fold)
     if rule.every_us is not None:
-        anchor = rule.start_at or 0
+        anchor = _anchor(rule)
         return anchor + (before - 1 - anchor) // rule.every_us * rule.every_us
     return rule.at if rule.at is not None and rule.at < before else None
 
@@ -127,6 +133,6 @@ def _count(rule: Rule, after: int, through: int) -> int:
     if rule.cron is not None:
         return count_fires(rule.cron, rule.tz, after, through, rule.gap, rule.fold)
     if rule.every_us is not None:
-        anchor = rule.start_at or 0
+        anchor = _anchor(rule)
         return (through - anchor) // rule.every_us - (after - anchor) // rule.every_us
     return int(rule.at is not None and after < rule.at <= through)

@@ -38,7 +38,7 @@ def new_run(schedule: Schedule, fire: Fire, is_blocked: bool) -> NewRun:
     """Return the run of a fire; jitter puts it off, unless a person asked for it now."""
     due_at = fire.scheduled_for
     if fire.trigger is not Trigger.MANUAL:
-        due_at += jitter_for(schedule.id, fire.scheduled_for, schedule.spec.rule)
+        due_at += jitter_for(schedule.id, fire.scheduled_for, schedule.rule)
     return NewRun(
         schedule.spec.job,
         schedule.id,

@@ -2,9 +2,8 @@
 
 Rule 1: this is the only mutator of jobs and schedules. A method that raises has changed nothing.
 Rule 2: no clock, no I/O, no randomness of its own: `now` is an argument, and `random` is given.
-Rule 3: what must be remembered, told or fetched is drained afterwards as plain values:
-`take_changes`,
-`take_leases`, `take_stops`, `take_wants`.
+Rule 3: what must be remembered, told or fetched is drained afterwards as plain values, by
+`take_changes`, `take_leases`, `take_stops`, `take_wants`.
 """
 
 from __future__ import annotations
@@ -57,11 +56,12 @@ class Scheduler:
         capacity: int = WINDOW_ENTRIES,
         lane_limit: int | None = None,
         ended: dict[State, int] | None = None,
+        offset_us: int = 0,
     ) -> None:
         self.epoch = epoch
         self._random = random
         self._ids = IdSource(last_id)
-        self.memory = JobMemory(capacity, lane_limit)
+        self.memory = JobMemory(capacity, lane_limit, offset_us=offset_us)
         self.workers = Workers()
         self.schedules = Schedules(self.memory, self._ids, self, capacity)
         self._acceptor = Acceptor(self.memory, self._ids, self.workers, self.cancel)
@@ -172,7 +172,14 @@ class Scheduler:
         self._moves.queue_at(job, now, now)
         return job
 
-    def reschedule(self, job: Job, due_at: int | None, priority: int | None, now: int) -> Job:
+    def reschedule(
+        self,
+        job: Job,
+        due_at: int | None,
+        priority: int | None,
+        now: int,
+        delay_us: int | None = None,
+    ) -> Job:
         """Change when a waiting job is due, or how urgent it is; its id stays."""
         if job.state not in WAITING or job.state is State.BLOCKED:
             raise IllegalTransition(
@@ -181,13 +188,12 @@ class Scheduler:
         job = self.memory.adopt(job)
         if priority is not None:
             job.priority = priority
-        if due_at is None:
-            due_at = job.due_at
-        if due_at <= now:
-            self._moves.queue_at(job, due_at, now)
+        if delay_us is not None:
+            self._moves.put_off(job, now + delay_us, now, elapsed=True)
+        elif due_at is not None:
+            self._moves.put_off(job, due_at, now, elapsed=False)
         else:
-            state = State.RETRYING if job.state is State.RETRYING else State.SCHEDULED
-            self._moves.wait_until(job, state, due_at)
+            self._moves.rank_anew(job)
         return job
 
     def set_queue(self, queue: Queue) -> Queue:
@@ -205,6 +211,12 @@ class Scheduler:
         self.memory.queue_due(now, TURN_ENTRIES_MAX)
         self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
         self._start_jobs(now)
+
+    def follow_clock(self, delta_us: int) -> None:
+        """Shift what counts elapsed time, as the store has; nothing may be on its way there."""
+        self.memory.shift(delta_us)
+        self.schedules.shift(delta_us)
+        self.attempts.shift_deadlines(delta_us)
 
     def next_wake_at(self) -> int | None:
         """Return the soonest instant at which there is something to do, or None."""
@@ -267,20 +279,20 @@ class Scheduler:
         job.place = _NOWHERE
         self._moves.apply(job, settle(job, report.outcome, around), now)
         if job.state is State.RETRYING and job.schedule_id is not None and schedule is None:
-            self._check_retry(job.schedule_id, job.id, job.due_at)
+            self._check_retry(job.schedule_id, job.key, job.due_at - self.memory.offset_us)
         return job
 
-    def _check_retry(self, schedule_id: int, job_id: int, due_at: int) -> None:
-        """Once the schedule is loaded, give the retry up if the next run comes before it."""
+    def _check_retry(self, schedule_id: int, key: LeaseKey, due: int) -> None:
+        """Give the retry, due on the elapsed timeline, up if the schedule's next run is sooner."""
 
         def give_up(job: Job | None, now: int) -> None:
-            if job is not None and job.state is State.RETRYING and job.due_at == due_at:
+            if job is not None and job.state is State.RETRYING and job.key == key:
                 self._moves.finish(self.memory.adopt(job), State.FAILED, now)
 
         def check(schedule: Schedule | None, now: int) -> None:
             bound = retry_before(schedule)
-            if bound is not None and due_at >= bound:
-                self.with_job(job_id, give_up, now)
+            if bound is not None and due + self.memory.offset_us >= bound:
+                self.with_job(key.job_id, give_up, now)
 
         self._wanted.append(wants.ScheduleWanted(schedule_id, check))
 
@@ -371,8 +383,6 @@ class Scheduler:
                 self._moves.queue_at(job, job.due_at, now)
 
         self.with_job(job_id, wake, now)
-
-    # The inside.
 
     def _start_jobs(self, now: int) -> None:
         if not self.workers.has_room():

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from schedo.core.fire_order import FireOrder
 from schedo.core.firing import Fire, plan_fires
-from schedo.core.ids import IdSource
+from schedo.core.ids import IdSource, newest_at
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX, WINDOW_ENTRIES
 from schedo.core.memory import JobMemory
 from schedo.core.model import (
@@ -22,6 +22,7 @@ from schedo.core.model import (
     Decision,
     Job,
     Overlap,
+    Rule,
     Schedule,
     ScheduleSpec,
     Trigger,
@@ -136,12 +137,28 @@ class Schedules:
         if known.spec != spec:
             old, known.spec = known.spec, spec
             if old.rule != spec.rule:
-                _restart(known, now)
+                self._change_rule(known, old.rule, now)
             if old.paused != spec.paused:
                 self._set_paused(known, spec.paused, now)
             known.updated_at = now
             self._changed(known)
         return known, False
+
+    def _change_rule(self, schedule: Schedule, old: Rule, now: int) -> None:
+        """Let the watermark begin afresh; a clock that was set back separates the timelines."""
+        schedule.phase_us = 0
+        was_interval, is_interval = (
+            old.every_us is not None,
+            schedule.spec.rule.every_us is not None,
+        )
+        if is_interval and not was_interval:
+            schedule.evaluated_through = min(schedule.evaluated_through, now)
+        if was_interval and not is_interval:
+            _restart(
+                schedule, max(now, newest_at(self._ids.last))
+            )  # so that no instant fires twice
+        else:
+            _restart(schedule, now)
 
     def delete(self, schedule: Schedule, now: int) -> None:
         """Forget the schedule; the jobs it made stay, and one that was blocked goes its way."""
@@ -285,6 +302,13 @@ class Schedules:
         wants, self.wanted = self.wanted, []
         return wants + self.order.wants()
 
+    def shift(self, delta_us: int) -> None:
+        """Move the instants that count elapsed time; which come first is asked of the store."""
+        for schedule in self._schedules.values():
+            schedule.shift(delta_us)
+        self.order.restart()
+        self._loose.update(self._schedules)
+
     def extend(self, want: SchedulesWanted, page: list[Schedule]) -> None:
         """Take in a page of schedules by their next fire."""
         if not self.order.extend(want, page):
@@ -360,7 +384,7 @@ def _overlap_of(spec: ScheduleSpec, fire: Fire) -> Overlap:
 def _restart(schedule: Schedule, through: int) -> None:
     """Let the watermark begin anew; not behind what was decided, or that would fire twice."""
     schedule.evaluated_through = max(through, schedule.evaluated_through)
-    schedule.next_fire_at = next_after(schedule.spec.rule, schedule.evaluated_through)
+    schedule.next_fire_at = next_after(schedule.rule, schedule.evaluated_through)
 
 
 _VERDICTS = {

@@ -124,6 +124,6 @@ def _lost(job: Job, outcome: Lost) -> Settlement:
     )
 
 
-def front_rank(job: Job) -> int:
+def front_rank(job: Job, offset_us: int) -> int:
     """Return the rank of a job that goes before all others of its lane."""
-    return job.due_at - FRONT_US
+    return job.due_at - offset_us - FRONT_US

@@ -75,6 +75,12 @@ class Window:
         self.horizon = last
         return [ident for _, ident in self._timers.keep_through(last)]
 
+    def restart(self) -> list[int]:
+        """Forget all entries and begin anew with what the store has; return their ids."""
+        self.horizon = START
+        self.is_loading = False
+        return [ident for _, ident in self._timers.keep_first(0)]
+
     def remove(self, ident: int) -> None:
         """Forget the entry if it is here."""
         self._timers.cancel(ident)

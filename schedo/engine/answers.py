@@ -41,3 +41,4 @@ class Health(NamedTuple):
     reasons: list[str]
     epoch: int
     lag_us: int
+    clock_behind_us: int = 0  # how far the clock is behind the newest instant of the store

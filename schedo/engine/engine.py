@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from schedo.clock import Clock
+from schedo.clock import Clock, elapsed_us
 from schedo.core.accepting import Accepted as CoreAccepted
 from schedo.core.changes import IdempotentAnswer
 from schedo.core.leases import Report
@@ -29,6 +29,7 @@ from schedo.engine.metrics import Metrics
 from schedo.engine.placing import Placing
 from schedo.engine.replies import guard, no_job
 from schedo.engine.sessions import Sessions
+from schedo.engine.timekeeping import behind_us
 from schedo.engine.turns import TurnLoop
 from schedo.engine.watch import Watch
 from schedo.errors import NotFound, Overloaded, SchedoError
@@ -65,7 +66,9 @@ class Engine:
         self.was_killed = False  # the last server of the store was, and not with its host
         self._placing = Placing(self._loop, self.wait, self.cancel)
         self.sessions = Sessions(self._loop, self._placing)
+        self.settled = self._loop.settled
         self.note_progress = self._loop.note_progress
+        self.note_leaving = store.note_leaving
         self.invoke = self._placing.invoke
         self.reserve = self._placing.reserve
         self.commit_reservation = self._placing.commit
@@ -82,6 +85,7 @@ class Engine:
             capacity=self._window,
             lane_limit=self._lane_limit,
             ended=self.metrics.ended,
+            offset_us=opening.clock.offset_us,
         )
         return self._scheduler
 
@@ -101,10 +105,6 @@ class Engine:
         await self._housekeeping.check()
         await self._loop.stop()
 
-    def note_leaving(self) -> None:
-        """Let the end of this server count as one in order, even if it is killed from here on."""
-        self.store.note_leaving()
-
     def on_fatal(self, call: Callable[[BaseException], None]) -> None:
         """Set what happens when the store is broken and the process should end."""
         self._loop.on_fatal = call
@@ -117,15 +117,12 @@ class Engine:
         """Return whether the server does its work in time."""
         reasons = self._loop.find_reasons()
         epoch = self._loop.scheduler.epoch if self._loop.failure is None else 0
-        return Health(not reasons, reasons, epoch, self._loop.watch.lag_us)
+        behind = behind_us(self._scheduler, self.clock)
+        return Health(not reasons, reasons, epoch, self._loop.watch.lag_us, behind)
 
     async def gauges(self) -> Gauges:
         """Return how the engine stands, for those who watch it."""
         return await read_gauges(self._loop, self.store, self._counts)
-
-    async def settled(self) -> None:
-        """Return once everything that has been asked is done and durable."""
-        await self._loop.settled()
 
     # Jobs.
 
@@ -156,12 +153,12 @@ class Engine:
                 self._loop.scheduler.memory.changes.answers.append(stored)
             self._loop.reply(reply, items)
 
-        began_at = self.clock.now()
+        began_at = elapsed_us(self.clock)
         self._payload_bytes += size
         try:
             self._loop.send(lambda scheduler, now: scheduler.submit(specs, now, accepted), reply)
             answers: list[Accepted[T] | SchedoError] = await reply
-            self.metrics.note_submit(specs, self.clock.now() - began_at)
+            self.metrics.note_submit(specs, elapsed_us(self.clock) - began_at)
             return answers
         finally:
             self._payload_bytes -= size
@@ -207,12 +204,17 @@ class Engine:
         return await self._change(job_id, lambda scheduler, job, now: scheduler.run_now(job, now))
 
     async def reschedule(
-        self, job_id: int, *, due_at: int | None = None, priority: int | None = None
+        self,
+        job_id: int,
+        *,
+        due_at: int | None = None,
+        delay_us: int | None = None,
+        priority: int | None = None,
     ) -> Job:
-        """Change a waiting job's due time or priority; its id stays."""
+        """Change a waiting job's due time (an instant or a delay) or priority; its id stays."""
         return await self._change(
             job_id,
-            lambda scheduler, job, now: scheduler.reschedule(job, due_at, priority, now),
+            lambda scheduler, job, now: scheduler.reschedule(job, due_at, priority, now, delay_us),
         )
 
     async def _change(self, job_id: int, act: Callable[[Scheduler, Job, int], Job]) -> Job:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from schedo.clock import Clock
+from schedo.clock import Clock, elapsed_us
 from schedo.core.lifecycle import State
 from schedo.core.limits import MILLISECOND, SECOND
 from schedo.engine.metrics import OTHER_QUEUES, Metrics
+from schedo.engine.timekeeping import behind_us
 from schedo.engine.turns import TurnLoop
 from schedo.errors import SchedoError, StoreError
 from schedo.store.base import Counts, Store
@@ -47,6 +48,7 @@ class Gauges(NamedTuple):
     slots_busy: int
     store_bytes: int
     lag_us: int
+    clock_behind_us: int
 
 
 class JobCounts:
@@ -63,11 +65,11 @@ class JobCounts:
 
     async def read(self) -> tuple[Counts, int]:
         """Return the counts and their age; the last known ones if the store does not answer."""
-        if self._clock.now() >= self._next_at:
+        if elapsed_us(self._clock) >= self._next_at:
             self._start()
         if self._counting is not None:
             await asyncio.shield(self._counting)  # one count for all who ask meanwhile
-        return self._counts, self._clock.now() - self._counted_at
+        return self._counts, elapsed_us(self._clock) - self._counted_at
 
     async def read_soon(self) -> tuple[Counts, int]:
         """Return the counts and the instant they are of; present ones, if counting is cheap.
@@ -75,14 +77,14 @@ class JobCounts:
         Else the last known ones are returned at once, and counted again in the background, for a
         tenth of the time at most.
         """
-        age_us = self._clock.now() - self._counted_at
+        age_us = elapsed_us(self._clock) - self._counted_at
         if self._took_us <= CHEAP_COUNT_US:
             await asyncio.shield(self._start())
         elif age_us > _SHARE_OF_READERS * self._took_us:
             self._start()
         if self._counted_at == 0:
             raise StoreError("the jobs cannot be counted now")
-        return self._counts, self._counted_at
+        return self._counts, self._counted_at + self._clock.base_us
 
     def _start(self) -> asyncio.Task[None]:
         """Return the count that is under way, or a new one."""
@@ -91,14 +93,14 @@ class JobCounts:
         return self._counting
 
     async def _count(self) -> None:
-        began_at = self._clock.now()
+        began_at = elapsed_us(self._clock)
         try:
             self._counts = await self._store.count_jobs()
-            self._counted_at = self._clock.now()
+            self._counted_at = elapsed_us(self._clock)
         except SchedoError:
             pass  # readiness says that the store fails
         finally:
-            now = self._clock.now()
+            now = elapsed_us(self._clock)
             self._took_us = now - began_at
             self._next_at = now + max(COUNT_AGE_MIN_US, _COUNT_SHARE * self._took_us)
             self._counting = None
@@ -129,6 +131,7 @@ async def read_gauges(turns: TurnLoop, store: Store, counts: JobCounts) -> Gauge
         sum(len(worker.running) for worker in workers),
         await store.size_bytes(),
         turns.watch.lag_us,
+        behind_us(scheduler, turns.clock),
     )
 
 

@@ -19,7 +19,7 @@ from schedo.core.leases import Lease
 from schedo.core.limits import PAGE_ENTRIES_MAX, PROMOTED_MAX, PROMOTED_MIN, PROMOTING_US
 from schedo.core.model import Job, LeaseKey
 from schedo.engine.replies import refuse
-from schedo.engine.watch import Watch
+from schedo.engine.timekeeping import Timekeeping
 from schedo.errors import SchedoError
 from schedo.store.base import Retention, Store
 
@@ -45,13 +45,14 @@ class Journal:
         take: Callable[[], Batch],
         release: Callable[[Batch], None],
         deliver: Callable[[list[tuple[wants.Want, Any]]], None],
-        watch: Watch,
+        timekeeping: Timekeeping,
     ) -> None:
         self._store = store
         self._take = take
         self._release = release
         self._deliver = deliver
-        self._watch = watch
+        self._timekeeping = timekeeping
+        self._watch = timekeeping.watch
         self._wake = asyncio.Event()
         self._prunes: list[tuple[asyncio.Future[int], tuple[int, Retention, int]]] = []
         self._promoted_max = PAGE_ENTRIES_MAX
@@ -76,9 +77,10 @@ class Journal:
 
     async def round(self) -> None:
         """Commit what there is, release what waited for it, deliver what was wanted."""
-        batch = self._take()
         self._watch.round_began()
         try:
+            await self._timekeeping.follow()
+            batch = self._take()
             if batch.changes:
                 await self._store.commit(batch.changes)
                 self._watch.committed(batch.changes)

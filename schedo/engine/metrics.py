@@ -125,6 +125,7 @@ class Metrics:
     ) -> None:
         """Count attempts just handed out; `once`: those at most once, which others are not."""
         find, began_at, late = memory.find, self.began_at, self.start_lateness
+        offset_us = memory.offset_us
         queue, delays, seen_us, bucket = "", late, 0, 0
         for lease in leases:
             if bool(lease.options.at_most_once) is not once:
@@ -137,7 +138,7 @@ class Metrics:
             # A submit may name an instant in the past; a schedule's fire is late from its instant.
             if due_at < job.created_at and job.trigger is not _SCHEDULE:
                 due_at = job.created_at
-            if due_at < began_at or job.rank == job.due_at - FRONT_US:
+            if due_at < began_at or job.rank == job.due_at - offset_us - FRONT_US:
                 continue
             if job.queue != queue:
                 queue, delays = job.queue, self.queue(job.queue).start_delay

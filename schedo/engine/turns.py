@@ -34,6 +34,7 @@ from schedo.engine.journal import Batch, Journal
 from schedo.engine.progress import ProgressNotes
 from schedo.engine.replies import Asked, Command, refuse
 from schedo.engine.taking_back import TakingBack
+from schedo.engine.timekeeping import Timekeeping
 from schedo.engine.watch import Watch
 from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
 from schedo.store.base import Opening, Store
@@ -54,6 +55,7 @@ class TurnLoop:
         self._store = store
         self.clock = watch.clock
         self.watch = watch
+        self._timekeeping = Timekeeping(store, watch, self._follow_clock)
         self._make_scheduler = make_scheduler
         self._is_open = False
         self._is_turn_due = False
@@ -81,10 +83,10 @@ class TurnLoop:
         self.loop = asyncio.get_running_loop()
         self._inbox: Channel[Asked | Command | Report] = Channel(self.wake, INBOX_MAX)
         self._journal = Journal(
-            self._store, self._take_batch, self._release, self._deliver, self.watch
+            self._store, self._take_batch, self._release, self._deliver, self._timekeeping
         )
         self.prune = self._journal.prune
-        self.clock.start(self._turn, self._clock_stepped)
+        self.clock.start(self._turn, self._journal.wake)
         try:
             await self._recover(await self._store.open())
         except BaseException:
@@ -285,11 +287,8 @@ class TurnLoop:
         else:
             self.clock.arm(at)
 
-    def _clock_stepped(self, delta_us: int) -> None:
-        log.warning("the clock was set %+.3f s", delta_us / 1_000_000)
-        self.watch.clock_stepped(delta_us)
-        if self._is_open:
-            self.scheduler.attempts.shift_deadlines(delta_us)
+    def _follow_clock(self, step_us: int) -> None:
+        self.scheduler.follow_clock(step_us)
 
     # The journal's side.
 
@@ -376,6 +375,7 @@ class TurnLoop:
 
     async def _recover(self, opening: Opening) -> None:
         """Make a new scheduler of the store, the workers' attempts and what they reported."""
+        opening = await self._timekeeping.began(opening)
         scheduler = self.scheduler = self._make_scheduler(opening)
         scheduler.restore(opening.queues, opening.lanes, opening.blocked)
         for offer, _ in self.handouts.workers.values():

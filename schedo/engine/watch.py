@@ -110,6 +110,7 @@ class Watch:
         """Move what was noted along with the clock: a step is no lateness."""
         self._turn_due_at += delta_us
         self._late_at += delta_us
+        self.metrics.began_at += delta_us
         if self._round_began_at is not None:
             self._round_began_at += delta_us
 

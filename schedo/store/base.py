@@ -18,6 +18,18 @@ from schedo.core.model import Decision, Job, Lane, Queue, Schedule
 from schedo.core.wants import Promoted
 
 
+class ClockMark(NamedTuple):
+    """How the wall clock of the last server stood; see engine/timekeeping.py."""
+
+    offset_us: int = 0  # the wall clock minus the elapsed timeline
+    base_us: int = 0  # the wall clock minus the time since the machine started
+    boot: int = 0  # names that start of the machine
+    seen_at: int = 0  # the newest instant of the elapsed timeline that the store knows of
+
+
+NO_MARK = ClockMark()
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What a server must know of a store before its first turn."""
@@ -28,6 +40,7 @@ class Opening:
     lanes: list[Lane]  # those with queued jobs
     blocked: list[tuple[int, int]]  # (schedule id, job id) of every blocked job
     was_killed: bool = False  # the last server ended in disorder, and the host has run since
+    clock: ClockMark = NO_MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +118,12 @@ class Store(Protocol):
         """
 
     # Ordered with commits.
+
+    async def save_clock(self, mark: ClockMark) -> None:
+        """Make the mark durable. From then on all instants that count elapsed time are its own.
+
+        They have moved by the difference of the offsets, at once and whatever their number.
+        """
 
     async def take_stock(self) -> Opening:
         """Return what an open store holds now, under a new epoch.

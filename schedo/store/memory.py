@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from itertools import islice
+from operator import attrgetter
 
 from schedo.core import limits
 from schedo.core.changes import Attempt, Changes, IdempotentAnswer
@@ -19,6 +20,7 @@ from schedo.core.model import Decision, Job, Lane, Place, Queue, Schedule, Trigg
 from schedo.core.wants import Promoted
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
+    ClockMark,
     Counts,
     JobFilter,
     Opening,
@@ -45,6 +47,7 @@ class MemoryStore:
         self._outputs: dict[int, dict[tuple[int, str], Capture]] = {}
         self._decisions: dict[int, list[Decision]] = {}
         self._answers: dict[str, IdempotentAnswer] = {}
+        self._clock = ClockMark()
 
     async def open(self) -> Opening:
         assert not self._is_open, "the store is open already"
@@ -76,10 +79,19 @@ class MemoryStore:
                 stored.active, stored.blocked = [], None
                 self._schedules[schedule.id] = stored
         for queue in changes.queues.values():
-            self._queues[queue.name] = _copy_queue(queue)
+            self._queues[queue.name] = queue.changed()
         self._put_evidence(changes, deleted)
 
     # Ordered with commits.
+
+    async def save_clock(self, mark: ClockMark) -> None:
+        self._check_open()
+        delta_us = mark.offset_us - self._clock.offset_us
+        self._clock = mark
+        for job in self._jobs.values():
+            job.shift(delta_us)
+        for schedule in self._schedules.values():
+            schedule.shift(delta_us)
 
     async def take_stock(self) -> Opening:
         self._check_open()
@@ -97,6 +109,9 @@ class MemoryStore:
                 for job in sorted(jobs, key=lambda job: job.id)
                 if job.state is State.BLOCKED and job.schedule_id is not None
             ],
+            clock=self._clock._replace(
+                seen_at=max(self._clock.seen_at, *(j.created_at - j.offset_us for j in jobs), 0)
+            ),
         )
 
     async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
@@ -238,7 +253,7 @@ class MemoryStore:
 
     async def list_queues(self) -> list[Queue]:
         self._check_open()
-        return [_copy_queue(queue) for _, queue in sorted(self._queues.items())]
+        return [queue.changed() for _, queue in sorted(self._queues.items())]
 
     async def count_jobs(self) -> Counts:
         self._check_open()
@@ -270,7 +285,7 @@ class MemoryStore:
                 raise StoreError(f"job {job.id} is updated but not in the store")
         # Only commits that bring keys or instants pay for the check.
         changed = changes.jobs.values()
-        _check_once(changed, self._jobs.values(), _unique_key, "unique key")
+        _check_once(changed, self._jobs.values(), attrgetter("unique_key"), "unique key")
         _check_once(changed, self._jobs.values(), _instant, "instant of a schedule")
 
     def _check_schedules(self, changes: Changes) -> None:
@@ -343,13 +358,9 @@ def _loaded(job: Job) -> Job:
     return found
 
 
-def _unique_key(job: Job) -> object | None:
-    return job.unique_key
-
-
 def _instant(job: Job) -> object | None:
     if job.trigger in _INSTANT_TRIGGERS and None not in (job.schedule_id, job.scheduled_for):
-        return (job.schedule_id, job.scheduled_for)
+        return (job.schedule_id, job.scheduled_for, job.offset_us)
     return None
 
 
@@ -386,7 +397,3 @@ def _trim(outputs: dict[tuple[int, str], Capture]) -> None:
         oldest = min(attempt for attempt, _ in outputs)
         for key in [key for key in outputs if key[0] == oldest]:
             del outputs[key]
-
-
-def _copy_queue(queue: Queue) -> Queue:
-    return Queue(queue.name, queue.concurrency, queue.paused, queue.weight, queue.priority_step_us)

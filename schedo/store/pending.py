@@ -52,8 +52,9 @@ ENTRY_BYTES_MAX = 524_288
 
 # The first value of every entry. Columns that change get a new number, and `_decode` must go on
 # reading the old one: a new version may find what an old one left in a crash.
-_FORMAT = 2
-_WITHOUT_ROUTE = 1  # jobs had no routes
+_FORMAT = 3
+_WITHOUT_CLOCK = 2  # every instant followed the wall clock
+_WITHOUT_ROUTE = 1  # beside that, jobs had no routes
 
 # Every step of a statement lets the loop's thread have the interpreter, and to get it back can cost
 # more than the step. So what must be true of an entry's jobs is asked in the statement that appends
@@ -331,6 +332,9 @@ def _read(body: bytes) -> PlainJobs:
     number, new, known = _decode(body)
     if number == _WITHOUT_ROUTE:
         new = [(*row, "") for row in new]
+    if number in (_WITHOUT_ROUTE, _WITHOUT_CLOCK):
+        new = [(*row[:-1], 0, 0, 0, row[-1]) for row in new]
+        known = [(*row[:-1], 0, 0, row[-1]) for row in known]
     elif number != _FORMAT:
         raise ValueError(f"its format is {number}")
     if {*map(len, new)} - {_NEW_WIDTH} or {*map(len, known)} - {_KNOWN_WIDTH}:

@@ -43,6 +43,8 @@ def _paged(select: str, value: str) -> Paged:
     )
 
 
+NEWEST_AT = "SELECT created_at - offset_us FROM job ORDER BY id DESC LIMIT 1"
+CLOCK = "SELECT name, value FROM meta WHERE name LIKE 'clock_%'"
 LAST_ID = """
 SELECT max(
     coalesce((SELECT max(id) FROM job), 0),
@@ -75,9 +77,10 @@ WITH RECURSIVE lane (queue, task, route) AS (
 SELECT queue, task, route FROM lane"""
 BLOCKED = f"SELECT schedule_id, id FROM job WHERE state = 'blocked' AND {_LISTED_STATE} ORDER BY id"
 
-TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {_TIMED}", "due_at")
+TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {_TIMED} AND due_elapsed = :elapsed", "due_at")
 DUE = _paged(
-    f"SELECT due_at, id, rank, queue, task, route FROM job WHERE {_TIMED} AND due_at <= :until",
+    "SELECT due_at, id, rank, queue, task, route FROM job"
+    f" WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at <= :until",
     "due_at",
 )
 QUEUE_JOBS = (
@@ -91,7 +94,8 @@ LANE = _paged(
 RUNNING = f"""
 SELECT {_JOB} FROM job WHERE state = 'running' AND {_LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
 EXPIRED = f"""
-SELECT {_JOB} FROM job WHERE expires_at IS NOT NULL AND {_WAITING} AND expires_at <= ?
+SELECT {_JOB} FROM job
+WHERE expires_at IS NOT NULL AND {_WAITING} AND expires_elapsed = ? AND expires_at <= ?
 ORDER BY expires_at, id LIMIT ?"""
 JOB = f"SELECT {_JOB} FROM job WHERE id = ?"
 WHOLE_JOB = JOB.replace(" payload,", f" {_WHOLE_PAYLOAD},")
@@ -99,7 +103,8 @@ UNIQUE = f"SELECT {_JOB} FROM job WHERE unique_key = ?"
 PAYLOAD = f"SELECT {_WHOLE_PAYLOAD} FROM job WHERE id = ?"
 
 SCHEDULES = _paged(
-    f"SELECT {_SCHEDULE} FROM schedule WHERE paused = 0 AND next_fire_at IS NOT NULL",
+    f"SELECT {_SCHEDULE} FROM schedule WHERE paused = 0 AND next_fire_at IS NOT NULL"
+    " AND elapsed = :elapsed",
     "next_fire_at",
 )
 SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
@@ -139,13 +144,16 @@ UNION ALL SELECT queue, state, count(*) FROM job
 # are counted a part at a time.
 COUNT_SAME = f"""
 SELECT queue, state, count(*), max(id) FROM (
-    SELECT queue, state, id FROM job WHERE {_TIMED} AND due_at = :value AND id > :id
+    SELECT queue, state, id FROM job
+    WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at = :value AND id > :id
     ORDER BY id LIMIT :limit
 ) GROUP BY queue, state"""
 COUNT_BOUND = f"""
-SELECT due_at FROM job WHERE {_TIMED} AND due_at > :value ORDER BY due_at LIMIT 1 OFFSET :limit"""
+SELECT due_at FROM job WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at > :value
+ORDER BY due_at LIMIT 1 OFFSET :limit"""
 COUNT_BELOW = f"""
-SELECT queue, state, count(*) FROM job WHERE {_TIMED} AND due_at > :value AND due_at < :bound
+SELECT queue, state, count(*) FROM job
+WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at > :value AND due_at < :bound
 GROUP BY queue, state"""
 
 ENDED = """

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 import msgspec
 
 from schedo.core.lifecycle import State
 from schedo.core.model import Job, Schedule
 from schedo.store import queries, rows
-from schedo.store.base import Opening, OutputPiece, OutputSize
+from schedo.store.base import ClockMark, Opening, OutputPiece, OutputSize
 
 _INTEGER_MIN = -(2**63)
 _INTEGER_MAX = 2**63 - 1
 _BEFORE_ALL = (_INTEGER_MIN, _INTEGER_MIN)
+_DUE = itemgetter(rows.JOB_COLUMNS.index("due_at"), rows.JOB_COLUMNS.index("id"))
+_NEXT_FIRE = itemgetter(
+    rows.SCHEDULE_COLUMNS.index("next_fire_at"), rows.SCHEDULE_COLUMNS.index("id")
+)
+_CLOCK_NAMES = [f"clock_{name}" for name in ClockMark._fields]
 
 
 def take_stock(connection: sqlite3.Connection) -> Opening:
@@ -27,7 +33,16 @@ def take_stock(connection: sqlite3.Connection) -> Opening:
         queues=[rows.queue_from_row(row) for row in connection.execute(queries.QUEUES)],
         lanes=[rows.lane_from_row(row) for row in connection.execute(queries.LANES)],
         blocked=connection.execute(queries.BLOCKED).fetchall(),
+        clock=load_clock(connection),
     )
+
+
+def load_clock(connection: sqlite3.Connection) -> ClockMark:
+    """Return how the last server's clock stood, and the newest instant there is."""
+    stored = dict(connection.execute(queries.CLOCK))
+    mark = ClockMark(*(stored.get(name, 0) for name in _CLOCK_NAMES))
+    newest = connection.execute(queries.NEWEST_AT).fetchone()
+    return mark if newest is None else mark._replace(seen_at=max(mark.seen_at, newest[0]))
 
 
 def rows_of(
@@ -66,12 +81,66 @@ def page_of_rows(
     return found
 
 
-def count_timed(
-    connection: sqlite3.Connection, after: tuple[int, int] | None, limit: int
-) -> tuple[list[tuple[str, str, int]], tuple[int, int] | None]:
-    """Count about limit jobs that wait for an instant; return also where to go on, or None."""
+def page_of_both(
+    connection: sqlite3.Connection,
+    query: queries.Paged,
+    after: tuple[int, int] | None,
+    limit: int,
+    offset_us: int,
+    key: Callable[[rows.Row], tuple[int, int]],
+    until: int = _INTEGER_MAX,
+) -> list[tuple[tuple[int, int], rows.Row]]:
+    """Return a page of what follows the wall clock and what counts elapsed time, in one order.
+
+    Each row comes with its (key, id), where the key is an instant of the wall clock.
+    """
+    found = page_of_rows(connection, query, after, limit, elapsed=0, until=until)
+    page = [(key(row), row) for row in found]
     value, last_id = after or _BEFORE_ALL
-    parameters = {"value": value, "id": last_id, "limit": limit}
+    moved = (max(value - offset_us, _INTEGER_MIN), last_id)
+    until = min(until - offset_us, _INTEGER_MAX)
+    for row in page_of_rows(connection, query, moved, limit, elapsed=1, until=until):
+        at, ident = key(row)
+        page.append(((at + offset_us, ident), row))
+    page.sort(key=itemgetter(0))
+    return page[:limit]
+
+
+def page_of_timers(
+    connection: sqlite3.Connection, offset_us: int, after: tuple[int, int] | None, limit: int
+) -> list[Job]:
+    """Return a page of jobs that wait for an instant, in order of (due_at, id)."""
+    page = page_of_both(connection, queries.TIMERS, after, limit, offset_us, _DUE)
+    return rows.jobs_from_rows([row for _, row in page], offset_us)
+
+
+def expired(connection: sqlite3.Connection, offset_us: int, now: int, limit: int) -> list[Job]:
+    """Return unfinished, not running jobs whose expires_at is not after now."""
+    found = connection.execute(queries.EXPIRED, (0, now, limit)).fetchall()
+    left = limit - len(found)
+    found += connection.execute(queries.EXPIRED, (1, now - offset_us, left)).fetchall()
+    return rows.jobs_from_rows(found, offset_us)
+
+
+def count_timed(
+    connection: sqlite3.Connection, after: tuple[int, int, int] | None, limit: int
+) -> tuple[list[tuple[str, str, int]], tuple[int, int, int] | None]:
+    """Count about limit jobs that wait for an instant; return also where to go on, or None.
+
+    after: the timeline (0: wall clock, 1: elapsed), and due time and id on it.
+    """
+    elapsed, *pair = after or (0, *_BEFORE_ALL)
+    counted, following = _count_timeline(connection, elapsed, (pair[0], pair[1]), limit)
+    if following is not None:
+        return counted, (elapsed, *following)
+    return counted, (1, *_BEFORE_ALL) if elapsed == 0 else None
+
+
+def _count_timeline(
+    connection: sqlite3.Connection, elapsed: int, after: tuple[int, int], limit: int
+) -> tuple[list[tuple[str, str, int]], tuple[int, int] | None]:
+    value, last_id = after
+    parameters = {"elapsed": elapsed, "value": value, "id": last_id, "limit": limit}
     same = connection.execute(queries.COUNT_SAME, parameters).fetchall()
     counted = [(queue, state, count) for queue, state, count, _ in same]
     if sum(count for _, _, count in counted) == limit:
@@ -84,6 +153,7 @@ def count_timed(
 
 def page_of_jobs(
     connection: sqlite3.Connection,
+    offset_us: int,
     /,
     query: queries.Paged,
     after: tuple[int, int] | None,
@@ -91,33 +161,35 @@ def page_of_jobs(
     **named: str,
 ) -> list[Job]:
     """Return a page of jobs in the order of the query."""
-    return rows.jobs_from_rows(page_of_rows(connection, query, after, limit, **named))
+    return rows.jobs_from_rows(page_of_rows(connection, query, after, limit, **named), offset_us)
 
 
 def page_of_schedules(
-    connection: sqlite3.Connection,
-    query: queries.Paged,
-    after: tuple[int, int] | None,
-    limit: int,
+    connection: sqlite3.Connection, offset_us: int, after: tuple[int, int] | None, limit: int
 ) -> list[Schedule]:
-    """Return a page of schedules in the order of the query, with their active jobs."""
-    return _with_active(connection, page_of_rows(connection, query, after, limit))
+    """Return a page of schedules by their next fire, with their active jobs."""
+    page = page_of_both(connection, queries.SCHEDULES, after, limit, offset_us, _NEXT_FIRE)
+    return _with_active(connection, [row for _, row in page], offset_us)
 
 
-def jobs(connection: sqlite3.Connection, query: str, parameters: Sequence[object]) -> list[Job]:
+def jobs(
+    connection: sqlite3.Connection, offset_us: int, query: str, parameters: Sequence[object]
+) -> list[Job]:
     """Return the jobs of a query."""
-    return rows.jobs_from_rows(connection.execute(query, parameters))
+    return rows.jobs_from_rows(connection.execute(query, parameters), offset_us)
 
 
 def schedules(
-    connection: sqlite3.Connection, query: str, parameters: Sequence[object]
+    connection: sqlite3.Connection, offset_us: int, query: str, parameters: Sequence[object]
 ) -> list[Schedule]:
     """Return the schedules of a query, with their active jobs."""
-    return _with_active(connection, connection.execute(query, parameters).fetchall())
+    return _with_active(connection, connection.execute(query, parameters).fetchall(), offset_us)
 
 
-def _with_active(connection: sqlite3.Connection, found_rows: list[rows.Row]) -> list[Schedule]:
-    found = [rows.schedule_from_row(row) for row in found_rows]
+def _with_active(
+    connection: sqlite3.Connection, found_rows: list[rows.Row], offset_us: int
+) -> list[Schedule]:
+    found = [rows.schedule_from_row(row, offset_us) for row in found_rows]
     by_id = {schedule.id: schedule for schedule in found}
     ids = msgspec.json.encode([*by_id]).decode()
     for schedule_id, job_id, state in connection.execute(queries.ACTIVE, {"ids": ids}):

@@ -3,6 +3,10 @@
 `*_row` makes the values to bind, `*_from_row` makes the record again. A job's columns are named in
 the order of the Job's fields, so that a row becomes a Job without a name being looked up. Enums are
 bound as plain text: sqlite3 asks its slow adapters about every subclass of str.
+
+What counts elapsed time is stored on the elapsed timeline, so that no row is rewritten when the
+clock is set: the offset, which the store has but once, is taken off on the way in and added on the
+way out. Everywhere else an instant is one of the wall clock.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ JOB_COLUMNS = (
     *("rank", "picked_at", "started_at", "ended_at", "attempt", "failures", "losses", "epoch"),
     "worker",
     *("schedule_id", "scheduled_for", "trigger", "missed_count", "unique_key", "expires_at"),
-    *("cancel_requested_at", "result", "failure"),
+    *("cancel_requested_at", "result", "failure", "due_elapsed", "expires_elapsed", "offset_us"),
 )
 # The route is in the options, too: the column is for the lanes' index.
 JOB_INSERTED_COLUMNS = (*JOB_COLUMNS, "route")
@@ -46,12 +50,12 @@ JOB_INSERTED_COLUMNS = (*JOB_COLUMNS, "route")
 JOB_MUTABLE_COLUMNS = (
     *("priority", "state", "due_at", "rank", "picked_at", "started_at", "ended_at", "attempt"),
     *("failures", "losses", "epoch", "worker", "missed_count", "unique_key", "expires_at"),
-    *("cancel_requested_at", "result", "failure"),
+    *("cancel_requested_at", "result", "failure", "due_elapsed", "expires_elapsed"),
 )
 SCHEDULE_COLUMNS = (
     *("id", "name", "spec", "created_at", "updated_at", "evaluated_through", "next_fire_at"),
     *("paused", "note", "fired", "missed", "overlap_skipped", "buffered", "last_fired_at"),
-    "last_job_id",
+    *("last_job_id", "phase_us", "elapsed"),
 )
 
 _STATE_TEXT: dict[str, str] = {state: str(state.value) for state in State}
@@ -67,7 +71,9 @@ _decode_failure = msgspec.json.Decoder(Failure).decode
 _decode_spec = msgspec.json.Decoder(ScheduleSpec).decode
 
 
-def new_job_row(job: Job, payload: bytes | None, options: str | None, route: str = "") -> Row:
+def new_job_row(
+    job: Job, payload: bytes | None, options: str | None, route: str, offset_us: int
+) -> Row:
     """Return the values of JOB_INSERTED_COLUMNS."""
     return (
         job.id,
@@ -78,7 +84,7 @@ def new_job_row(job: Job, payload: bytes | None, options: str | None, route: str
         options,
         _STATE_TEXT[job.state],
         job.created_at,
-        job.due_at,
+        job.due_at - offset_us if job.due_elapsed else job.due_at,
         job.rank,
         job.picked_at,
         job.started_at,
@@ -93,20 +99,23 @@ def new_job_row(job: Job, payload: bytes | None, options: str | None, route: str
         _TRIGGER_TEXT[job.trigger],
         job.missed_count,
         job.unique_key,
-        job.expires_at,
+        _stored_expiry(job, offset_us) if job.expires_elapsed else job.expires_at,
         job.cancel_requested_at,
         job.result,
         None if job.failure is None else _encode(job.failure).decode(),
+        job.due_elapsed,
+        job.expires_elapsed,
+        job.offset_us,
         route,
     )
 
 
-def known_job_row(job: Job) -> Row:
+def known_job_row(job: Job, offset_us: int) -> Row:
     """Return the values of JOB_MUTABLE_COLUMNS and the id."""
     return (
         job.priority,
         _STATE_TEXT[job.state],
-        job.due_at,
+        job.due_at - offset_us if job.due_elapsed else job.due_at,
         job.rank,
         job.picked_at,
         job.started_at,
@@ -118,15 +127,21 @@ def known_job_row(job: Job) -> Row:
         job.worker,
         job.missed_count,
         job.unique_key,
-        job.expires_at,
+        _stored_expiry(job, offset_us) if job.expires_elapsed else job.expires_at,
         job.cancel_requested_at,
         job.result,
         None if job.failure is None else _encode(job.failure).decode(),
+        job.due_elapsed,
+        job.expires_elapsed,
         job.id,
     )
 
 
-def job_from_row(row: Row) -> Job:
+def _stored_expiry(job: Job, offset_us: int) -> int | None:
+    return None if job.expires_at is None else job.expires_at - offset_us
+
+
+def job_from_row(row: Row, offset_us: int) -> Job:
     """Return the job whose columns are JOB_COLUMNS."""
     job = Job(*row)
     # Thousands of waiting jobs share a handful of names.
@@ -137,12 +152,15 @@ def job_from_row(row: Row) -> Job:
     job.trigger = _TRIGGERS[row[20]]
     if row[26] is not None:
         job.failure = _decode_failure(row[26])
+    job.due_elapsed, job.expires_elapsed = bool(row[27]), bool(row[28])
+    if offset_us:
+        job.shift(offset_us)
     return job
 
 
-def jobs_from_rows(rows: Iterable[Row]) -> list[Job]:
+def jobs_from_rows(rows: Iterable[Row], offset_us: int) -> list[Job]:
     """Return the jobs in the order of their rows."""
-    return [job_from_row(row) for row in rows]
+    return [job_from_row(row, offset_us) for row in rows]
 
 
 def options_text(options: Options) -> str | None:
@@ -165,8 +183,12 @@ def _options_from_text(text: str) -> Options:
     return _decode_options(text)  # shared between jobs, so waiting jobs of one kind cost one
 
 
-def schedule_row(schedule: Schedule) -> Row:
+def schedule_row(schedule: Schedule, offset_us: int) -> Row:
     """Return the values of SCHEDULE_COLUMNS."""
+    elapsed = schedule.counts_elapsed
+    if elapsed and offset_us:
+        schedule = schedule.copy()
+        schedule.shift(-offset_us)
     return (
         schedule.id,
         schedule.spec.name,
@@ -183,14 +205,17 @@ def schedule_row(schedule: Schedule) -> Row:
         schedule.buffered,
         schedule.last_fired_at,
         schedule.last_job_id,
+        schedule.phase_us,
+        elapsed,
     )
 
 
-def schedule_from_row(row: Row) -> Schedule:
+def schedule_from_row(row: Row, offset_us: int) -> Schedule:
     """Return the schedule whose columns are SCHEDULE_COLUMNS, its active jobs not yet known."""
-    schedule = Schedule(row[0], *row[2:])
+    schedule = Schedule(row[0], *row[2:-1])
     schedule.spec = _decode_spec(row[2])
     schedule.paused = bool(row[7])
+    schedule.shift(offset_us)
     return schedule
 
 

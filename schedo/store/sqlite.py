@@ -19,8 +19,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
-from schedo.core.changes import Attempt, Changes, IdempotentAnswer
-from schedo.core.model import Decision, Job, Lane, Queue, Schedule
+from schedo.core.changes import Changes
+from schedo.core.model import Job, Lane, Schedule
 from schedo.core.wants import Promoted
 from schedo.errors import (
     NotFound,
@@ -32,14 +32,8 @@ from schedo.errors import (
 )
 from schedo.store import connection as connections
 from schedo.store import inspection, queries, reads, refusals, rows, writes
-from schedo.store.base import (
-    Counts,
-    JobFilter,
-    Opening,
-    OutputPiece,
-    OutputSize,
-    Retention,
-)
+from schedo.store.base import ClockMark, Opening, Retention
+from schedo.store.beside import ReadsBeside, first
 from schedo.store.connection import Connection
 from schedo.store.guard import Guard
 from schedo.store.location import prepare_directory, size_bytes
@@ -55,10 +49,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FOLD_PERIOD_S = 0.1
-COUNTED_AT_ONCE = 10_000  # jobs; sorting them takes half a MiB and a few milliseconds
 
 
-class SqliteStore:
+class SqliteStore(ReadsBeside):
     """A Store whose file is held by this process from open to close."""
 
     def __init__(self, path: str | os.PathLike[str], *, accept_loss: bool = False) -> None:
@@ -81,6 +74,7 @@ class SqliteStore:
             self._guard.take()
             self._writer = await self._connect(connections.connect_writer(self.path))
             opening = await self._run(self._writer, self._prepare)
+            self._offset_us = opening.clock.offset_us
             self._reader = await self._connect(connections.connect_reader(self.path))
         except BaseException as error:
             await self.close()
@@ -102,7 +96,7 @@ class SqliteStore:
 
     async def commit(self, changes: Changes) -> None:
         try:
-            commit = writes.encode(changes)
+            commit = writes.encode(changes, self._offset_us)
         except connections.UNFIT as error:
             faults = refusals.find_unencodable(changes)
             raise StoreRefused(refusals.describe(faults, error), faults) from error
@@ -141,19 +135,31 @@ class SqliteStore:
             self._guard.committed(connection)
             return reads.take_stock(connection)
 
-        return await self._run(self._opened(self._writer), take_stock)
+        opening = await self._run(self._opened(self._writer), take_stock)
+        self._offset_us = opening.clock.offset_us
+        return opening
+
+    async def save_clock(self, mark: ClockMark) -> None:
+        def save_clock(connection: sqlite3.Connection) -> None:
+            with connections.transaction(connection):
+                writes.save_clock(connection, mark)
+            self._guard.committed(connection)
+
+        await self._run(self._opened(self._writer), save_clock)
+        self._offset_us = mark.offset_us
 
     async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
-        return await self._load(reads.page_of_jobs, queries.TIMERS, after, limit)
+        return await self._load(reads.page_of_timers, self._offset_us, after, limit)
 
     async def promote_due(self, after: tuple[int, int], until: int, limit: int) -> Promoted:
-        promoted = await self._load(promote_due, after, until, limit)
+        promoted = await self._load(promote_due, self._offset_us, after, until, limit)
         self._checkpoint_if_long(inspection.size_of(self.path + "-wal"))
         return promoted
 
     async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
         return await self._load(
             reads.page_of_jobs,
+            self._offset_us,
             queries.LANE,
             after,
             limit,
@@ -163,24 +169,24 @@ class SqliteStore:
         )
 
     async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
-        return await self._load(reads.page_of_schedules, queries.SCHEDULES, after, limit)
+        return await self._load(reads.page_of_schedules, self._offset_us, after, limit)
 
     async def load_running(self, after: int, limit: int) -> list[Job]:
-        return await self._load(reads.jobs, queries.RUNNING, (after, limit))
+        return await self._load(reads.jobs, self._offset_us, queries.RUNNING, (after, limit))
 
     async def load_expired(self, now: int, limit: int) -> list[Job]:
-        return await self._load(reads.jobs, queries.EXPIRED, (now, limit))
+        return await self._load(reads.expired, self._offset_us, now, limit)
 
     async def load_job(self, job_id: int) -> Job | None:
-        return _first(await self._load(reads.jobs, queries.JOB, (job_id,)))
+        return first(await self._load(reads.jobs, self._offset_us, queries.JOB, (job_id,)))
 
     async def load_unique(self, key: str) -> Job | None:
-        return _first(await self._load(reads.jobs, queries.UNIQUE, (key,)))
+        return first(await self._load(reads.jobs, self._offset_us, queries.UNIQUE, (key,)))
 
     async def load_schedule(self, name: str | int) -> Schedule | None:
         by_name = isinstance(name, str)
         query = queries.SCHEDULE_BY_NAME if by_name else queries.SCHEDULE_BY_ID
-        return _first(await self._load(reads.schedules, query, (name,)))
+        return first(await self._load(reads.schedules, self._offset_us, query, (name,)))
 
     async def load_payload(self, job_id: int) -> bytes:
         found = await self._load(reads.rows_of, queries.PAYLOAD, (job_id,))
@@ -191,56 +197,6 @@ class SqliteStore:
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         return await self._load(prune, now, retention, limit)
-
-    # Beside commits.
-
-    async def get_job(self, job_id: int) -> Job | None:
-        return _first(await self._read(reads.jobs, queries.WHOLE_JOB, (job_id,)))
-
-    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
-        return await self._read(reads.jobs, *queries.job_list(which, before, limit))
-
-    async def list_attempts(self, job_id: int) -> list[Attempt]:
-        found = await self._read(reads.rows_of, queries.ATTEMPTS, (job_id,))
-        return [rows.attempt_from_row(row) for row in found]
-
-    async def list_output_sizes(self, job_id: int) -> list[OutputSize]:
-        return await self._read(reads.output_sizes, job_id)
-
-    async def read_output(self, job_id: int, piece: OutputPiece) -> bytes:
-        return await self._read(reads.output_piece, job_id, piece)
-
-    async def get_schedule(self, name: str) -> Schedule | None:
-        return _first(await self._read(reads.schedules, queries.SCHEDULE_BY_NAME, (name,)))
-
-    async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
-        return await self._read(reads.schedules, queries.SCHEDULES_BY_NAME, (after or "", limit))
-
-    async def list_decisions(self, schedule_id: int, limit: int) -> list[Decision]:
-        found = await self._read(reads.rows_of, queries.DECISIONS, (schedule_id, limit))
-        return [rows.decision_from_row(row) for row in found]
-
-    async def list_queues(self) -> list[Queue]:
-        return [
-            rows.queue_from_row(row) for row in await self._read(reads.rows_of, queries.QUEUES, ())
-        ]
-
-    async def count_jobs(self) -> Counts:
-        counts = Counts()
-        for queue, state, count in await self._read(reads.rows_of, queries.COUNTS, ()):
-            counts.by_queue.setdefault(queue, {})[state] = count
-        after: tuple[int, int] | None = None
-        while True:  # other reads have their turn in between
-            counted, after = await self._read(reads.count_timed, after, COUNTED_AT_ONCE)
-            for queue, state, count in counted:
-                by_state = counts.by_queue.setdefault(queue, {})
-                by_state[state] = by_state.get(state, 0) + count
-            if after is None:
-                return counts
-
-    async def find_answer(self, scope: str) -> IdempotentAnswer | None:
-        found = await self._read(reads.rows_of, queries.ANSWER, (scope,))
-        return rows.answer_from_row(found[0]) if found else None
 
     async def size_bytes(self) -> int:
         return size_bytes(self.path)
@@ -393,7 +349,3 @@ class SqliteStore:
             connection.close()
         finally:
             self._guard.end()
-
-
-def _first(found: list[T]) -> T | None:
-    return found[0] if found else None

@@ -16,6 +16,7 @@ from schedo.core.changes import Changes
 from schedo.core.model import PLAIN, Job
 from schedo.errors import StoreRefused
 from schedo.store import rows
+from schedo.store.base import ClockMark
 
 INSERT_JOB = (
     f"INSERT INTO job ({', '.join(rows.JOB_INSERTED_COLUMNS)})"
@@ -125,6 +126,9 @@ _JOB_PLACES: dict[str, int | str] = {
 _RANK_MIN, _RANK_MAX = -(2**62), 2**62
 
 
+SAVE_CLOCK = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
+
+
 class Statement(NamedTuple):
     """One statement, run once for each row; exact: each row must change exactly one.
 
@@ -151,9 +155,9 @@ class Commit(NamedTuple):
     plain: PlainJobs | None
 
 
-def encode(changes: Changes) -> Commit:
+def encode(changes: Changes, offset_us: int = 0) -> Commit:
     """Return the statements that make the changes durable, in the order of writing."""
-    statements, plain = _encode_jobs(changes.jobs.values())
+    statements, plain = _encode_jobs(changes.jobs.values(), offset_us)
     if (
         changes.schedules
         or changes.schedules_deleted
@@ -163,13 +167,17 @@ def encode(changes: Changes) -> Commit:
         or changes.decisions
         or changes.answers
     ):
-        return Commit(statements + _encode_others(changes), None)
+        return Commit(statements + _encode_others(changes, offset_us), None)
     return Commit(statements, plain)
 
 
-def _encode_others(changes: Changes) -> list[Statement]:
+def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
     deleted = set(changes.schedules_deleted)
-    schedules = [s for s in changes.schedules.values() if s.id not in deleted]
+    schedules = [
+        rows.schedule_row(schedule, offset_us)
+        for schedule in changes.schedules.values()
+        if schedule.id not in deleted
+    ]
     decisions = [d for d in changes.decisions if d.schedule_id not in deleted]
     schedules_decided = dict.fromkeys(decision.schedule_id for decision in decisions)
     jobs_tried = dict.fromkeys(attempt.job_id for attempt in changes.attempts)
@@ -178,7 +186,7 @@ def _encode_others(changes: Changes) -> list[Statement]:
     statements = [
         Statement(DELETE_SCHEDULE, [(each,) for each in deleted]),
         Statement(DELETE_DECISIONS, [(each,) for each in deleted]),
-        Statement(UPSERT_SCHEDULE, [*map(rows.schedule_row, schedules)], together=UPSERT_SCHEDULES),
+        Statement(UPSERT_SCHEDULE, schedules, together=UPSERT_SCHEDULES),
         Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
         Statement(INSERT_ATTEMPT, [*map(rows.attempt_row, changes.attempts)]),
         Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_tried]),
@@ -191,7 +199,7 @@ def _encode_others(changes: Changes) -> list[Statement]:
     return [statement for statement in statements if statement.rows]
 
 
-def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None]:
+def _encode_jobs(jobs: Iterable[Job], offset_us: int) -> tuple[list[Statement], PlainJobs | None]:
     # Updates that hold no unique key come first: one of them may free a key that another one takes.
     without_key: list[rows.Row] = []
     with_key: list[rows.Row] = []
@@ -204,7 +212,8 @@ def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None
         if job.due_at > limits.INSTANT_MAX or not _RANK_MIN < job.rank < _RANK_MAX:
             is_plain = False  # SQLite must see it, and may refuse it
         if not job.is_new:
-            (without_key if job.unique_key is None else with_key).append(rows.known_job_row(job))
+            row = rows.known_job_row(job, offset_us)
+            (without_key if job.unique_key is None else with_key).append(row)
             continue
         payload = job.payload
         assert payload is not None, "a new job brings its payload"
@@ -218,7 +227,7 @@ def _encode_jobs(jobs: Iterable[Job]) -> tuple[list[Statement], PlainJobs | None
             tags.extend((tag, job.id) for tag in options.tags)
         if job.unique_key is not None or job.schedule_id is not None:
             is_plain = False
-        new.append(rows.new_job_row(job, payload, text, route))
+        new.append(rows.new_job_row(job, payload, text, route, offset_us))
     statements = [
         update_jobs(without_key),
         Statement(UPDATE_JOB, with_key, exact=True),
@@ -269,3 +278,9 @@ def run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None
 def raise_epoch(connection: sqlite3.Connection) -> None:
     """Let the leases from now on differ from all before them, inside a transaction."""
     connection.execute(RAISE_EPOCH)
+
+
+def save_clock(connection: sqlite3.Connection, mark: ClockMark) -> None:
+    """Write how the clock stands, inside a transaction."""
+    values = [(f"clock_{name}", value) for name, value in mark._asdict().items()]
+    connection.executemany(SAVE_CLOCK, values)

@@ -12,17 +12,30 @@ from schedo.engine.engine import Engine
 class VirtualClock:
     """A schedo.clock.Clock whose time is a number; instants are microseconds UTC."""
 
-    def __init__(self, now: int = 0) -> None:
+    def __init__(self, now: int = 0, *, boot: int = 1) -> None:
+        self.boot = boot
+        self.base_us = 0
         self._now = now
+        self._step_us = 0
         self.armed_at: int | None = None
         self._wake: Callable[[], None] | None = None
-        self._stepped: Callable[[int], None] | None = None
+        self._stepped: Callable[[], None] | None = None
 
     def now(self) -> int:
         """Return the virtual instant."""
         return self._now
 
-    def start(self, wake: Callable[[], None], stepped: Callable[[int], None]) -> None:
+    def step_us(self) -> int:
+        """Return by how much the clock was set and not yet followed."""
+        return self._step_us
+
+    def follow(self, step_us: int) -> None:
+        """Let `now` jump by so much of the step."""
+        self._now += step_us
+        self.base_us += step_us
+        self._step_us -= step_us
+
+    def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
         """Bind to an engine."""
         self._wake, self._stepped = wake, stepped
 
@@ -35,12 +48,12 @@ class VirtualClock:
         self.armed_at = self._wake = None
 
     def step(self, delta_us: int) -> None:
-        """Set the clock forward or back at once, as an administrator does."""
-        self._now += delta_us
-        assert self._wake is not None, "the engine was started"
-        assert self._stepped is not None, "both are set together"
-        self._stepped(delta_us)
-        self._wake()
+        """Set the clock forward or back, as an administrator does; the engine will follow."""
+        self._step_us += delta_us
+        if self._wake is not None:
+            assert self._stepped is not None, "both are set together"
+            self._stepped()
+            self._wake()
 
     def stall(self, delta_us: int) -> None:
         """Let time pass in which nothing wakes, as in a blocked loop; then ring what is due."""
@@ -84,23 +97,29 @@ class LoopClock:
         self._loop = loop
         self._wall = wall
         self._late_us = late_us  # how much after its instant an alarm rings; negative: before
-        self._offset_us = wall.offset_us
+        self.boot = 1
+        self.base_us = wall.offset_us
         self._wake: Callable[[], None] | None = None
-        self._stepped: Callable[[int], None] | None = None
+        self._stepped: Callable[[], None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
 
     def now(self) -> int:
-        """Return the wall clock; a step is told of before anybody sees it."""
-        delta_us = self._wall.offset_us - self._offset_us
-        self._offset_us = self._wall.offset_us
-        if delta_us and self._stepped is not None:
-            self._stepped(delta_us)
-        return self._wall.now()
+        """Return the wall clock, as far as its steps were followed."""
+        if self.step_us() and self._stepped is not None:
+            self._stepped()
+        return round(self._loop.time() * 1_000_000) + self.base_us
 
-    def start(self, wake: Callable[[], None], stepped: Callable[[int], None]) -> None:
+    def step_us(self) -> int:
+        """Return by how much the clock was set and not yet followed."""
+        return self._wall.offset_us - self.base_us
+
+    def follow(self, step_us: int) -> None:
+        """Let `now` jump by so much of the step."""
+        self.base_us += step_us
+
+    def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
         """Bind to an engine."""
         self._wake, self._stepped = wake, stepped
-        self._offset_us = self._wall.offset_us
 
     def arm(self, at: int | None) -> None:
         """Ask to be woken at the instant, or within SLEEP_MAX_US."""

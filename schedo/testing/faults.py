@@ -8,7 +8,7 @@ from typing import Any
 from schedo.core.changes import Changes
 from schedo.core.model import Job
 from schedo.errors import StoreError
-from schedo.store.base import Store
+from schedo.store.base import ClockMark, Store
 
 
 class FaultyStore:
@@ -70,14 +70,26 @@ class FaultyStore:
 
     async def commit(self, changes: Changes) -> None:
         """Commit, when and if the test lets it."""
+        await self._admit()
+        await self._store.commit(changes)
+        self.commits += 1
+        self._fail_after()
+
+    async def save_clock(self, mark: ClockMark) -> None:
+        """Write how the clock stands, when and if the test lets it."""
+        await self._admit()
+        await self._store.save_clock(mark)
+        self._fail_after()
+
+    async def _admit(self) -> None:
         if not self._open.is_set():
             self._held.set()
         await self._open.wait()
         if self._errors:
             self.failures += 1
             raise self._errors.pop(0)
-        await self._store.commit(changes)
-        self.commits += 1
+
+    def _fail_after(self) -> None:
         if self._errors_after:
             self.failures += 1
             raise self._errors_after.pop(0)

@@ -93,8 +93,10 @@ async def update_job(site: Site, request: Request) -> Answer:
     """Change a waiting job's due time or priority."""
     job_id = _job_id(request)
     patch = decode_request(request.body, JobPatch)
-    due_at = patch.read_due(site.engine.clock.now())
-    change = site.engine.reschedule(job_id, due_at=due_at, priority=patch.priority)
+    due_at, delay_us = patch.read_when()
+    change = site.engine.reschedule(
+        job_id, due_at=due_at, delay_us=delay_us, priority=patch.priority
+    )
     return await _answer_change(site, change)
 
 

@@ -100,6 +100,11 @@ def _render_state(site: Site, gauges: Gauges) -> list[Family]:
             "The worst lag of the last second or two.",
             gauges.lag_us / SECOND,
         ),
+        _one(
+            "schedo_clock_behind_seconds",
+            "How far the clock is behind the newest instant in the store.",
+            gauges.clock_behind_us / SECOND,
+        ),
         _each("schedo_window_entries", "Entries in memory.", "window", gauges.windows.items()),
         _each(
             "schedo_backlog_age_seconds",

@@ -38,7 +38,10 @@ async def check_ready(site: Site, request: Request) -> Answer:
     if site.draining.is_set():
         reasons.append("the server is stopping")
     is_ready = health.ready and not site.draining.is_set()
-    body = orjson.dumps({"ready": is_ready, "reasons": reasons})
+    answer = {"ready": is_ready, "reasons": reasons}
+    if health.clock_behind_us:
+        answer["notes"] = [_describe_clock(health.clock_behind_us)]
+    body = orjson.dumps(answer)
     return Answer(200 if is_ready else 503, body)
 
 
@@ -84,6 +87,13 @@ async def get_docs_file(site: Site, request: Request) -> Answer:
 async def get_problem(site: Site, request: Request) -> Answer:
     """Explain an error code."""
     return Answer(200, orjson.dumps(get_kind(request.params["code"])._asdict()))
+
+
+def _describe_clock(behind_us: int) -> str:
+    return (
+        f"the clock is {behind_us // limits.SECOND} s behind the newest instant in the store:"
+        " what follows the wall clock, such as cron, has nothing to do until it has caught up"
+    )
 
 
 def _answer_file(name: str) -> Answer:

@@ -110,7 +110,7 @@ async def explain_cron(site: Site, request: Request) -> Answer:
     answer: dict[str, Any] = {
         "tz": when.tz,
         "description": _explain(rule),
-        "next_fires": [render_instant(fire) for fire in _next_fires(site, rule)],
+        "next_fires": [render_instant(fire) for fire in _next_fires(rule, site.engine.clock.now())],
         "warnings": when.warnings,
     }
     if when.normalized is not None:
@@ -126,7 +126,10 @@ def _answer(site: Site, schedule: Schedule, status: int = 200) -> Answer:
 
 def _describe(site: Site, schedule: Schedule) -> dict[str, Any]:
     rule, source = schedule.spec.rule, schedule.spec.cron_source
-    fires = _next_fires(site, rule)
+    now = site.engine.clock.now()
+    # A clock that was set back comes again to instants that were decided on already.
+    has_ended = schedule.next_fire_at is None
+    fires = [] if has_ended else _next_fires(schedule.rule, max(now, schedule.evaluated_through))
     warnings = list(parse_cron(source, seed=schedule.name).warnings) if source else []
     if not fires:
         warnings.append(f"it will not fire again: {_why_never(rule)}")
@@ -142,9 +145,9 @@ def _why_never(rule: Rule) -> str:
     return f"no such time comes in {rule.tz} within 50 years"
 
 
-def _next_fires(site: Site, rule: Rule) -> list[int]:
+def _next_fires(rule: Rule, after: int) -> list[int]:
     fires: list[int] = []
-    fire = next_after(rule, site.engine.clock.now())
+    fire = next_after(rule, after)
     while fire is not None and len(fires) < limits.FIRES_SHOWN:
         fires.append(fire)
         fire = next_after(rule, fire)

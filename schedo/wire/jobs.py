@@ -186,15 +186,15 @@ class JobPatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
     run_at: Instant | None = None
     priority: Priority | None = None
 
-    def read_due(self, now: int) -> int | None:
-        """Return the new due time, or None if it stays."""
+    def read_when(self) -> tuple[int | None, int | None]:
+        """Return the new due time as (instant, delay in microseconds), at most one of them."""
         if self.delay is not None and self.run_at is not None:
             raise fields.not_both("delay", "run_at")
         if self.delay is None and self.run_at is None and self.priority is None:
             raise Invalid("there is nothing to change: give run_at, delay or priority")
         if self.delay is not None:
-            return now + fields.read_duration("/delay", self.delay)
-        return fields.read_instant_or_none("/run_at", self.run_at)
+            return None, fields.read_duration("/delay", self.delay)
+        return fields.read_instant_or_none("/run_at", self.run_at), None
 
 
 def read_retry(value: RetryRequest | int | str | None) -> Retry | None:

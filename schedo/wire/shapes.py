@@ -312,10 +312,11 @@ class HealthAnswer(Struct, forbid_unknown_fields=True):
 
 
 class ReadyAnswer(Struct, forbid_unknown_fields=True):
-    """Whether the server does its work, and if not, why."""
+    """Whether the server does its work, and if not, why; notes are what else should be known."""
 
     ready: bool
     reasons: list[str]
+    notes: list[str] | UnsetType = UNSET
 
 
 class InfoAnswer(Struct, forbid_unknown_fields=True):

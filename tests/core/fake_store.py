@@ -49,12 +49,21 @@ class FakeStore:
     """Everything durable."""
 
     epoch: int = 0
+    offset_us: int = 0
     jobs: dict[int, Job] = field(default_factory=dict)
     schedules: dict[int, Schedule] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
+
+    def shift(self, delta_us: int) -> None:
+        """Move what counts elapsed time."""
+        self.offset_us += delta_us
+        for job in self.jobs.values():
+            job.shift(delta_us)
+        for schedule in self.schedules.values():
+            schedule.shift(delta_us)
 
     def write(self, written: Written) -> None:
         """Apply a commit: updates first, those without a key before the others, then new jobs."""
@@ -86,7 +95,8 @@ class FakeStore:
                 f"jobs {other.id} and {job.id} hold the key {job.unique_key}"
             )
             assert job.trigger not in (Trigger.SCHEDULE, Trigger.CATCHUP) or (
-                (job.schedule_id, job.scheduled_for) != (other.schedule_id, other.scheduled_for)
+                (job.schedule_id, job.scheduled_for, job.offset_us)
+                != (other.schedule_id, other.scheduled_for, other.offset_us)
                 or other.trigger not in (Trigger.SCHEDULE, Trigger.CATCHUP)
             ), f"schedule {job.schedule_id} fired twice for {job.scheduled_for}"
 

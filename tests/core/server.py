@@ -58,6 +58,7 @@ class Server:
             last_id=max([0, *store.jobs, *store.schedules]),
             random=lambda: self.random,
             capacity=self.capacity,
+            offset_us=store.offset_us,
         )
         queues = [queue.changed() for queue in store.queues.values()]
         scheduler.restore(queues, store.lanes(), store.blocked())
@@ -71,6 +72,13 @@ class Server:
     def crash(self, now: int) -> None:
         """Lose everything that is not durable, and recover; the workers are gone too."""
         self.scheduler = self._recovered(now)
+
+    def follow_clock(self, delta_us: int) -> None:
+        """Follow the wall clock, which was set by so much, between two rounds."""
+        assert self.taken is None, "a commit is on its way"
+        assert not self.asked, "something is being loaded"
+        self.store.shift(delta_us)
+        self.scheduler.follow_clock(delta_us)
 
     # Rounds, as the engine's journal does them.
 

@@ -40,6 +40,7 @@ from schedo.core.model import (
     LeaseKey,
     Overlap,
     Queue,
+    Rule,
     Schedule,
     ScheduleSpec,
     Trigger,
@@ -75,12 +76,16 @@ SPECS = st.builds(
     at_most_once=st.sampled_from([False, False, True]),
     unique=st.one_of(st.none(), st.none(), UNIQUES),
 )
+RULES = st.builds(
+    every,
+    st.sampled_from([5, 7, 20]),
+    start_at=st.sampled_from([None, None, 1_030 * SECOND]),
+    end_at=st.sampled_from([None, None, 1_200 * SECOND]),
+)
 SCHEDULES = st.builds(
     make_schedule_spec,
     st.sampled_from(["s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"]),
-    st.builds(
-        every, st.sampled_from([5, 7, 20]), end_at=st.sampled_from([None, None, 200 * SECOND])
-    ),
+    st.one_of(RULES, RULES, st.just(Rule(cron="*/10 * * * * *"))),
     job=SPECS.filter(lambda spec: spec.options.unique is None),
     overlap=st.sampled_from(Overlap),
     catchup=st.sampled_from(Catchup),
@@ -160,9 +165,11 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([-20, 20]))
     def step_the_clock(self, seconds: int) -> None:
+        while self.server.taken is not None or self.server.asked or self.server.fetched:
+            self.step_the_journal(1)
         self.now += seconds * SECOND
         self.latest_now = max(self.now, self.latest_now)  # what was due stays due
-        self.server.scheduler.attempts.shift_deadlines(seconds * SECOND)
+        self.server.follow_clock(seconds * SECOND)
 
     @rule(which=ANY, outcome=OUTCOMES)
     @precondition(lambda self: self.server.leases)

@@ -246,5 +246,5 @@ def test_a_job_that_is_lost_after_a_cancel_is_cancelled() -> None:
 def test_the_front_is_further_than_any_priority_reaches() -> None:
     job = make_job(due_at=NOW)
 
-    assert front_rank(job) == NOW - 366 * DAY
-    assert front_rank(job) < NOW - 9 * 24 * 60 * MINUTE
+    assert front_rank(job, 0) == NOW - 366 * DAY
+    assert front_rank(job, 0) < NOW - 9 * 24 * 60 * MINUTE

@@ -44,7 +44,7 @@ async def test_a_started_job_does_not_wait_for_its_start_to_be_durable(path: Pat
         job = await world.submit(delay_us=MINUTE)
         world.store.hold()
 
-        world.clock.step(MINUTE)
+        world.clock.stall(MINUTE)
         await asyncio.wait([asyncio.create_task(leased(world))], timeout=5)
 
         assert world.worker.leases[0].key.job_id == job.id
@@ -56,7 +56,7 @@ async def test_a_job_that_runs_at_most_once_starts_only_when_its_start_is_durabl
     async with running(path) as world:
         await world.submit(delay_us=MINUTE, at_most_once=True)
         world.store.hold()
-        world.clock.step(MINUTE)
+        world.clock.stall(MINUTE)
         await asyncio.wait([asyncio.create_task(leased(world))], timeout=0.05)
         assert not world.worker.leases
 

@@ -20,7 +20,7 @@ async def test_the_report_of_a_start_that_was_taken_back_does_not_end_the_next_a
         job = await world.submit(payload=LARGE, delay_us=MINUTE)
         world.store.fail_loads(FLICKER)  # so it is put off, as attempt 1
         world.store.fail_next(FLICKER, FLICKER)  # the start, and the one after the recovery
-        world.clock.step(MINUTE)
+        world.clock.stall(MINUTE)
         await asyncio.wait_for(leased(world), 5)
         await recovered(world)
         await world.engine.settled()
@@ -37,7 +37,7 @@ async def test_a_number_that_is_given_again_after_a_recovery_has_a_new_epoch(pat
         job = await world.submit(delay_us=MINUTE, at_most_once=True)
         before = world.engine.health().epoch
         world.store.fail_next(FLICKER)
-        world.clock.step(MINUTE)
+        world.clock.stall(MINUTE)
         await recovered(world)
         await asyncio.wait_for(leased(world), 5)
 

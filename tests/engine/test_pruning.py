@@ -42,7 +42,7 @@ async def ended(world: World, **options: Any) -> Job:
     world.worker.end(Failed(Failure("boom", "it broke"), retryable=False))
     job = await world.engine.wait(job.id, 5)
     assert job.state is State.FAILED
-    world.clock.step(1_000_000)
+    world.clock.stall(1_000_000)
     await world.engine.settled()
     return job
 

@@ -42,7 +42,7 @@ async def test_a_running_attempt_outlives_a_failed_commit(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(delay_us=MINUTE)
         world.store.fail_next(StoreError("it flickered"))
-        world.clock.step(MINUTE)  # the start is the commit that fails
+        world.clock.stall(MINUTE)  # the start is the commit that fails
         await asyncio.wait([asyncio.create_task(leased(world))], timeout=5)
         await recovered(world)
 

@@ -207,7 +207,7 @@ async def test_what_a_turn_hands_out_cannot_stop_the_turns(path: Path) -> None:
 
         await world.submit(delay_us=MINUTE)
         world.engine.attach(world.worker.offer, Stumbling())
-        world.clock.step(MINUTE)
+        world.clock.stall(MINUTE)
         world.worker.attach()
 
         assert await ends(world, (await submitted(world)).id) is State.COMPLETED

@@ -8,25 +8,26 @@ from itertools import pairwise
 from typing import Any
 
 from schedo.core.leases import Completed, Failed, HandedBack, Snoozed, StopReason
-from schedo.core.lifecycle import TIMED
+from schedo.core.lifecycle import TIMED, State
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import LeaseKey
 from tests.sim.history import History, Live
 from tests.sim.trace import (
     Answered,
     Called,
+    Calmed,
     Detached,
     Died,
     Opened,
     Reported,
     Seen,
     Started,
-    Stepped,
     StopAsked,
     StoreFailed,
 )
 
 Findings = Iterator[str]
+DELAY_SLACK_US = 400 * SECOND  # the last server may have to be started
 TIMEOUT_SLACK_US = 5 * SECOND
 RECOVERY_MAX_US = 60 * SECOND  # with a store that stalls at each of its steps
 
@@ -74,15 +75,38 @@ def attempts_only_grow(history: History) -> Findings:
 
 
 def nothing_starts_early(history: History) -> Findings:
-    """Not before its time, nor while a retry or a snooze waits; a clock set back does not count."""
+    """Not before its time, nor while a delay, a retry or a snooze waits.
+
+    These count the time that really passes; for a given instant a clock set back does not count.
+    """
     waits = _Waits(history)
     for position, event in enumerate(history.trace):
         if isinstance(event, Started) and history.rows.get(event.lease.key.job_id):
-            due = waits.due(event)
-            if history.high_water[position] < due:
-                yield f"{event.lease.key} was started {due - event.wall} us early"
+            at, wall = waits.due(event)
+            if event.at < at:
+                yield f"{event.lease.key} was started {at - event.at} us early"
+            if history.high_water[position] < wall:
+                yield f"{event.lease.key} was started {wall - event.wall} us early by the clock"
         else:
             waits.see(position, event)
+
+
+def delays_end_in_time(history: History) -> Findings:
+    """A delay ends when its time has passed, however the clock was set; not later, once calm."""
+    calmed_at = next((event.at for _, event in history.of(Calmed)), None)
+    for item in history.submitted:
+        job = item.job
+        if calmed_at is None or item.verdict != "new" or job is None or job.id in history.moved:
+            continue
+        rows = history.rows.get(job.id)
+        if item.spec.run_at is not None or not item.spec.delay_us or not rows:
+            continue
+        first = rows[0][0]
+        moved_on = next((at for at, row in rows if row.state is not State.SCHEDULED), None)
+        last = history.trace[-1 if moved_on is None else moved_on].at
+        due = history.trace[first].at + item.spec.delay_us
+        if last > max(due, calmed_at) + DELAY_SLACK_US:
+            yield f"job {job.id} waited {last - due} us after its delay"
 
 
 class _Waits:
@@ -90,22 +114,24 @@ class _Waits:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._submitted = {item.spec.payload: item.spec for item in history.submitted}
+        self._submitted = {item.spec.payload: item for item in history.submitted}
         self._moved = {(at, ident) for ident, where in history.moved.items() for at in where}
         self._until: dict[int, int] = {}
         self._moving: dict[int, set[int]] = defaultdict(set)  # calls that may act at any time
-        self._reported: dict[int, int] = {}
+        self._reported: dict[int, tuple[int, int]] = {}  # where, and of which attempt
 
-    def due(self, event: Started) -> int:
+    def due(self, event: Started) -> tuple[int, int]:
+        """Return the earliest elapsed time, and the earliest of the wall clock."""
         ident = event.lease.key.job_id
         if ident in self._until:
-            return self._until[ident]
-        spec = self._submitted.get(event.lease.payload or b"")
-        if spec is None:
-            return event.lease.scheduled_for
-        if spec.run_at is not None:
-            return spec.run_at
-        return self._history.rows[ident][0][1].created_at + spec.delay_us
+            return self._until[ident], 0
+        item = self._submitted.get(event.lease.payload or b"")
+        if item is None:  # a run; its instant came by the clock as the server followed it
+            row = self._history.rows[ident][0][1]
+            return event.lease.scheduled_for - row.offset_us - self._history.began_at, 0
+        if item.spec.run_at is not None:
+            return 0, item.spec.run_at
+        return item.called.at + item.spec.delay_us, 0
 
     def see(self, position: int, event: Seen) -> None:
         if isinstance(event, Called) and isinstance(event.subject, tuple) and event.subject:
@@ -118,24 +144,22 @@ class _Waits:
         elif isinstance(event, Reported) and event.is_live:
             ident = event.key.job_id
             wait = _shortest_wait(self._history, event)
-            self._until[ident] = 0 if self._moving.get(ident) else event.wall + wait
-            self._reported[ident] = position
+            self._until[ident] = 0 if self._moving.get(ident) else event.at + wait
+            self._reported[ident] = (position, event.key.attempt)
         elif isinstance(event, Died):  # what was reported to it and is not on disk was for nothing
             for ident in self._not_stored(position):
                 self._until[ident] = 0
             self._reported.clear()
-        elif isinstance(event, Stepped):  # a report that is settled later counts from then
-            for ident in self._not_stored(position):
-                self._until[ident] += min(0, event.delta_us)
 
     def _not_stored(self, position: int) -> list[int]:
         """Return the jobs of which a report has not come to disk before the position."""
         rows = self._history.rows
         return [
             ident
-            for ident, at in self._reported.items()
+            for ident, (at, attempt) in self._reported.items()
             if not any(
-                at < row < position and job.state in TIMED for row, job in rows.get(ident, ())
+                at < row < position and job.state in TIMED and job.attempt >= attempt
+                for row, job in rows.get(ident, ())
             )
         ]
 
@@ -176,14 +200,19 @@ def a_reported_completion_stands(history: History) -> Findings:
     """As long as its server lives, a completed job is not run again."""
     done: dict[int, LeaseKey] = {}
     asked = {(at, ident) for ident, where in history.retried.items() for at in where}
+    asking: dict[int, int] = {}  # calls that may act after the report
     for position, event in enumerate(history.trace):
         if isinstance(event, Reported) and event.is_live and isinstance(event.outcome, Completed):
-            done[event.key.job_id] = event.key
+            if event.key.job_id not in asking.values():
+                done[event.key.job_id] = event.key
+        elif isinstance(event, Answered):
+            asking.pop(event.call, None)
         elif isinstance(event, Died):
             done.clear()
         elif isinstance(event, Called) and isinstance(event.subject, tuple):
             if (position, event.subject[0]) in asked:
                 done.pop(event.subject[0], None)
+                asking[event.call] = event.subject[0]
         elif isinstance(event, Started) and event.lease.key.job_id in done:
             yield f"{event.lease.key} was started after {done[event.lease.key.job_id]} completed"
 
@@ -194,8 +223,13 @@ def expired_jobs_do_not_start(history: History) -> Findings:
         row = history.rows[ident][0][1] if ident in history.rows else None
         if row is None or row.expires_at is None or ident in history.retried:
             continue
+        first = history.rows[ident][0][0]
         for _, event in starts:
-            if event.wall >= row.expires_at and is_given_at_once(event):
+            if row.expires_elapsed:
+                has_expired = history.elapsed(event) >= row.expires_at - history.offset_at(first)
+            else:
+                has_expired = event.wall >= row.expires_at
+            if has_expired and is_given_at_once(event):
                 yield f"{event.lease.key} was started after it had expired"
 
 
@@ -289,6 +323,7 @@ CHECKERS: tuple[Callable[[History], Findings], ...] = (
     never_two_live_leases,
     attempts_only_grow,
     nothing_starts_early,
+    delays_end_in_time,
     at_most_once_means_once,
     a_reported_completion_stands,
     expired_jobs_do_not_start,

@@ -149,6 +149,9 @@ def everything_comes_to_an_end(history: History) -> Findings:
         yield "the world did not come to its end"
         return
     for job in history.end.jobs:
+        is_ahead = job.state is State.SCHEDULED and job.due_at > history.end.wall
+        if is_ahead and not job.due_elapsed:
+            continue  # its instant is ahead, for the clock was set back
         if not job.is_final:
             yield f"job {job.id} is still {job.state} (attempt {job.attempt}, due {job.due_at})"
     if history.end.running:

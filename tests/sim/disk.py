@@ -17,10 +17,10 @@ from typing import Any
 from schedo.core.changes import Changes
 from schedo.core.model import Job
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
-from schedo.store.base import JobFilter, Opening, Retention
+from schedo.store.base import ClockMark, JobFilter, Opening, Retention
 from schedo.store.memory import MemoryStore
 from schedo.testing.loop import VirtualLoop
-from tests.sim.trace import Broke, Pruned, Stored, StoreFailed
+from tests.sim.trace import Broke, Marked, Pruned, Stored, StoreFailed
 
 ORDERED = frozenset(
     {
@@ -109,6 +109,10 @@ class Disk:
         await self.memory.commit(changes)
         self.see(Stored, changes)
 
+    async def save_clock(self, mark: ClockMark) -> None:
+        await self.memory.save_clock(mark)
+        self.see(Marked, mark.offset_us, mark.base_us)
+
     async def pass_time(self) -> None:
         faults = self.faults
         delay = faults.delay_s * self.random.expovariate(1.0)
@@ -186,6 +190,14 @@ class ServerStore:
             except StoreError as error:
                 disk.see(Broke, f"the store failed by itself: {error}")
                 raise
+            await self._access(disk.faults.commit_fails / 2)
+
+    async def save_clock(self, mark: ClockMark) -> None:
+        """Write how the clock stands, unless something goes wrong before or after."""
+        disk = self._disk
+        async with self._turn:
+            await self._access(disk.faults.commit_fails / 2)
+            await disk.save_clock(mark)
             await self._access(disk.faults.commit_fails / 2)
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:

@@ -22,8 +22,8 @@ from typing import Any
 from schedo.core.changes import Changes
 from schedo.errors import SchedoError, StoreError
 from schedo.store import connection as connections
-from schedo.store import queries
-from schedo.store.base import Opening, Retention
+from schedo.store import queries, writes
+from schedo.store.base import ClockMark, Opening, Retention
 from schedo.store.sqlite import SqliteStore
 from tests.sim.disk import Disk, ServerStore, freeze
 from tests.sim.trace import Broke, StoreFailed
@@ -254,6 +254,18 @@ class FileStore(ServerStore):
                     await self._disk.write(frozen)
             await self._access(0)
 
+    async def save_clock(self, mark: ClockMark) -> None:
+        """Write how the clock stands, unless something goes wrong at one of the statements."""
+        async with self._turn:
+            await self._access(0)
+            self.arm(self._disk.faults.commit_fails)
+            try:
+                await self._watched(self._store.save_clock(mark))
+            finally:
+                if any(writes.SAVE_CLOCK in statements for statements in self._committed):
+                    await self._disk.save_clock(mark)
+            await self._access(0)
+
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         """Delete what is past its retention."""
         async with self._turn:
@@ -266,7 +278,8 @@ class FileStore(ServerStore):
             return await asked
         except StoreError as error:
             self._disk.see(StoreFailed, error.code)
-            if not (self._has_struck or self._breaks):
+            is_closed = self._store._writer is None  # it was stopped while somebody asked
+            if not (self._has_struck or self._breaks or is_closed):
                 self._disk.see(Broke, f"the store failed by itself: {error}")
             raise
         finally:
@@ -355,4 +368,5 @@ def _changes_jobs(statements: list[str]) -> bool:
 
 
 def _stock(opening: Opening) -> tuple[Any, ...]:
-    return opening.last_id, opening.queues, sorted(opening.lanes, key=repr), opening.blocked
+    lanes = sorted(opening.lanes, key=repr)
+    return opening.last_id, opening.queues, lanes, opening.blocked, opening.clock[:3]

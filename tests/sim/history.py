@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
@@ -15,6 +16,7 @@ from tests.sim.trace import (
     Detached,
     Died,
     Ended,
+    Marked,
     Opened,
     Reported,
     Seen,
@@ -140,14 +142,40 @@ class History:
 
     @cached_property
     def high_water(self) -> list[int]:
-        """Return the latest that the wall clock had shown at each position."""
+        """Return the latest that the wall clock had shown at each position.
+
+        Until the disk has the new offset, a server goes on by the clock as it was before a step.
+        """
         highest = 0
         marks = []
-        for event in self.trace:
+        for position, event in enumerate(self.trace):
+            offset_us = self.offset_at(position - 1)  # also of a mark: it ends what was before
+            highest = max(highest, self.elapsed(event) + offset_us)
             was = event.wall - event.delta_us if isinstance(event, Stepped) else event.wall
             highest = max(highest, was, event.wall)
             marks.append(highest)
         return marks
+
+    def elapsed(self, event: Seen) -> int:
+        """Return the instant of an event on the elapsed timeline."""
+        return event.at + self.began_at
+
+    @property
+    def began_at(self) -> int:
+        """The instant of the elapsed timeline at which the world began."""
+        return next((mark.base_us - mark.offset_us for _, mark in self.of(Marked)), 0)
+
+    def offset_at(self, position: int) -> int:
+        """Return the offset under which the disk held instants at the position."""
+        return self._offsets[bisect_right(self._marked, position)]
+
+    @cached_property
+    def _marked(self) -> list[int]:
+        return [position for position, _ in self.of(Marked)]
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [0, *(event.offset_us for _, event in self.of(Marked))]
 
     def is_pending(self, names: tuple[str, ...], subject: object, position: int) -> bool:
         """Whether a call about the subject was asked before the position and answered after it."""

@@ -235,8 +235,10 @@ def start_an_expired_job(trace: Trace, random: Random) -> Trace:
         and _is_plain(event)
     ]
     at, event = random.choice(mortal)
-    expires_at = history.rows[event.lease.key.job_id][0][1].expires_at
-    return put(trace, at, changed(event, wall=expires_at))
+    first, row = history.rows[event.lease.key.job_id][0]
+    assert row.expires_at is not None, "it is mortal"
+    elapsed = row.expires_at - history.offset_at(first) - history.began_at
+    return put(trace, at, changed(event, wall=row.expires_at, at=elapsed))
 
 
 def stop_too_soon(trace: Trace, random: Random) -> Trace:

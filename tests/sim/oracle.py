@@ -1,7 +1,8 @@
 """When a schedule should fire, worked out the slow way: nothing here comes from schedo's own
 calendar.
 
-Intervals are counted up one by one; a cron expression is held against every minute that passes in
+Intervals are counted up one by one, from where steps of the clock have moved them to; a cron
+expression is held against every minute that passes in
 its zone, as zoneinfo tells it. Understood are numbers, lists, ranges and steps, which is what the
 simulation uses; the day of month and the month are taken as they are (AND).
 """
@@ -22,7 +23,7 @@ RANGES = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 def instants(rule: Rule, after: int, through: int) -> list[int]:
     """Return every instant of the rule in (after, through], oldest first."""
     if rule.start_at is not None:
-        after = max(after, rule.start_at - 1)
+        after = max(after, rule.start_at + rule.phase_us - 1)
     if rule.end_at is not None:
         through = min(through, rule.end_at)
     if through <= after:
@@ -30,7 +31,7 @@ def instants(rule: Rule, after: int, through: int) -> list[int]:
     if rule.at is not None:
         return [rule.at] if after < rule.at <= through else []
     if rule.every_us is not None:
-        return _interval(rule.start_at or 0, rule.every_us, after, through)
+        return _interval((rule.start_at or 0) + rule.phase_us, rule.every_us, after, through)
     assert rule.cron is not None, "a rule is one of three"
     found = []
     for day in range(after // SECOND_US // 86_400, through // SECOND_US // 86_400 + 1):

@@ -12,6 +12,7 @@ from schedo.core.model import (
     Decision,
     Job,
     Overlap,
+    Rule,
     Schedule,
     ScheduleSpec,
     Trigger,
@@ -29,11 +30,12 @@ CAUSES = {Verdict.MISSED, Verdict.COALESCED, Verdict.CAUGHT_UP}
 
 def an_instant_has_one_job(history: History) -> Findings:
     """No two jobs of a schedule are for the same instant."""
-    made: dict[tuple[int, int], int] = {}
+    made: dict[tuple[int, int, int], int] = {}
     for ident, rows in history.rows.items():
         job = rows[0][1]
         if job.trigger in BY_CALENDAR and job.schedule_id and job.scheduled_for is not None:
-            other = made.setdefault((job.schedule_id, job.scheduled_for), ident)
+            instant = (job.schedule_id, job.scheduled_for, job.offset_us)
+            other = made.setdefault(instant, ident)
             if other != ident:
                 yield f"jobs {other} and {ident} are both for {job.scheduled_for}"
 
@@ -44,36 +46,53 @@ def no_ghost_instants(history: History) -> Findings:
         if job.trigger not in BY_CALENDAR or job.scheduled_for is None:
             continue
         at = job.scheduled_for
-        specs = _specs_around(history, schedule_id, position)
-        if not any(instants(spec.rule, at - 1, at) for spec in specs):
+        rules = _rules_around(history, schedule_id, position, job.offset_us)
+        if not any(instants(rule, at - 1, at) for rule in rules):
             yield f"job {job.id} is for {at}, which is no instant of its schedule"
 
 
 def every_instant_is_decided_once(history: History) -> Findings:
-    """Between two watermarks each instant of the calendar has exactly one decision."""
+    """Between two watermarks each instant of the calendar has exactly one decision.
+
+    What counts elapsed time comes to the same instants again when the clock is set back; it is
+    compared on the elapsed timeline.
+    """
     for rows in history.schedule_rows.values():
-        decided: set[int] = set()
+        decided: set[tuple[bool, int]] = set()
         old: Schedule | None = None
+        old_position = 0
         for position, new in rows:
-            base = old.evaluated_through if old is not None else new.created_at - 1
-            rule = new.spec.rule
-            is_steady = old is None or (old.spec.rule == rule and old.paused == new.paused)
+            base = new.created_at - 1
+            if old is not None:
+                base = _moved_watermark(history, old, old_position, position)
+            is_steady = old is None or (old.spec.rule == new.spec.rule and old.paused == new.paused)
             is_steady = is_steady and not history.is_pending(EDITS, new.name, position)
+            elapsed, offset_us = new.counts_elapsed, history.offset_at(position)
+            if elapsed and old is not None and offset_us != history.offset_at(old_position):
+                old, old_position = new, position
+                continue  # such a commit also holds what was decided just before the step
             found, problems = _decided(history, position, new, base, is_steady=is_steady)
             yield from (f"schedule {new.name}: {problem}" for problem in problems)
-            for instant in found & decided:
+            keys = {(elapsed, instant - offset_us if elapsed else instant) for instant in found}
+            for _, instant in keys & decided:
                 yield f"schedule {new.name}: {instant} was decided about twice"
-            decided |= found
-            if is_steady:
-                due = set(instants(rule, base, new.evaluated_through))
-                if not new.paused and due != found:
-                    yield (
-                        f"schedule {new.name} at {position}: {sorted(due - found)[:3]} not decided,"
-                        f" {sorted(found - due)[:3]} not due"
-                    )
-            if old is not None and new.evaluated_through < old.evaluated_through:
+            decided |= keys
+            due = set(instants(new.rule, base, new.evaluated_through))
+            if is_steady and not new.paused and due != found:
+                yield (
+                    f"schedule {new.name} at {position}: {sorted(due - found)[:3]} not decided,"
+                    f" {sorted(found - due)[:3]} not due"
+                )
+            if is_steady and new.evaluated_through < base and old is not None:
                 yield f"schedule {new.name}: its watermark went back at {position}"
-            old = new
+            old, old_position = new, position
+
+
+def _moved_watermark(history: History, row: Schedule, at: int, position: int) -> int:
+    """Return the row's watermark under the offset of a later position."""
+    if not row.counts_elapsed:
+        return row.evaluated_through
+    return row.evaluated_through + history.offset_at(position) - history.offset_at(at)
 
 
 def _decided(
@@ -90,7 +109,7 @@ def _decided(
     for decision in _decisions(history, position, schedule.id):
         if decision.verdict is Verdict.MANUAL:
             continue
-        rule = schedule.spec.rule
+        rule = schedule.rule
         if decision.count == 1:
             if may_be_manual and not instants(
                 rule, decision.scheduled_for - 1, decision.scheduled_for
@@ -119,15 +138,26 @@ def schedules_go_on(history: History) -> Findings:
         if not history.is_calm_at(position):
             continue
         for rows in history.schedule_rows.values():
-            before = [row for at, row in rows if at < position]
-            if not before or before[-1].name != called.subject[0] or before[-1].paused:
+            before = [(at, row) for at, row in rows if at < position]
+            if not before or before[-1][1].name != called.subject[0] or before[-1][1].paused:
                 continue
-            if history.was_deleted(before[-1].id, position):
+            if history.was_deleted(before[-1][1].id, position):
                 continue
-            row = before[-1]
-            overdue = instants(row.spec.rule, row.evaluated_through, called.wall - FIRE_SLACK_US)
+            at, row = before[-1]
+            watermark = _moved_watermark(history, row, at, position)
+            through = called.wall - FIRE_SLACK_US
+            overdue = instants(
+                _moved_rule(history, row, at, history.offset_at(position)), watermark, through
+            )
             if overdue:
                 yield f"schedule {row.name}: nothing was decided about {overdue[:3]}"
+
+
+def _moved_rule(history: History, row: Schedule, at: int, offset_us: int) -> Rule:
+    """Return the row's rule under another offset than that of its position."""
+    moved = row.copy()
+    moved.shift(offset_us - history.offset_at(at))
+    return moved.rule
 
 
 def policies_are_kept(history: History) -> Findings:
@@ -237,14 +267,31 @@ def _specs_around(history: History, schedule_id: int, position: int) -> list[Sch
     rows = history.schedule_rows.get(schedule_id, [])
     before = [row.spec for at, row in rows if at < position][-1:]
     within = [row.spec for at, row in rows if at == position]
-    name = (before or within)[0].name if before or within else ""
-    pending = [
+    return before + within + _pending_specs(history, before + within, position)
+
+
+def _rules_around(history: History, schedule_id: int, position: int, offset_us: int) -> list[Rule]:
+    """Return the rules, under the offset, that a commit may have gone by."""
+    rows = history.schedule_rows.get(schedule_id, [])
+    known = [(at, row) for at, row in rows if at < position][-1:]
+    known += [(at, row) for at, row in rows if at == position]
+    pending = _pending_specs(history, [row.spec for _, row in known], position)
+    return [_moved_rule(history, row, at, offset_us) for at, row in known] + [
+        spec.rule for spec in pending
+    ]
+
+
+def _pending_specs(
+    history: History, known: list[ScheduleSpec], position: int
+) -> list[ScheduleSpec]:
+    """Return the specs that somebody has asked for when a commit was made."""
+    name = known[0].name if known else ""
+    return [
         called.subject
         for at, called, answered, answer in history.calls_of("put_schedule")
         if called.subject.name == name and at < position and (answered or position) >= position
         if answer is not None
     ]
-    return before + within + pending
 
 
 def _free_runs(history: History) -> set[int]:

@@ -92,9 +92,9 @@ async def _trouble(world: World, people: People) -> None:
         elif name == "stop":
             await world.stop_server()
         elif name == "step":
-            small = random.randint(-10_000_000, 10_000_000)
-            large = random.randint(-12 * 3600, 12 * 3600) * 1_000_000
-            delta_us = random.choice((small, large))
+            # Whole seconds: what is below half a second counts as time that passes.
+            small, large = random.randint(-10, 10), random.randint(-12 * 3600, 12 * 3600)
+            delta_us = random.choice((small, large)) * 1_000_000
             world.set_clock(delta_us, notices=plan.steps_noticed)
 
 

@@ -126,6 +126,14 @@ class Stepped(Seen):
 
 
 @dataclass(frozen=True, slots=True)
+class Marked(Seen):
+    """From here on the disk holds instants under this offset of the clock; see ClockMark."""
+
+    offset_us: int
+    base_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Calmed(Seen):
     """From here on nothing fails, nobody interferes and every worker does its work."""
 

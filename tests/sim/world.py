@@ -125,9 +125,10 @@ class Server:
         lanes = sum(1 for _ in memory.lanes.windows())
         bound = 2 * self.world.plan.window * (1 + lanes) + running + len(changed) + LOOKED_UP_MAX
         wrong = []
+        is_following = self.world.disk.memory._clock.offset_us != memory.offset_us
         for ident, job in memory._jobs.items():
             stored = self.world.disk.memory._jobs.get(ident)
-            if ident in changed:
+            if ident in changed or is_following:
                 continue
             if stored is None:
                 wrong.append(f"job {ident} is not on disk")
@@ -290,7 +291,8 @@ class World:
         self.is_calm = True
         behind = self.highest_wall - self.wall.now()
         if behind > 0:
-            self.set_clock(behind, notices=True)
+            seconds = -(-behind // 1_000_000)
+            self.set_clock(seconds * 1_000_000, notices=True)
         self.see(Calmed)
         for line in list(self.server.lines.values()) if self.server is not None else ():
             if line.is_live:

@@ -76,7 +76,7 @@ GARBAGE = {
     "with numbers beyond 63 bits": msgspec.msgpack.encode((1, [(9, *(2**63,) * 26)], [])),
     "with lists for values": msgspec.msgpack.encode((1, [(9, *([],) * 26)], [])),
     "with an update of a job that is not there": msgspec.msgpack.encode(
-        (1, [], [(*rows.known_job_row(make_job())[:-1], 12_345)])
+        (3, [], [(*rows.known_job_row(make_job(), 0)[:-1], 12_345)])
     ),
 }
 
@@ -148,8 +148,8 @@ async def test_a_fold_that_nobody_waits_for_fails_in_silence(store: SqliteStore)
 async def test_taking_stock_believes_the_journal_and_not_memory(store: SqliteStore) -> None:
     await put(store, make_job(id=1))
     # As if a commit had failed with an unknown outcome and is durable after all.
-    row = rows.new_job_row(make_job(id=2), b"[2]", None)
-    body = msgspec.msgpack.encode((2, [row], []))
+    row = rows.new_job_row(make_job(id=2), b"[2]", None, "", 0)
+    body = msgspec.msgpack.encode((3, [row], []))
     await raw(store, "INSERT INTO journal (body) VALUES (?)", body)
 
     assert (await store.take_stock()).last_id == 2
@@ -157,7 +157,7 @@ async def test_taking_stock_believes_the_journal_and_not_memory(store: SqliteSto
 
 
 async def test_an_entry_of_the_time_before_routes_is_read(store: SqliteStore) -> None:
-    row = rows.new_job_row(make_job(id=2), b"[2]", None)[:-1]
+    row = rows.new_job_row(make_job(id=2), b"[2]", None, "", 0)[:-4]
     body = msgspec.msgpack.encode((1, [row], []))
     await raw(store, "INSERT INTO journal (body) VALUES (?)", body)
 

@@ -14,19 +14,34 @@ from schedo.store.migrate import migrate
 
 KEY = "USING INTEGER PRIMARY KEY"
 PLANS = {
-    "load_timers, same": (queries.TIMERS.same, "INDEX job_timers (due_at=? AND id>?)"),
-    "load_timers, later": (queries.TIMERS.later, "INDEX job_timers (due_at>?)"),
-    "promote_due, same": (queries.DUE.same, "INDEX job_timers (due_at=? AND id>?)"),
-    "promote_due, later": (queries.DUE.later, "INDEX job_timers (due_at>? AND due_at<?)"),
+    "load_timers, same": (
+        queries.TIMERS.same,
+        "INDEX job_timers (due_elapsed=? AND due_at=? AND id>?)",
+    ),
+    "load_timers, later": (queries.TIMERS.later, "INDEX job_timers (due_elapsed=? AND due_at>?)"),
+    "promote_due, same": (
+        queries.DUE.same,
+        "INDEX job_timers (due_elapsed=? AND due_at=? AND id>?)",
+    ),
+    "promote_due, later": (
+        queries.DUE.later,
+        "INDEX job_timers (due_elapsed=? AND due_at>? AND due_at<?)",
+    ),
     "promote_due": (queries.QUEUE_JOBS, f"SEARCH job {KEY} (rowid=?)"),
     "load_lane, same": (queries.LANE.same, "job_lane (queue=? AND task=? AND route=? AND rank=?"),
     "load_lane, later": (queries.LANE.later, "(queue=? AND task=? AND route=? AND rank>?)"),
     "load_running": (queries.RUNNING, "INDEX job_state (state=? AND id>?)"),
-    "load_expired": (queries.EXPIRED, "INDEX job_expires (expires_at"),
+    "load_expired": (queries.EXPIRED, "INDEX job_expires (expires_elapsed=? AND expires_at"),
     "load_job": (queries.JOB, KEY),
     "load_unique": (queries.UNIQUE, "INDEX job_unique (unique_key=?)"),
-    "load_schedules, same": (queries.SCHEDULES.same, "schedule_next (next_fire_at=? AND id>?)"),
-    "load_schedules, later": (queries.SCHEDULES.later, "INDEX schedule_next (next_fire_at>?)"),
+    "load_schedules, same": (
+        queries.SCHEDULES.same,
+        "schedule_next (elapsed=? AND next_fire_at=? AND id>?)",
+    ),
+    "load_schedules, later": (
+        queries.SCHEDULES.later,
+        "INDEX schedule_next (elapsed=? AND next_fire_at>?)",
+    ),
     "load_schedule by name": (
         queries.SCHEDULE_BY_NAME,
         "INDEX sqlite_autoindex_schedule_1 (name=?)",
@@ -142,9 +157,15 @@ def test_counting_reads_indexes_alone(connection: sqlite3.Connection) -> None:
 @pytest.mark.parametrize(
     ("query", "index"),
     [
-        (queries.COUNT_SAME, "SEARCH job USING COVERING INDEX job_timers (due_at=? AND id>?)"),
-        (queries.COUNT_BOUND, "SEARCH job USING COVERING INDEX job_timers (due_at>?)"),
-        (queries.COUNT_BELOW, "job USING COVERING INDEX job_timers (due_at>? AND due_at<?)"),
+        (
+            queries.COUNT_SAME,
+            "SEARCH job USING COVERING INDEX job_timers (due_elapsed=? AND due_at=? AND id>?)",
+        ),
+        (
+            queries.COUNT_BOUND,
+            "SEARCH job USING COVERING INDEX job_timers (due_elapsed=? AND due_at>?)",
+        ),
+        (queries.COUNT_BELOW, "INDEX job_timers (due_elapsed=? AND due_at>? AND due_at<?)"),
     ],
     ids=["same", "bound", "below"],
 )

@@ -1,0 +1,179 @@
+"""Claims about instants that count elapsed time when the clock is set."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.ids import ID_MAX
+from schedo.core.lifecycle import State
+from schedo.core.limits import HOUR, MINUTE
+from schedo.core.model import Job, Rule, Schedule, ScheduleSpec, Trigger
+from schedo.errors import StoreError
+from schedo.store.base import ClockMark, Store
+from tests.factories import make_job, make_schedule
+from tests.store.steps import ids, of_schedules, put
+
+AT = 1_000 * HOUR
+STEPS = pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
+
+
+def waiting(job_id: int, due_at: int, *, elapsed: bool) -> Job:
+    return make_job(id=job_id, state=State.SCHEDULED, due_at=due_at, due_elapsed=elapsed)
+
+
+def interval(schedule_id: int, next_fire_at: int, **rule: int) -> Schedule:
+    every = Rule(every_us=MINUTE, **rule)  # type: ignore[arg-type]
+    base = make_schedule(id=schedule_id, name=f"s{schedule_id}", next_fire_at=next_fire_at)
+    base.spec = ScheduleSpec(name=base.name, rule=every, job=base.spec.job)
+    base.evaluated_through = AT
+    return base
+
+
+class ClockClaims:
+    @STEPS
+    async def test_what_counts_elapsed_time_moves_with_the_offset(
+        self, store: Store, step: int
+    ) -> None:
+        counting = make_job(
+            id=1,
+            state=State.RETRYING,
+            due_at=AT,
+            due_elapsed=True,
+            expires_at=AT + MINUTE,
+            expires_elapsed=True,
+        )
+        await put(store, counting, waiting(2, AT, elapsed=False))
+
+        await store.save_clock(ClockMark(offset_us=step))
+
+        moved, fixed = [await store.load_job(job_id) for job_id in (1, 2)]
+        assert moved is not None
+        assert fixed is not None
+        assert (moved.due_at, moved.expires_at, fixed.due_at) == (
+            AT + step,
+            AT + MINUTE + step,
+            AT,
+        )
+
+    @STEPS
+    @pytest.mark.parametrize("limit", [1, 2, 3, 9])
+    async def test_both_kinds_of_timers_are_read_in_one_order(
+        self, store: Store, step: int, limit: int
+    ) -> None:
+        jobs = [waiting(2 * n + 1, AT + n * HOUR, elapsed=True) for n in range(4)]
+        jobs += [waiting(2 * n + 2, AT + n * HOUR, elapsed=False) for n in range(4)]
+        await put(store, *jobs)
+        await store.save_clock(ClockMark(offset_us=step))
+
+        found: list[Job] = []
+        after = None
+        while page := await store.load_timers(after, limit):
+            found += page
+            after = (page[-1].due_at, page[-1].id)
+
+        order = [(job.due_at, job.id) for job in found]
+        assert order == sorted(order)
+        assert len(order) == 8
+
+    @STEPS
+    async def test_what_is_written_after_a_step_lies_on_the_same_timeline(
+        self, store: Store, step: int
+    ) -> None:
+        await store.save_clock(ClockMark(offset_us=step))
+        await put(store, waiting(1, AT, elapsed=True))
+        loaded = await store.load_job(1)
+        assert loaded is not None
+        loaded.due_at += MINUTE
+        await put(store, loaded)
+
+        await store.save_clock(ClockMark(offset_us=0))
+
+        found = await store.load_job(1)
+        assert found is not None
+        assert found.due_at == AT + MINUTE - step
+
+    @STEPS
+    async def test_only_what_has_expired_by_its_own_timeline_is_loaded(
+        self, store: Store, step: int
+    ) -> None:
+        await put(
+            store,
+            make_job(id=1, state=State.QUEUED, expires_at=AT, expires_elapsed=True),
+            make_job(id=2, state=State.QUEUED, expires_at=AT),
+        )
+        await store.save_clock(ClockMark(offset_us=step))
+
+        expired = ids(await store.load_expired(AT, 9))
+        assert sorted(expired) == ([2] if step > 0 else [1, 2])
+        assert sorted(ids(await store.load_expired(AT + max(step, 0), 9))) == [1, 2]
+
+    @STEPS
+    async def test_what_is_overdue_is_promoted_from_both_timelines(
+        self, store: Store, step: int
+    ) -> None:
+        await put(store, waiting(1, AT, elapsed=True), waiting(2, AT, elapsed=False))
+        await store.save_clock(ClockMark(offset_us=step))
+
+        promoted = await store.promote_due((-1, ID_MAX), AT - 1, 9)
+
+        assert [job_id for _, (_, job_id) in promoted.jobs] == ([] if step > 0 else [1])
+
+    @STEPS
+    async def test_intervals_move_and_other_schedules_do_not(self, store: Store, step: int) -> None:
+        cron = make_schedule(id=2, name="cron", rule=Rule(cron="0 * * * *"), next_fire_at=AT)
+        later = interval(3, AT + 5 * HOUR, start_at=AT + 5 * HOUR)
+        await store.commit(of_schedules(interval(1, AT), cron, later))
+
+        await store.save_clock(ClockMark(offset_us=step))
+
+        found = {each.id: each for each in await store.load_schedules(None, 9)}
+        moved = found[1]
+        assert (moved.next_fire_at, moved.evaluated_through, moved.phase_us) == (
+            AT + step,
+            AT + step,
+            step,
+        )
+        assert (found[2].next_fire_at, found[3].next_fire_at) == (AT, AT + 5 * HOUR)
+        order = [(each.next_fire_at, each.id) for each in found.values()]
+        assert order == sorted(order, key=lambda pair: (pair[0] or 0, pair[1]))
+
+    async def test_an_instant_has_one_run_under_one_offset(self, store: Store) -> None:
+        def run(job_id: int, offset_us: int) -> Job:
+            return make_job(
+                id=job_id,
+                schedule_id=1,
+                scheduled_for=AT,
+                trigger=Trigger.SCHEDULE,
+                offset_us=offset_us,
+            )
+
+        await put(store, run(1, 0), run(2, HOUR))
+
+        with pytest.raises(StoreError):
+            await put(store, run(3, HOUR))
+
+    async def test_the_mark_is_there_when_the_store_is_opened_again(self, store: Store) -> None:
+        mark = ClockMark(offset_us=-HOUR, base_us=7, boot=5, seen_at=AT)
+        await put(store, waiting(1, AT, elapsed=True))
+        await store.save_clock(mark)
+        assert (await store.take_stock()).clock == mark
+
+        await store.close()
+        opening = await store.open()
+
+        assert opening.clock == mark
+        found = await store.load_job(1)
+        assert found is not None
+        assert found.due_at == AT - HOUR
+
+    async def test_the_newest_instant_is_that_of_the_newest_job(self, store: Store) -> None:
+        await put(store, make_job(id=1, created_at=AT, offset_us=HOUR))
+
+        assert (await store.take_stock()).clock.seen_at == AT - HOUR
+
+    async def test_counts_are_of_both_timelines(self, store: Store) -> None:
+        await put(store, waiting(1, AT, elapsed=True), waiting(2, AT, elapsed=False))
+
+        counts = await store.count_jobs()
+
+        assert counts.by_queue == {"default": {"scheduled": 2}}
