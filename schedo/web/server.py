@@ -1,7 +1,7 @@
 """The HTTP server: listens, keeps the connections' deadlines, and stops without dropping a request.
 
 uvicorn serves the application, with the class of its connections replaced by ours (its `http`
-setting, see docs/adr/0008). Its own loop is not run: it would take over the signals, wake ten times
+setting, see docs/adr/0009). Its own loop is not run: it would take over the signals, wake ten times
 a second and, on a stop, close connections that were accepted but not yet read.
 """
 
