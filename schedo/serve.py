@@ -117,8 +117,9 @@ async def _serve(config: Config, accept_loss: bool) -> int:
         # What is loaded now stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        # Requests leave few cycles, and a look at everything stops the loop for milliseconds.
-        gc.set_threshold(20_000, 50, 50)
+        # Requests leave no cycles, and a look at everything stops the loop for milliseconds. But
+        # what leaves some must not pile up, so no look is at more than about 50,000 new objects.
+        gc.set_threshold(10_000, 5, 20)
         await end.wait()
         app.drain()
         grace_s = 0.0 if end.is_broken else config.drain_grace_us / 1_000_000

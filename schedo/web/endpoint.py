@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from starlette.types import Message, Receive, Scope, Send
@@ -58,6 +59,7 @@ class Endpoint:
         async with self._site.intake.place(size) as place:
             scope["schedo.leave"] = place.leave
             body = await _read_body(body, message, receive, operation, place)
+            await asyncio.sleep(0)  # to put a large body together takes some milliseconds
             await self._perform(scope, receive, send, operation, handle, body, media_type)
 
     async def _perform(

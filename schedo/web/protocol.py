@@ -43,6 +43,7 @@ class Connection(asyncio.BufferedProtocol):
         "_held",
         "_is_paused",
         "_is_surplus",
+        "_kept",
         "_left",
         "_rest",
         "_sent_at",
@@ -71,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._head_bytes = 0  # of the request at hand, if they are many
         self._held = 0  # bytes that stand in the ledger
         self._written = 0  # since the client had taken everything
+        self._kept = 0  # and the size of the texts that it has not taken whole
         self._sent_at = 0.0  # when the client had last taken everything
         self._writable: Signal | None = None  # while it has not
 
@@ -241,10 +243,12 @@ class Connection(asyncio.BufferedProtocol):
     def write(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self._writable is not None:
-            self._written += len(data)
+        was_paused = self._writable is not None
         self.transport.write(data)
         if self._writable is not None:
+            # The transport keeps a text as a whole until the last byte of it is sent.
+            self._kept = self._kept + len(data) if was_paused else len(data)
+            self._written += len(data) if was_paused else 0
             self._charge()
 
     async def flushed(self) -> None:
@@ -388,7 +392,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _charge(self) -> None:
         """Tell the ledger how much is held now."""
-        held = len(self._rest) + self._head_bytes + self._unsent()
+        kept = 0 if self._writable is None else self._kept
+        held = len(self._rest) + self._head_bytes + kept
         if held != self._held and self.stage is not Stage.GONE:
             change, self._held = held - self._held, held
             self._shared.charge(self, change)

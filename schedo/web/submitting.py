@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from schedo.web.invoking import invoke_short, read_traceparent
 from schedo.web.jobs import answer_when_ended
 from schedo.web.messages import Answer, Request, answer_error
 from schedo.web.site import Site
-from schedo.web.slices import Slices
+from schedo.web.slices import Slices, describe_each
 from schedo.web.workers import as_offer
 from schedo.wire.answers import (
     job_fields,
@@ -93,6 +94,7 @@ async def _read_items(site: Site, request: Request, once: Once) -> list[JobSpec 
     traceparent = read_traceparent(request)
     items = split_lines(request.body) if request.is_lines else split_array(request.body)
     specs = []
+    await asyncio.sleep(0)
     slices = Slices()
     for number, item in enumerate(items, 1):
         once.see(check_item(item, number))
@@ -110,10 +112,12 @@ async def _submit_many(
         rest = iter(results)
         return Answer(200, render_page([_render_item(spec, rest) for spec in specs]))
 
-    if not good:
-        return render([])
     stored = _keep_rendered(keep, render)
-    return render(await site.engine.submit(good, view=job_fields, answer=stored))
+    results = await site.engine.submit(good, view=job_fields, answer=stored) if good else []
+    rest = iter(results)
+    items = await describe_each(lambda spec: _render_item(spec, rest), specs)
+    await asyncio.sleep(0)  # to write them as one text takes some milliseconds more
+    return Answer(200, render_page(items))
 
 
 def _check_broadcast(asked: JobRequest, wait_s: float | None) -> None:

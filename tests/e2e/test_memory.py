@@ -1,11 +1,14 @@
-"""The whole server stays below 50 MB with 100,000 jobs, and loads nothing heavy."""
+"""The whole server stays small: with 100,000 jobs, and whatever its clients do."""
 
 import compileall
+import contextlib
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ pytestmark = pytest.mark.e2e
 
 JOBS = 100_000
 BATCH = 1_000
+BODY_BYTES = 8_000_000
 RSS_KIB_MAX = 50 * 1024
 # Each of these alone would cost megabytes.
 HEAVY = {
@@ -53,6 +57,61 @@ def test_a_default_server_loads_nothing_heavy() -> None:
     )
 
     assert not HEAVY & set(listing.stdout.split())
+
+
+def test_hostile_clients_take_64_mebibytes_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    payload = "x" * (BODY_BYTES // BATCH - 60)
+    batch = json.dumps([{"task": "none", "payload": payload, "delay": 3600}] * BATCH).encode()
+    with serving(tmp_path) as server, ThreadPoolExecutor(8) as pool:
+        job = server.submit(task="none", payload="x" * 1_000_000, delay=3600)
+        idle_kib = _rss_kib(server)
+        peak_kib = [idle_kib]
+        statuses = [pool.submit(_post, server, "/v1/jobs:batch", batch) for _ in range(8)]
+        deaf = [
+            *(_deaf(server, _head("GET", "/v1/info") * 2_000) for _ in range(50)),
+            *(_deaf(server, _head("GET", f"/v1/jobs/{job['id']}") * 20) for _ in range(50)),
+            *(_deaf(server, _head("POST", "/v1/jobs:batch", batch) + batch[:-1]) for _ in range(5)),
+        ]
+        while not all(status.done() for status in statuses):
+            peak_kib.append(_rss_kib(server))
+            wait([next(status for status in statuses if not status.done())], timeout=0.01)
+        assert {status.result() for status in statuses} <= {200, 429}
+        assert server.ask("POST", "/v1/jobs", {"task": "none", "delay": 60})[0] == 201
+        peak_kib.append(_rss_kib(server))
+        for sock in deaf:
+            sock.close()
+
+    assert max(peak_kib) - idle_kib < 64 * 1024, peak_kib
+
+
+def _head(method: str, path: str, body: bytes = b"") -> bytes:
+    length = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
+    line = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n".encode()
+    return line + (length if body else b"") + b"\r\n"
+
+
+def _deaf(server: Server, data: bytes) -> socket.socket:
+    """Send what the server takes at once, and read nothing."""
+    host, port = server.url.removeprefix("http://").split(":")
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    sock.connect((host, int(port)))
+    sock.settimeout(0.05)
+    with contextlib.suppress(TimeoutError, ConnectionError):
+        sock.sendall(data)
+    return sock
+
+
+def _post(server: Server, path: str, body: bytes) -> int:
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+    connection.request("POST", path, body, {"content-type": "application/json"})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status
 
 
 def _submit_all(server: Server) -> None:
