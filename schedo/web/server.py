@@ -102,10 +102,13 @@ class HttpServer:
         while True:
             await asyncio.sleep(_WATCH_S)
             self._set_date()
-            now = loop.time()
-            for connection in self.connections:
-                connection.check_deadline(now)
-            self.shed_slow()
+            self._check_connections(loop.time())
+
+    def _check_connections(self, now: float) -> None:
+        # Not in the loop above, whose variable would hold a closed connection until the next round.
+        for connection in self.connections:
+            connection.check_deadline(now)
+        self.shed_slow()
 
     def _set_date(self) -> None:
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
