@@ -255,6 +255,7 @@ async def test_a_queue_has_limits_that_can_be_set_and_unset(world: World) -> Non
         "priority_step": "2m",
         "running": 0,
         "waiting": {"queued": 1},
+        "counted_at": "2026-11-20T11:04:05.000000Z",
     }
     assert unset.json()["concurrency"] is None
     assert unset.json()["priority_step"] == "2m"
