@@ -103,8 +103,8 @@ def new_job_row(
         job.cancel_requested_at,
         job.result,
         None if job.failure is None else _encode(job.failure).decode(),
-        job.due_elapsed,
-        job.expires_elapsed,
+        1 if job.due_elapsed else 0,  # for a bool sqlite3 asks its adapters, too
+        1 if job.expires_elapsed else 0,
         job.offset_us,
         route,
     )
@@ -131,8 +131,8 @@ def known_job_row(job: Job, offset_us: int) -> Row:
         job.cancel_requested_at,
         job.result,
         None if job.failure is None else _encode(job.failure).decode(),
-        job.due_elapsed,
-        job.expires_elapsed,
+        1 if job.due_elapsed else 0,
+        1 if job.expires_elapsed else 0,
         job.id,
     )
 
@@ -206,7 +206,7 @@ def schedule_row(schedule: Schedule, offset_us: int) -> Row:
         schedule.last_fired_at,
         schedule.last_job_id,
         schedule.phase_us,
-        elapsed,
+        int(elapsed),
     )
 
 
