@@ -30,6 +30,7 @@ class Batch:
 
     changes: Changes
     wants: list[wants.Want] = field(default_factory=list)
+    later: Changes = field(default_factory=Changes)  # what changes while this is on its way
     replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)  # those that wait for this commit
     ended: list[LeaseKey] = field(default_factory=list)
@@ -81,11 +82,15 @@ class Journal:
         try:
             await self._timekeeping.follow()
             batch = self._take()
+            is_pruning = bool(self._prunes)
+            ended = {job.id for job in batch.changes.jobs.values() if is_pruning and job.is_final}
             if batch.changes:
                 await self._store.commit(batch.changes)
                 self._watch.committed(batch.changes)
             self._release(batch)
-            await self._prune()
+            # An ended job that has changed again meanwhile must be there for the next commit.
+            if is_pruning and ended.isdisjoint(batch.later.jobs):
+                await self._prune()
             if batch.wants:
                 self._deliver([(want, await self._fetch(want)) for want in batch.wants])
         finally:

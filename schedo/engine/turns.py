@@ -294,7 +294,7 @@ class TurnLoop:
 
     def _take_batch(self) -> Batch:
         scheduler = self.scheduler
-        batch = Batch(scheduler.take_changes(), scheduler.take_wants())
+        batch = Batch(scheduler.take_changes(), scheduler.take_wants(), scheduler.memory.changes)
         batch.replies, self._replies = self._replies, []
         batch.leases, batch.ended = self.handouts.take()
         if self.waiters:

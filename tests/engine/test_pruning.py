@@ -95,3 +95,29 @@ async def test_pruning_that_fails_is_told_to_who_asked_alone(
 
         assert (await world.submit()).state is State.QUEUED
         assert world.engine.health().ready
+
+
+async def test_an_ended_job_that_changes_while_its_end_is_committed_is_not_pruned_in_between(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        # As if much time had passed; a step of the clock would be a commit of its own.
+        world.engine._housekeeping._retention = Retention(0, 0, -1, 0)
+        before = await world.submit(unique=Unique("k", states=("queued",)))
+        world.store.hold()
+        other = asyncio.create_task(world.submit())
+        await world.store.wait_held()
+        world.worker.end(Failed(Failure("boom", "it broke"), retryable=False))
+        await asyncio.wait([other], timeout=0.05)
+        pruning = asyncio.create_task(world.engine._housekeeping.prune())
+        await asyncio.wait([pruning], timeout=0.05)
+        world.store.release()
+        world.store.hold()
+        await world.store.wait_held()  # with the end, and the pruning after it
+
+        submit = asyncio.create_task(world.submit(unique=Unique("k", states=("queued",))))
+        await asyncio.wait([submit], timeout=0.05)
+        world.store.release()
+
+        assert (await submit).id not in (before.id, (await other).id)
+        assert await pruning == 1
