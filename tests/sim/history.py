@@ -184,17 +184,21 @@ class History:
             for asked, answered in self._spans.get(subject, {}).get(names, ())
         )
 
-    def _opened_after(self, position: int) -> int | None:
-        return next((at for at, _ in self.of(Opened) if at > position), None)
+    def acts_until(self, answered: int | None, answer: Answered | None) -> int | None:
+        """Return until where a call may act: its answer, or None for the end.
+
+        What has failed may be brought back by a broken disk when the next server opens it.
+        """
+        if answered is None or answer is None or answer.status < 500:
+            return answered
+        return next((at for at, _ in self.of(Opened) if at > answered), None)
 
     @cached_property
     def _spans(self) -> dict[object, dict[tuple[str, ...], list[tuple[int, int | None]]]]:
         spans: dict[object, dict[tuple[str, ...], list[tuple[int, int | None]]]] = {}
         for names in (EDITS, TRIGGERS):
             for position, called, answered, answer in self.calls_of(*names):
-                if answered is not None and answer is not None and answer.status >= 500:
-                    answered = self._opened_after(answered)  # a broken disk may still bring it back
-                span = (position, answered)
+                span = (position, self.acts_until(answered, answer))
                 subject = called.subject if isinstance(called.subject, tuple) else (called.subject,)
                 name = getattr(subject[0], "name", subject[0])
                 spans.setdefault(name, {}).setdefault(names, []).append(span)

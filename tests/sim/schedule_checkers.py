@@ -289,8 +289,8 @@ def _pending_specs(
     return [
         called.subject
         for at, called, answered, answer in history.calls_of("put_schedule")
-        if called.subject.name == name and at < position and (answered or position) >= position
-        if answer is not None
+        if called.subject.name == name and at < position and answer is not None
+        if (history.acts_until(answered, answer) or position) >= position
     ]
 
 
