@@ -51,7 +51,7 @@ class Process:
         self._is_abandoned = True
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(wait_s)
-            self._close()
+            self._on_end()  # the pidfd is closed here, so nothing else would report the end
 
     def _watch(self) -> None:
         try:
@@ -63,7 +63,8 @@ class Process:
 
     def _wait_in_thread(self) -> None:
         if hasattr(os, "waitid"):
-            os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+            with contextlib.suppress(ChildProcessError):  # abandon() has reaped it
+                os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
         else:
             self._popen.wait()
         with contextlib.suppress(RuntimeError):  # the loop has been closed

@@ -104,6 +104,27 @@ async def test_an_abandoned_process_is_killed_and_reaped() -> None:
         os.kill(process.pid, 0)
 
 
+@both_loops
+@pytest.mark.parametrize("has_pidfd", [True, False], ids=["pidfd", "thread"])
+def test_an_abandoned_process_that_is_reaped_at_once_is_reported_as_ended(
+    make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch, has_pidfd: bool
+) -> None:
+    if not has_pidfd:
+        monkeypatch.delattr(os, "pidfd_open")
+
+    async def abandon() -> Process:
+        process = start("sleep", "60")
+        process.abandon(wait_s=20)
+        assert process.ended.done()
+        with pytest.raises(ProcessLookupError):
+            os.kill(process.pid, 0)
+        return process
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        process = runner.run(abandon())
+    assert process.reap() == -9
+
+
 async def test_short_children_leave_no_zombie_and_no_descriptor() -> None:
     await run("true")
     before = os.listdir("/proc/self/fd")
