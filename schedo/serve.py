@@ -43,7 +43,7 @@ from schedo.workers.http import HttpRunner
 from schedo.workers.http_payload import check_http_payload
 from schedo.workers.local import LocalWorker
 from schedo.workers.orphans import Orphans
-from schedo.workers.shell import ShellRunner
+from schedo.workers.shell import APART, ShellRunner
 from schedo.workers.shell_payload import check_shell_payload
 from schedo.workers.signing import parse_secrets
 
@@ -174,7 +174,6 @@ class _Crew:
 
     def __init__(self, config: Config, engine: Engine) -> None:
         self._orphans = _find_orphans(config)
-        self._is_draining = False
         runners: dict[str, Runner] = {
             "http": HttpRunner(
                 config.webhook_allow,
@@ -182,12 +181,12 @@ class _Crew:
                 secrets=_read_secrets(config.webhook_secrets_file),
             )
         }
-        self._engine = engine
-        self._output_dir = Path(config.output_dir) if config.output_dir else None
-        self._shells: list[ShellRunner] = []
+        self._shell: ShellRunner | None = None
         if config.allow_shell:
-            runners["shell"] = self._make_shell()
-        self._locals = [LocalWorker(engine, "local", config.concurrency, runners)]
+            output_dir = Path(config.output_dir) if config.output_dir else None
+            runners["shell"] = self._shell = ShellRunner(output_dir, self._orphans)
+            engine.add_reasons(self._shell.find_reasons)
+        self._local = LocalWorker(engine, "local", config.concurrency, runners, apart=APART)
         self._children: ChildProcesses | None = None
         if config.app is not None:
             slots = -(-config.concurrency // config.processes)
@@ -200,45 +199,26 @@ class _Crew:
                 log_level=config.log_level,
             )
 
-    def _make_shell(self) -> ShellRunner:
-        """Return a runner of commands with a process of its own that starts them."""
-        shell = ShellRunner(self._output_dir, self._orphans, self._separate)
-        self._engine.add_reasons(shell.find_reasons)
-        self._shells.append(shell)
-        return shell
-
-    def _separate(self) -> None:
-        """Keep a worker for commands that may have killed the process that starts them: there each
-        runs alone, so that it shows which one does it."""
-        if len(self._locals) == 1 and not self._is_draining:
-            alone = LocalWorker(
-                self._engine, "local-alone", 1, {"shell": self._make_shell()}, alone=True
-            )
-            self._locals.append(alone)
-            alone.attach()
-
     async def start(self) -> None:
         """Begin to take work; raise CannotServe if the application cannot be imported."""
-        self._locals[0].attach()
+        self._local.attach()
         if self._children is not None:
             await self._children.start()
 
     async def drain(self, grace_s: float) -> None:
         """Take no more; let what runs end within the grace time, hand the rest back."""
-        self._is_draining = True
-        stops = [local.drain(grace_s) for local in self._locals]
+        stops = [self._local.drain(grace_s)]
         if self._children is not None:
             stops.append(self._children.stop(grace_s))
         await asyncio.gather(*stops)
-        for shell in self._shells:
-            shell.close()
+        if self._shell is not None:
+            self._shell.close()
         if self._orphans is not None:
             self._orphans.close()
 
     def hurry(self) -> None:
         """Cut the grace short."""
-        for local in self._locals:
-            local.hurry()
+        self._local.hurry()
         if self._children is not None:
             self._children.hurry()
 

@@ -135,6 +135,7 @@ def make_lease(key: LeaseKey, worker_id: str, job: Job) -> Lease:
         job.due_at if job.scheduled_for is None else job.scheduled_for,
         job.trigger,
         job.missed_count,
+        job.is_suspect,
     )
 
 

@@ -70,6 +70,7 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     scheduled_for: int  # the instant of the schedule, or the due time
     trigger: Trigger
     missed_count: int
+    is_suspect: bool = False  # what started it died beside others, so it is to run apart from them
 
 
 class Capture(msgspec.Struct, frozen=True, omit_defaults=True):

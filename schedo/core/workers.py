@@ -32,6 +32,7 @@ class WorkerOffer:
     queues: frozenset[str] | None = None
     task_defaults: Mapping[str, Options] = field(default_factory=dict)
     alone: bool = False  # it runs suspects only, one at a time
+    apart: frozenset[str] = frozenset()  # tasks whose suspects it runs beside others, but apart
     labels: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths
     version: str | None = None
@@ -44,7 +45,7 @@ class WorkerOffer:
         A lane without a task, as a reservation may have, stands for any.
         """
         return (
-            lane.alone is self.alone
+            (lane.alone is self.alone or (lane.alone and lane.task in self.apart))
             and (self.tasks is None or lane.task in self.tasks or not lane.task)
             and (self.queues is None or lane.queue in self.queues)
             and (lane.route is None or find_obstacle(lane.route, self) is None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from typing import Literal
 
 from schedo.core.leases import Lease, Outcome, Stop
@@ -141,24 +142,14 @@ def _hash(outcome: Outcome) -> int:
 
 def asking(offer: WorkerOffer) -> WorkerOffer:
     """Return the offer of a worker that gets only what it asks for."""
-    return WorkerOffer(
-        offer.id,
-        offer.slots,
-        offer.tasks,
-        offer.queues,
-        offer.task_defaults,
-        labels=offer.labels,
-        resources=offer.resources,
-        version=offer.version,
-        asks=True,
-    )
+    return replace(offer, asks=True)
 
 
 def kind(name: str) -> Literal["remote", "process", "server", "embedded"]:
     """Return where the worker of this name runs; the server's own have names kept for them."""
     if name in (EMBEDDED, EMBEDDED_ALONE):
         return "embedded"
-    if name in ("local", "local-alone"):
+    if name == "local":
         return "server"
     return "process" if name.startswith("process-") else "remote"
 

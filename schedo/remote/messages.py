@@ -51,6 +51,7 @@ class GivenLease(msgspec.Struct, frozen=True, kw_only=True):
     traceparent: str | None = None
     tracestate: str | None = None
     at_most_once: bool = False
+    suspect: bool = False
     bid: bool = False
 
     def read(self, worker: str) -> Lease:
@@ -75,6 +76,7 @@ class GivenLease(msgspec.Struct, frozen=True, kw_only=True):
             scheduled_for=parse_instant(self.scheduled_for),
             trigger=Trigger(self.trigger) if known else Trigger.SUBMIT,
             missed_count=self.missed_count,
+            is_suspect=self.suspect,
         )
 
 
@@ -194,8 +196,9 @@ def _render_outcome(outcome: Outcome) -> Record:
             return {"outcome": "stopped"}
         case HandedBack():
             return {"outcome": "handed_back"}
-        case Lost(message):  # pragma: no branch - these are all outcomes
-            return {"outcome": "failed", "error": {"type": "lost", "message": message}}
+        case Lost(message, blame):  # pragma: no branch - these are all outcomes
+            error = {"type": "lost", "message": _clean(message)}
+            return {"outcome": "lost", "blame": blame.value, "error": error}
 
 
 def _render_failure(failure: Failure) -> Record:

@@ -22,6 +22,7 @@ from schedo.remote.messages import Record
 from schedo.wire.fields import read_name
 from schedo.wire.routes import amount_fields, read_amounts, read_labels
 from schedo.wire.work import PROTOCOL, SILENCE_US, SLOTS_MAX, default_fields, read_worker_name
+from schedo.workers.shell import APART
 
 SLOTS = 16
 SILENCE_S = 30.0
@@ -53,6 +54,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
             "slots": self.slots,
             "silence": self.silence_s,
         }
+        if apart := sorted(APART.intersection(tasks)):
+            told["apart"] = apart
         if self.queues is not None:
             told["queues"] = [read_name(f"queue {queue!r}", queue) for queue in self.queues]
         if self.labels:

@@ -78,6 +78,8 @@ def lease_fields(lease: Lease, is_bid: bool = False) -> dict[str, Any]:
         answer["missed_count"] = lease.missed_count
     if lease.options is not PLAIN:
         _add_options(answer, lease.options)
+    if lease.is_suspect:
+        answer["suspect"] = True
     if is_bid:
         answer["bid"] = True
     return answer

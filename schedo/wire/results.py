@@ -14,9 +14,11 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
 from schedo.core.leases import (
+    Blame,
     Capture,
     Failed,
     HandedBack,
+    Lost,
     Outcome,
     Report,
     Snoozed,
@@ -31,6 +33,7 @@ from schedo.wire.leases import LeaseText, parse_lease
 
 _HALF = limits.OUTPUT_BYTES_MAX // 2
 _STREAMS_MAX = 3
+_LOST = "what ran it on its worker has died"
 
 
 class ErrorRequest(Struct, omit_defaults=True):
@@ -88,9 +91,10 @@ class ResultRequest(Struct, omit_defaults=True):
     """The end of one attempt."""
 
     lease: LeaseText
-    outcome: Literal["completed", "failed", "snoozed", "stopped", "handed_back"]
+    outcome: Literal["completed", "failed", "snoozed", "stopped", "handed_back", "lost"]
     result: Raw | UnsetType = UNSET
     error: ErrorRequest | None = None
+    blame: Literal["sole", "shared", "none"] | None = None
     retryable: bool | None = None
     retry_in: Duration | None = None
     delay: Duration | None = None
@@ -127,6 +131,9 @@ class ResultRequest(Struct, omit_defaults=True):
                 return Stopped()
             case "handed_back":
                 return HandedBack()
+            case "lost":
+                said = (self.error or ErrorRequest()).to_failure().message
+                return Lost(said or _LOST, Blame(self.blame or "sole"))
 
     def _read_result(self) -> Outcome:
         return fit_result(None if isinstance(self.result, UnsetType) else bytes(self.result))

@@ -47,9 +47,7 @@ _WORKER_RULE = (
     "a worker's name is 1 to 128 letters, digits, dots, underscores and hyphens, "
     "and begins with a letter or digit"
 )
-_OWN_WORKERS = frozenset(
-    {"embedded", "embedded-alone", "server", "local", "local-alone"}
-)  # and process-*
+_OWN_WORKERS = frozenset({"embedded", "embedded-alone", "server", "local"})  # and process-*
 T = TypeVar("T")
 
 WorkerName = Annotated[
@@ -115,6 +113,7 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
     resources: Resources | None = None
     version: Annotated[str, Meta(max_length=128)] | None = None
     task_defaults: dict[str, TaskDefaultsRequest] | None = None
+    apart: Names | None = None
     running: Annotated[list[LeaseText], Meta(max_length=SLOTS_MAX)] | None = None
     results: Annotated[list[ResultRequest], Meta(max_length=ENTRIES_MAX)] | None = None
     progress: Annotated[list[ProgressRequest], Meta(max_length=ENTRIES_MAX)] | None = None
@@ -136,6 +135,7 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
             task_defaults=_read_defaults(self.task_defaults or {}),
             labels=read_labels("/labels", self.labels or {}),
             resources=dict(read_amounts("/resources", self.resources or {})),
+            apart=_read_names("/apart", self.apart) or frozenset(),
             version=self.version,
             asks=True,
         )

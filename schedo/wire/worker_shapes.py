@@ -29,6 +29,7 @@ class LeaseAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     traceparent: str | UnsetType = UNSET
     tracestate: str | UnsetType = UNSET
     at_most_once: bool | UnsetType = UNSET
+    suspect: Annotated[bool, Meta(description="To be run apart.")] | UnsetType = UNSET
     bid: Annotated[bool, Meta(description="To accept or to reject.")] | UnsetType = UNSET
 
 

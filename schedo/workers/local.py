@@ -40,11 +40,18 @@ class LocalWorker:
         *,
         task_defaults: Mapping[str, Options] | None = None,
         alone: bool = False,
+        apart: frozenset[str] = frozenset(),
     ) -> None:
         self._engine = engine
         self._runners = dict(runners)
         self._offer = WorkerOffer(
-            worker_id, slots, frozenset(runners), None, dict(task_defaults or {}), alone=alone
+            worker_id,
+            slots,
+            frozenset(runners),
+            None,
+            dict(task_defaults or {}),
+            alone=alone,
+            apart=apart & frozenset(runners),
         )
         self._waiting: deque[Call] = deque()
         self._idle: list[asyncio.Future[None]] = []

@@ -17,7 +17,8 @@ import os
 import re
 import secrets
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ import msgspec
 from schedo.core import limits
 from schedo.core.ids import render_id
 from schedo.core.leases import (
-    Blame,
     Capture,
     Completed,
     Failed,
@@ -47,6 +47,8 @@ from schedo.workers.payloads import refuse_payload
 from schedo.workers.progress import Said
 from schedo.workers.shell_payload import ShellPayload, check_shell_payload
 
+APART = frozenset({"shell"})  # the tasks whose suspects can be run beside others, but apart
+
 _KILL_WAIT_S = 5.0  # after SIGKILL; longer only in an uninterruptible system call
 _SAID_CHARACTERS_MAX = 200
 _TELL_S = 1.0  # between two looks at the output of a command that runs
@@ -62,19 +64,18 @@ log = logging.getLogger("schedo.workers")
 class ShellRunner:
     """Runs shell jobs; output_dir gets all they write, orphans hears of all that run.
 
-    `on_suspects` is called when several commands are lost and any of them may have been the cause.
+    A suspect gets a process of its own that starts it: if that dies again, it was the suspect.
     """
 
     def __init__(
         self,
         output_dir: Path | None = None,
         orphans: Orphans | None = None,
-        on_suspects: Callable[[], None] = lambda: None,
     ) -> None:
         self._output_dir = output_dir
         self._orphans = orphans
-        self._on_suspects = on_suspects
         self._commands = Commands()
+        self._apart: set[Commands] = set()
         self._env = {k: v for k, v in os.environ.items() if _INHERITED.match(k)}
         self._env.setdefault("PATH", _PATH)
         if output_dir is not None:
@@ -82,11 +83,13 @@ class ShellRunner:
 
     def find_reasons(self) -> list[str]:
         """Return in a sentence why commands would not start in time."""
-        return self._commands.find_reasons()
+        reasons = [each.find_reasons() for each in (self._commands, *self._apart)]
+        return list(dict.fromkeys(chain.from_iterable(reasons)))
 
     def close(self) -> None:
-        """End the process that starts commands."""
-        self._commands.close()
+        """End the processes that start commands."""
+        for commands in (self._commands, *self._apart):
+            commands.close()
 
     async def __call__(self, call: Call) -> Report:
         """Return how the command ended, with what it wrote."""
@@ -99,12 +102,24 @@ class ShellRunner:
         except OSError as error:  # no descriptors left for the pipes
             return Report(call.lease.key, Failed(Failure("spawn-failed", f"no pipe: {error}")))
         try:
-            outcome = await attempt.run(self._commands)
-            if isinstance(outcome, Lost) and outcome.blame is Blame.SHARED:
-                self._on_suspects()
+            with self._find_commands(call.lease) as commands:
+                outcome = await attempt.run(commands)
             return Report(call.lease.key, outcome, attempt.output())
         finally:
             attempt.close()
+
+    @contextlib.contextmanager
+    def _find_commands(self, lease: Lease) -> Iterator[Commands]:
+        if not lease.is_suspect:
+            yield self._commands
+            return
+        commands = Commands()
+        self._apart.add(commands)
+        try:
+            yield commands
+        finally:
+            self._apart.remove(commands)
+            commands.close()
 
 
 class _Attempt:

@@ -133,6 +133,15 @@ def test_a_worker_kept_for_suspects_serves_nobody_else() -> None:
     assert picked(workers, Lane("default", "work", alone=True)) == "kept"
 
 
+def test_a_worker_that_runs_suspects_apart_serves_them_and_everybody_else() -> None:
+    workers = Workers()
+    workers.attach(offer("far", apart=frozenset({"shell"})))
+
+    assert picked(workers, Lane("default", "shell", alone=True)) == "far"
+    assert picked(workers, Lane("default", "work", alone=True)) is None
+    assert picked(workers, Lane("default", "work")) == "far"
+
+
 def test_who_serves_a_lane_is_known_anew_when_somebody_comes_or_goes() -> None:
     workers = attached(("a", 1))
 

@@ -119,6 +119,25 @@ def test_the_job_of_a_killed_worker_goes_to_another(tmp_path: Path) -> None:
             assert why_it_ran(server.ended(job)) == ("completed", 2, 1, "w2")
 
 
+def test_a_command_that_kills_its_starter_costs_others_on_the_worker_nothing(
+    tmp_path: Path,
+) -> None:
+    gate = Gate(tmp_path)
+    with far_server(tmp_path) as server, worker(server, "w1", *FAR):
+        others = [submit_far(server, gate) for _ in range(4)]
+        gate.wait_begun(times=4)
+        gate.payload = {"command": "kill -9 $PPID; sleep 60"}
+        culprit = submit_far(server, gate)
+
+        guilty = server.ended(culprit)
+        gate.open()
+
+        assert (guilty["state"], guilty["error"]["type"]) == ("failed", "lost")
+        assert (guilty["failures"], guilty["losses"]) == (0, 3)
+        ended = [server.ended(job) for job in others]
+        assert [(job["state"], job["losses"]) for job in ended] == [("completed", 0)] * 4
+
+
 def test_what_a_killed_worker_left_running_ends_with_the_next_one(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from schedo.core.leases import (
+    Blame,
     Capture,
     Completed,
     Failed,
@@ -57,8 +58,12 @@ OUTCOMES: dict[str, tuple[Outcome, dict[str, Any]]] = {
     "a stop": (Stopped(), {"outcome": "stopped"}),
     "given back": (HandedBack(), {"outcome": "handed_back"}),
     "a loss": (
-        Lost("its process died"),
-        {"outcome": "failed", "error": {"type": "lost", "message": "its process died"}},
+        Lost("its process died", Blame.SHARED),
+        {
+            "outcome": "lost",
+            "blame": "shared",
+            "error": {"type": "lost", "message": "its process died"},
+        },
     ),
 }
 
@@ -96,6 +101,7 @@ def test_a_lease_is_read_with_all_it_says() -> None:
                     meta={"k": 1},
                     traceparent="00-1-2-3",
                     at_most_once=True,
+                    suspect=True,
                 )
             ]
         }
@@ -106,6 +112,7 @@ def test_a_lease_is_read_with_all_it_says() -> None:
 
     assert lease.key == KEY
     assert (lease.worker, lease.task, lease.queue) == ("w1", "work", "default")
+    assert lease.is_suspect
     assert (lease.payload, lease.trigger, lease.missed_count) == (
         b'{"Num": 1}',
         Trigger.CATCHUP,

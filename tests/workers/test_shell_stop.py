@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from schedo.core.leases import Completed, Lost, Report, Stopped, StopReason
+from schedo.core.leases import Blame, Completed, Lost, Report, Stopped, StopReason
 from schedo.workers.contract import Call
 from schedo.workers.shell import ShellRunner
 from tests.workers.calls import (
@@ -21,6 +22,7 @@ from tests.workers.calls import (
     wait_gone,
 )
 
+DIED = "the process that starts commands has died"
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
@@ -128,8 +130,10 @@ async def test_a_stop_after_the_end_changes_nothing() -> None:
     runner.close()
 
 
-async def test_a_runner_that_is_cancelled_leaves_no_process(ready: Path) -> None:
+@pytest.mark.parametrize("is_suspect", [False, True])
+async def test_a_runner_that_is_cancelled_leaves_no_process(ready: Path, is_suspect: bool) -> None:
     call = make_call({"command": f"setsid sleep 60 & echo $$ $! > {ready}; sleep 60"})
+    call = replace(call, lease=replace(call.lease, is_suspect=is_suspect))
     runner = ShellRunner()
     running = asyncio.create_task(runner(call))
     pids = map(int, (await asyncio.to_thread(ready.read_text)).split())
@@ -154,7 +158,34 @@ async def test_what_a_dead_starter_had_started_is_ended_and_the_attempt_is_lost(
     os.kill(starter, signal.SIGKILL)
     report = await running
 
-    assert report.outcome == Lost("the process that starts commands has died")
+    assert report.outcome == Lost(DIED)
     assert [wait_gone(pid) for pid in (leader, escaped)] == [True, True]
     assert isinstance((await runner(make_call({"command": "true"}))).outcome, Completed)
+    runner.close()
+
+
+async def test_a_suspect_is_started_by_a_process_of_its_own(tmp_path: Path) -> None:
+    runner = ShellRunner()
+
+    async def begin(name: str, *, is_suspect: bool) -> tuple[asyncio.Task[Report], int]:
+        """Return the attempt and the process that has started its command."""
+        pipe = tmp_path / name
+        os.mkfifo(pipe)
+        call = make_call({"command": f"echo $PPID > {pipe}; exec sleep 60"})
+        call = replace(call, lease=replace(call.lease, is_suspect=is_suspect))
+        attempt = asyncio.create_task(runner(call))
+        return attempt, int(await asyncio.to_thread(pipe.read_text))
+
+    first, shared = await begin("first", is_suspect=False)
+    second, same = await begin("second", is_suspect=False)
+    suspect, own = await begin("suspect", is_suspect=True)
+    assert same == shared != own
+
+    os.kill(own, signal.SIGKILL)
+    assert (await suspect).outcome == Lost(DIED, Blame.SOLE)
+    assert not first.done()
+    os.kill(shared, signal.SIGKILL)
+    outcomes = [(await each).outcome for each in (first, second)]
+    assert outcomes == [Lost(DIED, Blame.SHARED)] * 2
+    assert runner.find_reasons() == []
     runner.close()
