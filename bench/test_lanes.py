@@ -26,9 +26,9 @@ def add_all(lanes: Lanes, jobs: list[Job]) -> None:
         lanes.add(job)
 
 
-def take_all(lanes: Lanes, workers: Workers) -> None:
+def take_all(lanes: Lanes) -> None:
     for _ in range(JOBS):
-        assert lanes.take(workers) is not None
+        assert lanes.take() is not None
 
 
 @pytest.mark.parametrize("queues", QUEUES.values(), ids=list(QUEUES))
@@ -36,7 +36,7 @@ def take_all(lanes: Lanes, workers: Workers) -> None:
 def test_add(benchmark: BenchmarkFixture, queues: int) -> None:
     jobs = make_jobs(queues)
 
-    benchmark.pedantic(add_all, setup=lambda: ((Lanes(), jobs), {}), rounds=ROUNDS)
+    benchmark.pedantic(add_all, setup=lambda: ((Lanes(Workers()), jobs), {}), rounds=ROUNDS)
 
 
 @pytest.mark.parametrize("queues", QUEUES.values(), ids=list(QUEUES))
@@ -46,9 +46,9 @@ def test_take(benchmark: BenchmarkFixture, queues: int) -> None:
     workers = Workers()
     workers.attach(WorkerOffer("bench", 10))
 
-    def setup() -> tuple[tuple[Lanes, Workers], dict[str, object]]:
-        lanes = Lanes()
+    def setup() -> tuple[tuple[Lanes], dict[str, object]]:
+        lanes = Lanes(workers)
         add_all(lanes, jobs)
-        return (lanes, workers), {}
+        return (lanes,), {}
 
     benchmark.pedantic(take_all, setup=setup, rounds=ROUNDS)

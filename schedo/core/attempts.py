@@ -83,7 +83,7 @@ class Attempts:
 
     def end(self, job: Job, key: LeaseKey) -> StopReason | None:
         """Note that the worker has let the job go; return why it was asked to stop, if it was."""
-        self._memory.lanes.line(job.queue).running -= 1
+        self._memory.lanes.ended(job.queue)
         self._workers.release(job.worker, key)
         if job.options.timeout_us is not None:
             self._deadlines.cancel(job.id)
@@ -118,7 +118,7 @@ class Attempts:
 
     def _hold(self, job: Job, now: int) -> None:
         job.place = _WITH_WORKER
-        self._memory.lanes.line(job.queue).running += 1
+        self._memory.lanes.started(job.queue)
         if job.options.timeout_us is not None:
             self._deadlines.arm(job.id, now + job.options.timeout_us)
 

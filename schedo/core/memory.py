@@ -23,6 +23,7 @@ from schedo.core.model import Job, Lane, Place
 from schedo.core.pool import JobPool
 from schedo.core.wants import LaneWanted, Promoted, PromoteDue, TimersWanted, Want
 from schedo.core.window import Pair, Room, Window
+from schedo.core.workers import Workers
 
 # Naming a member through its class costs as much as a small call, and these are named for each job.
 _QUEUED = State.QUEUED
@@ -37,6 +38,7 @@ class JobMemory:
         capacity: int = WINDOW_ENTRIES,
         lane_limit: int | None = None,
         *,
+        workers: Workers | None = None,
         empty: bool = False,
         offset_us: int = 0,
     ) -> None:
@@ -49,7 +51,7 @@ class JobMemory:
         self._pool = JobPool()
         self.timers = Window(Room(capacity), empty=empty)
         self.backlog = Backlog()  # jobs that came due before the timers had them
-        self.lanes = Lanes(capacity, lane_limit)
+        self.lanes = Lanes(Workers() if workers is None else workers, capacity, lane_limit)
         self.changes = Changes()
         self.offset_us = offset_us  # the wall clock minus the elapsed timeline
         self.ready: set[int] = set()  # jobs whose timer or commit has made them runnable of late
@@ -202,8 +204,7 @@ class JobMemory:
             self.timers.is_loading = True
             assert self.timers.horizon is not None
             wants.append(TimersWanted(self.timers.horizon, self.timers.page_size))
-        for lane, window in self.lanes.pages(LANE_PAGES_MAX):
-            window.is_loading = True
+        for lane, window in self.lanes.take_pages(LANE_PAGES_MAX):
             assert window.horizon is not None
             wants.append(LaneWanted(lane, window.horizon, window.page_size))
         return wants

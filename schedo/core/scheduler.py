@@ -61,8 +61,8 @@ class Scheduler:
         self.epoch = epoch
         self._random = random
         self._ids = IdSource(last_id)
-        self.memory = JobMemory(capacity, lane_limit, offset_us=offset_us)
         self.workers = Workers()
+        self.memory = JobMemory(capacity, lane_limit, workers=self.workers, offset_us=offset_us)
         self.schedules = Schedules(self.memory, self._ids, self, capacity)
         self._acceptor = Acceptor(self.memory, self._ids, self.workers, self.cancel)
         self._moves = Moves(self.memory, self.schedules, self._acceptor.rank, ended)
@@ -85,7 +85,7 @@ class Scheduler:
     ) -> None:
         """Learn the queues, which lanes have jobs, and which schedules have a blocked run."""
         for queue in queues:
-            self.memory.lanes.line(queue.name).queue = queue
+            self.memory.lanes.set_queue(queue)
         for lane in lanes:
             self.memory.lanes.announce(lane)
         self.schedules.restore_blocked(blocked)
@@ -198,7 +198,7 @@ class Scheduler:
 
     def set_queue(self, queue: Queue) -> Queue:
         """Set the limits of a queue; waiting jobs keep the rank they have."""
-        self.memory.lanes.line(queue.name).queue = queue
+        self.memory.lanes.set_queue(queue)
         self.memory.changes.queues[queue.name] = queue
         return queue
 
@@ -385,10 +385,8 @@ class Scheduler:
         self.with_job(job_id, wake, now)
 
     def _start_jobs(self, now: int) -> None:
-        if not self.workers.has_room():
-            return
         find, start = self.memory.find, self.attempts.start
-        while taken := self.memory.lanes.take(self.workers):
+        while taken := self.memory.lanes.take():
             for job_id, worker in taken:
                 job = find(job_id)
                 assert job is not None, "the lanes hold records in memory"

@@ -10,14 +10,12 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heapreplace
-from operator import attrgetter
 
 from schedo.core.model import Lane, LeaseKey, Options
 from schedo.core.routes import Amounts, Route, render_amount
+from schedo.core.worker_groups import WorkerGroup, WorkerGroups
 
-LANES_KNOWN_MAX = 4_096
-_free = attrgetter("free", "turn")
+TASKS_KNOWN_MAX = 4_096
 _turns = itertools.count(1)
 _ANYWHERE = Route()
 
@@ -70,11 +68,17 @@ class Worker:
 
     __slots__ = (
         *("asked", "free", "is_asking", "is_cordoned", "is_open", "offer", "running", "turn"),
-        *("lent", "used"),
+        *("_freed", "groups", "lent", "number", "used"),
     )
 
-    def __init__(self, offer: WorkerOffer) -> None:
+    def __init__(
+        self, offer: WorkerOffer, number: int = 0, freed: set[Worker] | None = None
+    ) -> None:
+        """`freed` is told when it may have more room than before."""
         self.offer = offer
+        self.number = number  # in the order in which they were attached
+        self.groups: dict[WorkerGroup, None] = {}  # those that it belongs to
+        self._freed = set() if freed is None else freed
         self.running: dict[LeaseKey, Amounts] = {}
         self.used: dict[str, int] = {}
         self.lent: set[LeaseKey] = set()  # reservations that take from what it asks for now
@@ -93,6 +97,8 @@ class Worker:
             self.free = self.offer.slots - len(self.running)
             if self.offer.asks:
                 self.free = min(self.free, self.asked)
+        if self.free > 0:
+            self._freed.add(self)
 
     @property
     def slots_free(self) -> int:
@@ -151,7 +157,9 @@ class Workers:
 
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
-        self._servers: dict[Lane, list[Worker]] = {}  # by lane, until somebody comes or goes
+        self._numbers = itertools.count()
+        self._defaults: dict[str, Options | None] = {}  # by task, until somebody comes or goes
+        self.groups = WorkerGroups()
 
     def __contains__(self, worker_id: str) -> bool:
         return worker_id in self._workers
@@ -167,20 +175,28 @@ class Workers:
         """Add the worker, or take its new offer; what it runs stays."""
         known = self._workers.get(offer.id)
         if known is None:
-            known = self._workers[offer.id] = Worker(offer)
-            self._servers.clear()
+            known = self._workers[offer.id] = Worker(offer, next(self._numbers), self.groups.freed)
+            self._set_offer(known, offer)
         elif known.offer != offer:
-            known.offer = offer
-            self._servers.clear()
+            self._set_offer(known, offer)
         known.is_open = True
         known.refresh()
         return known
 
+    def _set_offer(self, worker: Worker, offer: WorkerOffer) -> None:
+        self._defaults.clear()
+        self.groups.dismiss(worker)
+        worker.offer = offer
+        self.groups.admit(worker)
+
     def detach(self, worker_id: str) -> list[LeaseKey]:
         """Forget the worker and return the attempts it still held."""
         worker = self._workers.pop(worker_id, None)
-        self._servers.clear()
-        return [key for key in worker.running if key.job_id > 0] if worker is not None else []
+        if worker is None:
+            return []
+        self._defaults.clear()
+        self.groups.dismiss(worker)
+        return [key for key in worker.running if key.job_id > 0]
 
     def close(self, worker_id: str) -> None:
         """Give the worker no more; what it runs goes on."""
@@ -205,56 +221,9 @@ class Workers:
             worker.is_cordoned = is_cordoned
             worker.refresh()
 
-    def has_room(self) -> bool:
-        """Whether any worker has a free slot."""
-        return any(worker.free > 0 for worker in self._workers.values())
-
     def servers(self, lane: Lane) -> list[Worker]:
         """Return the workers that serve the lane, busy ones included."""
-        found = self._servers.get(lane)
-        if found is None:
-            if len(self._servers) >= LANES_KNOWN_MAX:
-                self._servers.clear()
-            found = [worker for worker in self._workers.values() if worker.offer.serves(lane)]
-            self._servers[lane] = found
-        return found
-
-    def pick(self, lane: Lane) -> Worker | None:
-        """Return the best worker for the lane's next job, or None if none has room.
-
-        That is the one it likes best, and of those the one with the most free slots.
-        """
-        servers = self.servers(lane)
-        route = lane.route
-        if route is None:
-            best = max(servers, key=_free, default=None)
-            return best if best is not None and best.free > 0 else None
-        able = [worker for worker in servers if worker.room(route) > 0]
-        return max(able, key=lambda w: (_like(route, w), w.free, w.turn), default=None)
-
-    def share(self, lane: Lane, count: int) -> list[Worker]:
-        """Return who is to run the lane's next jobs, at most count, while there is room.
-
-        Each goes to the best worker, given those before it.
-        """
-        best = self.pick(lane)
-        if best is None:
-            return []
-        if count == 1 or lane.route is not None:
-            return [best]
-        if len(self.servers(lane)) == 1:
-            return [best] * min(count, best.free)
-        chosen: list[Worker] = []
-        able = [(-w.free, number, w) for number, w in enumerate(self.servers(lane)) if w.free > 0]
-        heapify(able)
-        while able and len(chosen) < count:
-            free, number, worker = able[0]
-            chosen.append(worker)
-            if free == -1:
-                heappop(able)
-            else:
-                heapreplace(able, (free + 1, number, worker))
-        return chosen
+        return self.groups.find(lane).members
 
     def place(self, lane: Lane, count: int, besides: Collection[str] = ()) -> list[Worker]:
         """Return workers for so many jobs of the lane right now, all of them or none.
@@ -320,8 +289,9 @@ class Workers:
 
     def task_defaults(self, task: str) -> Options | None:
         """Return the defaults that a worker announced for the task, or None."""
-        for worker in self._workers.values():
-            defaults = worker.offer.task_defaults.get(task)
-            if defaults is not None:
-                return defaults
-        return None
+        if task not in self._defaults:
+            if len(self._defaults) >= TASKS_KNOWN_MAX:
+                self._defaults.clear()
+            announced = (worker.offer.task_defaults.get(task) for worker in self)
+            self._defaults[task] = next((each for each in announced if each is not None), None)
+        return self._defaults[task]

@@ -10,12 +10,14 @@ from schedo.core.lifecycle import TIMED, State
 from schedo.core.model import Job, Place
 from schedo.core.wants import Promoted
 from schedo.core.window import Pair
+from tests.core.lane_scan import scan_pages
 from tests.core.server import Server
 
 
 def check(server: Server) -> None:
     """Check every invariant; an AssertionError says which job or schedule breaks it."""
     check_jobs(server)
+    check_pages(server)
     check_schedules(server)
     check_running(server)
     check_blocked(server)
@@ -51,6 +53,12 @@ def check_jobs(server: Server) -> None:
         is_here = window.horizon is None or pair <= window.horizon
         assert (job.id in window) == is_here, f"job {job.id} is lost at {pair}"
         assert job.place is (place if is_here else Place.NOWHERE)
+
+
+def check_pages(server: Server) -> None:
+    """No lane needs a page without being found."""
+    lanes = server.scheduler.memory.lanes
+    assert lanes.needs_pages() == bool(scan_pages(lanes))
 
 
 def undelivered(server: Server) -> set[int]:

@@ -20,14 +20,14 @@ def attached(*offers: tuple[str, int]) -> Workers:
 
 
 def picked(workers: Workers, lane: Lane = LANE) -> str | None:
-    worker = workers.pick(lane)
+    workers.groups.note_freed()
+    worker = workers.groups.find(lane).first()
     return worker.offer.id if worker is not None else None
 
 
 def test_without_workers_there_is_no_room() -> None:
     workers = Workers()
 
-    assert not workers.has_room()
     assert picked(workers) is None
     assert "w" not in workers
 
@@ -57,7 +57,6 @@ def test_a_full_worker_serves_its_lanes_but_is_not_picked() -> None:
     workers.hold("a", LeaseKey(1, 1, 1))
 
     assert picked(workers) is None
-    assert not workers.has_room()
     assert len(workers.servers(LANE)) == 1
 
 
@@ -78,7 +77,7 @@ def test_a_closed_worker_gets_no_more_until_it_attaches_again() -> None:
     workers.close("a")
     workers.close("nobody")
 
-    assert not workers.has_room()
+    assert picked(workers) is None
     workers.attach(offer("a", 2))
     assert picked(workers) == "a"
 
@@ -215,7 +214,7 @@ def test_resources_are_counted_while_attempts_run() -> None:
     workers = Workers()
     workers.attach(offer("a", slots=10, resources={"cpu": 4_000}))
     lane = routed(resources=(("cpu", 3_000),))
-    worker = workers.pick(lane)
+    worker = workers.groups.find(lane).first()
     assert worker is not None
 
     worker.hold(LeaseKey(1, 1, 1), (("cpu", 3_000),))
@@ -236,3 +235,95 @@ def test_the_preferred_worker_is_picked_while_it_has_room() -> None:
     assert picked(workers, lane) == "near"
     workers.hold("near", LeaseKey(1, 1, 1))
     assert picked(workers, lane) == "far"
+
+
+# Groups.
+
+
+def test_lanes_that_the_same_workers_serve_share_a_group() -> None:
+    workers = Workers()
+    workers.attach(offer("a", tasks=frozenset({"t", "u"})))
+    workers.attach(offer("b", tasks=frozenset({"v"})))
+    find = workers.groups.find
+
+    assert find(Lane("q", "t")) is find(Lane("r", "u"))
+    assert find(Lane("q", "t")) is not find(Lane("q", "v"))
+    assert find(Lane("q", "t")) is not find(
+        Lane("q", "t", route=Route(resources=(("cpu", 1_000),)))
+    )
+
+
+def test_a_worker_that_serves_all_lanes_of_a_group_joins_it() -> None:
+    workers = attached(("a", 1))
+    group = workers.groups.find(LANE)
+
+    workers.attach(offer("b"))
+    assert [worker.offer.id for worker in group.members] == ["a", "b"]
+    workers.detach("a")
+
+    assert [worker.offer.id for worker in group.members] == ["b"]
+    assert workers.groups.find(LANE) is group
+    assert workers.groups.generation == 0
+
+
+def test_a_worker_that_divides_the_lanes_of_a_group_lets_all_look_anew() -> None:
+    workers = attached(("a", 1))
+    find = workers.groups.find
+    assert find(Lane("q", "t")) is find(Lane("q", "u"))
+
+    workers.attach(offer("b", tasks=frozenset({"t"})))
+
+    assert workers.groups.generation == 1
+    assert find(Lane("q", "t")) is not find(Lane("q", "u"))
+    workers.detach("b")
+    assert workers.groups.generation == 2
+    assert find(Lane("q", "t")) is find(Lane("q", "u"))
+
+
+def test_queues_count_only_while_a_worker_names_some() -> None:
+    workers = attached(("a", 1))
+    find = workers.groups.find
+    assert find(Lane("q", "t")) is find(Lane("r", "t"))
+
+    workers.attach(offer("b", queues=frozenset({"q"})))
+
+    assert [worker.offer.id for worker in find(Lane("q", "t")).members] == ["a", "b"]
+    assert [worker.offer.id for worker in find(Lane("r", "t")).members] == ["a"]
+
+
+def test_groups_without_jobs_are_forgotten_so_that_a_worker_is_in_few() -> None:
+    workers = attached(("a", 1))
+    kept = workers.groups.find(LANE)
+    kept.lanes = 1
+
+    for number in range(10_000):
+        workers.groups.find(routed(resources=(("cpu", number),)))
+
+    worker = workers.find("a")
+    assert worker is not None
+    assert len(worker.groups) < 100
+    assert workers.groups.find(LANE) is kept
+
+
+def test_kinds_of_lanes_are_forgotten_when_they_are_too_many() -> None:
+    workers = attached(("a", 1))
+
+    for number in range(10_000):
+        workers.groups.find(Lane("q", f"t{number}"))
+
+    assert len(workers.groups._by_kind) <= 4_096
+    assert workers.groups.generation == 2
+
+
+def test_jobs_are_shared_out_as_if_each_were_given_in_turn() -> None:
+    workers = attached(("a", 2), ("b", 5), ("c", 4))
+    shares = [worker.offer.id for worker in workers.groups.find(LANE).share(9)]
+
+    singly = []
+    for number in range(9):
+        name = picked(workers)
+        assert name is not None
+        workers.hold(name, LeaseKey(number + 1, 1, 1))
+        singly.append(name)
+
+    assert shares == singly

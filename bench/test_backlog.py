@@ -1,0 +1,130 @@
+"""What one start costs while very much waits: an attempt ends, and the next job takes its slot.
+
+All slots are taken and 10,000 jobs wait, in one lane or scattered over many. The figure is for 100
+jobs, each reported, and the next one started, in a turn of its own; it must not grow with the
+number of queues or tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench.figures import QUICK
+from schedo.core.leases import Completed, Lease, Report
+from schedo.core.limits import BATCH_JOBS_MAX
+from schedo.core.model import JobSpec, Options, Queue
+from schedo.core.routes import Route
+from schedo.core.scheduler import Scheduler
+from schedo.core.workers import WorkerOffer
+
+NOW = 1_795_172_645_000_000
+JOBS = 10_000
+STARTS = 100
+ROUNDS = 5 if QUICK else 30
+
+Make = Callable[[], tuple[list[WorkerOffer], Iterable[JobSpec]]]
+BUSY = WorkerOffer("busy", 10)
+
+
+def one_lane() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+    return [BUSY], (JobSpec("work") for _ in range(JOBS))
+
+
+def two_lanes() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+    return [BUSY], (JobSpec("work", queue=f"q{n % 2}") for n in range(JOBS))
+
+
+def tasks() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+    names = [f"t{n}" for n in range(1_000)]
+    return [WorkerOffer("busy", 10, frozenset(names))], (
+        JobSpec(names[n % 1_000]) for n in range(JOBS)
+    )
+
+
+def queues() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+    return [BUSY], (JobSpec("work", queue=f"q{n}") for n in range(JOBS))
+
+
+def idle_beside() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+    """A worker with free slots, which serves none of what waits."""
+    offers = [
+        WorkerOffer("busy", 10, frozenset({"work"})),
+        WorkerOffer("idle", 10, frozenset({"x"})),
+    ]
+    return offers, (JobSpec("work", queue=f"q{n}") for n in range(JOBS))
+
+
+def workers() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+    offers = [WorkerOffer(f"w{n}", 1) for n in range(1_000)]
+    return offers, (JobSpec("work", queue=f"q{n % 100}") for n in range(JOBS))
+
+
+def routes() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+    """Each worker is named by the jobs of a lane of its own."""
+    options = [Options(route=Route(worker=f"w{n}")) for n in range(1_000)]
+    offers = [WorkerOffer(f"w{n}", 1) for n in range(1_000)]
+    return offers, (JobSpec("work", options=options[n % 1_000]) for n in range(JOBS))
+
+
+SCENES: dict[str, Make] = {
+    "              1 lane": one_lane,
+    "             2 lanes": two_lanes,
+    " 1,000 tasks, 1 queue": tasks,
+    "       10,000 queues": queues,
+    "10,000 queues, a worker idle": idle_beside,
+    "1,000 workers, 100 queues": workers,
+    "1,000 workers, each named": routes,
+}
+
+
+def make_scheduler(offers: list[WorkerOffer], specs: Iterable[JobSpec]) -> Scheduler:
+    """Return a scheduler in which all specs are queued, as far as they do not run."""
+    scheduler = Scheduler(epoch=1, last_id=0, random=lambda: 0.5, capacity=JOBS)
+    scheduler.restore([Queue("default")], [], [])
+    deliver_nothing(scheduler)
+    for offer in offers:
+        scheduler.attach(offer)
+    every = list(specs)
+    for first in range(0, JOBS, BATCH_JOBS_MAX):
+        scheduler.submit(every[first : first + BATCH_JOBS_MAX], NOW, lambda answers, now: None)
+        scheduler.take_changes()
+        scheduler.committed()
+    return scheduler
+
+
+def deliver_nothing(scheduler: Scheduler) -> None:
+    for want in scheduler.take_wants():
+        scheduler.deliver(want, [], NOW)  # the store is empty
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
+@pytest.mark.benchmark(group="core: 100 jobs end, 100 of 10,000 that wait start")
+def test_start(benchmark: BenchmarkFixture, scene: Make) -> None:
+    scheduler = make_scheduler(*scene())
+    scheduler.tick(NOW)
+    running = scheduler.attempts.take_leases()
+    assert running
+
+    def setup() -> tuple[tuple[Scheduler, list[Lease]], dict[str, object]]:
+        nonlocal scheduler, running
+        if len(scheduler.memory) < JOBS // 2:
+            scheduler = make_scheduler(*scene())
+            scheduler.tick(NOW)
+            running = scheduler.attempts.take_leases()
+        return (scheduler, running), {}
+
+    def run(scheduler: Scheduler, leases: list[Lease]) -> None:
+        """End what runs longest, again and again."""
+        for _ in range(STARTS):
+            lease = leases.pop(0)
+            scheduler.report(Report(lease.key, Completed()), NOW)
+            scheduler.tick(NOW)
+            leases += scheduler.attempts.take_leases()
+            scheduler.memory.needs_pages()
+        scheduler.take_changes()
+        scheduler.committed()
+
+    benchmark.pedantic(run, setup=setup, rounds=ROUNDS)
