@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ from schedo.workers.orphans import MARK, Leader, Orphans, kill_left
 from schedo.workers.payloads import refuse_payload
 from schedo.workers.progress import Said
 from schedo.workers.shell_payload import ShellPayload, check_shell_payload
+from schedo.workers.shortage import Shortage, is_shortage
 
 APART = frozenset({"shell"})  # the tasks whose suspects can be run beside others, but apart
 
@@ -76,6 +77,7 @@ class ShellRunner:
         self._orphans = orphans
         self._commands = Commands()
         self._apart: set[Commands] = set()
+        self._shortage = Shortage()
         self._env = {k: v for k, v in os.environ.items() if _INHERITED.match(k)}
         self._env.setdefault("PATH", _PATH)
         if output_dir is not None:
@@ -84,7 +86,7 @@ class ShellRunner:
     def find_reasons(self) -> list[str]:
         """Return in a sentence why commands would not start in time."""
         reasons = [each.find_reasons() for each in (self._commands, *self._apart)]
-        return list(dict.fromkeys(chain.from_iterable(reasons)))
+        return list(dict.fromkeys(chain(*reasons, self._shortage.find_reasons())))
 
     def close(self) -> None:
         """End the processes that start commands."""
@@ -99,14 +101,27 @@ class ShellRunner:
             return Report(call.lease.key, refuse_payload(error))
         try:
             attempt = _Attempt(call, payload, self._env, self._orphans, self._output_dir)
-        except OSError as error:  # no descriptors left for the pipes
-            return Report(call.lease.key, Failed(Failure("spawn-failed", f"no pipe: {error}")))
+        except OSError as error:
+            return Report(call.lease.key, await self._blame_start(error, call, None))
         try:
             with self._find_commands(call.lease) as commands:
-                outcome = await attempt.run(commands)
+                outcome = await attempt.run(commands, self._shortage.end)
             return Report(call.lease.key, outcome, attempt.output())
+        except NotStarted as error:
+            wrong = error.cause
         finally:
             attempt.close()
+        return Report(call.lease.key, await self._blame_start(wrong, call, payload))
+
+    async def _blame_start(
+        self, error: Exception, call: Call, payload: ShellPayload | None
+    ) -> Outcome:
+        """Return how an attempt ends whose command could not be started."""
+        if isinstance(error, OSError) and is_shortage(error):
+            return await self._shortage.wait(error, call.stop)
+        if payload is None:
+            return Failed(Failure("spawn-failed", f"no pipe: {error}"))
+        return Failed(_explain_start(error, payload))
 
     @contextlib.contextmanager
     def _find_commands(self, lease: Lease) -> Iterator[Commands]:
@@ -120,6 +135,14 @@ class ShellRunner:
         finally:
             self._apart.remove(commands)
             commands.close()
+
+
+class NotStarted(Exception):
+    """The command could not be started."""
+
+    def __init__(self, cause: OSError | ValueError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class _Attempt:
@@ -150,12 +173,12 @@ class _Attempt:
             self.close()
             raise
 
-    async def run(self, commands: Commands) -> Outcome:
-        """Start the command and return how it ended."""
+    async def run(self, commands: Commands, on_start: Callable[[], None]) -> Outcome:
+        """Start the command and return how it ended; raise NotStarted."""
         try:
-            running = self._start(commands)
+            running = self._start(commands, on_start)
         except (OSError, ValueError) as error:
-            return Failed(_explain_start(error, self._payload))
+            raise NotStarted(error) from error
         self._telling = asyncio.get_running_loop().call_later(_TELL_S, self._tell_output)
         await self._until_ended_or_stopped(running)
         self._telling.cancel()
@@ -171,8 +194,8 @@ class _Attempt:
         notes = await self._close_files()
         if isinstance(wrong, StarterDied):
             return Lost(str(wrong), wrong.blame)
-        if wrong is not None:
-            return Failed(_explain_start(wrong, self._payload))
+        if isinstance(wrong, (OSError, ValueError)):
+            raise NotStarted(wrong)
         return self._settle(running.ended.result(), notes)
 
     def _tell_output(self) -> None:
@@ -204,7 +227,7 @@ class _Attempt:
             if tap.file is not None:
                 tap.file.give_up()
 
-    def _start(self, commands: Commands) -> Running:
+    def _start(self, commands: Commands, on_start: Callable[[], None]) -> Running:
         asked = self._payload
         argv = asked.command
         if isinstance(argv, str):
@@ -215,7 +238,12 @@ class _Attempt:
         stdout, stderr = (tap.write_end for tap in self._taps)
         if self._orphans is not None:  # before the start, so that no crash can come between
             self._orphans.announce(self._mark)
-        running = self._running = commands.start(command, stdout, stderr, self._record)
+
+        def record(pid: int, ticks: int | None) -> None:
+            on_start()
+            self._record(pid, ticks)
+
+        running = self._running = commands.start(command, stdout, stderr, record)
         for tap in self._taps:
             tap.start()
         return running
@@ -322,7 +350,7 @@ def _find_file(output_dir: Path | None, lease: Lease, stream: Stream) -> OutputF
     return OutputFile(output_dir / f"{name}.{stream}", taken)
 
 
-def _explain_start(error: BaseException, payload: ShellPayload) -> Failure:
+def _explain_start(error: Exception, payload: ShellPayload) -> Failure:
     if not isinstance(error, OSError):
         return Failure("spawn-failed", f"the command could not be started: {error}")
     reason = error.strerror or str(error)

@@ -88,7 +88,7 @@ class Starter:
     def _obey(self) -> bool:
         """Take one message; return False when there is no server any more."""
         room = socket.CMSG_SPACE(_DESCRIPTORS_MAX * array.array("i").itemsize)
-        head, ancillary, _, _ = self._server.recvmsg(LENGTH.size, room, _NOT_INHERITED)
+        head, ancillary, flags, _ = self._server.recvmsg(LENGTH.size, room, _NOT_INHERITED)
         if not head:
             return False
         descriptors = array.array("i")
@@ -100,7 +100,7 @@ class Starter:
             body += self._server.recv(length - len(body), socket.MSG_WAITALL)
         what, number, *rest = marshal.loads(body)
         if what == START:
-            self._start(number, descriptors, *rest)
+            self._start(number, descriptors, bool(flags & socket.MSG_CTRUNC), *rest)
         elif what == PING:
             self._news.append((PONG, number))
         elif number not in self._pids:  # it has ended by itself
@@ -115,11 +115,14 @@ class Starter:
         self,
         number: int,
         descriptors: array.array[int],
+        are_cut: bool,
         argv: list[str],
         env: dict[str, str],
         cwd: str | None,
     ) -> None:
         try:
+            if are_cut:  # there is no room here for all that were sent
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             pid = self._spawn(descriptors, argv, env, cwd)
         except (OSError, ValueError) as error:
             code = getattr(error, "errno", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 from collections.abc import Callable
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schedo.core.leases import Failed, Report
+from schedo.core.leases import Failed, HandedBack, Report
 from schedo.core.model import LeaseKey, Options
+from schedo.workers.commands import Running
 from schedo.workers.progress import Said
 from schedo.workers.shell import ShellRunner
 from tests.workers.calls import (
@@ -137,7 +139,13 @@ async def test_other_codes_can_count_as_success() -> None:
     assert failure_of(await run({"command": "true", "success_codes": [3]})).exit_code == 0
 
 
-async def test_no_descriptors_left_is_a_failure_that_can_be_retried() -> None:
+@pytest.fixture
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schedo.workers.shortage.PAUSE_S", 0.01)
+
+
+@pytest.mark.usefixtures("_short_pauses")
+async def test_without_descriptors_the_attempt_is_handed_back() -> None:
     runner = ShellRunner()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(name) for name in os.listdir("/proc/self/fd"))
@@ -152,11 +160,55 @@ async def test_no_descriptors_left_is_a_failure_that_can_be_retried() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for plug in plugs:
             os.close(plug)
-        runner.close()
 
-    assert failure_of(report).type == "spawn-failed"
-    assert isinstance(report.outcome, Failed)
-    assert report.outcome.retryable
+    assert report.outcome == HandedBack()
+    assert runner.find_reasons() == ["no command can be started: Too many open files"]
+    assert result_of(await runner(make_call({"command": "true"}))) == {"exit_code": 0}
+    assert runner.find_reasons() == []
+    runner.close()
+
+
+@pytest.mark.usefixtures("_short_pauses")
+async def test_without_descriptors_in_the_starter_the_attempt_is_handed_back() -> None:
+    runner = ShellRunner()
+    starter = int(text_of(await runner(make_call({"command": "echo $PPID"}))))
+    limits = resource.prlimit(starter, resource.RLIMIT_NOFILE)
+    used = set(map(int, os.listdir(f"/proc/{starter}/fd")))
+    free = [number for number in range(len(used) + 3) if number not in used]
+    payload = {"command": "cat", "stdin": "must not be lost"}
+
+    resource.prlimit(starter, resource.RLIMIT_NOFILE, (free[2], limits[1]))  # room for two of 3
+    assert (await runner(make_call(payload))).outcome == HandedBack()
+
+    resource.prlimit(starter, resource.RLIMIT_NOFILE, limits)
+    assert text_of(await runner(make_call(payload))) == "must not be lost"
+    runner.close()
+
+
+@pytest.mark.usefixtures("_short_pauses")
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM])
+async def test_without_a_process_to_be_had_the_attempt_is_handed_back(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    class Refused(Running):
+        """A command for which the starter has got no process."""
+
+        def __init__(self, *_: object) -> None:
+            self.ended = asyncio.get_running_loop().create_future()
+            self.note_refusal(code, os.strerror(code), None)
+
+        def abandon(self) -> None:
+            """There is nothing to end."""
+
+        def release(self) -> None:
+            """There is no pid to let go."""
+
+    runner = ShellRunner()
+    monkeypatch.setattr("schedo.workers.commands.Commands.start", Refused)
+    outcomes = [(await runner(make_call({"command": "true"}))).outcome for _ in range(3)]
+
+    assert outcomes == [HandedBack()] * 3
+    runner.close()
 
 
 async def test_a_bad_payload_that_got_this_far_fails_at_once() -> None:
