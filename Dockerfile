@@ -1,8 +1,12 @@
 # Off loopback the server wants a token, so give it one that user 10001 can read:
 #
 #   docker build -t schedo .
-#   docker run -p 8080:8080 -v schedo-data:/data \
+#   docker run --restart on-failure -p 8080:8080 -v schedo-data:/data \
 #       -v ./token:/run/secrets/schedo_token:ro -e SCHEDO_TOKEN_FILE=/run/secrets/schedo_token schedo
+#
+# After the exit codes 2, 65 and 78 a restart cannot help (README, "Running it for real"), but it
+# harms nothing: Docker pauses longer and longer. "docker stop" waits 10 s, the server's drain up to
+# 28 s: give it "docker stop --time 30", or a shorter --drain-grace.
 #
 # The root file system may be read-only (--read-only); only /data is written.
 

@@ -6,8 +6,9 @@ nobody. The lock on the database itself holds also against a server that comes b
 a hard link or after the lock file was deleted.
 
 The text in the lock file names the holder and the host's boot. A holder that leaves in order clears
-it, so the next one learns whether the last was killed. It is never synced: after a crash of the
-host the boot is another one, whatever the text says.
+it, so the next one learns whether the last was killed. One that never took the work over, because
+its start was refused, puts back what it found: the next start has the same to learn. The text is
+never synced: after a crash of the host the boot is another one, whatever it says.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class FileLock:
         self._descriptor: int | None = None
         # The last holder left without clearing the file, and the host has been up ever since.
         self.was_killed = False
+        self.has_taken_over = False  # what the last holder left running is accounted for
+        self._found = b""
 
     def acquire(self) -> None:
         """Take the lock at once or raise StoreLocked, which names the holder."""
@@ -46,10 +49,12 @@ class FileLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             boot = _read_boot()
-            self.was_killed = f"boot {boot}" in _read(descriptor)
+            self._found = _read(descriptor)
+            self.was_killed = f"boot {boot}" in _lines(self._found)
+            self.has_taken_over = False
             _sign(descriptor, boot)
         except BlockingIOError:
-            holder = "".join(_read(descriptor)[:1])
+            holder = "".join(_lines(_read(descriptor))[:1])
             os.close(descriptor)
             held = self._path.removesuffix(".lock")
             raise StoreLocked(
@@ -62,6 +67,7 @@ class FileLock:
 
     def clear(self) -> None:
         """Let the next holder take whatever ends this one for a leaving in order."""
+        self._found = b""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
 
@@ -69,13 +75,21 @@ class FileLock:
         """Let go of the lock, in order; harmless if it is not held."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):  # a full disk is no reason to keep the lock
-                self.clear()
+                if self.has_taken_over:
+                    self.clear()
+                else:
+                    os.ftruncate(self._descriptor, 0)
+                    os.pwrite(self._descriptor, self._found, 0)
             os.close(self._descriptor)
             self._descriptor = None
 
 
-def _read(descriptor: int) -> list[str]:
-    return os.pread(descriptor, 1_000, 0).decode(errors="replace").splitlines()
+def _read(descriptor: int) -> bytes:
+    return os.pread(descriptor, 1_000, 0)
+
+
+def _lines(text: bytes) -> list[str]:
+    return text.decode(errors="replace").splitlines()
 
 
 def _read_boot() -> str:

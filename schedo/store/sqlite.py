@@ -116,6 +116,7 @@ class SqliteStore(ReadsBeside):
     def _commit(self, connection: sqlite3.Connection, commit: Commit) -> int:
         """Make the commit durable, and return the bytes of the log."""
         self._pending.commit(connection, commit)
+        self._guard.lock.has_taken_over = True  # the first commit has what the last server left
         return self._guard.committed(connection)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:

@@ -1,5 +1,6 @@
 """A server's death is a loss only of the one job that may have caused it."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from schedo.core.lifecycle import State
 from schedo.core.limits import LOSSES_MAX
 from schedo.core.workers import WorkerOffer
+from schedo.errors import StoreLocked
 from schedo.store.lock import BOOT_ID
 from tests.engine.world import HandWorker, World, running
 
@@ -49,6 +51,21 @@ async def test_what_runs_in_another_process_is_never_charged(
 
 async def test_what_kills_its_server_alone_is_given_up(path: Path) -> None:
     jobs = await lose(path, "embedded", 1, LOSSES_MAX)
+
+    assert await stand(path, jobs) == [(State.FAILED, LOSSES_MAX)]
+
+
+async def test_a_start_that_is_refused_in_between_hides_no_death(path: Path) -> None:
+    jobs: list[int] = []
+    for _ in range(LOSSES_MAX):
+        jobs = jobs or await lose(path, "embedded", 1, 1)
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # as a server does that has the file by another name
+            with pytest.raises(StoreLocked):
+                await World(path).engine.start()
+        async with running(path, worker="embedded"):
+            pass
+        note_kill(path)
 
     assert await stand(path, jobs) == [(State.FAILED, LOSSES_MAX)]
 

@@ -115,6 +115,22 @@ def test_who_takes_the_lock_learns_that_the_last_holder_was_killed(killed: Path)
     lock.release()
 
 
+def test_a_start_that_is_refused_leaves_the_word_of_the_last_holder(killed: Path) -> None:
+    before = killed.read_text()
+    refused = taken_anew(killed)
+    refused.release()
+    assert killed.read_text() == before
+
+    served = taken_anew(killed)
+    assert served.was_killed
+    served.has_taken_over = True
+    served.release()
+
+    last = taken_anew(killed)
+    assert not last.was_killed
+    last.release()
+
+
 def test_a_holder_that_left_in_order_was_not_killed(tmp_path: Path) -> None:
     first = taken_anew(tmp_path / "jobs.db.lock")
     first.release()
