@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import ctypes
 import errno
+import faulthandler
 import gc
 import hashlib
 import logging
@@ -63,6 +64,7 @@ def run_server(config: Config, *, accept_loss: bool = False) -> int:
     """
     _give_memory_back()  # before there is a second thread
     listener = start_logging(config.log_format, config.log_level)
+    faulthandler.enable()  # a death by a signal like SIGBUS leaves a word, too
     os.umask(0o077)
     _raise_descriptor_limit()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold tokens and payloads

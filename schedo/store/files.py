@@ -3,7 +3,7 @@
 SQLite goes on with the files it has open, whatever becomes of their names: commits to a deleted
 file succeed, and are gone with the process. So the names are compared with the open files: those of
 the database and its log after each commit and before it is acknowledged, all of them and the log's
-own account of itself about twice a second.
+own account of itself about twice a second; the length of the log's index before each use.
 
 No descriptor of the database is ever opened here: closing one would drop SQLite's locks on it. All
 of this runs in the writer's thread, so no commit is on its way meanwhile.
@@ -11,6 +11,7 @@ of this runs in the writer's thread, so no commit is on its way meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from typing import NamedTuple
@@ -54,6 +55,7 @@ class Files:
         self._path = path
         self._opened: dict[str, _Stood] = {}
         self._log = self._index = -1
+        self._index_bytes = 0  # the index only grows while it is open
         self._seen = 0  # frames of the log that were looked at already
         self._salts = b""
 
@@ -61,6 +63,7 @@ class Files:
         """Note the files as they are, just opened."""
         self._log = os.open(self._path + "-wal", os.O_RDONLY | os.O_CLOEXEC)
         self._index = os.open(self._path + "-shm", os.O_RDONLY | os.O_CLOEXEC)
+        self._index_bytes = os.fstat(self._index).st_size
         self._seen, self._salts = 0, b""
         self._opened = {suffix: self._stat(suffix) for suffix in _NAMES}
 
@@ -78,10 +81,24 @@ class Files:
         self._check("")
         return self._check("-wal").size
 
+    def check_index(self) -> None:
+        """Raise StoreBroken if the index of the log was cut off.
+
+        SQLite maps it into memory, and whoever touches a page beyond its end is killed by SIGBUS.
+        So it gets its length back: what still has to be closed finds zeros there.
+        """
+        size = os.fstat(self._index).st_size
+        if size < self._index_bytes:
+            with contextlib.suppress(OSError):
+                os.truncate(f"/proc/self/fd/{self._index}", self._index_bytes)
+            raise self._broken("-shm", "was cut off")
+        self._index_bytes = size
+
     def check(self) -> None:
         """Raise StoreBroken unless every file is in its place and the log is whole."""
         if not self._opened:
             return  # it is being closed
+        self.check_index()
         for suffix in _NAMES:
             stood = self._check(suffix)
             opened = self._opened[suffix]
@@ -138,7 +155,11 @@ class Files:
         self._seen = index.frames
 
     def _broken(self, suffix: str, what: str) -> StoreBroken:
-        lost = "" if suffix in (".lock", witness.SUFFIX) else "; commits may be missing from it"
+        lost = (
+            ""
+            if suffix in ("-shm", ".lock", witness.SUFFIX)
+            else "; commits may be missing from it"
+        )
         return StoreBroken(
             f"{_NAMES[suffix]} {self._path}{suffix} {what} while the server ran{lost};"
             " the server must stop"

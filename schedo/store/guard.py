@@ -117,6 +117,11 @@ class Guard:
             number = last_commit(connection)
             self._write_mark(self._mark._replace(commits=number, copied=number, is_copying=False))
 
+    def check_index(self) -> None:
+        """Raise StoreBroken if SQLite could not use the index of the log; from any thread."""
+        if self._is_begun:
+            self._files.check_index()
+
     def check(self, connection: sqlite3.Connection) -> None:
         """Raise StoreBroken unless every file is the one that was opened."""
         if self._is_begun:

@@ -240,8 +240,13 @@ class SqliteStore(ReadsBeside):
     ) -> T:
         if self._broken is not None:
             raise StoreBroken(self._broken)
+
+        def do(raw: sqlite3.Connection) -> T:
+            self._guard.check_index()
+            return function(raw, *args, **kwargs)
+
         try:
-            return await connection.run(function, *args, **kwargs)
+            return await connection.run(do)
         except (sqlite3.Error, *connections.UNFIT) as error:
             raise self._noted(error) from error
         except StoreBroken as error:
@@ -291,6 +296,7 @@ class SqliteStore(ReadsBeside):
         def run(connection: sqlite3.Connection) -> None:
             if self._broken is None:
                 try:
+                    self._guard.check_index()
                     function(connection, *args, **kwargs)
                 except (sqlite3.Error, StoreError, *connections.UNFIT) as error:
                     # A full disk or a lock is met again, and reported, by the next commit.

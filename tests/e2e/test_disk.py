@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -102,6 +103,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "database moved": lambda path: os.rename(path, f"{path}.moved"),
     "log removed": lambda path: os.remove(f"{path}-wal"),
     "log emptied": lambda path: os.truncate(f"{path}-wal", 0),
+    "index of the log emptied": lambda path: os.truncate(f"{path}-shm", 0),
     "lock file removed": lambda path: os.remove(f"{path}.lock"),
     "directory moved": lambda path: os.rename(path.parent, f"{path.parent}.moved"),
 }
@@ -119,6 +121,13 @@ def test_a_server_whose_files_are_taken_away_ends_within_a_second(
         assert ended(server) == 70
         assert time.monotonic() - began < 2.5  # noticed within a second, on a busy machine
         assert "while the server ran" in server.log()
+
+
+def test_a_death_by_a_signal_of_the_machine_leaves_a_word(tmp_path: Path) -> None:
+    with serving(tmp_path, *STORE) as server:
+        assert server.signal(signal.SIGBUS) == -signal.SIGBUS
+
+        assert "Fatal Python error: Bus error" in server.log()
 
 
 def refused(server: Server) -> int:

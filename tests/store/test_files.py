@@ -62,6 +62,8 @@ REMOVALS: dict[str, Callable[[Path], object]] = {
         f"{path}-wal", os.stat(f"{path}-wal").st_size - 1
     ),
     "-wal zeroed": lambda path: Path(f"{path}-wal").write_bytes(bytes(100_000)),
+    "-shm emptied": lambda path: os.truncate(f"{path}-shm", 0),
+    "-shm cut": lambda path: os.truncate(f"{path}-shm", 100),
     "directory renamed": lambda path: os.rename(path.parent, path.parent.parent / "renamed"),
 }
 
