@@ -210,7 +210,20 @@ class Scheduler:
             self.schedules.fire_due(now, TURN_FIRES_MAX)
         self.memory.queue_due(now, TURN_ENTRIES_MAX)
         self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
-        self._start_jobs(now)
+        self.start_ready(now)
+
+    def start_ready(self, now: int) -> None:
+        """Start jobs that are due, as far as workers have room for them."""
+        find, start = self.memory.find, self.attempts.start
+        while taken := self.memory.lanes.take():
+            for job_id, worker in taken:
+                job = find(job_id)
+                assert job is not None, "the lanes hold records in memory"
+                job.place = _NOWHERE
+                if job.expires_at is not None and job.expires_at <= now:
+                    self._moves.finish(job, State.EXPIRED, now)
+                else:
+                    start(job, worker, now)
 
     def follow_clock(self, delta_us: int) -> None:
         """Shift what counts elapsed time, as the store has; nothing may be on its way there."""
@@ -383,15 +396,3 @@ class Scheduler:
                 self._moves.queue_at(job, job.due_at, now)
 
         self.with_job(job_id, wake, now)
-
-    def _start_jobs(self, now: int) -> None:
-        find, start = self.memory.find, self.attempts.start
-        while taken := self.memory.lanes.take():
-            for job_id, worker in taken:
-                job = find(job_id)
-                assert job is not None, "the lanes hold records in memory"
-                job.place = _NOWHERE
-                if job.expires_at is not None and job.expires_at <= now:
-                    self._moves.finish(job, State.EXPIRED, now)
-                else:
-                    start(job, worker, now)

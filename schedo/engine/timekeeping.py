@@ -1,10 +1,10 @@
 """What happens when somebody sets the wall clock.
 
-Durations count elapsed time and calendars follow the wall clock (docs/adr/ADRNAME). The two
+Durations count elapsed time and calendars follow the wall clock (docs/adr/0012). The two
 differ by the offset. When the clock is set, the store takes the new offset, one small commit
 however many jobs wait, and then memory shifts what counts elapsed time, in one step and between two
 rounds of the journal, so that nothing is on its way to or from the store. Until then `now` goes on
-by the old clock.
+by the old clock, and timers wait.
 
 The store also remembers the clock itself: how far it is ahead of the time since the machine
 started. So a new server knows by how much the clock was set while there was none. If the machine
@@ -78,6 +78,19 @@ class Timekeeping:
         mark = ClockMark(offset_us, clock.base_us + step_us, clock.boot, now - offset_us)
         await self._store.save_clock(mark)
         self._mark = mark
+
+
+def tick(scheduler: Scheduler, clock: Clock, now: int) -> int | None:
+    """Do what is due and start what is ready; return when the next timer is due.
+
+    While the clock has been set and the store does not know it yet, `now` still follows the old
+    clock: timers wait until they have been shifted, so that nothing comes due by it.
+    """
+    if clock.step_us():
+        scheduler.start_ready(now)
+        return None
+    scheduler.tick(now)
+    return scheduler.next_wake_at()
 
 
 def behind_us(scheduler: Scheduler | None, clock: Clock) -> int:

@@ -34,7 +34,7 @@ from schedo.engine.journal import Batch, Journal
 from schedo.engine.progress import ProgressNotes
 from schedo.engine.replies import Asked, Command, refuse
 from schedo.engine.taking_back import TakingBack
-from schedo.engine.timekeeping import Timekeeping
+from schedo.engine.timekeeping import Timekeeping, tick
 from schedo.engine.watch import Watch
 from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
 from schedo.store.base import Opening, Store
@@ -258,7 +258,7 @@ class TurnLoop:
                     self._settle(scheduler, each, now)
                 else:
                     each(scheduler, now)
-            scheduler.tick(now)
+            wake_at = tick(scheduler, self.clock, now)
             leases, ready = scheduler.attempts.take_leases(), scheduler.take_ready()
             self.handouts.start(leases)
             for stop in scheduler.attempts.take_stops():
@@ -269,9 +269,8 @@ class TurnLoop:
             return
         if scheduler.has_news or self._replies or self.handouts.held:
             self._journal.wake()
-        now = self.clock.now()
-        self.watch.started(leases, scheduler.memory, ready, now)
-        self._sleep_until(scheduler.next_wake_at(), now)
+        self.watch.started(leases, scheduler.memory, ready, now := self.clock.now())
+        self._sleep_until(wake_at, now)
 
     def _answer(self, asked: Asked, scheduler: Scheduler, now: int) -> None:
         self.expect(asked.reply)
@@ -289,6 +288,7 @@ class TurnLoop:
 
     def _follow_clock(self, step_us: int) -> None:
         self.scheduler.follow_clock(step_us)
+        self.wake()
 
     # The journal's side.
 

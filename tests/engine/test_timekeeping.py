@@ -189,3 +189,21 @@ async def test_the_counts_of_the_metrics_are_taken_anew_after_a_step_back(path: 
 
         gauges = await world.engine.gauges()
         assert gauges.queues["default"].waiting[State.SCHEDULED] == 1
+
+
+async def test_nothing_comes_due_by_a_clock_that_was_set_while_a_commit_lasts(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(run_at=T0 + MINUTE)
+        world.store.hold()
+        later = asyncio.ensure_future(world.submit(run_at=T0 + HOUR))
+        await world.store.wait_held()
+
+        world.clock.step(-HOUR)
+        world.clock.stall(2 * MINUTE)
+        world.store.release()
+        await later
+        await followed(world)
+
+        assert (await world.engine.get(job.id)).state is State.SCHEDULED
+        assert not world.worker.leases
+        assert await started_by(world, T0 + MINUTE)
