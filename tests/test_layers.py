@@ -23,7 +23,7 @@ LAYERS = (
 # The composition root is made of these modules; they count as one part.
 COMPOSITION = dict.fromkeys(("", "app", "config", "logs", "loops", "remote"), "serve")
 
-OUTSIDE_FOR_CORE = {"msgspec", "cronsim"}
+OUTSIDE_FOR_CORE = {"msgspec", "cronsim", "orjson"}
 # fmt: off
 NOT_FOR_CORE = {
     "asyncio", "concurrent", "ctypes", "http", "io", "logging", "multiprocessing", "os", "pathlib",

@@ -14,10 +14,10 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from schedo.core.attempts import Attempts
+from schedo.core.fitting import is_refused, refused
 from schedo.core.leases import Lease, Lost, Report, Snoozed, Stop
 from schedo.core.limits import SECOND
 from schedo.core.model import LeaseKey, Trigger
-from schedo.core.reports import is_refused, refused
 from schedo.core.workers import WorkerOffer
 from schedo.errors import SchedoError
 

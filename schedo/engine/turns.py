@@ -20,9 +20,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from schedo.core.fitting import fit_report, is_refused
 from schedo.core.leases import Lease, Report
 from schedo.core.model import Job, LeaseKey
-from schedo.core.reports import find_fault, refused
 from schedo.core.scheduler import Scheduler
 from schedo.core.wants import Want
 from schedo.core.workers import WorkerOffer, Workers
@@ -227,10 +227,9 @@ class TurnLoop:
             self.on_ended(key)
 
     def _settle(self, scheduler: Scheduler, report: Report, now: int) -> None:
-        fault = find_fault(report)
-        if fault is not None:
-            log.error("the report of %s is refused: %s", report.key, fault)
-            report = refused(report, fault)
+        report = fit_report(report)
+        if is_refused(report):
+            log.error("the report of %s is refused: %s", report.key, report.outcome)
         self.note_end(report)
         try:
             scheduler.report(report, now)

@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
+from schedo.core.fitting import fit_report
 from schedo.core.leases import Failed, Lease, Report, Stopped, StopReason
 from schedo.core.limits import SECOND
 from schedo.core.model import Failure
-from schedo.wire.fitting import fit_report
 from schedo.workers.contract import Call, Runner, StopSignal
 from schedo.workers.faults import blame_runner, is_cancelled
 from schedo.workers.progress import Tell

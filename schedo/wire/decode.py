@@ -11,8 +11,8 @@ import msgspec
 from msgspec import inspect
 
 from schedo.core import limits
+from schedo.core.strict import check_count, decode_strictly, explain
 from schedo.errors import BadJson, Invalid, Problem, TooLarge
-from schedo.wire.strict import check_count, decode_strictly, explain
 
 T = TypeVar("T", bound=msgspec.Struct)
 

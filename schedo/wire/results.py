@@ -1,8 +1,4 @@
-"""How a worker says that an attempt has ended.
-
-What is too long of an error's text or of output is cut; a result that is too large fails the
-attempt, for good: it would be as large the next time.
-"""
+"""How a worker says that an attempt has ended; core/fitting.py makes it fit."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from schedo.core import limits
 from schedo.core.leases import (
     Blame,
     Capture,
+    Completed,
     Failed,
     HandedBack,
     Lost,
@@ -28,7 +25,6 @@ from schedo.core.model import Failure
 from schedo.errors import Invalid
 from schedo.wire import fields
 from schedo.wire.fields import Duration
-from schedo.wire.fitting import fit_count, fit_failure, fit_result
 from schedo.wire.leases import LeaseText, parse_lease
 
 _HALF = limits.OUTPUT_BYTES_MAX // 2
@@ -48,15 +44,13 @@ class ErrorRequest(Struct, omit_defaults=True):
 
     def to_failure(self) -> Failure:
         """Return the core's form."""
-        return fit_failure(
-            Failure(
-                self.type,
-                self.message,
-                self.exit_code,
-                self.signal,
-                self.http_status,
-                self.traceback,
-            )
+        return Failure(
+            self.type,
+            self.message,
+            self.exit_code,
+            self.signal,
+            self.http_status,
+            self.traceback,
         )
 
 
@@ -73,7 +67,7 @@ class OutputRequest(Struct, omit_defaults=True):
         if (self.text is None) == (self.base64 is None):
             raise Invalid.field(pointer, "give text or base64")
         kept = self.text.encode() if self.text is not None else self._decode(pointer)
-        total = fit_count(max(len(kept), self.total_bytes or 0))
+        total = max(len(kept), self.total_bytes or 0)
         if total == len(kept) <= limits.OUTPUT_BYTES_MAX:
             return Capture(self.stream, kept[:_HALF], kept[_HALF:], total)
         # Where bytes are missing they are missing in the middle.
@@ -136,4 +130,4 @@ class ResultRequest(Struct, omit_defaults=True):
                 return Lost(said or _LOST, Blame(self.blame or "sole"))
 
     def _read_result(self) -> Outcome:
-        return fit_result(None if isinstance(self.result, UnsetType) else bytes(self.result))
+        return Completed(None if isinstance(self.result, UnsetType) else bytes(self.result))

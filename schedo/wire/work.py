@@ -15,12 +15,12 @@ from msgspec import Meta, Struct
 
 from schedo.core import limits
 from schedo.core.backoff import PRESETS
+from schedo.core.fitting import SAID_CHARACTERS_MAX, fit_progress, fit_text
 from schedo.core.model import LeaseKey, Options, Retry
 from schedo.core.workers import WorkerOffer
 from schedo.errors import Invalid
 from schedo.wire import fields
 from schedo.wire.fields import Duration, Name
-from schedo.wire.fitting import SAID_CHARACTERS_MAX, fit_progress, fit_text
 from schedo.wire.jobs import (
     Delivery,
     PresetName,

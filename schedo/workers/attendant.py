@@ -24,7 +24,6 @@ from schedo.core.model import LeaseKey
 from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
-from schedo.wire.fitting import fit_report
 from schedo.workers import frames
 from schedo.workers.answering import Answering
 from schedo.workers.calling import GRACE_S
@@ -162,7 +161,7 @@ class Attendant:
     def _on_frame(self, frame: frames.FromChild) -> None:
         match frame:
             case frames.Result(report):
-                self._end(fit_report(report))
+                self._end(report)
             case frames.Attach():
                 self._attach(frame)
             case frames.CannotImport(text):

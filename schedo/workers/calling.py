@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from schedo.core import limits
+from schedo.core.fitting import fit_delay, fit_failure, fit_result, refuse_result
 from schedo.core.leases import Completed, Failed, HandedBack, Outcome, Report, Snoozed, Stopped
 from schedo.core.model import Failure, LeaseKey
-from schedo.wire.fitting import fit_delay, fit_failure, fit_result, refuse_result
 from schedo.workers.arguments import BadPayload, write_foreign
 from schedo.workers.contract import Call
 from schedo.workers.handling import Discard, Snooze, enter

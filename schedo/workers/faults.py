@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from schedo.core.fitting import fit_report
 from schedo.core.leases import Failed, Report
 from schedo.core.model import Failure, LeaseKey
-from schedo.wire.fitting import fit_report
 
 
 def blame_runner(key: LeaseKey, error: BaseException) -> Report:

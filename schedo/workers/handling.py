@@ -11,10 +11,10 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from schedo.core.fitting import fit_progress
 from schedo.core.ids import render_id
 from schedo.core.leases import StopReason
 from schedo.core.model import Trigger
-from schedo.wire.fitting import fit_progress
 from schedo.wire.times import parse_duration
 from schedo.workers.contract import Call
 from schedo.workers.progress import Said

@@ -27,8 +27,8 @@ from schedo.core import limits
 from schedo.core.ids import render_id
 from schedo.core.leases import Capture, Completed, Failed, Lease, Outcome, Report, Stopped
 from schedo.core.model import Failure
+from schedo.core.strict import decode_strictly
 from schedo.errors import BadJson, Invalid
-from schedo.wire.strict import decode_strictly
 from schedo.wire.times import parse_duration, render_instant
 from schedo.workers.addresses import AddressRules, TargetRefused
 from schedo.workers.contract import Call

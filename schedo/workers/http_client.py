@@ -15,7 +15,7 @@ from typing import NamedTuple
 import httptools
 
 from schedo.core import limits
-from schedo.wire.fitting import fit_count
+from schedo.core.fitting import fit_count
 
 BODY_BYTES_MAX = limits.OUTPUT_BYTES_MAX
 _HEADER_BYTES_MAX = 32_768

@@ -17,7 +17,6 @@ from schedo.core.leases import HandedBack, Lease, Lost, Report, Stop, StopReason
 from schedo.core.model import LeaseKey, Options
 from schedo.core.workers import WorkerOffer
 from schedo.engine.engine import Engine
-from schedo.wire.fitting import fit_report
 from schedo.workers.contract import Call, Runner, StopSignal
 from schedo.workers.faults import blame_runner, is_cancelled
 from schedo.workers.progress import Progress
@@ -138,7 +137,9 @@ class LocalWorker:
     async def _run(self, call: Call) -> None:
         lease = call.lease
         try:
-            report = fit_report(await self._runners[lease.task](call))
+            report = await self._runners[lease.task](call)
+            if not isinstance(report, Report):
+                raise TypeError(f"it returned {type(report).__name__}, not a report")
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled():
                 raise

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from schedo.core.fitting import LOG_CHARACTERS_MAX
 from schedo.core.model import LeaseKey
-from schedo.wire.fitting import LOG_CHARACTERS_MAX
 
 # A handler may speak in a tight loop; the server hears of it ten times a second.
 INTERVAL_S = 0.1

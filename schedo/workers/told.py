@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from schedo.core.fitting import fit_progress
 from schedo.core.model import LeaseKey
 from schedo.engine.asks import Progress
-from schedo.wire.fitting import fit_progress
 from schedo.workers.progress import Said
 
 

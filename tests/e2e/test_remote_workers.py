@@ -323,3 +323,23 @@ def test_two_workers_answer_in_turn_and_a_busy_pair_says_no_at_once(tmp_path: Pa
     assert (status, refusal["code"]) == (503, "no-capacity")
     assert sum(refusal["rejected"].values()) == refusal["considered"], refusal
     assert states == ["completed", "completed"]
+
+
+@pytest.mark.parametrize("value", ["chr(0)", "2**63", "[2**64]", "'fine'"])
+def test_what_a_result_may_hold_does_not_depend_on_where_the_job_ran(
+    tmp_path: Path, value: str
+) -> None:
+    (tmp_path / "some_app.py").write_text(
+        f"from schedo import Schedo\napp = Schedo()\n@app.task\ndef give():\n    return {value}\n"
+    )
+    with serving(tmp_path, "some_app:app") as server:
+        near = server.ended(server.submit(task="give")["id"])
+        with worker(server, "w1", "some_app:app", "--queues", "far"):
+            to = {"worker": "w1"}
+            far = server.ended(server.submit(task="give", queue="far", requires=to)["id"])
+
+    assert far["worker"] == "w1" != near["worker"]
+    told = [(job["state"], job.get("result"), job.get("error")) for job in (near, far)]
+    assert told[0] == told[1]
+    kind = None if value == "'fine'" else "result-not-json"
+    assert (near.get("error") or {}).get("type") == kind

@@ -19,17 +19,33 @@ TOO_LARGE = 2**63
 NO_TEXT = "\ud800"
 
 REPORTS: dict[str, tuple[Outcome, tuple[Capture, ...]]] = {
-    "an output total of 2^63": (Completed(b"1"), (Capture("stdout", b"", b"", TOO_LARGE),)),
-    "an output total of 2^64": (Completed(b"1"), (Capture("stdout", b"", b"", 2**64),)),
-    "an output total below 0": (Completed(b"1"), (Capture("stdout", b"", b"", -1),)),
     "an output that is text": (Completed(b"1"), (Capture("body", "text", b"", 4),)),  # type: ignore[arg-type]
     "a stream without a name": (Completed(b"1"), (Capture(NO_TEXT, b"", b"", 0),)),  # type: ignore[arg-type]
     "a result that is text": (Completed("text"), ()),  # type: ignore[arg-type]
-    "a snooze of 2^63": (Snoozed(TOO_LARGE), ()),
-    "a snooze of 2^64": (Snoozed(2**64), ()),
     "a snooze of a fraction": (Snoozed(0.5), ()),  # type: ignore[arg-type]
-    "a retry in 2^63": (Failed(Failure("x", "y"), retry_in_us=TOO_LARGE), ()),
-    "an error that is no text": (Failed(Failure("x", NO_TEXT)), ()),
+    "an error that is a number": (Failed(Failure("x", 5)), ()),  # type: ignore[arg-type]
+    "an exit code that is text": (Failed(Failure("x", "y", "3")), ()),  # type: ignore[arg-type]
+}
+BOUNDED: dict[str, tuple[Outcome, tuple[Capture, ...], State]] = {
+    "an output total of 2^63": (
+        Completed(b"1"),
+        (Capture("stdout", b"", b"", TOO_LARGE),),
+        State.COMPLETED,
+    ),
+    "an output total of 2^64": (
+        Completed(b"1"),
+        (Capture("stdout", b"", b"", 2**64),),
+        State.COMPLETED,
+    ),
+    "an output total below 0": (
+        Completed(b"1"),
+        (Capture("stdout", b"", b"", -1),),
+        State.COMPLETED,
+    ),
+    "a snooze of 2^63": (Snoozed(TOO_LARGE), (), State.SCHEDULED),
+    "a snooze of 2^64": (Snoozed(2**64), (), State.SCHEDULED),
+    "a retry in 2^63": (Failed(Failure("x", "y"), retry_in_us=TOO_LARGE), (), State.RETRYING),
+    "an error that is no UTF-8": (Failed(Failure("x", NO_TEXT)), (), State.RETRYING),
 }
 
 
@@ -50,6 +66,19 @@ async def test_a_report_with_an_unfit_value_fails_its_job_alone(path: Path, name
         assert beside.state is State.COMPLETED
         assert world.store.failures == 0
         assert world.engine.health().ready
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+async def test_a_number_or_text_out_of_bounds_is_brought_within(path: Path, name: str) -> None:
+    outcome, output, state = BOUNDED[name]
+    async with running(path) as world:
+        job, other = await world.submit(), await world.submit()
+        world.engine.report(Report(world.worker.leases.pop(0).key, outcome, output))
+        world.worker.end()
+        await world.engine.wait(other.id, 5)
+
+        assert (await world.engine.get(job.id)).state is state
+        assert world.store.failures == 0
 
 
 @pytest.mark.parametrize(
@@ -77,7 +106,7 @@ async def test_a_spec_with_an_unfit_number_is_refused_alone(
 async def test_a_row_that_the_store_refuses_costs_the_job_that_brought_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "find_fault", lambda report: None)  # as if a check was forgotten
+    monkeypatch.setattr(turns, "fit_report", lambda report: report)  # as if a check was forgotten
     async with running(path) as world:
         job, other = await world.submit(), await world.submit()
         output = (Capture("stdout", b"", b"", TOO_LARGE),)

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from schedo.core.leases import (
+    Blame,
     Capture,
     Completed,
     Failed,
     HandedBack,
+    Lost,
     Report,
     Snoozed,
     Stop,
@@ -135,7 +137,7 @@ async def test_workers_that_are_alike_share_what_they_say(world: PlacingWorld) -
 RESULTS: list[tuple[dict[str, Any], Any]] = [
     ({"outcome": "completed", "result": {"n": 1}}, Completed(b'{"n":1}')),
     ({"outcome": "completed"}, Completed(None)),
-    ({"outcome": "completed", "result": None}, Completed(None)),
+    ({"outcome": "completed", "result": None}, Completed(b"null")),
     (
         {"outcome": "failed", "error": {"type": "ValueError", "message": "no"}},
         Failed(Failure("ValueError", "no")),
@@ -152,6 +154,11 @@ RESULTS: list[tuple[dict[str, Any], Any]] = [
     ({"outcome": "snoozed", "delay": "30s"}, Snoozed(30_000_000)),
     ({"outcome": "stopped"}, Stopped()),
     ({"outcome": "handed_back"}, HandedBack()),
+    ({"outcome": "lost"}, Lost("what ran it on its worker has died", Blame.SOLE)),
+    (
+        {"outcome": "lost", "blame": "shared", "error": {"message": "it died"}},
+        Lost("it died", Blame.SHARED),
+    ),
 ]
 
 
@@ -199,28 +206,6 @@ async def test_output_above_the_limit_keeps_its_ends(world: PlacingWorld) -> Non
     (capture,) = world.sessions.asks[0].reports[0].output
     assert (capture.head, capture.tail) == (b"a" * half, b"c" * half)
     assert capture.total_bytes == 1_048_586
-
-
-async def test_a_result_that_is_too_large_fails_the_attempt_for_good(world: PlacingWorld) -> None:
-    await world.work(
-        results=[{"lease": LEASE_TEXT, "outcome": "completed", "result": "x" * 1_048_575}]
-    )
-
-    outcome = world.sessions.asks[0].reports[0].outcome
-    assert isinstance(outcome, Failed)
-    assert (outcome.failure.type, outcome.retryable) == ("result-too-large", False)
-
-
-async def test_what_is_too_long_of_an_error_is_cut(world: PlacingWorld) -> None:
-    error = {"type": "t" * 500, "message": "m" * 5_000, "traceback": "x" * 99_999 + "end"}
-
-    await world.work(results=[{"lease": LEASE_TEXT, "outcome": "failed", "error": error}])
-
-    outcome = world.sessions.asks[0].reports[0].outcome
-    assert isinstance(outcome, Failed)
-    assert (len(outcome.failure.type), len(outcome.failure.message)) == (128, 2_048)
-    assert len(outcome.failure.traceback or "") == 14_336
-    assert (outcome.failure.traceback or "").endswith("xend")
 
 
 async def test_progress_bids_and_wishes_reach_the_engine(world: PlacingWorld) -> None:

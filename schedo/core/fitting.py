@@ -3,7 +3,10 @@
 A command, a web hook's receiver or a handler can say anything: numbers that no column takes, text
 that is no UTF-8, results that are no JSON. What is too long is cut, a number that makes no sense is
 left out, and a result that cannot be kept fails the attempt, for good: it would be the same the
-next time.
+next time. A result is JSON by the rules of the API (core/strict.py), whoever ran the job.
+
+Every report passes here once, before it may change a job (engine/turns.py). A worker in another
+process asks before it sends a result, so that it sends none that would be refused.
 """
 
 from __future__ import annotations
@@ -11,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
-
 from schedo.core import limits
 from schedo.core.leases import Capture, Completed, Failed, Lost, Outcome, Report, Snoozed
 from schedo.core.model import Failure
+from schedo.core.strict import decode_strictly
+from schedo.errors import BadJson
 
 MESSAGE_CHARACTERS_MAX = 2_048
 TRACEBACK_CHARACTERS_MAX = limits.ERROR_BYTES_MAX - MESSAGE_CHARACTERS_MAX
@@ -24,9 +27,11 @@ LOG_CHARACTERS_MAX = 16_384
 PARTIAL_CHARACTERS_MAX = 65_536  # of the output so far
 
 _PERCENT_MAX = 100
-_STREAMS_MAX = 3
+_NOTHING = Completed()
+_STREAMS = ("stdout", "stderr", "body")
 _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
-_RAW = msgspec.json.Decoder(msgspec.Raw)
+
+UNFIT = "unfit-report"
 
 
 class FittedProgress(NamedTuple):
@@ -53,11 +58,25 @@ def fit_count(count: int) -> int:
 
 
 def fit_report(report: Report) -> Report:
-    """Return the report as it can be kept."""
+    """Return the report as it can be kept, or one that fails the job for good in its place."""
     outcome = report.outcome
-    if not report.output and isinstance(outcome, Completed) and outcome.result is None:
+    if not report.output and type(outcome) is Completed and outcome.result is None:
         return report
-    return Report(report.key, _fit_outcome(outcome), _fit_captures(report.output))
+    try:
+        return Report(report.key, _fit_outcome(outcome), _fit_captures(report.output))
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        return refused(report, f"it holds a value of another type ({error})")
+
+
+def refused(report: Report, fault: str) -> Report:
+    """Return the report that stands for one that cannot be kept: the job fails, for good."""
+    message = fit_text(f"the worker's report cannot be kept: {fault}", MESSAGE_CHARACTERS_MAX)
+    return Report(report.key, Failed(Failure(UNFIT, message), retryable=False))
+
+
+def is_refused(report: Report) -> bool:
+    """Return whether the report stands for one that cannot be kept."""
+    return isinstance(report.outcome, Failed) and report.outcome.failure.type == UNFIT
 
 
 def _fit_outcome(outcome: Outcome) -> Outcome:
@@ -76,25 +95,31 @@ def _fit_outcome(outcome: Outcome) -> Outcome:
 
 
 def fit_delay(delay_us: int) -> int:
-    """Return a delay in microseconds, from 0 to the longest one."""
+    """Return a delay in microseconds, from 0 to the longest one; raise TypeError."""
+    _check_type(delay_us, int)
     return min(max(delay_us, 0), limits.DURATION_MAX)
 
 
 def fit_result(result: bytes | None) -> Outcome:
     """Return the outcome of an attempt that ended with this result, which should be JSON."""
     if result is None or result == b"null":
-        return Completed(None)
+        return _NOTHING
+    _check_type(result, bytes)
     if len(result) > limits.RESULT_BYTES_MAX:
         return refuse_result(
             "result-too-large",
             f"takes {len(result)} bytes as JSON; at most {limits.RESULT_BYTES_MAX} are kept",
         )
     try:
-        result.decode()
-        _RAW.decode(result)
-    except (ValueError, RecursionError) as error:  # msgspec's and the codec's are ValueErrors
-        return refuse_result("result-not-json", f"cannot be written as JSON: {error}")
+        decode_strictly(result, "it")
+    except BadJson as error:
+        return refuse_result("result-not-json", f"cannot be kept as JSON: {error}")
     return Completed(result)
+
+
+def _check_type(value: object, wanted: type) -> None:
+    if type(value) is not wanted:
+        raise TypeError(f"{type(value).__name__} is no {wanted.__name__}")
 
 
 def refuse_result(kind: str, why: str) -> Failed:
@@ -122,11 +147,16 @@ def _fit_number(number: int | None) -> int | None:
 
 def _fit_captures(captures: Iterable[Capture]) -> tuple[Capture, ...]:
     by_stream = {capture.stream: capture for capture in captures}  # a stream stands once
-    return tuple(_fit_capture(capture) for capture in list(by_stream.values())[:_STREAMS_MAX])
+    return tuple(_fit_capture(capture) for capture in by_stream.values())
 
 
 def _fit_capture(capture: Capture) -> Capture:
     head, tail = capture.head, capture.tail
+    if capture.stream not in _STREAMS:
+        raise ValueError("an output of no known name")
+    for part in (head, tail):
+        _check_type(part, bytes)
+    _check_type(capture.total_bytes, int)
     total = fit_count(max(capture.total_bytes, len(head) + len(tail)))
     if len(head) + len(tail) > limits.OUTPUT_BYTES_MAX:
         head, tail = head[:_HALF_BYTES], tail[-_HALF_BYTES:]

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from schedo.core.strict import decode_strictly
 from schedo.errors import BadJson
-from schedo.wire.strict import decode_strictly
 
 
 @pytest.mark.parametrize(

@@ -31,43 +31,43 @@ _DIGITS_TO_ZERO = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
 _LONG_NUMBER = b"0" * 19  # 2**63 has 19 digits
 
 
-def decode_strictly(body: bytes) -> Any:
-    """Return the value of a JSON text; raise BadJson, which says what is wrong with it."""
+def decode_strictly(body: bytes, what: str = "the body") -> Any:
+    """Return the value of a JSON text; raise BadJson, which says what is wrong with `what`."""
     if not body:
-        raise BadJson("the body is empty; it must be a JSON value")
-    check_count(body)
+        raise BadJson(f"{what} is empty; it must be a JSON value")
+    check_count(body, what)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         where = f"{error.msg} (line {error.lineno}, column {error.colno})"
-        raise BadJson(explain(body, where)) from None
+        raise BadJson(explain(body, where, what)) from None
     if body.count(b"[") + body.count(b"{") > DEPTH_MAX:
-        _check_depth(body)
+        _check_depth(body, what)
     if _is_suspicious(body, value):
         _check_exactly(body)
     return value
 
 
-def explain(body: bytes, message: str) -> str:
+def explain(body: bytes, message: str, what: str = "the body") -> str:
     """Return why the body is not JSON, of which the parser says the message."""
     if body.startswith(b"\xef\xbb\xbf"):
-        return "the body starts with a byte order mark; send plain UTF-8"
+        return f"{what} starts with a byte order mark; send plain UTF-8"
     try:
         body.decode()
     except UnicodeDecodeError as wrong:
-        return f"the body is not UTF-8: byte {wrong.start} is invalid"
+        return f"{what} is not UTF-8: byte {wrong.start} is invalid"
     # The parsers have limits of their own, and one runs out of memory where brackets stay open.
     if any(said in message for said in ("depth", "ecursion", "allocate memory")):
-        return f"the body is nested deeper than {DEPTH_MAX} levels"
-    return f"the body is not JSON: {message}"
+        return f"{what} is nested deeper than {DEPTH_MAX} levels"
+    return f"{what} is not JSON: {message}"
 
 
-def check_count(body: bytes) -> None:
+def check_count(body: bytes, what: str = "the body") -> None:
     """Refuse more values than can be read in a moment; what strings hold does not count."""
     if len(body) > VALUES_MAX and _count_values(body) > VALUES_MAX:
         strings = (body.count(b'"') - body.count(b'\\"')) // 2
         if strings > 2 * VALUES_MAX or _count_values(_without_strings(body)) > VALUES_MAX:
-            raise BadJson(f"the body holds more than {VALUES_MAX} values")
+            raise BadJson(f"{what} holds more than {VALUES_MAX} values")
 
 
 def _count_values(text: bytes) -> int:
@@ -80,7 +80,7 @@ def _count_values(text: bytes) -> int:
     return count
 
 
-def _check_depth(body: bytes) -> None:
+def _check_depth(body: bytes, what: str) -> None:
     """Take the innermost brackets away, level by level; strings go first: they may hold some."""
     brackets = _without_strings(body).translate(None, _ALL_BUT_BRACKETS)
     for _ in range(DEPTH_MAX):
@@ -88,7 +88,7 @@ def _check_depth(body: bytes) -> None:
             return
         brackets = brackets.replace(b"[]", b" ").replace(b"{}", b" ").replace(b" ", b"")
     if brackets:
-        raise BadJson(f"the body is nested deeper than {DEPTH_MAX} levels")
+        raise BadJson(f"{what} is nested deeper than {DEPTH_MAX} levels")
 
 
 def _without_strings(body: bytes) -> bytes:
