@@ -3,7 +3,8 @@
 Within a queue the smallest rank of all lanes that somebody can serve goes first, so priority holds
 across tasks; a lane nobody can serve blocks no other. Between queues turns are fair by weight:
 each start moves its queue's turn on by 1 / weight, and the earliest turn is next. A queue that was
-idle starts at the present turn, so that it cannot claim the past.
+idle starts at the present turn, so that it cannot claim the past, and goes before those whose turn
+is the same: its first job does not wait until a thousand other queues have started one each.
 
 The choice never goes through all queues or lanes. A lane is found through the workers that serve
 it: each group of workers (worker_groups.py) knows the queues with jobs for it, by turn, and each
@@ -166,6 +167,7 @@ class Lanes:
         entries = window.pop_first(len(shares))
         step = 1 / line.queue.weight
         line.turn += step * len(entries)
+        line.has_waited = True
         self._turn = line.turn - step
         self._shrunk(window)
         return [(job_id, worker) for (_, job_id), worker in zip(entries, shares, strict=True)]
@@ -259,6 +261,7 @@ class Lanes:
         line = self._lines[lane.queue]
         if not line.lanes:
             line.turn = max(line.turn, self._turn)
+            line.has_waited = not empty  # the store had its jobs before
             line.number = next(self._numbers)
             self._active[lane.queue] = line
         room = self._suspects_room if lane.alone else self._room

@@ -13,7 +13,7 @@ _UNLIMITED = 1 << 30
 class Line:
     """One queue: its limits, its lanes and how many of its jobs are running."""
 
-    __slots__ = ("lanes", "number", "queue", "running", "sections", "turn")
+    __slots__ = ("has_waited", "lanes", "number", "queue", "running", "sections", "turn")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -21,12 +21,16 @@ class Line:
         self.sections: dict[WorkerGroup, Section] = {}
         self.running = 0
         self.turn = 0.0
+        self.has_waited = True  # False: jobs have come to the idle queue, none has started since
         self.number = 0  # in the order in which the queues came to have lanes
 
     @property
-    def key(self) -> tuple[float, int]:
-        """The line's place among those that wait for their turn."""
-        return self.turn, self.number
+    def key(self) -> tuple[float, bool, int]:
+        """The line's place among those that wait for their turn.
+
+        Of equal turns the one that was idle goes first, so that it need not wait for all others.
+        """
+        return self.turn, self.has_waited, self.number
 
     @property
     def room(self) -> int:
@@ -65,7 +69,7 @@ class LaneWindow(Window):
         line = self.line
         if line.queue.paused or not self.wants_page():
             return None
-        return line.turn, line.number, self.number
+        return *line.key, self.number
 
 
 class Section:
@@ -85,4 +89,4 @@ class Section:
         line = self.line
         if line.room <= 0 or self.lanes.first() is None:
             return None
-        return line.turn, line.number
+        return line.turn, line.has_waited, line.number

@@ -14,7 +14,7 @@ Start = tuple[int, str]  # a job and its worker
 
 def scan(lanes: Lanes, workers: Workers) -> Start | None:
     """Return the job that starts next and the worker that gets it."""
-    best: tuple[tuple[float, int], Start] | None = None
+    best: tuple[tuple[float, bool, int], Start] | None = None
     for line in lanes.lines():
         start = _first_start(line, workers) if line.is_open else None
         if start is not None and (best is None or line.key < best[0]):

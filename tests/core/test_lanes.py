@@ -110,6 +110,33 @@ def test_a_queue_that_was_idle_cannot_claim_the_past() -> None:
     assert len([n for n, _ in started if n > 100]) == 3
 
 
+def test_a_queue_that_was_idle_goes_before_the_thousand_whose_turn_it_is_as_well() -> None:
+    lanes = filled(*(job(n, queue=f"q{n % 1_000}") for n in range(1, 3_001)))
+    for _ in range(1_500):
+        lanes.take()
+
+    for n in (3_001, 3_002, 3_003):
+        lanes.add(job(n, queue="new"))
+    lanes.add(job(4_000, queue="newer"))
+
+    assert [lanes.take()[0][0] for _ in range(2)] == [3_001, 4_000]
+    later = [lanes.take()[0][0] for _ in range(1_501)]
+    assert later.index(3_002) == 1_500, "after the rest of this round and all of the next one"
+
+
+def test_what_the_store_had_before_goes_in_the_order_of_its_queues() -> None:
+    lanes = Lanes(crew())
+    for name in ("a", "b"):
+        lanes.announce(Lane(name, "work"))
+    for _, window in lanes.take_pages(8):
+        window.extend((-(1 << 62), 0), None)
+    lanes.add(job(1, queue="a"))
+    lanes.add(job(2, queue="b"))
+    lanes.add(job(3, queue="new"))
+
+    assert order(lanes) == [3, 1, 2]
+
+
 def test_a_paused_queue_starts_nothing() -> None:
     lanes = filled(job(1, queue="a"), job(2, queue="b"))
     lanes.set_queue(Queue("a", paused=True))
