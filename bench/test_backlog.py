@@ -96,8 +96,8 @@ def make_scheduler(offers: list[WorkerOffer], specs: Iterable[JobSpec]) -> Sched
 
 
 def deliver_nothing(scheduler: Scheduler) -> None:
-    for want in scheduler.take_wants():
-        scheduler.deliver(want, [], NOW)  # the store is empty
+    # The store is empty.
+    scheduler.deliver([(want, []) for want in scheduler.take_wants()], NOW)
 
 
 @pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))

@@ -27,8 +27,8 @@ def make_scheduler() -> Scheduler:
     scheduler = Scheduler(epoch=1, last_id=0, random=lambda: 0.5)
     scheduler.restore([], [], [])
     scheduler.attach(WorkerOffer("bench", JOBS))
-    for want in scheduler.take_wants():
-        scheduler.deliver(want, [], NOW)  # the store is empty
+    # The store is empty.
+    scheduler.deliver([(want, []) for want in scheduler.take_wants()], NOW)
     return scheduler
 
 

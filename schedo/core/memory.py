@@ -251,7 +251,12 @@ class JobMemory:
             if job.place is _NOWHERE:
                 self.place(job)
                 self._loose.add(job.id)  # a page can overfill the window, and then it is not placed
-        # The page cannot show what is not yet durable: records that were changed or made since.
+
+    def place_changed(self) -> None:
+        """Place what was changed since the load: its pages could not show what is not yet durable.
+
+        Called once for all pages, since it goes through all that was changed.
+        """
         for job in self.changes.jobs.values():
             if job.place is _NOWHERE and (job.state in TIMED or job.state is State.QUEUED):
                 self.place(job)

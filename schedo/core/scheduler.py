@@ -40,10 +40,6 @@ _QUEUED, _COMPLETED = State.QUEUED, State.COMPLETED
 _NOWHERE = Place.NOWHERE
 
 
-def _none_is(key: LeaseKey) -> bool:
-    return False
-
-
 class Scheduler:
     """All jobs and schedules of one store, as far as they must be in memory."""
 
@@ -260,16 +256,16 @@ class Scheduler:
         self._acceptor.forget_defaults()
 
     def detach(
-        self, worker_id: str, message: str, now: int, unsent: Callable[[LeaseKey], bool] = _none_is
+        self, worker: str, message: str, now: int, unsent: Callable[[LeaseKey], bool] | None = None
     ) -> list[LeaseKey]:
         """Forget the worker; whatever it still held is lost, and returned.
 
         What it was never sent is handed back instead.
         """
-        held = self.workers.detach(worker_id)
+        held = self.workers.detach(worker)
         self._acceptor.forget_defaults()
         for key in held:
-            self.report(Report(key, HandedBack() if unsent(key) else Lost(message)), now)
+            self.report(Report(key, HandedBack() if unsent and unsent(key) else Lost(message)), now)
         return held
 
     def report(self, report: Report, now: int) -> Job:
@@ -344,8 +340,13 @@ class Scheduler:
         # First of all what the store is to change: everything that is loaded must show it.
         return self.memory.wants() + wanted + self.schedules.wants()
 
-    def deliver(self, want: wants.Want, loaded: Any, now: int) -> None:
-        """Take in what was loaded for the want; memory wins over what the store said."""
+    def deliver(self, loaded: Sequence[tuple[wants.Want, Any]], now: int) -> None:
+        """Take in what was loaded for each want; memory wins over what the store said."""
+        for want, found in loaded:
+            self._deliver(want, found, now)
+        self.memory.place_changed()
+
+    def _deliver(self, want: wants.Want, loaded: Any, now: int) -> None:
         match want:
             case wants.TimersWanted():
                 self.memory.extend_timers(want, loaded)

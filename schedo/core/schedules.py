@@ -113,11 +113,14 @@ class Schedules:
         known = self._schedules.get(schedule.id)
         if known is not None:
             return known
+        self._keep(schedule)
+        self._review((schedule,))
+        return schedule
+
+    def _keep(self, schedule: Schedule) -> None:
         self._schedules[schedule.id] = schedule
         self._names[schedule.name] = schedule.id
         self._loose.add(schedule.id)
-        self._review((schedule,))
-        return schedule
 
     # Commands.
 
@@ -130,7 +133,7 @@ class Schedules:
             first = next_after(spec.rule, now - 1)
             ident = self._ids.next(now)
             known = Schedule(ident, spec, now, now, now - 1, first, paused=spec.paused)
-            self.adopt(known)
+            self._keep(known)  # no run of it can be on its way to the store
             self._changed(known)
             return known, True
         known = self.adopt(known)

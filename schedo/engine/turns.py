@@ -318,9 +318,7 @@ class TurnLoop:
                     waiter.set_result(job)
 
     def _deliver(self, loaded: list[tuple[Want, Any]]) -> None:
-        now = self.clock.now()
-        for want, found in loaded:
-            self.scheduler.deliver(want, found, now)
+        self.scheduler.deliver(loaded, self.clock.now())
         self.wake()
 
     async def _run_journal(self) -> None:

@@ -111,8 +111,7 @@ class Server:
     def deliver(self, now: int) -> None:
         """Hand over what was loaded, in one step."""
         fetched, self.fetched = self.fetched, []
-        for want, loaded in fetched:
-            self.scheduler.deliver(want, loaded, now)
+        self.scheduler.deliver(fetched, now)
 
     def round(self, now: int) -> None:
         """Do one whole round."""

@@ -267,6 +267,7 @@ def test_what_changed_during_the_load_wins_over_the_page() -> None:
     memory.adopt(make_job(4, state=State.RUNNING, place=Place.RUNNING))
 
     memory.extend_timers(want, [waiting(4, 8), waiting(1, 10), waiting(2, 20)])
+    memory.place_changed()
 
     assert held(memory, 1).state is State.CANCELLED
     assert held(memory, 1).place is Place.NOWHERE
