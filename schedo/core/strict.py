@@ -7,6 +7,7 @@ floats, so those are found here.
 
 Ordinary bodies take the fast path: cheap scans over the bytes that can raise a suspicion but never
 miss. A suspicion is settled by reading the text again with the standard library's exact parser.
+Large bodies of requests are checked piece by piece, in wire/pieces.py, by the same rules.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _PIECE_BYTES = 262_144
 _BEFORE_VALUES = (b",", b"[", b"{")
 _NUMBER_CHARACTERS_MAX = 64
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
-_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+OPENING = frozenset(b"[{")
 _DIGITS_TO_ZERO = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
 _LONG_NUMBER = b"0" * 19  # 2**63 has 19 digits
 
@@ -43,8 +45,8 @@ def decode_strictly(body: bytes, what: str = "the body") -> Any:
         raise BadJson(explain(body, where, what)) from None
     if body.count(b"[") + body.count(b"{") > DEPTH_MAX:
         _check_depth(body, what)
-    if _is_suspicious(body, value):
-        _check_exactly(body)
+    if lacks_colons(body, value) or has_odd_text(body):
+        check_exactly(body)
     return value
 
 
@@ -66,7 +68,7 @@ def check_count(body: bytes, what: str = "the body") -> None:
     """Refuse more values than can be read in a moment; what strings hold does not count."""
     if len(body) > VALUES_MAX and _count_values(body) > VALUES_MAX:
         strings = (body.count(b'"') - body.count(b'\\"')) // 2
-        if strings > 2 * VALUES_MAX or _count_values(_without_strings(body)) > VALUES_MAX:
+        if strings > 2 * VALUES_MAX or _count_values(without_strings(body)) > VALUES_MAX:
             raise BadJson(f"{what} holds more than {VALUES_MAX} values")
 
 
@@ -81,37 +83,45 @@ def _count_values(text: bytes) -> int:
 
 
 def _check_depth(body: bytes, what: str) -> None:
-    """Take the innermost brackets away, level by level; strings go first: they may hold some."""
-    brackets = _without_strings(body).translate(None, _ALL_BUT_BRACKETS)
-    for _ in range(DEPTH_MAX):
-        if not brackets:
-            return
-        brackets = brackets.replace(b"[]", b" ").replace(b"{}", b" ").replace(b" ", b"")
-    if brackets:
-        raise BadJson(f"{what} is nested deeper than {DEPTH_MAX} levels")
+    """Count the brackets that are open; strings go first: they may hold some."""
+    depth = 0
+    for sign in without_strings(body).translate(None, ALL_BUT_BRACKETS):
+        depth += 1 if sign in OPENING else -1
+        if depth > DEPTH_MAX:
+            raise too_deep(what)
 
 
-def _without_strings(body: bytes) -> bytes:
+def too_deep(what: str = "the body") -> BadJson:
+    """Return the error for a text with too many levels."""
+    return BadJson(f"{what} is nested deeper than {DEPTH_MAX} levels")
+
+
+def mask_escapes(text: bytes) -> bytes:
+    """Return the text, at the same length, without escapes: each quote begins or ends a string."""
+    if b"\\" not in text:
+        return text
+    return text.replace(b"\\\\", b"__").replace(b'\\"', b"__")  # pairs go first
+
+
+def without_strings(body: bytes) -> bytes:
     """Return valid JSON text without its strings: every other piece between quotes."""
-    if b"\\" in body:  # it begins an escape; pairs go first, so that what is left are quotes'
-        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return b"".join(body.split(b'"')[::2])
+    return b"".join(mask_escapes(body).split(b'"')[::2])
 
 
-def _is_suspicious(body: bytes, value: Any) -> bool:
-    """Say whether an exact look is needed.
+def lacks_colons(body: bytes, value: Any) -> bool:
+    """Say whether a key may have stood twice: orjson keeps the last, and its colon alone."""
+    return body.count(b":") != orjson.dumps(value).count(b":")
 
-    A duplicate key that orjson dropped took its colon with it, so writing the value again gives
-    fewer colons; only an escaped colon could make up for that.
-    """
+
+def has_odd_text(body: bytes) -> bool:
+    """Say whether there is a long number, U+0000, or an escaped colon, which hides a lost one."""
     return (
-        (b"\\u" in body and (b"u0000" in body or b"u003" in body))
-        or body.count(b":") != orjson.dumps(value).count(b":")
-        or _LONG_NUMBER in body.translate(_DIGITS_TO_ZERO)
-    )
+        b"\\u" in body and (b"u0000" in body or b"u003" in body)
+    ) or _LONG_NUMBER in body.translate(_DIGITS_TO_ZERO)
 
 
-def _check_exactly(body: bytes) -> None:
+def check_exactly(body: bytes) -> None:
+    """Find what orjson lets pass."""
     value = json.loads(
         body,
         object_pairs_hook=_refuse_duplicates,

@@ -218,6 +218,7 @@ def _render_capture(capture: Capture) -> Record:
         text = data.decode()
     except UnicodeDecodeError:
         text = "\0"
-    if "\0" in text:
+    # U+0000 is not allowed, and a text full of escapes is longer than base64.
+    if "\0" in text or len(msgspec.json.encode(text)) > 2 * len(data) + 2:
         return {**told, "base64": base64.b64encode(data).decode()}
     return {**told, "text": text}

@@ -8,11 +8,13 @@ longest for nothing are closed, so that a client that reads does not pay for tho
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp
 
 from schedo.core.limits import WAITING_BYTES_MAX
+from schedo.engine.sharing import LoopShare
 from schedo.errors import Overloaded
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class Connections:
     """What the connections of one server share."""
 
     loop: asyncio.AbstractEventLoop
+    share: LoopShare
     app: ASGIApp
 
     def __init__(self, connections_max: int, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
@@ -69,6 +72,12 @@ class Connections:
         for _, connection in idle[: min(_IDLE_CLOSED_AT_ONCE, max(1, self._max // 8))]:
             self.forget(connection)
             connection.shed()
+
+    def start(self, answering: Coroutine[Any, Any, None]) -> None:
+        """Run what answers a request."""
+        task = self.loop.create_task(answering)
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def forget(self, connection: Connection) -> None:
         """Remove a connection that is closed."""

@@ -14,7 +14,6 @@ from schedo.web.guard import ClientGone
 from schedo.web.intake import Place
 from schedo.web.messages import JSON_TYPE, Request, send_answer
 from schedo.web.site import Handler, Site
-from schedo.wire.decode import decode_request
 from schedo.wire.operation import LINES_TYPE, Operation
 from schedo.wire.query import parse_query
 from schedo.wire.schedules import Nothing
@@ -75,8 +74,6 @@ class Endpoint:
         """Carry the request out and send its answer."""
         if not body and operation.request is not None and operation.body_is_optional:
             body = _NO_BODY
-        if operation.request is Nothing:  # its handler has no use for the body
-            decode_request(body, Nothing)
 
         async def gone() -> None:
             while (await receive())["type"] != "http.disconnect":
@@ -96,6 +93,8 @@ class Endpoint:
             scope.get("schedo.grant"),
             scope.pop("schedo.leave", _leave_nothing),
         )
+        if operation.request is Nothing:  # its handler has no use for the body
+            await request.read(Nothing)
         request_id = request.id
         carrying_out = handle(self._site, request)
         del request, body  # the handler may wait for long, and let go of it

@@ -19,7 +19,6 @@ from schedo.web.messages import Answer, Header, Request, answer_error
 from schedo.web.site import Site
 from schedo.web.workers import as_offer
 from schedo.wire.answers import job_fields
-from schedo.wire.decode import decode_request
 from schedo.wire.fields import is_traceparent
 from schedo.wire.invoking import CommitRequest, InvokeRequest, ReserveRequest, ShortRequest
 from schedo.wire.problems import PROBLEM_TYPE, problem_fields
@@ -32,7 +31,7 @@ SHORT_WAIT_S = 30.0
 async def invoke(site: Site, request: Request) -> Answer:
     """Run a job on a worker right now."""
     _refuse_key(request)
-    asked = decode_request(request.body, InvokeRequest)
+    asked = await request.read(InvokeRequest)
     spec = asked.to_spec(read_traceparent(request))
     wait_s = asked.read_wait()
     site.check_work(spec)
@@ -44,7 +43,7 @@ async def invoke(site: Site, request: Request) -> Answer:
 async def reserve(site: Site, request: Request) -> Answer:
     """Keep slots for a moment."""
     _refuse_key(request)
-    asked = decode_request(request.body, ReserveRequest)
+    asked = await request.read(ReserveRequest)
     kept = await site.engine.reserve(
         asked.read_task(),
         asked.read_queue(),
@@ -64,7 +63,7 @@ async def reserve(site: Site, request: Request) -> Answer:
 async def commit_reservation(site: Site, request: Request) -> Answer:
     """Run jobs on the reserved slots."""
     _refuse_key(request)
-    asked = decode_request(request.body, CommitRequest)
+    asked = await request.read(CommitRequest)
     spec = asked.make_spec(read_traceparent(request))
     wait_s = asked.read_wait()
     site.check_work(spec)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
+from typing import Any
 
 import orjson
 
 from schedo.core.ids import parse_id, render_id
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
+from schedo.engine.sharing import each_in_steps, in_steps
 from schedo.errors import NotFound
 from schedo.store.base import JobFilter
 from schedo.web.messages import Answer, Request
 from schedo.web.outputs import read_output, render_outputs
 from schedo.web.site import Site
 from schedo.wire.answers import (
+    Names,
     attempt_fields,
     job_fields,
     render_job,
@@ -22,7 +26,6 @@ from schedo.wire.answers import (
     short_fields,
 )
 from schedo.wire.cursors import parse_number_cursor, render_cursor
-from schedo.wire.decode import decode_request
 from schedo.wire.jobs import JobPatch
 from schedo.wire.query import (
     ATTEMPT_MAX,
@@ -61,11 +64,15 @@ async def list_jobs(site: Site, request: Request) -> Answer:
     async with site.reading():
         jobs = await site.engine.store.list_jobs(which, before, limit)
         names = await site.learn_names(jobs)
-        items = [job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX) for job in jobs]
+        items = await in_steps(each_in_steps(partial(_describe, names), jobs))
         if len(jobs) < limit:
             return Answer(200, render_page(items))
         cursor = render_cursor("jobs", query, str(jobs[-1].id))
         return Answer(200, render_page(items, cursor)).with_headers(request.next_link(cursor))
+
+
+def _describe(names: Names, job: Job) -> dict[str, Any]:
+    return job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX)
 
 
 async def _read_filter(site: Site, query: Values) -> JobFilter | None:
@@ -92,7 +99,7 @@ async def _read_filter(site: Site, query: Values) -> JobFilter | None:
 async def update_job(site: Site, request: Request) -> Answer:
     """Change a waiting job's due time or priority."""
     job_id = _job_id(request)
-    patch = decode_request(request.body, JobPatch)
+    patch = await request.read(JobPatch)
     due_at, delay_us = patch.read_when()
     change = site.engine.reschedule(
         job_id, due_at=due_at, delay_us=delay_us, priority=patch.priority

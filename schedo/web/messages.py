@@ -6,15 +6,20 @@ Smaller than Starlette's own classes: a handler gets the whole body, and answers
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
+from msgspec import Struct
 from starlette.types import Scope, Send
 
+from schedo.core.limits import BODY_BYTES_UNCOUNTED
+from schedo.engine.sharing import in_steps
 from schedo.errors import BadRequest, SchedoError
 from schedo.web.grants import Grant
+from schedo.wire.decode import decode_request
 from schedo.wire.problems import PROBLEM_TYPE, problem_headers, render_problem
 from schedo.wire.query import Values
+from schedo.wire.reading import read_request
 
 JSON_TYPE = b"application/json"
 SECURITY_HEADERS = [
@@ -28,6 +33,11 @@ SECURITY_HEADERS = [
     (b"cache-control", b"no-store"),
 ]
 Header = tuple[bytes, bytes]
+T = TypeVar("T", bound=Struct)
+
+
+def _ignore(_: Any) -> None:
+    """See nothing in a value."""
 
 
 class Request(NamedTuple):
@@ -50,6 +60,15 @@ class Request(NamedTuple):
         """Return a header's text, or None."""
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
+
+    async def read(self, kind: type[T], see: Callable[[Any], None] = _ignore) -> T:
+        """Return what the body asks for; raise BadJson or Invalid.
+
+        `see` gets the body's value, of a large one what names it.
+        """
+        if len(self.body) <= BODY_BYTES_UNCOUNTED:
+            return decode_request(self.body, kind, see)
+        return await in_steps(read_request(self.body, kind, see))
 
     def next_link(self, cursor: str) -> Header:
         """Return the Link header to the page that follows."""

@@ -10,11 +10,12 @@ the server once a second, so that requests pay no timers.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from schedo.web.chunks import BadChunk, Chunks
 from schedo.web.cycle import UNREAD_BYTES_MAX, Exchange
-from schedo.web.head import BadHead, check_beginning, find_end, parse_head
+from schedo.web.head import ORDINARY_HEAD_BYTES, BadHead, check_beginning, find_end, parse_head
 from schedo.web.refusals import answer_too_many, render_refusal
 from schedo.web.signals import Signal
 from schedo.web.stages import DEADLINES_S, Stage
@@ -28,7 +29,6 @@ WRITE_DEADLINE_S = 30.0
 WRITE_BYTES_PER_S_MIN = 1_024
 LINGER_BYTES_MAX = 1_048_576  # beside what is left of a body whose length was announced
 LINGER_BODY_BYTES_MAX = 33_554_432
-_ORDINARY_HEAD_BYTES = 4_096
 SKIPPED_BYTES_MAX = 65_536  # of a body that came for nothing, on a connection that stays open
 
 
@@ -112,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         data = bytes(self._shared.long_buffer[:nbytes])
         if self.stage is Stage.BODY:
             self._take_body(data)
-        elif self.stage is Stage.ANSWER:
+        elif self.stage is Stage.ANSWER or self.stage is Stage.TURN:
             self._keep(self._rest + data)
             self._pause()
         else:
@@ -158,21 +158,25 @@ class Connection(asyncio.BufferedProtocol):
             self._is_paused = False
             self.transport.resume_reading()
 
-    def _advance(self, is_first: bool) -> None:
+    def _advance(self, is_first: bool, is_admitted: bool = False) -> None:
         """Begin the request whose head has come, if it is its turn."""
-        if self._writable is not None:
+        if self._writable is not None or self.transport.is_closing():
             self._pause()
             return
         self._resume()
         rest = self._rest if self._rest[:1] not in b"\r\n" else self._rest.lstrip(b"\r\n")
         try:
             end = find_end(rest)
-            if end:
+            if not end:
+                check_beginning(rest, is_first)
+                self._keep(rest)
+            elif is_admitted or self._shared.share.admits():
                 self._rest = b""
                 self._begin(rest, end)
             else:
-                check_beginning(rest, is_first)
-                self._keep(rest)
+                self.stage, self._rest = Stage.TURN, rest
+                self._pause()
+                self._shared.share.begin_later(partial(self._advance, is_first, True))
         except BadHead as bad:
             self.refuse(bad.kind)
 
@@ -185,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         keeps_alive = head.keeps_alive and not shared.is_draining
         exchange = Exchange(self, head.scope, keeps_alive, head.expects_continue)
         self._exchange = exchange
-        self._head_bytes = end if end > _ORDINARY_HEAD_BYTES else 0
+        self._head_bytes = end if end > ORDINARY_HEAD_BYTES else 0
         self._left = head.body_bytes
         self._chunks = Chunks() if head.is_chunked else None
         if head.body_bytes or head.is_chunked:
@@ -199,9 +203,7 @@ class Connection(asyncio.BufferedProtocol):
             exchange.add([], is_complete=True)  # an application may read it all the same
             self._end_body(data[end:])
         app = answer_too_many if self._is_surplus else shared.app
-        task = shared.loop.create_task(exchange.run(app))
-        task.add_done_callback(shared.tasks.discard)
-        shared.tasks.add(task)
+        shared.start(exchange.run(app))
 
     def _take_body(self, data: bytes) -> None:
         exchange = self._exchange
@@ -261,9 +263,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def may_stay_open(self) -> bool:
         """Say whether another request can follow: not behind a long body that nobody reads."""
-        return self.stage is not Stage.BODY or (
-            self._chunks is not None or self._left <= SKIPPED_BYTES_MAX
-        )
+        is_short = self._chunks is not None or self._left <= SKIPPED_BYTES_MAX
+        return self.stage is not Stage.BODY or is_short
 
     def end_answer(self) -> None:
         exchange = self._exchange

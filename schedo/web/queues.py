@@ -9,7 +9,6 @@ from schedo.web.messages import Answer, Request
 from schedo.web.site import Site
 from schedo.wire import fields
 from schedo.wire.answers import queue_fields, render_page
-from schedo.wire.decode import decode_request
 from schedo.wire.queues import QueuePatch
 
 
@@ -21,7 +20,7 @@ async def list_queues(site: Site, request: Request) -> Answer:
 
 async def update_queue(site: Site, request: Request) -> Answer:
     """Set a queue's limits."""
-    patch = decode_request(request.body, QueuePatch)
+    patch = await request.read(QueuePatch)
     return await _answer(site, await site.engine.change_queue(_name(request), **patch.read()))
 
 

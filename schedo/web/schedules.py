@@ -12,15 +12,14 @@ from schedo.core.cron import explain, parse_cron
 from schedo.core.ids import render_id
 from schedo.core.model import Overlap, Rule, Schedule
 from schedo.core.recurrence import next_after
+from schedo.engine.sharing import each_in_steps, in_steps
 from schedo.errors import BadRequest
 from schedo.web.idempotency import HEADER
 from schedo.web.messages import Answer, Request
 from schedo.web.site import Site
-from schedo.web.slices import describe_each
 from schedo.wire import fields
 from schedo.wire.answers import decision_fields, job_fields, render_page, schedule_fields
 from schedo.wire.cursors import parse_name_cursor, render_cursor
-from schedo.wire.decode import decode_request
 from schedo.wire.query import read_limit
 from schedo.wire.schedules import (
     CronRequest,
@@ -34,7 +33,7 @@ from schedo.wire.times import render_duration, render_instant
 
 async def put_schedule(site: Site, request: Request) -> Answer:
     """Create or replace a schedule."""
-    spec = decode_request(request.body, ScheduleRequest).to_spec(_name(request))
+    spec = (await request.read(ScheduleRequest)).to_spec(_name(request))
     site.check_work(spec.job)
     schedule, is_new = await site.engine.put_schedule(spec)
     location = (b"location", f"/v1/schedules/{schedule.name}".encode())
@@ -51,7 +50,7 @@ async def list_schedules(site: Site, request: Request) -> Answer:
     limit = read_limit(request.query)
     after = parse_name_cursor("schedules", request.query)
     schedules = await site.engine.list_schedules(after, limit)
-    items = await describe_each(partial(_describe, site), schedules)
+    items = await in_steps(each_in_steps(partial(_describe, site), schedules))
     if len(schedules) < limit:
         return Answer(200, render_page(items))
     cursor = render_cursor("schedules", request.query, schedules[-1].name)
@@ -74,14 +73,14 @@ async def list_decisions(site: Site, request: Request) -> Answer:
 
 async def pause_schedule(site: Site, request: Request) -> Answer:
     """Pause a schedule."""
-    note = decode_request(request.body, PauseRequest).note
+    note = (await request.read(PauseRequest)).note
     return _answer(site, await site.engine.pause_schedule(_name(request), note))
 
 
 async def resume_schedule(site: Site, request: Request) -> Answer:
     """Resume a schedule."""
     resume_from = fields.read_instant_or_none(
-        "/resume_from", decode_request(request.body, ResumeRequest).resume_from
+        "/resume_from", (await request.read(ResumeRequest)).resume_from
     )
     return _answer(site, await site.engine.resume_schedule(_name(request), resume_from))
 
@@ -90,7 +89,7 @@ async def trigger_schedule(site: Site, request: Request) -> Answer:
     """Run a schedule's job now."""
     if HEADER in request.headers:
         raise BadRequest("a trigger takes no Idempotency-Key; submit a job with one instead")
-    asked = decode_request(request.body, TriggerRequest).overlap
+    asked = (await request.read(TriggerRequest)).overlap
     name = _name(request)
     overlap = None if asked is None else Overlap(asked)
     job, skipped_by = await site.engine.trigger_schedule(name, overlap)
@@ -105,7 +104,7 @@ async def trigger_schedule(site: Site, request: Request) -> Answer:
 
 async def explain_cron(site: Site, request: Request) -> Answer:
     """Say what a cron expression means."""
-    when = decode_request(request.body, CronRequest).read()
+    when = (await request.read(CronRequest)).read()
     rule = Rule(cron=when.normalized, every_us=when.every_us, tz=when.tz)
     answer: dict[str, Any] = {
         "tz": when.tz,

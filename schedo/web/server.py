@@ -17,6 +17,7 @@ from email.utils import formatdate
 import uvicorn
 
 from schedo.core.limits import WAITING_BYTES_MAX
+from schedo.engine.sharing import loop_share
 from schedo.web.app import WebApp
 from schedo.web.connections import Connections
 from schedo.web.protocol import Connection
@@ -58,7 +59,7 @@ class HttpServer:
         """Listen, and return the port; raise OSError if the address cannot be had."""
         loop = asyncio.get_running_loop()
         self._app = self._state.app = app
-        self._state.loop = loop
+        self._state.loop, self._state.share = loop, loop_share()
         app.site.unsent_room = self._state.has_room
         sockets = await _bind(host, port)
         server = _make_server(app, self._state)

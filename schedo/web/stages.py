@@ -15,6 +15,7 @@ class Stage(Enum):
 
     IDLE = "idle"  # the next request
     HEAD = "head"
+    TURN = "turn"  # in which its request begins
     BODY = "body"
     ANSWER = "answer"  # the application
     LINGER = "linger"  # that the client reads the last answer and closes

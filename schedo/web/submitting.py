@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import msgspec
 import orjson
 from msgspec.structs import replace
 
@@ -16,13 +14,13 @@ from schedo.core.limits import BATCH_JOBS_MAX
 from schedo.core.model import JobSpec, Lane
 from schedo.core.routes import Route
 from schedo.engine.answers import Accepted
-from schedo.errors import Invalid, SchedoError, TooLarge, Unsatisfiable
+from schedo.engine.sharing import each_in_steps, in_steps
+from schedo.errors import BadJson, Invalid, SchedoError, TooLarge, Unsatisfiable
 from schedo.web.idempotency import Keep, Once
 from schedo.web.invoking import invoke_short, read_traceparent
 from schedo.web.jobs import answer_when_ended
 from schedo.web.messages import Answer, Request, answer_error
 from schedo.web.site import Site
-from schedo.web.slices import Slices, describe_each
 from schedo.web.workers import as_offer
 from schedo.wire.answers import (
     job_fields,
@@ -31,17 +29,11 @@ from schedo.wire.answers import (
     short_fields,
     show_payload,
 )
-from schedo.wire.decode import (
-    check_item,
-    decode_checked,
-    decode_request,
-    split_array,
-    split_lines,
-)
 from schedo.wire.invoking import ShortRequest
 from schedo.wire.jobs import JobRequest
 from schedo.wire.problems import problem_fields
 from schedo.wire.query import read_wait, wrong
+from schedo.wire.reading import Steps, read_item, split_array, split_lines
 
 Fields = dict[str, Any]
 Result = Accepted[Fields] | SchedoError
@@ -51,7 +43,7 @@ async def create_job(site: Site, request: Request) -> Answer:
     """Submit one job; with ?wait= also wait for its end."""
     wait_s = read_wait(request.query, "wait")
     once = Once(request)
-    asked = decode_request(request.body, JobRequest, once.see)
+    asked = await request.read(JobRequest, once.see)
     spec = asked.to_spec(read_traceparent(request))
     site.check_work(spec)
     if asked.broadcast:
@@ -85,21 +77,27 @@ async def create_jobs(site: Site, request: Request) -> Answer:
     once = Once(request)
     # Each job names its task, so without reading them they are hardly ever more.
     async with site.batches.taken(request.body.count(b'"task"')):
-        specs = await _read_items(site, request, once)
+        specs = await in_steps(_read_items(site, request, once))
         return await once.perform(site, lambda keep: _submit_many(site, specs, keep))
 
 
-async def _read_items(site: Site, request: Request, once: Once) -> list[JobSpec | SchedoError]:
-    """Return the jobs of a batch, or why one is refused; let the loop run in between."""
+def _read_items(site: Site, request: Request, once: Once) -> Steps[list[JobSpec | SchedoError]]:
+    """Return the jobs of a batch, or why one is refused."""
     traceparent = read_traceparent(request)
-    items = split_lines(request.body) if request.is_lines else split_array(request.body)
-    specs = []
-    await asyncio.sleep(0)
-    slices = Slices()
+    if request.is_lines:
+        items = split_lines(request.body)
+    else:
+        items = yield from split_array(request.body)
+    specs: list[JobSpec | SchedoError] = []
     for number, item in enumerate(items, 1):
-        once.see(check_item(item, number))
-        specs.append(_read_item(site, item, traceparent))
-        await slices.pause()
+        yield
+        try:
+            asked = yield from read_item(item, number, JobRequest, once.see)
+            specs.append(_read_spec(site, asked, traceparent))
+        except (BadJson, TooLarge):  # the batch is none, or too large as a whole
+            raise
+        except SchedoError as error:
+            specs.append(error)
     return specs
 
 
@@ -115,8 +113,7 @@ async def _submit_many(
     stored = _keep_rendered(keep, render)
     results = await site.engine.submit(good, view=job_fields, answer=stored) if good else []
     rest = iter(results)
-    items = await describe_each(lambda spec: _render_item(spec, rest), specs)
-    await asyncio.sleep(0)  # to write them as one text takes some milliseconds more
+    items = await in_steps(each_in_steps(lambda spec: _render_item(spec, rest), specs))
     return Answer(200, render_page(items))
 
 
@@ -149,7 +146,7 @@ def _spread(site: Site, spec: JobSpec) -> list[JobSpec]:
 async def short_schedule(site: Site, request: Request) -> Answer:
     """Run a command after some seconds, or a Task right now."""
     once = Once(request)
-    asked = decode_request(request.body, ShortRequest, once.see)
+    asked = await request.read(ShortRequest, once.see)
     asked.check()
     if asked.task is not None:
         return await invoke_short(site, request, asked)
@@ -188,15 +185,11 @@ def _render_one(result: Result, spec: JobSpec, request_id: str) -> Answer:
     return Answer(200 if result.conflict else 201, orjson.dumps(_complete(result, spec)))
 
 
-def _read_item(site: Site, item: msgspec.Raw, traceparent: str | None) -> JobSpec | SchedoError:
-    try:
-        asked = decode_checked(item, JobRequest)
-        if asked.broadcast:
-            raise Invalid.field("/broadcast", "a batch takes no broadcast; send it to /v1/jobs")
-        spec = asked.to_spec(traceparent)
-        site.check_work(spec)
-    except SchedoError as error:
-        return error
+def _read_spec(site: Site, asked: JobRequest, traceparent: str | None) -> JobSpec:
+    if asked.broadcast:
+        raise Invalid.field("/broadcast", "a batch takes no broadcast; send it to /v1/jobs")
+    spec = asked.to_spec(traceparent)
+    site.check_work(spec)
     return spec
 
 

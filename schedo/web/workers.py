@@ -10,9 +10,9 @@ from schedo.core.ids import parse_id
 from schedo.core.limits import SECOND
 from schedo.core.workers import WorkerOffer
 from schedo.engine.asks import ProgressLine, WorkerSeen
+from schedo.engine.sharing import each_in_steps, in_steps
 from schedo.web.messages import Answer, Request
 from schedo.web.site import Site
-from schedo.web.slices import describe_each
 from schedo.wire import fields
 from schedo.wire.answers import render_page
 from schedo.wire.routes import amount_fields
@@ -22,7 +22,8 @@ from schedo.wire.times import render_duration, render_instant
 async def list_workers(site: Site, request: Request) -> Answer:
     """List workers by name."""
     workers = sorted(site.engine.sessions.list(), key=lambda seen: seen.name)
-    return Answer(200, render_page(await describe_each(worker_fields, workers)))
+    items = await in_steps(each_in_steps(worker_fields, workers))
+    return Answer(200, render_page(items))
 
 
 async def get_worker(site: Site, request: Request) -> Answer:

@@ -19,7 +19,6 @@ from schedo.web.grants import Grant
 from schedo.web.guard import ClientGone
 from schedo.web.messages import Answer, Request
 from schedo.web.site import KnownWorker, Site
-from schedo.wire.decode import decode_request
 from schedo.wire.handing import render_work
 from schedo.wire.work import WorkRequest
 
@@ -30,7 +29,7 @@ T = TypeVar("T")
 
 async def work(site: Site, request: Request) -> Answer:
     """Take a worker's reports and give it work."""
-    ask = _read_ask(site, request)
+    ask = _make_ask(site, request, await request.read(WorkRequest))
     if site.draining.is_set():
         given = await _take_last(site, ask)
     elif ask.wait_s and not (ask.reports and len(request.body) > BODY_BYTES_UNCOUNTED):
@@ -57,8 +56,7 @@ async def _answer_stopping(site: Site, ask: Ask) -> Given:
     return Given()
 
 
-def _read_ask(site: Site, request: Request) -> Ask:
-    asked = decode_request(request.body, WorkRequest)
+def _make_ask(site: Site, request: Request, asked: WorkRequest) -> Ask:
     offer = asked.read_offer()
     ask = Ask(
         worker=offer.id,

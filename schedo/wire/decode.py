@@ -10,19 +10,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from schedo.core import limits
-from schedo.core.strict import check_count, decode_strictly, explain
-from schedo.errors import BadJson, Invalid, Problem, TooLarge
+from schedo.core.strict import decode_strictly
+from schedo.errors import Invalid
 
 T = TypeVar("T", bound=msgspec.Struct)
-
-# A batch may hold empty lines, but not so many that splitting it takes hundreds of megabytes.
-_LINES_MAX = 10 * limits.BATCH_JOBS_MAX
-
-# A job whose payload is as large as it may be, and all its other fields.
-_ITEM_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + 262_144
-_ARRAY = re.compile(rb"[ \t\r\n]*\[")
-_SHOWN_BYTES_MAX = 65_536  # of a body that is no array
 
 _WHERE = re.compile(r" - at `\$(.*)`\Z", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[([0-9]+|\.\.\.)\]")
@@ -39,7 +30,7 @@ def _ignore(_: Any) -> None:
 
 
 def decode_request(body: bytes, kind: type[T], see: Callable[[Any], None] = _ignore) -> T:
-    """Return the request in a JSON body; raise BadJson or Invalid. `see` gets its value."""
+    """Return the request in a small JSON body; raise BadJson or Invalid. `see` gets its value."""
     see(decode_strictly(body))
     return decode_checked(body, kind)
 
@@ -49,7 +40,7 @@ def decode_checked(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
         value: T = _decoder(kind).decode(body)
     except msgspec.ValidationError as error:
-        raise _point_at(str(error), kind) from None
+        raise point_at(str(error), kind) from None
     return value
 
 
@@ -58,7 +49,7 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(kind)
 
 
-def _point_at(message: str, kind: type[msgspec.Struct]) -> Invalid:
+def point_at(message: str, kind: type[msgspec.Struct]) -> Invalid:
     """Turn msgspec's "Expected `int` <= 9 - at `$.priority`" into an error about /priority."""
     where = _WHERE.search(message)
     detail = message[: where.start()] if where else message
@@ -112,52 +103,3 @@ def _descend(place: inspect.Type, step: str) -> list[inspect.Type]:
         found = (field.type for field in place.fields if field.encode_name == step)
         return [inner for each in found for inner in _alternatives(each)]
     return []
-
-
-_ITEMS: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-def split_array(body: bytes) -> list[msgspec.Raw]:
-    """Return the items of a JSON array; what they hold is not checked but for its syntax.
-
-    Only where they begin and end is found here, which takes some milliseconds for the largest body.
-    """
-    if not body:
-        raise BadJson("the body is empty; it must be a JSON value")
-    check_count(body)
-    if _ARRAY.match(body) is None:
-        decode_strictly(body[:_SHOWN_BYTES_MAX] if len(body) > _SHOWN_BYTES_MAX else body)
-        raise Invalid("the body must be a JSON array", Problem("", "expected an array"))
-    try:
-        items = _ITEMS.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadJson(explain(body, str(error))) from None
-    _check_count(len(items))
-    return items
-
-
-def split_lines(body: bytes) -> list[msgspec.Raw]:
-    """Return the lines of newline-delimited JSON that are not empty, unchecked."""
-    if body.count(b"\n") > _LINES_MAX:
-        raise TooLarge(f"the batch has more than {_LINES_MAX} lines, empty ones included")
-    check_count(body)
-    lines = [line for line in body.split(b"\n") if line.strip()]
-    _check_count(len(lines))
-    return [msgspec.Raw(line) for line in lines]
-
-
-def check_item(item: msgspec.Raw, number: int) -> Any:
-    """Return the value of one item of a batch; raise BadJson, which says which it is."""
-    if len(item) > _ITEM_BYTES_MAX:
-        raise TooLarge(f"value {number}: a job is larger than {_ITEM_BYTES_MAX} bytes")
-    try:
-        return decode_strictly(bytes(item))
-    except BadJson as error:
-        raise BadJson(f"value {number}: {error}") from None
-
-
-def _check_count(count: int) -> None:
-    if count > limits.BATCH_JOBS_MAX:
-        raise TooLarge(
-            f"the batch has {count} jobs; at most {limits.BATCH_JOBS_MAX} are taken at once"
-        )

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from schedo.core.model import PLAIN, JobSpec, Retry, Unique
-from schedo.errors import BadJson, Invalid, TooLarge
-from schedo.wire.decode import check_item, decode_request, split_array, split_lines
+from schedo.errors import Invalid
+from schedo.wire.decode import decode_request
 from schedo.wire.invoking import ShortRequest
 from schedo.wire.jobs import JobRequest
 from schedo.wire.schedules import ScheduleRequest
@@ -135,20 +135,3 @@ def test_a_value_that_is_none_of_the_choices_is_told_them(
         read_job(**fields)
 
     assert str(caught.value) == reason
-
-
-def test_lines_and_arrays_are_split_into_their_texts() -> None:
-    assert [bytes(item) for item in split_array(b'[{"a": 1}, 2]')] == [b'{"a": 1}', b"2"]
-    assert [bytes(item) for item in split_lines(b'{"a": 1}\r\n\n2\n')] == [b'{"a": 1}\r', b"2"]
-
-
-def test_a_batch_of_more_than_a_thousand_is_too_large() -> None:
-    with pytest.raises(TooLarge, match="1001 jobs"):
-        split_array(b"[" + b"1," * 1_000 + b"1]")
-    with pytest.raises(TooLarge, match="1001 jobs"):
-        split_lines(b"1\n" * 1_001)
-
-
-def test_two_values_on_one_line_are_refused() -> None:
-    with pytest.raises(BadJson, match="value 1"):
-        check_item(split_lines(b"1,2\n")[0], 1)

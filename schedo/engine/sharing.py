@@ -1,0 +1,163 @@
+"""The event loop's time, shared between the timers and everything that clients ask for.
+
+The loop looks at the timers once a turn. So in one turn only so much is done for clients: long work
+goes on for SLICE_S, all of it together, and only so many requests begin that the turn stays short.
+What does not fit waits for a later turn, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+SLICE_S = 0.003
+BEGUN_MAX = 64  # more at a time gain nothing
+_BEGUN_AT_FIRST = 16
+_LONG_TURN_S = 2 * SLICE_S
+_SHORT_TURN_S = SLICE_S / 2
+
+
+class LoopShare:
+    """What clients may have of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._begun_max = _BEGUN_AT_FIRST
+        self._begun = 0  # in this turn
+        self._begun_before = 0  # in the last one, whose length is not known yet
+        self._is_turn_due = False
+        self._turned_at = 0.0
+
+    def admits(self) -> bool:
+        """Say whether a request may begin in this turn; if so, it counts as begun."""
+        if self._waiting or self._begun >= self._begun_max:
+            return False
+        self._begun += 1
+        self._arm()
+        return True
+
+    def begin_later(self, begin: Callable[[], None]) -> None:
+        """Begin a request in the first turn that has time for it."""
+
+        def begin_now() -> None:
+            self._begun += 1
+            begin()
+
+        self._enter(begin_now)
+
+    async def run(self, steps: Generator[None, None, T]) -> T:
+        """Return what the steps return, each of which takes a millisecond or two at most."""
+        result: asyncio.Future[T] = self._loop.create_future()
+        work = _Work(self._enter, steps, result)
+        self._enter(work)
+        try:
+            return await result
+        finally:
+            work.cancel()
+            del result  # which an error holds by this frame, and which holds the error
+
+    def _enter(self, call: Callable[[], None]) -> None:
+        self._waiting.append(call)
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        now = time.perf_counter()
+        if self._begun_before:
+            self._judge(now - self._turned_at)
+        self._turned_at, self._begun_before = now, self._begun
+        self._begun = 0
+        while self._waiting and self._begun < self._begun_max:
+            self._waiting.popleft()()
+            if time.perf_counter() - now > SLICE_S:
+                break
+        self._begun_before += self._begun
+        self._begun = 0
+        if self._waiting or self._begun_before:
+            self._arm()  # behind the first steps of the requests that have just begun
+
+    def _judge(self, took_s: float) -> None:
+        """Let fewer requests begin if the last turn was long, more if it was short and full."""
+        if took_s > _LONG_TURN_S:
+            self._begun_max = max(1, self._begun_max // 2)
+        elif took_s < _SHORT_TURN_S and self._begun_before >= self._begun_max:
+            self._begun_max = min(BEGUN_MAX, 2 * self._begun_max)
+
+
+class _Work(Generic[T]):
+    """Steps that are under way."""
+
+    __slots__ = ("_enter", "_result", "_steps")
+
+    def __init__(
+        self,
+        enter: Callable[[Callable[[], None]], None],
+        steps: Generator[None, None, T],
+        result: asyncio.Future[T],
+    ) -> None:
+        self._enter = enter
+        self._steps = steps
+        self._result: asyncio.Future[T] | None = result
+
+    def cancel(self) -> None:
+        """Take no more steps."""
+        self._result = None
+
+    def __call__(self) -> None:
+        """Take one step."""
+        result = self._result
+        if result is None:
+            self._steps.close()
+            return
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            if not result.done():
+                result.set_result(end.value)
+        except Exception as error:
+            if not result.done():
+                result.set_exception(error)
+        else:
+            self._enter(self)
+            return
+        # An error holds this frame by its traceback: it must not hold the error in turn.
+        self._result = result = None
+
+
+def each_in_steps(make: Callable[[T], U], items: Iterable[T]) -> Generator[None, None, list[U]]:
+    """Return what `make` makes of each item."""
+    made = []
+    for item in items:
+        made.append(make(item))
+        yield
+    return made
+
+
+_SHARES: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShare] = WeakKeyDictionary()
+
+
+def loop_share() -> LoopShare:
+    """Return what clients share of the running loop."""
+    loop = asyncio.get_running_loop()
+    share = _SHARES.get(loop)
+    if share is None:
+        share = _SHARES[loop] = LoopShare(loop)
+    return share
+
+
+async def in_steps(steps: Generator[None, None, T]) -> T:
+    """Return what the steps return, each of which takes a millisecond or two at most."""
+    return await loop_share().run(steps)

@@ -1,0 +1,173 @@
+"""Clients share what the timers leave of the loop: long work and new requests wait their turn."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import types
+from collections.abc import Generator
+
+import pytest
+
+from schedo.engine import sharing
+from schedo.engine.sharing import LoopShare, each_in_steps, in_steps
+
+
+@types.coroutine
+def next_turn() -> Generator[None, None, None]:
+    """Let everything run that is ready now, and nothing that becomes ready by it."""
+    yield
+
+
+class Ticks:
+    """Counts the turns of the loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            self.count += 1
+            await next_turn()
+
+    def end(self) -> int:
+        self._task.cancel()
+        return self.count
+
+
+async def test_each_item_is_made_in_order() -> None:
+    assert await in_steps(each_in_steps(str, range(100))) == [str(n) for n in range(100)]
+
+
+async def test_other_things_come_between_the_steps_of_all_long_work_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    ticks = Ticks()
+
+    await asyncio.gather(*(in_steps(each_in_steps(str, range(50))) for _ in range(10)))
+
+    assert ticks.end() >= 500
+
+
+async def test_long_work_takes_turns() -> None:
+    done: list[str] = []
+
+    async def work(name: str, count: int) -> None:
+        await in_steps(each_in_steps(str, range(count)))
+        done.append(name)
+
+    await asyncio.gather(work("long", 20_000), work("short", 10))
+
+    assert done == ["short", "long"]
+
+
+async def test_an_error_of_a_step_reaches_the_one_who_waits() -> None:
+    def fail() -> Generator[None, None, None]:
+        yield
+        raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        await in_steps(fail())
+
+
+async def test_an_error_holds_nothing_once_it_was_handled() -> None:
+    class Body:
+        """Stands for megabytes."""
+
+    def refuse(body: Body) -> Generator[None, None, None]:
+        yield
+        raise ValueError(type(body).__name__)
+
+    async def ask() -> None:
+        with pytest.raises(ValueError, match="Body"):
+            await in_steps(refuse(Body()))
+
+    gc.collect()
+    gc.disable()
+    try:
+        await asyncio.ensure_future(ask())
+        await next_turn()
+        assert not [each for each in gc.get_objects() if isinstance(each, Body)]
+    finally:
+        gc.enable()
+
+
+async def test_work_that_nobody_waits_for_is_closed() -> None:
+    closed = False
+
+    def endless() -> Generator[None, None, None]:
+        nonlocal closed
+        try:
+            while True:
+                yield
+        finally:
+            closed = True
+
+    waiting = asyncio.ensure_future(in_steps(endless()))
+    await next_turn()
+    await next_turn()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await next_turn()
+    await next_turn()
+
+    assert closed
+
+
+async def test_so_many_requests_begin_in_one_turn() -> None:
+    share = LoopShare(asyncio.get_running_loop())
+    begun = 0
+    while share.admits():
+        begun += 1
+
+    assert 0 < begun <= sharing.BEGUN_MAX
+
+
+async def test_requests_that_wait_begin_in_order_and_in_several_turns() -> None:
+    share = LoopShare(asyncio.get_running_loop())
+    begun: list[tuple[int, int]] = []
+    ticks = Ticks()
+    for number in range(500):
+        share.begin_later(lambda number=number: begun.append((number, ticks.count)))  # type: ignore[misc]
+    while len(begun) < 500:
+        await next_turn()
+
+    ticks.end()
+    assert [number for number, _ in begun] == list(range(500))
+    assert len({turn for _, turn in begun}) >= 500 // sharing.BEGUN_MAX
+
+
+async def test_fewer_requests_begin_where_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    share = LoopShare(asyncio.get_running_loop())
+
+    async def begin_all() -> int:
+        begun = 0
+        while share.admits():
+            begun += 1
+        return begun
+
+    async def pass_by(seconds: float) -> None:
+        nonlocal now
+        await next_turn()
+        now += seconds
+        for _ in range(3):
+            await next_turn()
+
+    at_first = await begin_all()
+    await pass_by(0.1)
+    after_a_long_turn = await begin_all()
+    for _ in range(20):
+        await pass_by(0.1)
+        in_the_end = await begin_all()
+    for _ in range(20):
+        await pass_by(0.0)
+        when_quick = await begin_all()
+
+    assert after_a_long_turn < at_first
+    assert in_the_end == 1
+    assert when_quick == sharing.BEGUN_MAX

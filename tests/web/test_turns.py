@@ -1,0 +1,105 @@
+"""No request, and no crowd of them, holds the event loop for long."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections import Counter
+from collections.abc import Awaitable, Generator
+from typing import Any
+
+import orjson
+import pytest
+
+from schedo.engine.sharing import BEGUN_MAX
+from schedo.web.app import WebApp
+from schedo.web.server import HttpServer
+from schedo.wire import pieces
+from tests.web.connecting import open_connection
+from tests.web.world import World
+
+DENSE = b"[" + b",".join([b"[[]]"] * 150_000) + b"]"
+ROUTES = [
+    ("POST", "/v1/jobs", b'{"task":"a","payload":%b}'),
+    ("POST", "/v1/jobs", b'{"task":"a","x":%b}'),
+    ("POST", "/v1/jobs:batch", b'[{"task":"a","payload":%b}]'),
+    ("POST", "/v1/jobs:batch", b"%b"),
+    ("POST", "/schedule", b'{"command":%b}'),
+    ("POST", "/v1/invoke", b'{"task":"a","wait":"0s","payload":%b}'),
+    ("POST", "/v1/reservations", b'{"task":"a","requires":{"labels":%b}}'),
+    ("POST", "/v1/reservations/x:commit", b'{"task":"a","payload":%b}'),
+    ("PUT", "/v1/schedules/s", b'{"task":"a","every":"1h","payload":%b}'),
+    ("POST", "/v1/schedules/s:pause", b'{"note":%b}'),
+    ("POST", "/v1/schedules/s:trigger", b'{"overlap":%b}'),
+    ("PATCH", "/v1/queues/q", b'{"concurrency":%b}'),
+    ("POST", "/v1/cron:explain", b'{"cron":%b}'),
+    ("PATCH", "/v1/jobs/0000000000001", b'{"delay":%b}'),
+    ("POST", "/v1/jobs/0000000000001:cancel", b"%b"),
+    ("POST", "/v1/work", b'{"worker":"w","results":%b}'),
+    ("POST", "/v1/work", b'{"worker":"w","x":%b}'),
+    (
+        "POST",
+        "/v1/work",
+        b'{"worker":"w","results":[{"lease":"0000000000001.1.1","outcome":"completed","result":%b}]}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ROUTES, ids=lambda part: str(part)[:60])
+async def test_a_dense_body_is_read_in_many_turns(
+    world: World, method: str, path: str, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    loads = orjson.loads
+
+    def watch(text: bytes) -> object:
+        read.append(len(text))
+        return loads(text)
+
+    monkeypatch.setattr(orjson, "loads", watch)
+    reply = await world.send(method, path, body % DENSE)
+
+    assert reply.status != 500
+    assert max(read, default=0) < pieces.PIECE_BYTES + 1_024
+
+
+@types.coroutine
+def next_turn() -> Generator[None, None, None]:
+    """Let everything run that is ready now, and nothing that becomes ready by it."""
+    yield
+
+
+async def test_requests_that_come_at_once_begin_in_several_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = HttpServer()
+    port = await server.start(world.app, "127.0.0.1", 0)
+    turn = 0
+    begun: Counter[int] = Counter()
+    call = WebApp.__call__
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await next_turn()
+
+    def watch(app: WebApp, *asgi: Any) -> Awaitable[None]:
+        begun[turn] += 1
+        return call(app, *asgi)
+
+    monkeypatch.setattr(WebApp, "__call__", watch)
+    clients = [await open_connection(port) for _ in range(400)]
+    counting = asyncio.ensure_future(count_turns())
+    for _, writer in clients:
+        writer.write(b"GET /v1/info HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    answers = [await reader.readuntil(b"\r\n") for reader, _ in clients]
+    counting.cancel()
+    for _, writer in clients:
+        writer.close()
+    await asyncio.gather(*(writer.wait_closed() for _, writer in clients))
+    await server.stop(grace_s=0.2)
+
+    assert answers == [b"HTTP/1.1 200 OK\r\n"] * 400
+    assert begun.total() == 400
+    assert max(begun.values()) <= BEGUN_MAX
