@@ -205,11 +205,11 @@ class Scheduler:
         if self._may_fire:
             self.schedules.fire_due(now, TURN_FIRES_MAX)
         self.memory.queue_due(now, TURN_ENTRIES_MAX)
-        self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
-        self.start_ready(now)
+        self.tick_attempts(now)
 
-    def start_ready(self, now: int) -> None:
-        """Start jobs that are due, as far as workers have room for them."""
+    def tick_attempts(self, now: int) -> None:
+        """Stop attempts whose time is up, and start jobs that are due while workers have room."""
+        self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
         find, start = self.memory.find, self.attempts.start
         while taken := self.memory.lanes.take():
             for job_id, worker in taken:

@@ -4,7 +4,7 @@ Durations count elapsed time and calendars follow the wall clock (docs/adr/0012)
 differ by the offset. When the clock is set, the store takes the new offset, one small commit
 however many jobs wait, and then memory shifts what counts elapsed time, in one step and between two
 rounds of the journal, so that nothing is on its way to or from the store. Until then `now` goes on
-by the old clock, and timers wait.
+by the old clock, and what is not yet due waits.
 
 The store also remembers the clock itself: how far it is ahead of the time since the machine
 started. So a new server knows by how much the clock was set while there was none. If the machine
@@ -84,11 +84,12 @@ def tick(scheduler: Scheduler, clock: Clock, now: int) -> int | None:
     """Do what is due and start what is ready; return when the next timer is due.
 
     While the clock has been set and the store does not know it yet, `now` still follows the old
-    clock: timers wait until they have been shifted, so that nothing comes due by it.
+    clock: jobs and schedules wait until they have been shifted, so that nothing comes due by it.
+    Timeouts count elapsed time, for which the old clock is right.
     """
     if clock.step_us():
-        scheduler.start_ready(now)
-        return None
+        scheduler.tick_attempts(now)
+        return scheduler.attempts.next_timeout_at()
     scheduler.tick(now)
     return scheduler.next_wake_at()
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from schedo.core.leases import StopReason
 from schedo.core.lifecycle import State
 from schedo.core.limits import DAY, HOUR, MINUTE, SECOND
-from schedo.core.model import Job, JobSpec, Overlap, Rule, ScheduleSpec
+from schedo.core.model import Job, JobSpec, Options, Overlap, Rule, ScheduleSpec
 from schedo.errors import StoreFull
 from schedo.store.base import JobFilter
 from schedo.testing.clock import VirtualClock
@@ -207,3 +208,18 @@ async def test_nothing_comes_due_by_a_clock_that_was_set_while_a_commit_lasts(pa
         assert (await world.engine.get(job.id)).state is State.SCHEDULED
         assert not world.worker.leases
         assert await started_by(world, T0 + MINUTE)
+
+
+async def test_a_timeout_is_kept_while_a_clock_that_was_set_waits_for_a_commit(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(options=Options(timeout_us=MINUTE))
+        world.store.hold()
+        later = asyncio.ensure_future(world.submit(run_at=T0 + HOUR))
+        await world.store.wait_held()
+
+        world.clock.step(-HOUR)
+        world.clock.stall(MINUTE)
+
+        assert [stop.reason for stop in world.worker.stops] == [StopReason.TIMEOUT]
+        world.store.release()
+        await later
