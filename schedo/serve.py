@@ -176,13 +176,13 @@ class _Crew:
 
     def __init__(self, config: Config, engine: Engine) -> None:
         self._orphans = _find_orphans(config)
-        runners: dict[str, Runner] = {
-            "http": HttpRunner(
-                config.webhook_allow,
-                f"schedo/{schedo.__version__}",
-                secrets=_read_secrets(config.webhook_secrets_file),
-            )
-        }
+        http = HttpRunner(
+            config.webhook_allow,
+            f"schedo/{schedo.__version__}",
+            secrets=_read_secrets(config.webhook_secrets_file),
+        )
+        engine.add_reasons(http.find_reasons)
+        runners: dict[str, Runner] = {"http": http}
         self._shell: ShellRunner | None = None
         if config.allow_shell:
             output_dir = Path(config.output_dir) if config.output_dir else None

@@ -35,6 +35,7 @@ from schedo.workers.contract import Call
 from schedo.workers.http_client import ExchangeFailed, Request, Response, exchange
 from schedo.workers.http_payload import HttpPayload, Url, check_http_payload, parse_url
 from schedo.workers.payloads import refuse_payload
+from schedo.workers.shortage import Shortage, is_shortage
 from schedo.workers.signing import parse_secrets, render_signature
 
 log = logging.getLogger("schedo.workers")
@@ -69,6 +70,7 @@ class HttpRunner:
         self._tls = tls
         self._resolve = resolve or Resolver()
         self._now = now or SystemClock().now
+        self._shortage = Shortage("no connection can be opened")
 
     async def __call__(self, call: Call) -> Report:
         """Return what became of the request, with the response's body."""
@@ -80,11 +82,23 @@ class HttpRunner:
         stopping = asyncio.create_task(call.stop.wait())
         try:
             await asyncio.wait((attempt, stopping), return_when=asyncio.FIRST_COMPLETED)
-            return attempt.result() if attempt.done() else Report(call.lease.key, Stopped())
+            report = attempt.result() if attempt.done() else Report(call.lease.key, Stopped())
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            missing = error
+        else:
+            self._shortage.end()
+            return report
         finally:
             attempt.cancel()
             stopping.cancel()
             await asyncio.wait((attempt, stopping))
+        return Report(call.lease.key, await self._shortage.wait(missing, call.stop))
+
+    def find_reasons(self) -> list[str]:
+        """Return in a sentence why no request can be made."""
+        return self._shortage.find_reasons()
 
     async def _attempt(self, lease: Lease, payload: HttpPayload) -> Report:
         url = parse_url(payload.url)
@@ -243,9 +257,13 @@ def _render_result(response: Response) -> bytes:
     is_json = media_type == "application/json" or media_type.endswith("+json")
     if is_json and not response.is_cut and 0 < len(response.body) <= _RESULT_BODY_BYTES_MAX:
         try:
-            result["body"] = decode_strictly(response.body)
+            decoded = decode_strictly(response.body)
+            with_body = msgspec.json.encode({**result, "body": decoded})
+            decode_strictly(with_body)  # it stands one level deeper there
         except BadJson:  # it is still in the output, as it came
             result["body_is_json"] = False
+        else:
+            return with_body
     return msgspec.json.encode(result)
 
 

@@ -16,6 +16,7 @@ import httptools
 
 from schedo.core import limits
 from schedo.core.fitting import fit_count
+from schedo.workers.shortage import is_shortage
 
 BODY_BYTES_MAX = limits.OUTPUT_BYTES_MAX
 _HEADER_BYTES_MAX = 32_768
@@ -59,7 +60,8 @@ class ExchangeFailed(Exception):
 async def exchange(
     request: Request, addresses: Sequence[str], tls: ssl.SSLContext | None
 ) -> Response:
-    """Send the request to the first address that answers; raise ExchangeFailed."""
+    """Send the request to the first address that answers; raise ExchangeFailed, or OSError if this
+    machine has nothing left to open a connection with."""
     reader, writer = await _connect(request, addresses, tls)
     try:
         # Not drained: the body is bounded, and a server may answer without having read it all.
@@ -82,6 +84,8 @@ async def _connect(
                 address, request.port, ssl=tls, server_hostname=name, limit=_READ_BYTES
             )
         except OSError as error:
+            if is_shortage(error):
+                raise
             failed = _blame(error)
     assert failed is not None, "there is at least one vetted address"
     raise failed

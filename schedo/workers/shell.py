@@ -77,7 +77,7 @@ class ShellRunner:
         self._orphans = orphans
         self._commands = Commands()
         self._apart: set[Commands] = set()
-        self._shortage = Shortage()
+        self._shortage = Shortage("no command can be started")
         self._env = {k: v for k, v in os.environ.items() if _INHERITED.match(k)}
         self._env.setdefault("PATH", _PATH)
         if output_dir is not None:

@@ -17,6 +17,7 @@ from schedo.core.leases import HandedBack
 from schedo.workers.contract import StopSignal
 
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
+_SHOWN_S = 2.0  # beyond the end of a round: the next try has been made by then
 
 _CODES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
 
@@ -29,9 +30,13 @@ def is_shortage(error: BaseException | None) -> bool:
 
 
 class Shortage:
-    """How long what could not begin has to wait; for one runner and one loop."""
+    """How long what could not begin has to wait; for one runner and one loop.
 
-    def __init__(self) -> None:
+    `what` begins the sentence that says so.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._pause_s = 0.0  # of the present round
         self._until = 0.0  # its end, in the loop's time
         self._reason = ""
@@ -48,7 +53,8 @@ class Shortage:
             self._until = now + self._pause_s
             self._reason = os.strerror(error.errno or 0)
             log.warning(
-                "no command can be started (%s); the next try is in %g s",
+                "%s (%s); the next try is in %g s",
+                self._what,
                 self._reason,
                 self._pause_s,
             )
@@ -59,6 +65,6 @@ class Shortage:
 
     def find_reasons(self) -> list[str]:
         """Return in a sentence why nothing can begin."""
-        if not self._until or asyncio.get_running_loop().time() > self._until + PAUSE_S:
+        if not self._until or asyncio.get_running_loop().time() > self._until + _SHOWN_S:
             return []
-        return [f"no command can be started: {self._reason}"]
+        return [f"{self._what}: {self._reason}"]

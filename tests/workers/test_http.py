@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from schedo.core.leases import Failed, Report
+from schedo.core.leases import Failed, HandedBack, Report
 from schedo.core.model import Options
-from schedo.workers.http import parse_retry_after
-from tests.workers.calls import JOB, both_loops, capture_of, failure_of, result_of
+from schedo.workers.http import HttpRunner, parse_retry_after
+from tests.workers.calls import JOB, both_loops, capture_of, failure_of, make_call, result_of
 from tests.workers.servers import (
     NOW,
     Server,
@@ -203,6 +205,21 @@ async def test_retry_after_is_honoured_where_a_retry_makes_sense(
     assert report.outcome.retry_in_us == wait_us
 
 
+async def test_without_descriptors_the_attempt_is_handed_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("schedo.workers.shortage.PAUSE_S", 0.01)
+    monkeypatch.setattr("asyncio.open_connection", refuse)
+    runner = HttpRunner(["127.0.0.1"], "test")
+    report = await runner(make_call({"url": "http://127.0.0.1:9/"}, "http"))
+
+    assert report.outcome == HandedBack()
+    assert runner.find_reasons() == ["no connection can be opened: Too many open files"]
+
+
 async def test_a_small_json_body_becomes_part_of_the_result() -> None:
     headers = "Content-Type: application/json; charset=utf-8\r\nX-Other: 1\r\n"
     async with Server(answer(201, headers, b'{"id": 7}')) as server:
@@ -221,8 +238,26 @@ async def test_a_small_json_body_becomes_part_of_the_result() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"{", b'{"a":1,"a":2}', b"[" * 3_000, b"NaN", b'"\\ud800"', b"9" * 5_000, b"\xff"],
-    ids=["cut", "duplicate", "deep", "nan", "surrogate", "digits", "utf8"],
+    [
+        b"{",
+        b'{"a":1,"a":2}',
+        b"[" * 3_000,
+        b"[" * 64 + b"]" * 64,
+        b"NaN",
+        b'"\\ud800"',
+        b"9" * 5_000,
+        b"\xff",
+    ],
+    ids=[
+        "cut",
+        "duplicate",
+        "deep",
+        "too deep within the result",
+        "nan",
+        "surrogate",
+        "digits",
+        "utf8",
+    ],
 )
 async def test_json_that_is_not_trusted_stays_out_of_the_result(body: bytes) -> None:
     async with Server(answer(200, "content-type: application/json\r\n", body)) as server:

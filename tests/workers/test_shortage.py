@@ -21,7 +21,7 @@ def run(main: Callable[[VirtualLoop, Shortage], Coroutine[Any, Any, None]]) -> N
     async def start() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        await main(loop, Shortage())
+        await main(loop, Shortage("no command can be started"))
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(start())
