@@ -27,7 +27,7 @@ async def pid() -> int:
 def look_at_parent() -> str:
     """Return the server's environment, or why it cannot be read."""
     try:
-        return Path(f"/proc/{os.getppid()}/environ").read_text()
+        return Path(f"/proc/{os.getppid()}/environ").read_text().replace("\0", "\n")
     except OSError as error:
         return type(error).__name__
 
