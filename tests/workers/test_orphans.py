@@ -34,13 +34,24 @@ class Sleepers:
 
     def start(self, mark: str) -> int:
         env = {"PATH": "/usr/bin:/bin", MARK: mark}
-        self.started.append(subprocess.Popen(["sleep", "60"], env=env, start_new_session=True))
-        return self.started[-1].pid
+        # Popen returns a moment before the environment of the new program can be read; once the
+        # program has said something, it can.
+        sleeper = subprocess.Popen(
+            ["/bin/sh", "-c", "echo; read _"],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.started.append(sleeper)
+        assert sleeper.stdout is not None
+        assert sleeper.stdout.readline() == b"\n"
+        return sleeper.pid
 
     def end(self) -> None:
         for sleeper in self.started:
             sleeper.kill()
-            sleeper.wait()
+            sleeper.communicate()
 
 
 @pytest.fixture
