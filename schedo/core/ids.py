@@ -1,8 +1,12 @@
 """Job and schedule ids: 63-bit integers in order of creation, Crockford base32 at the edge.
 
-An id is the creation time in microseconds times 256, or one more than the last id if that is
-larger, so ids never repeat and never go back, even when the clock does. As text: 13 characters,
-fixed width, so that text sorts as the numbers do.
+An id is the creation time in microseconds times 256, plus the slot of the server that made it in
+the low 6 bits. A server whose last id is not smaller takes the next multiple of 64 instead, so its
+ids never repeat and never go back, even when the clock does; and servers with different slots never
+make the same one. As text: 13 characters, fixed width, so that text sorts as the numbers do.
+
+Slot 0 is a server with a SQLite file, which has no others beside it; 1 to 61 are the servers of a
+cluster, and 62 is the SQL function that submits jobs. 63 is free.
 """
 
 from __future__ import annotations
@@ -29,20 +33,24 @@ _TO_PYTHON = _ToPython(
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _LENGTH = 13
 _PER_MICROSECOND = 256
+SLOTS = 64
 ID_MAX = 2**63 - 1
 
 
 class IdSource:
-    """Hands out ids that only grow; start it with the largest id in the store."""
+    """Makes the ids of one server; start it with the largest id in the store."""
 
-    def __init__(self, last: int = 0) -> None:
+    def __init__(self, last: int = 0, slot: int = 0) -> None:
+        if not 0 <= slot < SLOTS:
+            raise ValueError(f"a slot is a number from 0 to {SLOTS - 1}, not {slot}")
         self.last = last
+        self._slot = slot
 
     def next(self, now: int) -> int:
         """Return a new id for something created at now."""
-        number = now * _PER_MICROSECOND
+        number = now * _PER_MICROSECOND + self._slot
         if number <= self.last:
-            number = self.last + 1
+            number = (self.last // SLOTS + 1) * SLOTS + self._slot
         self.last = number
         return number
 

@@ -15,21 +15,46 @@ def test_an_id_is_the_creation_time_times_256() -> None:
     assert IdSource().next(1_000) == 256_000
 
 
-def test_ids_of_one_instant_count_up() -> None:
+def test_ids_of_one_instant_count_up_in_steps_of_64() -> None:
     ids = IdSource()
 
-    assert [ids.next(10) for _ in range(3)] == [2_560, 2_561, 2_562]
+    assert [ids.next(10) for _ in range(3)] == [2_560, 2_624, 2_688]
 
 
 def test_ids_grow_even_when_the_clock_goes_back() -> None:
     ids = IdSource()
     first = ids.next(1_000)
 
-    assert ids.next(5) == first + 1
+    assert ids.next(5) == first + 64
 
 
 def test_ids_go_on_behind_the_largest_in_the_store() -> None:
     assert IdSource(last=999_999).next(1) == 1_000_000
+
+
+@pytest.mark.parametrize("slot", [0, 1, 61, 62])
+def test_the_low_6_bits_of_an_id_are_the_slot_of_its_server(slot: int) -> None:
+    ids = IdSource(last=999_999, slot=slot)  # the last one may be of any slot
+
+    assert {ids.next(now) % 64 for now in (1, 1, 7_000, 7_000, 3)} == {slot}
+
+
+@pytest.mark.parametrize("slot", [-1, 64])
+def test_a_slot_has_6_bits(slot: int) -> None:
+    with pytest.raises(ValueError, match=f"a number from 0 to 63, not {slot}"):
+        IdSource(slot=slot)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 5, 61]), st.integers(0, 9)), max_size=80))
+def test_servers_of_different_slots_never_make_the_same_id(calls: list[tuple[int, int]]) -> None:
+    servers = {slot: IdSource(slot=slot) for slot, _ in calls}
+
+    made = [(slot, servers[slot].next(now)) for slot, now in calls]
+
+    assert len({ident for _, ident in made}) == len(made)
+    for each in servers:
+        own = [ident for slot, ident in made if slot == each]
+        assert own == sorted(own)
 
 
 def test_ids_last_for_a_thousand_years() -> None:
