@@ -17,7 +17,7 @@ from typing import NamedTuple
 from schedo.core import limits
 from schedo.core.leases import Capture, Completed, Failed, Lost, Outcome, Report, Snoozed
 from schedo.core.model import Failure
-from schedo.core.strict import decode_strictly
+from schedo.core.strict import CheckedJson, decode_strictly
 from schedo.errors import BadJson
 
 MESSAGE_CHARACTERS_MAX = 2_048
@@ -104,12 +104,15 @@ def fit_result(result: bytes | None) -> Outcome:
     """Return the outcome of an attempt that ended with this result, which should be JSON."""
     if result is None or result == b"null":
         return _NOTHING
-    _check_type(result, bytes)
+    if not isinstance(result, CheckedJson):
+        _check_type(result, bytes)
     if len(result) > limits.RESULT_BYTES_MAX:
         return refuse_result(
             "result-too-large",
             f"takes {len(result)} bytes as JSON; at most {limits.RESULT_BYTES_MAX} are kept",
         )
+    if isinstance(result, CheckedJson):
+        return Completed(bytes(result))
     try:
         decode_strictly(result, "it")
     except BadJson as error:

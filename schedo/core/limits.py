@@ -85,6 +85,7 @@ FRONT_US = 366 * DAY
 # One turn handles at most this many due entries, so that the loop stays responsive: some 5 ms. A
 # schedule's fire costs ten times as much as a job's.
 TURN_ENTRIES_MAX = 512
+TURN_COMMANDS_US = 4 * MILLISECOND  # after which no other command begins to act
 TURN_FIRES_MAX = 50
 # And one commit, so that who submits meanwhile does not wait long for the commit before his.
 COMMIT_FIRES_MAX = 200

@@ -33,6 +33,10 @@ _DIGITS_TO_ZERO = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
 _LONG_NUMBER = b"0" * 19  # 2**63 has 19 digits
 
 
+class CheckedJson(bytes):
+    """A JSON text that was checked like this already."""
+
+
 def decode_strictly(body: bytes, what: str = "the body") -> Any:
     """Return the value of a JSON text; raise BadJson, which says what is wrong with `what`."""
     if not body:

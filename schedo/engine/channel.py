@@ -39,8 +39,10 @@ class Channel(Generic[T]):
             self._notify()
 
     def put_back(self, items: list[T]) -> None:
-        """Put items before all others, without a notice: whoever drained them knows of them."""
+        """Put items before all others; `notify` is called if there are any."""
         self._items[:0] = items
+        if items:
+            self._notify()
 
     def drain(self) -> list[T]:
         """Remove and return all items."""

@@ -253,10 +253,13 @@ class TurnLoop:
             for each in items:
                 if isinstance(each, Asked):
                     self._answer(each, scheduler, now)
+                    if self.watch.is_turn_long(now):
+                        break  # the rest acts in the next turn, after what is due by then
                 elif isinstance(each, Report):
                     self._settle(scheduler, each, now)
                 else:
                     each(scheduler, now)
+            self._inbox.put_back(list(items))
             wake_at = tick(scheduler, self.clock, now)
             leases, ready = scheduler.attempts.take_leases(), scheduler.take_ready()
             self.handouts.start(leases)

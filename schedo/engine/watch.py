@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence, Set
 from schedo.clock import Clock
 from schedo.core.changes import Changes
 from schedo.core.leases import Lease
-from schedo.core.limits import SECOND
+from schedo.core.limits import SECOND, TURN_COMMANDS_US
 from schedo.core.memory import JobMemory
 from schedo.core.scheduler import Scheduler
 from schedo.engine.metrics import Metrics
@@ -72,6 +72,10 @@ class Watch:
         """Note attempts that run at most once, handed out when their start was durable."""
         if leases:
             self.metrics.note_starts(leases, memory, frozenset(), self.clock.now(), once=True)
+
+    def is_turn_long(self, began_at: int) -> bool:
+        """Say whether a turn has taken so long that the commands left should wait for another."""
+        return self.clock.now() - began_at > TURN_COMMANDS_US
 
     def note_lag(self, lag_us: int, now: int) -> None:
         """Note how late something in the loop ran."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from starlette.types import Message, Receive, Scope, Send
 
 from schedo.core.limits import BODY_BYTES_UNCOUNTED
-from schedo.errors import BadRequest, MethodNotAllowed, TooLarge, UnsupportedMedia
+from schedo.errors import BadRequest, MethodNotAllowed, Overloaded, TooLarge, UnsupportedMedia
 from schedo.web.cycle import UNREAD_BYTES_MAX
 from schedo.web.guard import ClientGone
 from schedo.web.intake import Place
@@ -40,6 +40,8 @@ class Endpoint:
                 f"{scope['path'][:100]!a} takes {self._allow}, not {method[:20]!a}", self._allow
             )
         operation, handle = found
+        if scope.get("schedo.is_surplus") and _may_wait(operation, scope):
+            raise Overloaded("the server has too many connections to let one wait; try again soon")
         headers: dict[bytes, bytes] = scope["schedo.headers"]
         if operation.request is None:
             _check_no_body(headers)
@@ -99,6 +101,11 @@ class Endpoint:
         carrying_out = handle(self._site, request)
         del request, body  # the handler may wait for long, and let go of it
         await send_answer(send, await carrying_out, request_id)
+
+
+def _may_wait(operation: Operation, scope: Scope) -> bool:
+    """Say whether the request may ask to be answered much later."""
+    return operation.may_wait or b"wait=" in scope["query_string"]
 
 
 def _leave_nothing() -> None:

@@ -6,13 +6,14 @@ QUEUES_NAMED_MAX queues are named.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Literal
 
 from schedo.core.lifecycle import State
 from schedo.core.limits import SECOND
 from schedo.engine.gauges import Gauges
 from schedo.engine.metrics import DURATION_BOUNDS_US, Histogram, Metrics
+from schedo.engine.sharing import in_steps
 from schedo.web.messages import Answer, Request
 from schedo.web.process import read_process
 from schedo.web.site import Site
@@ -31,14 +32,17 @@ _BOUNDS_S = tuple(bound / SECOND for bound in DURATION_BOUNDS_US)
 async def get_metrics(site: Site, request: Request) -> Answer:
     """Return all metrics."""
     gauges = await site.engine.gauges()
-    families = [
-        *_render_counts(site.engine.metrics),
-        *_render_histograms(site.engine.metrics),
-        *_render_state(site, gauges),
-        *_render_queues(gauges),
-        *read_process(),
-    ]
-    return Answer(200, render_exposition(families), content_type=CONTENT_TYPE)
+    # Many who ask at once get the gauges in the same moment.
+    text = await in_steps(_render(site, gauges))
+    return Answer(200, text, content_type=CONTENT_TYPE)
+
+
+def _render(site: Site, gauges: Gauges) -> Generator[None, None, bytes]:
+    families = [*_render_counts(site.engine.metrics), *_render_histograms(site.engine.metrics)]
+    yield
+    families += [*_render_state(site, gauges), *_render_queues(gauges), *read_process()]
+    yield
+    return render_exposition(families)
 
 
 def _render_counts(metrics: Metrics) -> list[Family]:

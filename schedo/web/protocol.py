@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from schedo.web.chunks import BadChunk, Chunks
 from schedo.web.cycle import UNREAD_BYTES_MAX, Exchange
 from schedo.web.head import ORDINARY_HEAD_BYTES, BadHead, check_beginning, find_end, parse_head
-from schedo.web.refusals import answer_too_many, render_refusal
+from schedo.web.refusals import render_refusal
 from schedo.web.signals import Signal
 from schedo.web.stages import DEADLINES_S, Stage
 from schedo.wire.problems import KINDS, ProblemKind
@@ -186,7 +186,8 @@ class Connection(asyncio.BufferedProtocol):
         head = parse_head(data[:end])
         head.scope["schedo.defaults"] = shared.default_headers
         head.scope["schedo.transport"] = self.transport
-        keeps_alive = head.keeps_alive and not shared.is_draining
+        head.scope["schedo.is_surplus"] = self._is_surplus
+        keeps_alive = head.keeps_alive and not (shared.is_draining or self._is_surplus)
         exchange = Exchange(self, head.scope, keeps_alive, head.expects_continue)
         self._exchange = exchange
         self._head_bytes = end if end > ORDINARY_HEAD_BYTES else 0
@@ -202,8 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             exchange.add([], is_complete=True)  # an application may read it all the same
             self._end_body(data[end:])
-        app = answer_too_many if self._is_surplus else shared.app
-        shared.start(exchange.run(app))
+        shared.start(exchange.run(shared.app))
 
     def _take_body(self, data: bytes) -> None:
         exchange = self._exchange

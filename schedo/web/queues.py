@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 
 from schedo.core.model import Queue
+from schedo.engine.sharing import each_in_steps, in_steps
 from schedo.web.messages import Answer, Request
 from schedo.web.site import Site
 from schedo.wire import fields
@@ -15,7 +16,8 @@ from schedo.wire.queues import QueuePatch
 async def list_queues(site: Site, request: Request) -> Answer:
     """List queues."""
     queues = await site.engine.list_queues()
-    return Answer(200, render_page([queue_fields(*status) for status in queues]))
+    items = await in_steps(each_in_steps(lambda status: queue_fields(*status), queues))
+    return Answer(200, render_page(items))
 
 
 async def update_queue(site: Site, request: Request) -> Answer:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.types import Receive, Scope, Send
-
-from schedo.errors import Unavailable
-from schedo.web.messages import answer_error, send_answer
 from schedo.wire.problems import PROBLEM_TYPE, ProblemKind, render_kind
 
 
@@ -19,9 +15,3 @@ def render_refusal(kind: ProblemKind) -> bytes:
         "x-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-async def answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer for the application on a connection above the limit."""
-    answer = answer_error(Unavailable("the server has too many connections; try again soon"), "-")
-    await send_answer(send, answer.with_headers((b"connection", b"close")), "-")

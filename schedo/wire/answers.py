@@ -35,7 +35,9 @@ _ENDED_AT = {
     State.EXPIRED: "expired_at",
 }
 _SHORT_INSTANTS = ("scheduled_at", "picked_at", "started_at", *_ENDED_AT.values())
-_MASK = "***"
+_MASK = msgspec.Raw(b'"***"')
+_NULL = msgspec.Raw(b"null")
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])  # which are not read
 Names = Mapping[int, str]  # schedule id: name
 _NO_NAMES: Names = {}
 
@@ -81,9 +83,13 @@ def show_payload(task: str, payload: bytes) -> orjson.Fragment:
     """Return a payload as it was sent, but for the secret with which an http job signs."""
     # A key may also be written with escapes, so a backslash calls for an exact look.
     if task == "http" and (b'"secret"' in payload or b"\\" in payload):
-        value = orjson.loads(payload)
-        if isinstance(value, dict) and value.get("secret") is not None:
-            return orjson.Fragment(orjson.dumps({**value, "secret": _MASK}))
+        try:
+            members = _MEMBERS.decode(payload)
+        except msgspec.ValidationError:  # no object
+            members = {}
+        if members.get("secret", _NULL) != _NULL:
+            members["secret"] = _MASK
+            return orjson.Fragment(msgspec.json.encode(members))
     return orjson.Fragment(payload)
 
 
@@ -154,18 +160,40 @@ def short_fields(job: Job) -> dict[str, Any]:
     """Return the answer of the short form: what became of a command."""
     fields = job_fields(job)
     answer = {"task_id": fields["id"], "status": fields["state"]}
-    payload = orjson.loads(job.payload or b"null")
-    if isinstance(payload, dict) and isinstance(payload.get("command"), str):
-        answer["command"] = payload["command"]
+    command = _read_member(job.payload, _COMMAND)
+    if command is not None:
+        answer["command"] = command
     answer |= {name: fields[name] for name in _SHORT_INSTANTS if name in fields}
-    result = orjson.loads(job.result or b"null")
-    if isinstance(result, dict) and isinstance(result.get("exit_code"), int):
-        answer["exit_code"] = result["exit_code"]
+    exit_code = _read_member(job.result, _EXIT_CODE)
+    if exit_code is not None:
+        answer["exit_code"] = exit_code
     if job.failure is not None:
         answer["error"] = job.failure.message
         if job.failure.exit_code is not None:
             answer["exit_code"] = job.failure.exit_code
     return answer
+
+
+class _Command(msgspec.Struct):
+    value: str | None = msgspec.field(default=None, name="command")
+
+
+class _ExitCode(msgspec.Struct):
+    value: int | None = msgspec.field(default=None, name="exit_code")
+
+
+_COMMAND = msgspec.json.Decoder(_Command)
+_EXIT_CODE = msgspec.json.Decoder(_ExitCode)
+
+
+def _read_member(
+    text: bytes | None, decoder: msgspec.json.Decoder[_Command] | msgspec.json.Decoder[_ExitCode]
+) -> str | int | None:
+    """Return one member of an object, nothing else of which is read; None if there is none."""
+    try:
+        return decoder.decode(text or b"null").value
+    except msgspec.ValidationError:
+        return None
 
 
 def render_page(items: Sequence[Any], next_cursor: str | None = None) -> bytes:

@@ -42,6 +42,7 @@ class Operation(NamedTuple):
     takes_nonce: bool = False  # needs Schedo-Lease-Nonce
     is_large: bool = False  # its body may be as large as a batch
     needs_body: bool = False  # though each of its fields may be missing
+    may_wait: bool = False  # its answer may come much later, if the request says so
 
     @property
     def tag(self) -> str:

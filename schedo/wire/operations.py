@@ -93,6 +93,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Wait until the job has ended: 200 then, 202 if the time is up first.",
         {200: shapes.JobAnswer, 202: shapes.JobAnswer},
         query=("timeout",),
+        may_wait=True,
     ),
     Operation(
         "explain_job",
@@ -236,6 +237,7 @@ OPERATIONS: tuple[Operation, ...] = (
         request=ShortRequest,
         takes_key=True,
         needs_body=True,
+        may_wait=True,
     ),
     Operation(
         "short_status",

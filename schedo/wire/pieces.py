@@ -28,10 +28,13 @@ from schedo.core.strict import (
 from schedo.errors import BadJson
 
 PIECE_BYTES = 16_384
+_BEFORE_VALUES = (b",", b"[", b"{")
 _SPACE = b" \t\r\n"
 _ARRAY, _OBJECT = b"[{"
 _CLOSING = {_ARRAY: b"]", _OBJECT: b"}"}
 STRING_BYTES_MAX = 2_097_152  # as it is written; a look at one takes some milliseconds
+VALUES_MAX = 800_000  # commas and opening brackets: more than a payload can hold
+KEYS_MAX = 100_000  # of one object
 _LONG_BYTES = 262_144
 
 Steps = Generator[None, None, None]
@@ -43,6 +46,9 @@ class _Piece(NamedTuple):
     at: int
     end: int
     outside: bytes  # what of it stands outside of strings
+
+    def count_values(self) -> int:
+        return sum(map(self.outside.count, _BEFORE_VALUES)) + 1
 
     def is_last_of(self, text: bytes) -> bool:
         return self.end >= len(text)
@@ -59,12 +65,17 @@ def check_pieces(text: bytes) -> Steps:
         at = piece.end + 1
 
 
+def too_many_values() -> BadJson:
+    """Return the error for a text with more values than are taken."""
+    return BadJson(f"the body holds more than {VALUES_MAX} values")
+
+
 def count_values(text: bytes) -> Generator[None, None, int]:
     """Return how many values a text holds, roughly: commas and opening brackets."""
     at, count = 0, 0
     while at <= len(text):
         piece = yield from _cut(text, at)
-        count += sum(map(piece.outside.count, (b",", b"[", b"{"))) + 1
+        count += piece.count_values()
         yield
         at = piece.end + 1
     return count
@@ -103,11 +114,15 @@ class _Checked:
         self._kinds = bytearray()  # of the containers that are open, outermost first
         self._keys: list[set[str]] = []  # of those that are objects; else empty
         self._mark = secrets.token_hex(8)  # a key that the text cannot hold
+        self._values = 0
 
     def add(self, piece: _Piece) -> Steps:
         """Check the piece and what it adds to the open containers."""
         part = self._text[piece.at : piece.end]
         before = bytes(self._kinds)
+        self._values += piece.count_values()
+        if self._values > VALUES_MAX:
+            raise too_many_values()
         kept = self._follow(piece.outside)
         is_long = len(part) > _LONG_BYTES
         if not piece.is_last_of(self._text):
@@ -187,6 +202,8 @@ class _Checked:
         twice = found & known
         if twice:
             raise BadJson(f"the key {min(twice)[:64]!r} stands twice in one object")
+        if len(found) + len(known) > KEYS_MAX:
+            raise BadJson(f"an object has more than {KEYS_MAX} keys")
         known |= found
 
     def _explain(self, at: int, error: orjson.JSONDecodeError, added: int) -> str:

@@ -19,7 +19,13 @@ from schedo.core import limits
 from schedo.core.strict import decode_strictly, explain
 from schedo.errors import BadJson, Invalid, Problem, TooLarge
 from schedo.wire.decode import decode_checked, point_at
-from schedo.wire.pieces import PIECE_BYTES, check_pieces, count_values
+from schedo.wire.pieces import (
+    PIECE_BYTES,
+    VALUES_MAX,
+    check_pieces,
+    count_values,
+    too_many_values,
+)
 
 T = TypeVar("T", bound=Struct)
 U = TypeVar("U")
@@ -28,9 +34,6 @@ Steps = Generator[None, None, U]
 # One list or object other than a payload, a result or a list of entries. Decoding one that is as
 # large as this and dense takes some milliseconds.
 FIELD_BYTES_MAX = 262_144
-
-# Commas and brackets outside of strings: to find the jobs of a batch takes a step for all of them.
-BATCH_VALUES_MAX = 600_000
 
 # A batch may hold empty lines, but not so many that splitting it takes hundreds of megabytes.
 _LINES_MAX = 10 * limits.BATCH_JOBS_MAX
@@ -132,6 +135,16 @@ def _read_under(pointer: str, raw: Raw, kind: type[T]) -> Steps[T]:
         raise Invalid.field(pointer + where.pointer, where.detail) from None
 
 
+def at_once(steps: Steps[U]) -> U:
+    """Return what the steps return, which are taken one after the other."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: U = end.value
+            return value
+
+
 class _Field(NamedTuple):
     """What may stand in a field of a request when it is large."""
 
@@ -221,14 +234,14 @@ def _too_many() -> TooLarge:
 
 def _check_count(body: bytes) -> Steps[None]:
     """Refuse more values than can be told apart in a moment; what strings hold does not count."""
-    if len(body) <= BATCH_VALUES_MAX:
+    if len(body) <= VALUES_MAX:
         return
     count = 0
     for at in range(0, len(body), _COUNTED_BYTES):
         count += sum(body.count(sign, at, at + _COUNTED_BYTES) for sign in _VALUE_SIGNS)
         yield
-    if count > BATCH_VALUES_MAX and (yield from count_values(body)) > BATCH_VALUES_MAX:
-        raise BadJson(f"the body holds more than {BATCH_VALUES_MAX} values")
+    if count > VALUES_MAX and (yield from count_values(body)) > VALUES_MAX:
+        raise too_many_values()
 
 
 class _TooMany(Exception):

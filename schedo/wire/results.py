@@ -22,6 +22,7 @@ from schedo.core.leases import (
     Stopped,
 )
 from schedo.core.model import Failure
+from schedo.core.strict import CheckedJson
 from schedo.errors import Invalid
 from schedo.wire import fields
 from schedo.wire.fields import Duration
@@ -130,4 +131,6 @@ class ResultRequest(Struct, omit_defaults=True):
                 return Lost(said or _LOST, Blame(self.blame or "sole"))
 
     def _read_result(self) -> Outcome:
-        return Completed(None if isinstance(self.result, UnsetType) else bytes(self.result))
+        # The whole request was checked strictly, and the result with it.
+        result = None if isinstance(self.result, UnsetType) else CheckedJson(self.result)
+        return Completed(result)

@@ -20,6 +20,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         {200: worker_shapes.WorkAnswer},
         request=WorkRequest,
         is_large=True,
+        may_wait=True,
     ),
     Operation(
         "list_workers",
@@ -66,6 +67,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         "Run a job on a worker right now, or be told at once that none takes it.",
         _PLACED,
         request=InvokeRequest,
+        may_wait=True,
     ),
     Operation(
         "reserve",
@@ -83,6 +85,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         _PLACED,
         request=CommitRequest,
         takes_nonce=True,
+        may_wait=True,
     ),
     Operation(
         "release_reservation",

@@ -18,7 +18,7 @@ import msgspec
 from schedo.core import limits
 from schedo.errors import Problem
 from schedo.workers.addresses import is_host_name
-from schedo.workers.payloads import Seconds, decode_payload, find_duration_problem, point_all
+from schedo.workers.payloads import Seconds, decode_payload, find_duration_problem, refuse_all
 from schedo.workers.signing import parse_secrets
 
 _URL_CHARACTERS_MAX = 8_192
@@ -26,6 +26,7 @@ _HEADERS_MAX = 64
 _HEADERS_CHARACTERS_MAX = 16_384
 _TIMEOUT_US_MIN = limits.MILLISECOND
 _TIMEOUT_US_MAX = limits.HOUR
+_STATUSES_MAX = 500
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PORTS = {"http": 80, "https": 443}
 
@@ -90,9 +91,7 @@ class Url(NamedTuple):
 def check_http_payload(payload: bytes) -> HttpPayload:
     """Return the payload of an http job; raise Invalid, which points at every bad field."""
     found = decode_payload(payload, HttpPayload)
-    problems = [*_check_request(found), *_check_headers(found.headers), *_check_secrets(found)]
-    if problems:
-        raise point_all(problems)
+    refuse_all(_check_request(found), _check_headers(found.headers), _check_secrets(found))
     return found
 
 
@@ -143,8 +142,10 @@ def _check_request(payload: HttpPayload) -> Iterator[Problem]:
     if wrong := find_duration_problem(payload.timeout, _TIMEOUT_US_MIN, _TIMEOUT_US_MAX):
         yield Problem("/timeout", wrong)
     statuses = payload.expected_statuses()
-    if not statuses or not all(map(_is_status, statuses)):
+    if not statuses or not all(map(_is_status, statuses[:_STATUSES_MAX])):
         yield Problem("/expected_status", 'name statuses from 200 to 599, or classes as "2xx"')
+    elif len(statuses) > _STATUSES_MAX:
+        yield Problem("/expected_status", f"there may be at most {_STATUSES_MAX}")
 
 
 def _is_status(status: Status) -> bool:
@@ -158,6 +159,7 @@ def _check_headers(headers: dict[str, str]) -> Iterator[Problem]:
     if len(headers) > _HEADERS_MAX or characters > _HEADERS_CHARACTERS_MAX:
         limit = f"{_HEADERS_MAX} headers and {_HEADERS_CHARACTERS_MAX} characters"
         yield Problem("/headers", f"at most {limit} are sent")
+        return
     for name, value in headers.items():
         pointer = "/headers/" + name[:100].replace("~", "~0").replace("/", "~1")
         if not _HEADER_NAME.match(name):

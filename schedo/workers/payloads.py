@@ -6,6 +6,7 @@ Pointers in errors begin with /payload, so that they fit the job request that ca
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain, islice
 from typing import TypeVar
 
 import msgspec
@@ -13,9 +14,10 @@ import msgspec
 from schedo.core.leases import Failed
 from schedo.core.model import Failure
 from schedo.errors import Invalid, Problem
-from schedo.wire.decode import decode_checked
+from schedo.wire.reading import at_once, read_checked
 from schedo.wire.times import parse_duration, render_duration
 
+_PROBLEMS_MAX = 20  # named in one error
 T = TypeVar("T", bound=msgspec.Struct)
 
 Seconds = str | int | float  # a duration as people write it
@@ -24,11 +26,18 @@ Seconds = str | int | float  # a duration as people write it
 def decode_payload(payload: bytes, kind: type[T]) -> T:
     """Return the payload as its type; raise Invalid, which names the field."""
     try:
-        return decode_checked(payload, kind)
+        return at_once(read_checked(payload, kind))
     except msgspec.DecodeError as error:
         raise Invalid.field("/payload", f"it is not JSON: {error}") from None
     except Invalid as error:
         raise point_all(Problem(p.pointer, p.detail) for p in error.problems) from None
+
+
+def refuse_all(*checks: Iterable[Problem]) -> None:
+    """Raise Invalid with the problems that the checks find, if they find any."""
+    problems = list(islice(chain(*checks), _PROBLEMS_MAX))
+    if problems:
+        raise point_all(problems)
 
 
 def point_all(problems: Iterable[Problem]) -> Invalid:

@@ -9,7 +9,7 @@ import msgspec
 
 from schedo.core import limits
 from schedo.errors import Problem
-from schedo.workers.payloads import Seconds, decode_payload, find_duration_problem, point_all
+from schedo.workers.payloads import Seconds, decode_payload, find_duration_problem, refuse_all
 
 _GRACE_US_MAX = limits.HOUR
 _WORD_BYTES_MAX = 131_071  # Linux takes no longer argument or variable (MAX_ARG_STRLEN)
@@ -39,9 +39,7 @@ class ShellPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def check_shell_payload(payload: bytes) -> ShellPayload:
     """Return the payload of a shell job; raise Invalid, which points at every bad field."""
     found = decode_payload(payload, ShellPayload)
-    problems = [*_check_command(found), *_check_env(found.env), *_check_rest(found)]
-    if problems:
-        raise point_all(problems)
+    refuse_all(_check_command(found), _check_env(found.env), _check_rest(found))
     return found
 
 

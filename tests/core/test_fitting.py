@@ -18,6 +18,7 @@ from schedo.core.leases import (
     Stopped,
 )
 from schedo.core.model import Failure, LeaseKey
+from schedo.core.strict import CheckedJson
 
 KEY = LeaseKey(1, 1, 1)
 CENTURY_US = 100 * 366 * 86_400 * 1_000_000
@@ -118,3 +119,18 @@ def test_what_was_captured_is_made_to_fit(captures: list[Capture], wanted: list[
 )
 def test_a_text_is_made_to_fit(text: str, keep_end: bool, wanted: str) -> None:
     assert fit_text(text, 8, keep_end=keep_end) == wanted
+
+
+def test_a_result_that_was_checked_already_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("it was read again")
+
+    monkeypatch.setattr("schedo.core.fitting.decode_strictly", refuse)
+
+    report = fit_report(Report(KEY, Completed(CheckedJson(b"[1]"))))
+
+    assert report.outcome == Completed(b"[1]")
+    assert isinstance(report.outcome, Completed)
+    assert type(report.outcome.result) is bytes

@@ -7,8 +7,8 @@ import pytest
 
 from schedo.core.leases import Failed, Snoozed, Stopped, StopReason
 from schedo.core.lifecycle import State
-from schedo.core.limits import MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
-from schedo.core.model import Failure, Unique
+from schedo.core.limits import MILLISECOND, MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
+from schedo.core.model import Failure, Job, Unique
 from schedo.engine.answers import Accepted
 from schedo.errors import DuplicateKey, IllegalTransition, NotFound
 from tests.engine.world import T0, THRICE, Answers, leased, running, spec
@@ -256,3 +256,24 @@ async def test_waiting_for_an_ended_job_returns_at_once(path: Path) -> None:
         await world.engine.settled()
 
         assert (await world.engine.wait(job.id, 60)).state is State.COMPLETED
+
+
+async def test_what_is_due_comes_before_commands_that_take_long(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=5 * MILLISECOND)
+        started: list[int] = []
+
+        def take_long(job: Job) -> int:
+            started.append(len(world.worker.leases))
+            world.clock.armed_at = None  # nothing rings within a turn
+            world.clock.stall(10 * MILLISECOND)
+            return job.id
+
+        later = spec(delay_us=MINUTE)
+        submits = [
+            asyncio.create_task(world.engine.submit([later], view=take_long)) for _ in range(3)
+        ]
+        await asyncio.gather(*submits)
+
+        # A turn begins with the commands, so the second one came before what was due meanwhile.
+        assert started == [0, 0, 1]

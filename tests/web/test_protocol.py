@@ -187,15 +187,20 @@ async def test_a_worker_that_hangs_up_ends_its_wait() -> None:
     assert placing.app.site.polls == set()
 
 
-async def test_a_connection_above_the_cap_is_told_to_come_back(served: Served) -> None:
+async def test_a_connection_above_the_cap_is_served_unless_it_would_wait(served: Served) -> None:
     _, server, port = served
     held = [await open_connection(port) for _ in range(3)]
     await connected(server, 3)
 
-    answer = await talk(port, HEAD + b"\r\n")
+    short = await talk(port, HEAD + b"\r\n")
+    wait = b"GET /v1/jobs/0000000000001/wait HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    waiting = await talk(port, wait)
 
-    assert answer.startswith(b"HTTP/1.1 503 ")
-    assert b"retry-after: 1" in answer
+    assert short.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" in short
+    assert waiting.startswith(b"HTTP/1.1 429 ")
+    assert b"retry-after: 1" in waiting
+    assert b"connection: close" in waiting
     for _, writer in held:
         writer.close()
     await connected(server, 0)

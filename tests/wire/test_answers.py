@@ -37,6 +37,7 @@ from schedo.wire.answers import (
     render_job,
     schedule_fields,
     short_fields,
+    show_payload,
 )
 from schedo.wire.problems import KINDS, get_kind, problem_headers, render_problem
 
@@ -213,3 +214,23 @@ def test_an_overload_says_when_to_try_again() -> None:
     assert problem_headers(StoreError("it flickered")) == [(b"retry-after", b"1")]
     assert problem_headers(NoCapacity("busy", retry_after_s=2)) == [(b"retry-after", b"2")]
     assert problem_headers(SchedoError()) == []
+
+
+def test_a_large_payload_with_a_secret_is_masked_without_being_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dense = b"[" + b",".join([b"[]"] * 100_000) + b"]"
+    payload = b'{"url":"http://a/","\\u0073ecret":"whsec_x","body":%b}' % dense
+
+    def refuse(text: bytes) -> object:
+        raise AssertionError(f"{len(text)} bytes were read at once")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(orjson, "loads", refuse)
+        shown = orjson.dumps(show_payload("http", payload))
+
+    assert orjson.loads(shown) == {
+        "url": "http://a/",
+        "secret": "***",
+        "body": orjson.loads(dense),
+    }

@@ -100,6 +100,11 @@ _FILL = b",".join([b"[1,2]"] * 20_000)
         (b"[" * 65 + _FILL + b"]" * 65, "64 levels"),
         (b'"' + b"x" * 2_200_000 + b'"', "longer than 2097152 bytes"),
         (b"[" + b" " * 2_200_000 + b"1]", "longer than 2097152 bytes"),
+        (b"[" + b"1," * 800_001 + b"1]", "more than 800000 values"),
+        (
+            b"{" + b",".join(b'"%d":1' % number for number in range(120_000)) + b"}",
+            "more than 100000 keys",
+        ),
     ],
     ids=lambda value: repr(value[-30:]),
 )

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from schedo.core.leases import Failed, HandedBack, Report
 from schedo.core.model import LeaseKey, Options
+from schedo.wire import reading
 from schedo.workers.commands import Running
 from schedo.workers.progress import Said
 from schedo.workers.shell import ShellRunner
@@ -117,7 +118,8 @@ async def test_a_real_time_signal_has_a_number() -> None:
     assert failure_of(await run({"command": "kill -35 $$"})).signal == "signal 35"
 
 
-async def test_too_many_arguments_cannot_be_started() -> None:
+async def test_too_many_arguments_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "FIELD_BYTES_MAX", 8_388_608)
     failure = failure_of(await run({"command": ["echo", *["x" * 130_000] * 40]}))
 
     assert failure.type == "spawn-failed"

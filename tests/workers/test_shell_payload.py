@@ -78,3 +78,12 @@ def test_every_bad_field_is_named_at_once() -> None:
         "/payload/env/ENV",
         "/payload/cwd",
     ]
+
+
+def test_only_some_of_many_problems_are_named() -> None:
+    env = {f"{number}": "x" for number in range(10_000)}
+
+    with pytest.raises(Invalid) as caught:
+        check_shell_payload(json.dumps({"command": "true", "env": env}).encode())
+
+    assert len(caught.value.problems) == 20
