@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from schedo.clock import SystemClock
-from schedo.core.leases import Completed, Report
+from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec
 from schedo.engine.engine import Engine
-from schedo.store.sqlite import SqliteStore
-from schedo.workers.contract import Call, Runner
-from schedo.workers.local import LocalWorker
+from schedo.store.sqlite.store import SqliteStore
+from schedo.tasks.runner import AttemptContext, Runner
+from schedo.worker.in_process import LocalWorker
 
 BATCH = 1_000
 HEAD_START_US = 500_000
@@ -31,13 +31,13 @@ class Probe:
         self._wanted = 0
         self._done = asyncio.Event()
 
-    async def __call__(self, call: Call) -> Report:
+    async def __call__(self, call: AttemptContext) -> AttemptResult:
         self.started_at = time.time_ns() // 1000
         self.lateness_us.append(self.started_at - call.lease.scheduled_for)
         self.runs[call.lease.key.job_id] += 1
         if len(self.lateness_us) == self._wanted:
             self._done.set()
-        return Report(call.lease.key, Completed(b"null"))
+        return AttemptResult(call.lease.key, Completed(b"null"))
 
     async def ran(self, count: int) -> None:
         """Return once it has run so often."""
@@ -99,7 +99,7 @@ async def complete(path: Path, count: int, batch: int, in_flight: int) -> float:
         began = time.perf_counter()
         await asyncio.gather(*(submit() for _ in range(in_flight)))
         await probe.ran(count)
-        await engine.settled()
+        await engine.flush()
         elapsed = time.perf_counter() - began
         assert len(probe.runs) == count, "every job ran once"
         return count / elapsed

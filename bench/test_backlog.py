@@ -13,59 +13,59 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.figures import QUICK
-from schedo.core.leases import Completed, Lease, Report
+from schedo.core.leases import AttemptResult, Completed, Lease
 from schedo.core.limits import BATCH_JOBS_MAX
 from schedo.core.model import JobSpec, Options, Queue
-from schedo.core.routes import Route
+from schedo.core.requirements import Requirements
 from schedo.core.scheduler import Scheduler
-from schedo.core.workers import WorkerOffer
+from schedo.core.worker_pool import WorkerSpec
 
 NOW = 1_795_172_645_000_000
 JOBS = 10_000
 STARTS = 100
 ROUNDS = 5 if QUICK else 30
 
-Make = Callable[[], tuple[list[WorkerOffer], Iterable[JobSpec]]]
-BUSY = WorkerOffer("busy", 10)
+Make = Callable[[], tuple[list[WorkerSpec], Iterable[JobSpec]]]
+BUSY = WorkerSpec("busy", 10)
 
 
-def one_lane() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+def one_lane() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
     return [BUSY], (JobSpec("work") for _ in range(JOBS))
 
 
-def two_lanes() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+def two_lanes() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
     return [BUSY], (JobSpec("work", queue=f"q{n % 2}") for n in range(JOBS))
 
 
-def tasks() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+def tasks() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
     names = [f"t{n}" for n in range(1_000)]
-    return [WorkerOffer("busy", 10, frozenset(names))], (
+    return [WorkerSpec("busy", 10, frozenset(names))], (
         JobSpec(names[n % 1_000]) for n in range(JOBS)
     )
 
 
-def queues() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+def queues() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
     return [BUSY], (JobSpec("work", queue=f"q{n}") for n in range(JOBS))
 
 
-def idle_beside() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+def idle_beside() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
     """A worker with free slots, which serves none of what waits."""
     offers = [
-        WorkerOffer("busy", 10, frozenset({"work"})),
-        WorkerOffer("idle", 10, frozenset({"x"})),
+        WorkerSpec("busy", 10, frozenset({"work"})),
+        WorkerSpec("idle", 10, frozenset({"x"})),
     ]
     return offers, (JobSpec("work", queue=f"q{n}") for n in range(JOBS))
 
 
-def workers() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
-    offers = [WorkerOffer(f"w{n}", 1) for n in range(1_000)]
+def workers() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
+    offers = [WorkerSpec(f"w{n}", 1) for n in range(1_000)]
     return offers, (JobSpec("work", queue=f"q{n % 100}") for n in range(JOBS))
 
 
-def routes() -> tuple[list[WorkerOffer], Iterable[JobSpec]]:
+def routes() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
     """Each worker is named by the jobs of a lane of its own."""
-    options = [Options(route=Route(worker=f"w{n}")) for n in range(1_000)]
-    offers = [WorkerOffer(f"w{n}", 1) for n in range(1_000)]
+    options = [Options(requirements=Requirements(worker=f"w{n}")) for n in range(1_000)]
+    offers = [WorkerSpec(f"w{n}", 1) for n in range(1_000)]
     return offers, (JobSpec("work", options=options[n % 1_000]) for n in range(JOBS))
 
 
@@ -80,7 +80,7 @@ SCENES: dict[str, Make] = {
 }
 
 
-def make_scheduler(offers: list[WorkerOffer], specs: Iterable[JobSpec]) -> Scheduler:
+def make_scheduler(offers: list[WorkerSpec], specs: Iterable[JobSpec]) -> Scheduler:
     """Return a scheduler in which all specs are queued, as far as they do not run."""
     scheduler = Scheduler(epoch=1, last_id=0, random=lambda: 0.5, capacity=JOBS)
     scheduler.restore([Queue("default")], [], [])
@@ -97,7 +97,7 @@ def make_scheduler(offers: list[WorkerOffer], specs: Iterable[JobSpec]) -> Sched
 
 def deliver_nothing(scheduler: Scheduler) -> None:
     # The store is empty.
-    scheduler.deliver([(want, []) for want in scheduler.take_wants()], NOW)
+    scheduler.deliver([(want, []) for want in scheduler.take_loads()], NOW)
 
 
 @pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
@@ -110,7 +110,7 @@ def test_start(benchmark: BenchmarkFixture, scene: Make) -> None:
 
     def setup() -> tuple[tuple[Scheduler, list[Lease]], dict[str, object]]:
         nonlocal scheduler, running
-        if len(scheduler.memory) < JOBS // 2:
+        if len(scheduler.jobs) < JOBS // 2:
             scheduler = make_scheduler(*scene())
             scheduler.tick(NOW)
             running = scheduler.attempts.take_leases()
@@ -120,10 +120,10 @@ def test_start(benchmark: BenchmarkFixture, scene: Make) -> None:
         """End what runs longest, again and again."""
         for _ in range(STARTS):
             lease = leases.pop(0)
-            scheduler.report(Report(lease.key, Completed()), NOW)
+            scheduler.report(AttemptResult(lease.key, Completed()), NOW)
             scheduler.tick(NOW)
             leases += scheduler.attempts.take_leases()
-            scheduler.memory.needs_pages()
+            scheduler.jobs.needs_loads()
         scheduler.take_changes()
         scheduler.committed()
 

@@ -17,7 +17,7 @@ def test_channel(benchmark: BenchmarkFixture, size: int) -> None:
 
     def pass_through() -> int:
         for item in range(size):
-            channel.send(item)
+            channel.try_send(item)
         return len(channel.drain())
 
     assert benchmark(pass_through) == size

@@ -12,10 +12,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.figures import QUICK
-from schedo.core.leases import Completed, Report
+from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec
 from schedo.core.scheduler import Scheduler
-from schedo.core.workers import WorkerOffer
+from schedo.core.worker_pool import WorkerSpec
 
 NOW = 1_795_172_645_000_000
 ROUNDS = 5 if QUICK else 50
@@ -26,15 +26,15 @@ BATCHES = {"one by one": 1, "batches of  10": 10, "batches of 100": 100}
 def make_scheduler() -> Scheduler:
     scheduler = Scheduler(epoch=1, last_id=0, random=lambda: 0.5)
     scheduler.restore([], [], [])
-    scheduler.attach(WorkerOffer("bench", JOBS))
+    scheduler.attach(WorkerSpec("bench", JOBS))
     # The store is empty.
-    scheduler.deliver([(want, []) for want in scheduler.take_wants()], NOW)
+    scheduler.deliver([(want, []) for want in scheduler.take_loads()], NOW)
     return scheduler
 
 
 def commit(scheduler: Scheduler) -> None:
     scheduler.take_changes()
-    scheduler.take_wants()
+    scheduler.take_loads()
     scheduler.committed()
 
 
@@ -49,7 +49,7 @@ def live(scheduler: Scheduler, now: int, batch: int, delay_us: int) -> None:
         leases = scheduler.attempts.take_leases()
         assert len(leases) == batch
         for lease in leases:
-            scheduler.report(Report(lease.key, Completed()), now)
+            scheduler.report(AttemptResult(lease.key, Completed()), now)
         commit(scheduler)
         now += 1
 
@@ -67,4 +67,4 @@ def test_life(benchmark: BenchmarkFixture, batch: int, delay_us: int) -> None:
         rounds=ROUNDS,
     )
 
-    assert len(scheduler.memory) == 0, "every record was given back"
+    assert len(scheduler.jobs) == 0, "every record was given back"

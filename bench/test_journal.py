@@ -17,9 +17,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from bench.figures import QUICK
 from bench.floors import BareTable
 from schedo.core.changes import Changes
-from schedo.core.lifecycle import State
 from schedo.core.model import Job
-from schedo.store.sqlite import SqliteStore
+from schedo.core.states import State
+from schedo.store.sqlite.store import SqliteStore
 
 SIZES = [1, 10, 100, 1_000]
 ROUNDS = 10 if QUICK else 100

@@ -6,9 +6,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.figures import QUICK
-from schedo.core.lanes import Lanes
 from schedo.core.model import Job
-from schedo.core.workers import WorkerOffer, Workers
+from schedo.core.ready_queues import ReadyQueues
+from schedo.core.worker_pool import WorkerPool, WorkerSpec
 
 JOBS = 1_000
 ROUNDS = 5 if QUICK else 30
@@ -21,12 +21,12 @@ def make_jobs(queues: int) -> list[Job]:
     ]
 
 
-def add_all(lanes: Lanes, jobs: list[Job]) -> None:
+def add_all(lanes: ReadyQueues, jobs: list[Job]) -> None:
     for job in jobs:
         lanes.add(job)
 
 
-def take_all(lanes: Lanes) -> None:
+def take_all(lanes: ReadyQueues) -> None:
     for _ in range(JOBS):
         assert lanes.take() is not None
 
@@ -36,18 +36,20 @@ def take_all(lanes: Lanes) -> None:
 def test_add(benchmark: BenchmarkFixture, queues: int) -> None:
     jobs = make_jobs(queues)
 
-    benchmark.pedantic(add_all, setup=lambda: ((Lanes(Workers()), jobs), {}), rounds=ROUNDS)
+    benchmark.pedantic(
+        add_all, setup=lambda: ((ReadyQueues(WorkerPool()), jobs), {}), rounds=ROUNDS
+    )
 
 
 @pytest.mark.parametrize("queues", QUEUES.values(), ids=list(QUEUES))
 @pytest.mark.benchmark(group="lanes: take 1,000 jobs in turn")
 def test_take(benchmark: BenchmarkFixture, queues: int) -> None:
     jobs = make_jobs(queues)
-    workers = Workers()
-    workers.attach(WorkerOffer("bench", 10))
+    workers = WorkerPool()
+    workers.attach(WorkerSpec("bench", 10))
 
-    def setup() -> tuple[tuple[Lanes], dict[str, object]]:
-        lanes = Lanes(workers)
+    def setup() -> tuple[tuple[ReadyQueues], dict[str, object]]:
+        lanes = ReadyQueues(workers)
         add_all(lanes, jobs)
         return (lanes,), {}
 

@@ -15,8 +15,8 @@ from bench.embedded import embedded
 from bench.figures import QUICK, replay, show
 from bench.floors import run_xargs
 from schedo.core.model import JobSpec
-from schedo.workers.commands import Command, Commands
-from schedo.workers.shell import ShellRunner
+from schedo.tasks.shell.spawner import Command, Spawner
+from schedo.tasks.shell.task import ShellRunner
 
 COUNT = 200 if QUICK else 2_000
 AT_ONCE = 16
@@ -27,13 +27,13 @@ one_spawn = pytest.mark.benchmark(group="shell: one /bin/true, start to end")
 many = pytest.mark.benchmark(group="shell: /bin/true, 16 at a time", timer=replay)
 
 
-async def run_true(commands: Commands) -> int:
+async def run_true(commands: Spawner) -> int:
     return await commands.start(Command([TRUE], os.environ), 1, 2).ended
 
 
 @one_spawn
 def test_start(benchmark: BenchmarkFixture) -> None:
-    commands = Commands()
+    commands = Spawner()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert benchmark(lambda: runner.run(run_true(commands))) == 0
         commands.close()

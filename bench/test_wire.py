@@ -8,20 +8,14 @@ import orjson
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from schedo.core.leases import Completed, Lease, Report
-from schedo.core.lifecycle import State
+from schedo.core.leases import AttemptResult, Completed, Lease
 from schedo.core.model import Job, JobSpec, LeaseKey, Options, Trigger
-from schedo.wire.answers import job_fields, render_job, render_page
-from schedo.wire.decode import decode_request
-from schedo.wire.jobs import JobRequest
-from schedo.wire.reading import Steps, read_item, split_array
-from schedo.workers.frames import (
-    Leases,
-    Result,
-    child_frames,
-    encode_frame,
-    server_frames,
-)
+from schedo.core.states import State
+from schedo.protocol.decode import decode_request
+from schedo.protocol.jobs import JobRequest
+from schedo.protocol.reading import Steps, read_item, split_array
+from schedo.protocol.responses import job_fields, render_job, render_page
+from schedo.worker.process.frames import Leases, Result, child_frames, encode_frame, server_frames
 
 T = TypeVar("T")
 
@@ -136,7 +130,7 @@ def test_lease_100_jobs(benchmark: BenchmarkFixture) -> None:
 @pytest.mark.benchmark(group="frames: to a child and back")
 def test_report_100_jobs(benchmark: BenchmarkFixture) -> None:
     """Write and read 100 frames, each with the end of one job."""
-    frames = [Result(Report(key, Completed())) for key in KEYS]
+    frames = [Result(AttemptResult(key, Completed())) for key in KEYS]
 
     def report() -> int:
         sent = b"".join(map(encode_frame, frames))

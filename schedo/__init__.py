@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from schedo.app.application import Schedo
     from schedo.app.handles import JobHandle
     from schedo.app.options import Retry
-    from schedo.client.asynchronous import AsyncClient
-    from schedo.client.problems import JobCancelled, JobFailed
+    from schedo.client.aio import AsyncClient
+    from schedo.client.errors import JobCancelled, JobFailed
     from schedo.client.sync import Client
-    from schedo.remote.worker import Worker
-    from schedo.workers.handling import CurrentJob, Discard, Snooze, current_job, report_progress
+    from schedo.tasks.current_job import CurrentJob, Discard, Snooze, current_job, report_progress
+    from schedo.worker.remote.worker import Worker
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,19 +36,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncClient": "schedo.client.asynchronous",
+    "AsyncClient": "schedo.client.aio",
     "Client": "schedo.client.sync",
-    "CurrentJob": "schedo.workers.handling",
-    "Discard": "schedo.workers.handling",
-    "JobCancelled": "schedo.client.problems",
-    "JobFailed": "schedo.client.problems",
+    "CurrentJob": "schedo.tasks.current_job",
+    "Discard": "schedo.tasks.current_job",
+    "JobCancelled": "schedo.client.errors",
+    "JobFailed": "schedo.client.errors",
     "JobHandle": "schedo.app.handles",
     "Retry": "schedo.app.options",
     "Schedo": "schedo.app.application",
-    "Snooze": "schedo.workers.handling",
-    "Worker": "schedo.remote.worker",
-    "current_job": "schedo.workers.handling",
-    "report_progress": "schedo.workers.handling",
+    "Snooze": "schedo.tasks.current_job",
+    "Worker": "schedo.worker.remote.worker",
+    "current_job": "schedo.tasks.current_job",
+    "report_progress": "schedo.tasks.current_job",
 }
 
 

@@ -22,9 +22,9 @@ import msgspec
 from schedo.client.tokens import check_token, read_token
 from schedo.core import limits
 from schedo.errors import Invalid
-from schedo.loglines import LogFormat
+from schedo.log_format import LogFormat
+from schedo.protocol.times import parse_duration, render_duration
 from schedo.store.base import Retention
-from schedo.wire.times import parse_duration, render_duration
 
 PREFIX = "SCHEDO_"
 CONCURRENCY_MAX = 10_000

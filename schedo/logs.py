@@ -9,7 +9,7 @@ import logging
 import logging.handlers
 import queue
 
-from schedo.loglines import LogFormat, hold_libraries_back, make_handler
+from schedo.log_format import LogFormat, hold_libraries_back, make_handler
 
 
 def start_logging(

@@ -33,20 +33,20 @@ from schedo.errors import Exit, Invalid, SchedoError, Unavailable, exit_of_serve
 from schedo.logs import start_logging
 from schedo.loops import new_loop
 from schedo.store import open_store
+from schedo.tasks.http.payload import check_http_payload
+from schedo.tasks.http.signatures import parse_secrets
+from schedo.tasks.http.task import HttpRunner
+from schedo.tasks.runner import Runner
+from schedo.tasks.shell.orphans import Orphans
+from schedo.tasks.shell.payload import check_shell_payload
+from schedo.tasks.shell.task import APART, ShellRunner
 from schedo.web.app import WebApp, build_app
-from schedo.web.grants import Grant, parse_grants
+from schedo.web.permissions import WorkerPermission, parse_grants
 from schedo.web.server import HttpServer
 from schedo.web.settings import LOOPBACK_HOSTS, WebSettings
-from schedo.workers.attendant import CannotServe
-from schedo.workers.children import ChildProcesses
-from schedo.workers.contract import Runner
-from schedo.workers.http import HttpRunner
-from schedo.workers.http_payload import check_http_payload
-from schedo.workers.local import LocalWorker
-from schedo.workers.orphans import Orphans
-from schedo.workers.shell import APART, ShellRunner
-from schedo.workers.shell_payload import check_shell_payload
-from schedo.workers.signing import parse_secrets
+from schedo.worker.in_process import LocalWorker
+from schedo.worker.process.pool import ProcessPool
+from schedo.worker.process.supervisor import CannotServe
 
 log = logging.getLogger("schedo")
 
@@ -189,10 +189,10 @@ class _Crew:
             runners["shell"] = self._shell = ShellRunner(output_dir, self._orphans)
             engine.add_reasons(self._shell.find_reasons)
         self._local = LocalWorker(engine, "local", config.concurrency, runners, apart=APART)
-        self._children: ChildProcesses | None = None
+        self._children: ProcessPool | None = None
         if config.app is not None:
             slots = -(-config.concurrency // config.processes)
-            self._children = ChildProcesses(
+            self._children = ProcessPool(
                 engine,
                 config.app,
                 processes=config.processes,
@@ -220,9 +220,9 @@ class _Crew:
 
     def hurry(self) -> None:
         """Cut the grace short."""
-        self._local.hurry()
+        self._local.stop_now()
         if self._children is not None:
-            self._children.hurry()
+            self._children.stop_now()
 
 
 def _read_secrets(path: str | None) -> dict[str, str]:
@@ -264,7 +264,7 @@ def _web_settings(config: Config) -> WebSettings:
     )
 
 
-def read_worker_tokens(config: Config) -> dict[bytes, Grant]:
+def read_worker_tokens(config: Config) -> dict[bytes, WorkerPermission]:
     """Return what each worker's token allows; the server's own token cannot be one of them."""
     path = config.worker_tokens
     if path is None:

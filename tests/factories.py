@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedo.core.lifecycle import State
 from schedo.core.model import Job, JobSpec, Rule, Schedule, ScheduleSpec
+from schedo.core.states import State
 
 PER_MICROSECOND = 256  # ids in one microsecond, see schedo/core/ids.py
 

@@ -19,13 +19,13 @@ from schedo.app.options import ScheduleOptions, TaskOptions, make_job, make_sche
 from schedo.cli.job_options import SHARED_FIELDS, SINGLE_FIELDS
 from schedo.cli.main import cli
 from schedo.client import operations
-from schedo.client.asynchronous import AsyncClient
+from schedo.client.aio import AsyncClient
 from schedo.client.sync import Client
 from schedo.core.ids import parse_id
 from schedo.core.model import JobSpec
-from schedo.wire.decode import decode_checked
-from schedo.wire.jobs import JobRequest, WorkFields
-from schedo.workers import frames
+from schedo.protocol.decode import decode_checked
+from schedo.protocol.jobs import JobFields, JobRequest
+from schedo.worker.process import frames
 from tests.client.server import FakeServer, fake_server
 from tests.web.world import World
 
@@ -50,7 +50,7 @@ EXAMPLES: dict[str, Any] = {
     "broadcast": True,
 }
 FIELDS = set(JobRequest.__struct_fields__) - {"task", "payload"}
-SCHEDULE_FIELDS = set(WorkFields.__struct_fields__) - {"task", "payload"}
+SCHEDULE_FIELDS = set(JobFields.__struct_fields__) - {"task", "payload"}
 # A request has one of each pair, and a broadcast has no unique key and is answered otherwise.
 ALTERNATIVES = {"run_at": "delay", "expires_at": "expires_in"}
 FIRST = {name: EXAMPLES[name] for name in EXAMPLES if name not in {*ALTERNATIVES, "broadcast"}}
@@ -116,11 +116,11 @@ def test_an_application_sends_every_field_and_submits_every_field(fields: dict[s
 
 @pytest.mark.parametrize("fields", [FIRST, SECOND], ids=["first", "second"])
 def test_a_child_process_hands_every_field_to_its_server(fields: dict[str, Any]) -> None:
-    ask = frames.Ask(1, "submit", specs=[meaning(fields)])
+    ask = frames.BackendRequest(1, "submit", specs=[meaning(fields)])
 
     (received,) = frames.child_frames().feed(frames.encode_frame(ask))
 
-    assert isinstance(received, frames.Ask)
+    assert isinstance(received, frames.BackendRequest)
     assert received.specs == [meaning(fields)]
 
 

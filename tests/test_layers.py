@@ -14,14 +14,15 @@ LAYERS = (
     ("__main__",),
     ("cli", "health"),
     ("serve",),
-    ("web", "workers", "client", "testing"),
-    ("engine", "wire"),
+    ("web", "worker"),
+    ("tasks", "client", "testing"),
+    ("engine", "protocol"),
     ("store", "clock"),
     ("core",),
-    ("errors", "loglines", "seclusion"),
+    ("errors", "log_format", "hardening", "child_process", "silence_timer"),
 )
 # The composition root is made of these modules; they count as one part.
-COMPOSITION = dict.fromkeys(("", "app", "config", "logs", "loops", "remote"), "serve")
+COMPOSITION = dict.fromkeys(("", "app", "config", "logs", "loops", "worker.remote"), "serve")
 
 OUTSIDE_FOR_CORE = {"msgspec", "cronsim", "orjson"}
 # fmt: off
@@ -34,12 +35,13 @@ NOT_FOR_CORE = {
 # The timers are armed from any thread, so their lock is all the core takes from threading.
 ALLOWED_IN_CORE = {("schedo.core.timers", "threading", "Lock")}
 
-CONTRACT = "schedo.workers.contract"
+CONTRACT = "schedo.tasks.runner"
 
 
 def part(module: str) -> str:
-    name = [*module.split("."), ""][1]
-    return COMPOSITION.get(name, name)
+    _, *names = module.split(".")
+    name = names[0] if names else ""
+    return COMPOSITION.get(".".join(names[:2]), COMPOSITION.get(name, name))
 
 
 def row(module: str) -> int | None:
@@ -108,7 +110,7 @@ def test_the_runner_contract_needs_only_the_leases_and_what_is_said_of_them() ->
     (contract,) = (source for source in sources("schedo") if source.name == CONTRACT)
 
     needed = {target for target, _ in schedo_imports(contract)}
-    assert needed == {"schedo.core.leases", "schedo.workers.progress"}
+    assert needed == {"schedo.core.leases", "schedo.tasks.progress"}
 
 
 def test_nothing_imports_in_a_circle() -> None:

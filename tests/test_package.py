@@ -25,9 +25,12 @@ def test_every_public_name_is_there() -> None:
         ("import schedo", "schedo.errors schedo.core msgspec asyncio"),
         (
             "from schedo import Schedo; Schedo()",
-            "schedo.engine aiosqlite schedo.web schedo.client.streams",
+            "schedo.engine aiosqlite schedo.web schedo.client.async_transport",
         ),
-        ("import schedo.workers.child", "schedo.engine.engine schedo.web aiosqlite starlette"),
+        (
+            "import schedo.worker.process.child",
+            "schedo.engine.engine schedo.web aiosqlite starlette",
+        ),
     ],
     ids=["schedo", "an application", "a child process"],
 )

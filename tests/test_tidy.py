@@ -29,8 +29,8 @@ ENTRY_POINTS = {
     "schedo",
     "schedo.__main__",
     "schedo.health",
-    "schedo.wire.openapi",
-    "schedo.workers.child",
+    "schedo.protocol.openapi",
+    "schedo.worker.process.child",
 }
 
 # Split, so that this file does not mention them itself.

@@ -18,15 +18,15 @@ from bench.floors import commit_groups
 from bench.server.connection import run
 from bench.server.evidence import NotDone
 from bench.server.script import Option, Results, run_script
-from schedo.core.leases import Completed, Report
+from schedo.core.leases import AttemptResult, Completed
 from schedo.core.limits import HOUR, MINUTE, SECOND
 from schedo.core.model import JobSpec, Overlap, Rule, ScheduleSpec
 from schedo.engine.engine import Engine
 from schedo.store.base import Retention
-from schedo.store.sqlite import SqliteStore
+from schedo.store.sqlite.store import SqliteStore
+from schedo.tasks.runner import AttemptContext
 from schedo.testing.clock import VirtualClock
-from schedo.workers.contract import Call
-from schedo.workers.local import LocalWorker
+from schedo.worker.in_process import LocalWorker
 
 T0 = 1_795_132_800 * SECOND  # 2026-11-20T00:00:00Z
 INTERVALS_S = (2, 3, 5, 10, 30, 60, 300, 3600)
@@ -50,7 +50,7 @@ class SteppingClock(VirtualClock):
     async def _settle(self, engine: Engine) -> None:
         # A fire makes a job durable, its commit starts it, its end is one more commit.
         for _ in range(3):
-            await engine.settled()
+            await engine.flush()
 
 
 class Witness:
@@ -68,14 +68,14 @@ class Witness:
         """Say when a line's first run is due, and how far apart the others are."""
         self._next[line], self._steps[line] = first, step
 
-    async def __call__(self, call: Call) -> Report:
+    async def __call__(self, call: AttemptContext) -> AttemptResult:
         line, instant = call.lease.payload or b"", call.lease.scheduled_for
         self.runs += 1
         self.late_us = max(self.late_us, self._clock.now() - instant)
         if instant != self._next[line]:
             self.errors += 1
         self._next[line] = instant + self._steps[line]
-        return Report(call.lease.key, Completed(b"null"))
+        return AttemptResult(call.lease.key, Completed(b"null"))
 
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:

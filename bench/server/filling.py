@@ -13,9 +13,9 @@ from contextlib import closing
 from pathlib import Path
 
 from schedo.core.changes import Changes
-from schedo.core.lifecycle import State
 from schedo.core.model import Job
-from schedo.store.sqlite import SqliteStore
+from schedo.core.states import State
+from schedo.store.sqlite.store import SqliteStore
 
 STEP_US = 1_000  # between two due instants
 CHUNK = 1_000_000

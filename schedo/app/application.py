@@ -14,23 +14,17 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
-from schedo.app.options import (
-    Duration,
-    ScheduleOptions,
-    TaskOptions,
-    make_job,
-    make_schedule,
-)
+from schedo.app.options import Duration, ScheduleOptions, TaskOptions, make_job, make_schedule
 from schedo.app.tasks import Task
 from schedo.errors import Invalid
-from schedo.wire.fields import read_name
-from schedo.workers.arguments import Arguments
-from schedo.workers.desk import Desk, LoopDesk
-from schedo.workers.handling import to_microseconds
-from schedo.workers.registry import Registry, TaskSpec, check_function
+from schedo.protocol.fields import read_name
+from schedo.tasks.arguments import Arguments
+from schedo.tasks.backend import Backend, ThreadsafeBackend
+from schedo.tasks.current_job import to_microseconds
+from schedo.tasks.registry import Registry, TaskSpec, check_function
 
 if TYPE_CHECKING:
-    from schedo.app.client_desk import ClientDesk
+    from schedo.app.http_backend import HttpBackend
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,7 +90,7 @@ class Schedo:
         self._token = token
         self._concurrency = concurrency
         self._grace_s = to_microseconds(grace) / 1_000_000
-        self._desk: Desk | None = None
+        self._desk: Backend | None = None
         self._leave: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     # Declaring.
@@ -191,11 +185,11 @@ class Schedo:
 
     # Where jobs go.
 
-    def use_desk(self, desk: Desk) -> None:
+    def use_backend(self, desk: Backend) -> None:
         """Send jobs to this desk, which belongs to the running event loop."""
-        self._desk = LoopDesk(desk)
+        self._desk = ThreadsafeBackend(desk)
 
-    def find_desk(self) -> Desk:
+    def find_backend(self) -> Backend:
         """Return where jobs are handed in now; raise RuntimeError if nowhere."""
         if self._desk is not None:
             return self._desk
@@ -203,10 +197,10 @@ class Schedo:
             raise RuntimeError(
                 "this Schedo has a store of its own: enqueue inside `async with app:`"
             )
-        return self._make_client_desk()
+        return self._make_http_backend()
 
-    def _make_client_desk(self) -> ClientDesk:
-        from schedo.app.client_desk import ClientDesk
+    def _make_http_backend(self) -> HttpBackend:
+        from schedo.app.http_backend import HttpBackend
 
         url = self._url or os.environ.get("SCHEDO_URL")
         if not url:
@@ -215,7 +209,7 @@ class Schedo:
                 "SCHEDO_URL, or run it with `schedo serve module:app`"
             )
         token = self._token or os.environ.get("SCHEDO_TOKEN") or None
-        return ClientDesk(url, token)
+        return HttpBackend(url, token)
 
     # Running.
 
@@ -223,17 +217,17 @@ class Schedo:
         if self._desk is not None:
             raise RuntimeError("this Schedo is running already")
         if self._store is not None:
-            from schedo.app.embedding import Embedding
+            from schedo.app.embedded import EmbeddedServer
 
-            embedding = Embedding(self._store, self.registry, self._concurrency)
+            embedding = EmbeddedServer(self._store, self.registry, self._concurrency)
             await embedding.start()
             self._leave = functools.partial(embedding.stop, self._grace_s)
-            self.use_desk(embedding.desk)
+            self.use_backend(embedding.desk)
         else:
-            client = self._make_client_desk()
+            client = self._make_http_backend()
             await client.open()
             self._leave = client.close
-            self.use_desk(client)
+            self.use_backend(client)
         return self
 
     async def __aexit__(

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from schedo.client.problems import job_failed
-from schedo.core.lifecycle import FINAL, State
-from schedo.workers.desk import Desk, Record, Ticket
+from schedo.client.errors import job_failed
+from schedo.core.states import FINAL, State
+from schedo.tasks.backend import Backend, Record, SubmittedJob
 
 # How long one question for the end of a job is held.
 POLL_S = 20.0
@@ -20,7 +20,7 @@ class JobHandle(Generic[T_co]):
 
     __slots__ = ("_desk", "_read", "id", "is_conflict")
 
-    def __init__(self, desk: Desk, ticket: Ticket, read: Callable[[Any], T_co]) -> None:
+    def __init__(self, desk: Backend, ticket: SubmittedJob, read: Callable[[Any], T_co]) -> None:
         self._desk = desk
         self._read = read
         self.id = ticket.id

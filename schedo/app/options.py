@@ -15,9 +15,9 @@ import msgspec
 from schedo.client.operations import render_options
 from schedo.core.model import ScheduleSpec
 from schedo.errors import Invalid
-from schedo.wire.decode import decode_checked
-from schedo.wire.jobs import JobRequest, JobTemplate
-from schedo.wire.schedules import ScheduleRequest
+from schedo.protocol.decode import decode_checked
+from schedo.protocol.jobs import JobRequest, JobTemplate
+from schedo.protocol.schedules import ScheduleRequest
 
 Duration = str | int | float | timedelta  # "90s", seconds, or a timedelta
 Instant = str | datetime  # RFC 3339 with an offset, or aware

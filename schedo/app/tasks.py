@@ -12,27 +12,27 @@ from schedo.app.handles import JobHandle
 from schedo.app.options import JobOptions, make_job
 from schedo.core import limits
 from schedo.errors import SchedoError
-from schedo.wire.jobs import JobTemplate
-from schedo.workers.arguments import read_foreign
-from schedo.workers.desk import Desk, Ticket
-from schedo.workers.registry import TaskSpec
+from schedo.protocol.jobs import JobTemplate
+from schedo.tasks.arguments import decode_custom
+from schedo.tasks.backend import Backend, SubmittedJob
+from schedo.tasks.registry import TaskSpec
 
 P = ParamSpec("P")
 R = TypeVar("R")  # what calling the function returns: for an async one, a coroutine
 T = TypeVar("T")  # what a job of it results in
 
 
-class HasDesk(Protocol):
+class HasBackend(Protocol):
     """The application that a task belongs to."""
 
-    def find_desk(self) -> Desk:
+    def find_backend(self) -> Backend:
         """Return where jobs are handed in now; raise if nowhere."""
 
 
-class Order(Generic[P, T]):
+class BoundTask(Generic[P, T]):
     """A job in the making: a task and the options of this job."""
 
-    def __init__(self, app: HasDesk, task: TaskSpec, template: JobTemplate) -> None:
+    def __init__(self, app: HasBackend, task: TaskSpec, template: JobTemplate) -> None:
         self._app = app
         self._task = task
         self._template = template
@@ -42,7 +42,7 @@ class Order(Generic[P, T]):
 
         Raise TypeError if the arguments do not fit, and a SchedoError if the job is refused.
         """
-        desk = self._app.find_desk()
+        desk = self._app.find_backend()
         payload = self._task.arguments.write(args, kwargs)
         (answer,) = await desk.submit(self._template, [payload])
         handle = self._handle(desk, answer)
@@ -57,7 +57,7 @@ class Order(Generic[P, T]):
 
         A job that is refused has its error in its place.
         """
-        desk = self._app.find_desk()
+        desk = self._app.find_backend()
         payloads = [self._task.arguments.write((), call) for call in calls]
         handles: list[JobHandle[T] | SchedoError] = []
         for start in range(0, len(payloads), limits.BATCH_JOBS_MAX):
@@ -66,7 +66,9 @@ class Order(Generic[P, T]):
             handles += [self._handle(desk, answer) for answer in answers]
         return handles
 
-    def _handle(self, desk: Desk, answer: Ticket | SchedoError) -> JobHandle[T] | SchedoError:
+    def _handle(
+        self, desk: Backend, answer: SubmittedJob | SchedoError
+    ) -> JobHandle[T] | SchedoError:
         if isinstance(answer, SchedoError):
             return answer
         return JobHandle(desk, answer, functools.partial(_read_result, self._task.function))
@@ -79,14 +81,14 @@ class Task(Generic[P, R, T]):
 
     def __init__(
         self,
-        app: HasDesk,
+        app: HasBackend,
         spec: TaskSpec,
         function: Callable[P, R],
         options: Mapping[str, Any],
     ) -> None:
         self._app = app
         self._function = function
-        self._plain: Order[P, T] = Order(app, spec, make_job(spec.name, options))
+        self._plain: BoundTask[P, T] = BoundTask(app, spec, make_job(spec.name, options))
         self.spec = spec
         self.defaults = options
         functools.update_wrapper(self, function)
@@ -101,9 +103,9 @@ class Task(Generic[P, R, T]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
 
-    def options(self, **options: Unpack[JobOptions]) -> Order[P, T]:
+    def options(self, **options: Unpack[JobOptions]) -> BoundTask[P, T]:
         """Return the task with options for one job or more; raise Invalid for a bad one."""
-        return Order(self._app, self.spec, make_job(self.name, self.defaults, options))
+        return BoundTask(self._app, self.spec, make_job(self.name, self.defaults, options))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T]:
         """Hand in a job with these arguments; it is durable on return."""
@@ -122,7 +124,7 @@ def _read_result(function: Callable[..., T], result: Any) -> T:
     if wanted is None:
         return cast(T, result)
     try:
-        return cast(T, msgspec.convert(result, wanted, str_keys=True, dec_hook=read_foreign))
+        return cast(T, msgspec.convert(result, wanted, str_keys=True, dec_hook=decode_custom))
     except (msgspec.ValidationError, TypeError):
         return cast(T, result)
 

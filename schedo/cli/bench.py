@@ -14,17 +14,17 @@ from typing import Any
 import click
 
 from schedo.cli.connection import as_json, make_client, server_options
+from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
-from schedo.cli.failures import explain
 from schedo.cli.latency import count_buckets, render_histogram, render_us, summarize
 from schedo.cli.load import Course, Plan, Progress, run_load
 from schedo.cli.numbers import FiniteRange
 from schedo.cli.tables import print_json, print_table, print_text
-from schedo.client.asynchronous import AsyncClient
-from schedo.core.lifecycle import State
+from schedo.client.aio import AsyncClient
 from schedo.core.limits import BATCH_JOBS_MAX, SECOND
+from schedo.core.states import State
 from schedo.errors import SchedoError
-from schedo.wire.times import parse_duration
+from schedo.protocol.times import parse_duration
 
 _JOBS_MAX = 10_000_000
 _CONCURRENCY_MAX = 1_000

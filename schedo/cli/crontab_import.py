@@ -28,17 +28,17 @@ from schedo.cli.crontab import (
     slug_source,
 )
 from schedo.cli.crontab_format import is_system_crontab
+from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
-from schedo.cli.failures import explain
-from schedo.cli.moments import read_now, render_full
 from schedo.cli.tables import print_json
+from schedo.cli.times import read_now, render_full
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 from schedo.core.model import Rule
-from schedo.core.recurrence import next_after
-from schedo.core.zones import check_zone, load_zone
+from schedo.core.timezones import check_zone, load_zone
+from schedo.core.triggers import next_after
 from schedo.errors import Invalid, NotFound, SchedoError
-from schedo.wire.times import render_instant
+from schedo.protocol.times import render_instant
 
 _BYTES_MAX = 1_048_576
 _NEWS = {True: "created", False: "up to date", None: "would be made"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from schedo.cli.moments import read_moment
+from schedo.cli.times import read_moment
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
 

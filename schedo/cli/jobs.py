@@ -10,16 +10,16 @@ from typing import Any
 import click
 
 from schedo.cli.connection import as_json, connected
+from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
-from schedo.cli.failures import explain
-from schedo.cli.moments import drop_clock, read_now, render_full, render_moment
-from schedo.cli.outputs import latest_attempt, write_outputs
+from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.tables import print_facts, print_json, print_table
+from schedo.cli.times import drop_clock, read_now, render_full, render_moment
 from schedo.client import operations
 from schedo.client.messages import Operation, Record
 from schedo.client.records import is_final
 from schedo.client.sync import Client
-from schedo.core.lifecycle import State
+from schedo.core.states import State
 from schedo.errors import SchedoError
 
 _ENDED = ("completed_at", "failed_at", "cancelled_at", "expired_at")

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 
-from schedo.cli.moments import render_span
+from schedo.cli.times import render_span
 from schedo.core.limits import MILLISECOND, SECOND
 
 _SHARES = (("p50", 50), ("p95", 95), ("p99", 99))

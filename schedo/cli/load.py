@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schedo.client import operations
-from schedo.client.asynchronous import AsyncClient
+from schedo.client.aio import AsyncClient
 from schedo.client.messages import Operation, Record
 from schedo.client.records import is_final
-from schedo.core.lifecycle import State
+from schedo.core.states import State
 from schedo.errors import Overloaded, SchedoError
-from schedo.wire.times import parse_instant
+from schedo.protocol.times import parse_instant
 
 _PAGE_JOBS = 500
 _LOOK_S = 1.0  # how long one look waits for the oldest job that has not ended

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from schedo.cli.failures import Failure, explain
+from schedo.cli.errors import Failure, explain
 from schedo.errors import Exit, SchedoError
 
 

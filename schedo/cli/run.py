@@ -7,20 +7,20 @@ from typing import Any
 
 import click
 
+from schedo.cli.argv import WordsCommand, read_command
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import SHARED_FIELDS, SINGLE_FIELDS, given, job_options
-from schedo.cli.moments import read_moment, read_now, render_moment
-from schedo.cli.outputs import latest_attempt, write_outputs
+from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.schedules import announce
 from schedo.cli.tables import print_json
-from schedo.cli.words import WordsCommand, read_command
-from schedo.client.problems import job_failed
+from schedo.cli.times import read_moment, read_now, render_moment
+from schedo.client.errors import job_failed
 from schedo.client.records import JobView
-from schedo.client.sync import Client, JobHandle
-from schedo.core.lifecycle import State
+from schedo.client.sync import Client, SyncJobHandle
+from schedo.core.states import State
 from schedo.errors import SchedoError
-from schedo.wire.times import parse_instant
+from schedo.protocol.times import parse_instant
 
 _INTERRUPTED = 130
 
@@ -65,7 +65,7 @@ def run(client: Client, command: tuple[str, ...], is_json: bool, **options: Any)
         click.echo(_describe(job))
 
 
-def _show_broadcast(items: list[JobHandle | SchedoError], *, is_json: bool) -> None:
+def _show_broadcast(items: list[SyncJobHandle | SchedoError], *, is_json: bool) -> None:
     """Show the job of each worker; an error of one of them is an error of the command."""
     errors = [item for item in items if isinstance(item, SchedoError)]
     jobs = [item for item in items if not isinstance(item, SchedoError)]

@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
+from schedo.cli.argv import WordsCommand, read_command
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import given, shared_options
 from schedo.cli.jobs import describe_work, render_fact
-from schedo.cli.moments import drop_clock, read_moment, read_now, render_full, render_moment
 from schedo.cli.tables import print_facts, print_json, print_table
-from schedo.cli.words import WordsCommand, read_command
+from schedo.cli.times import drop_clock, read_moment, read_now, render_full, render_moment
 from schedo.client import operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client

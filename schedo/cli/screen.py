@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from schedo.cli.escapes import escape, truncate
-from schedo.cli.figures import SCHEDULES_MAX, Figures, QueueFigures, Spread
-from schedo.cli.moments import render_moment, render_span
+from schedo.cli.stats import SCHEDULES_MAX, Figures, QueueFigures, Spread
 from schedo.cli.tables import render_table
+from schedo.cli.times import render_moment, render_span
 from schedo.core.limits import SECOND
 
 _QUEUE_HEADERS = (

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from schedo.cli.failures import BadConfiguration
+from schedo.cli.errors import BadConfiguration
 from schedo.config import SETTINGS, Config, check_config, load_config, option, variable
 from schedo.errors import Invalid
-from schedo.seclusion import seclude
+from schedo.hardening import seclude
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MANY = ("allowed_hosts", "webhook_allow")

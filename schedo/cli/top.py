@@ -16,12 +16,12 @@ from typing import NoReturn
 import click
 
 from schedo.cli.connection import as_json, connected
-from schedo.cli.failures import explain
-from schedo.cli.figures import SCHEDULES_MAX, Figures, Lists, Reading, before_all, work_out
-from schedo.cli.moments import read_now
+from schedo.cli.errors import explain
 from schedo.cli.numbers import FiniteRange
 from schedo.cli.screen import mark_old, render_frame
+from schedo.cli.stats import SCHEDULES_MAX, Figures, Lists, Reading, before_all, work_out
 from schedo.cli.tables import has_colors, make_printable, print_json, print_text
+from schedo.cli.times import read_now
 from schedo.client import operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client

@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from schedo.cli.connection import DEFAULT_URL
-from schedo.cli.failures import BadConfiguration
+from schedo.cli.errors import BadConfiguration
 from schedo.client.tokens import read_token
 from schedo.errors import Invalid
-from schedo.seclusion import seclude
+from schedo.hardening import seclude
 
 
 def _read_pairs(
@@ -163,8 +163,8 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
     token = os.environ.pop("SCHEDO_TOKEN", None)  # commands and handlers need not see it
     app = _import_app(options.pop("app"))
     from schedo.loops import end_process
-    from schedo.remote.process import run_worker
-    from schedo.remote.worker import Worker
+    from schedo.worker.remote.main import run_worker
+    from schedo.worker.remote.worker import Worker
 
     try:
         options["token"] = read_token(token_file) if token_file else token
@@ -179,7 +179,7 @@ def _import_app(target: str | None) -> Any:
     """Return the application; exit with 2 and the reason if it cannot be imported."""
     if target is None:
         return None
-    from schedo.workers.child import TargetError, load_target
+    from schedo.worker.process.child import TargetError, load_target
 
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from schedo.cli.connection import as_json, connected
-from schedo.cli.moments import read_now, render_moment
 from schedo.cli.tables import print_facts, print_json, print_table
+from schedo.cli.times import read_now, render_moment
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from schedo.client.asynchronous import AsyncClient, AsyncJobHandle
-    from schedo.client.problems import JobCancelled, JobFailed, Unreachable
-    from schedo.client.sync import Client, JobHandle
+    from schedo.client.aio import AsyncClient, AsyncJobHandle
+    from schedo.client.errors import JobCancelled, JobFailed, Unreachable
+    from schedo.client.sync import Client, SyncJobHandle
 
 __all__ = [
     "AsyncClient",
@@ -19,18 +19,18 @@ __all__ = [
     "Client",
     "JobCancelled",
     "JobFailed",
-    "JobHandle",
+    "SyncJobHandle",
     "Unreachable",
 ]
 
 _HOMES = {
-    "AsyncClient": "asynchronous",
-    "AsyncJobHandle": "asynchronous",
+    "AsyncClient": "aio",
+    "AsyncJobHandle": "aio",
     "Client": "sync",
-    "JobCancelled": "problems",
-    "JobFailed": "problems",
-    "JobHandle": "sync",
-    "Unreachable": "problems",
+    "JobCancelled": "errors",
+    "JobFailed": "errors",
+    "SyncJobHandle": "sync",
+    "Unreachable": "errors",
 }
 
 

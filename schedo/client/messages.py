@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from schedo.client.problems import parse_problem
+from schedo.client.errors import parse_problem
 from schedo.errors import Invalid, SchedoError
 
 T = TypeVar("T")

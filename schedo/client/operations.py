@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict
 from urllib.parse import quote, urlencode
 
+from schedo.client.errors import build_error
 from schedo.client.messages import Answer, Operation, Record
 from schedo.client.metrics import Scrape, parse_metrics
-from schedo.client.problems import build_error
 from schedo.core import limits
 from schedo.errors import Invalid, SchedoError
 

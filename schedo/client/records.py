@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from schedo.client.errors import job_failed
 from schedo.client.messages import Record
-from schedo.client.problems import job_failed
-from schedo.core.lifecycle import FINAL, State
+from schedo.core.states import FINAL, State
 
 
 def is_final(record: Record) -> bool:

@@ -20,7 +20,7 @@ from schedo.client.transport import Transport
 from schedo.errors import SchedoError
 
 
-class JobHandle(JobView):
+class SyncJobHandle(JobView):
     """One job on the server; calls that change it also bring `record` up to date."""
 
     __slots__ = ("_client",)
@@ -29,11 +29,11 @@ class JobHandle(JobView):
         super().__init__(record)
         self._client = client
 
-    def refresh(self) -> JobHandle:
+    def refresh(self) -> SyncJobHandle:
         """Ask how the job stands."""
         return self._update(operations.get_job(self.id))
 
-    def wait(self, timeout: float | None = None) -> JobHandle:
+    def wait(self, timeout: float | None = None) -> SyncJobHandle:
         """Return when the job has ended, or after timeout seconds as it then stands."""
         if not self.is_final:
             self.record = self._client.wait(self.id, timeout).record
@@ -43,15 +43,15 @@ class JobHandle(JobView):
         """Return the job's result; raise JobFailed, or TimeoutError after timeout seconds."""
         return self.wait(timeout).read_result()
 
-    def cancel(self) -> JobHandle:
+    def cancel(self) -> SyncJobHandle:
         """Cancel it if it waits; ask it to stop if it runs."""
         return self._update(operations.cancel_job(self.id))
 
-    def retry(self) -> JobHandle:
+    def retry(self) -> SyncJobHandle:
         """Queue it again after it failed, was cancelled or expired."""
         return self._update(operations.retry_job(self.id))
 
-    def run_now(self) -> JobHandle:
+    def run_now(self) -> SyncJobHandle:
         """Do not wait for its time any longer."""
         return self._update(operations.run_job_now(self.id))
 
@@ -61,7 +61,7 @@ class JobHandle(JobView):
         run_at: Instant | None = None,
         delay: Duration | None = None,
         priority: int | None = None,
-    ) -> JobHandle:
+    ) -> SyncJobHandle:
         """Move it to another time or priority."""
         changes = {"run_at": run_at, "delay": delay, "priority": priority}
         return self._update(operations.reschedule_job(self.id, changes))
@@ -70,7 +70,7 @@ class JobHandle(JobView):
         """Return what its attempts wrote: {attempt, stream, text, total_bytes, truncated}."""
         return self._client.output(self.id)
 
-    def _update(self, operation: Operation[Record]) -> JobHandle:
+    def _update(self, operation: Operation[Record]) -> SyncJobHandle:
         self.record = self._client.send(operation)
         return self
 
@@ -78,7 +78,7 @@ class JobHandle(JobView):
 class Triggered(NamedTuple):
     """What a trigger did: it made a job, or was skipped because of another."""
 
-    job: JobHandle | None
+    job: SyncJobHandle | None
     skipped_by: str | None
 
 
@@ -119,21 +119,21 @@ class Client:
         *,
         idempotency_key: str | None = None,
         **options: Unpack[JobOptions],
-    ) -> JobHandle:
+    ) -> SyncJobHandle:
         """Make a job; it is durable when this returns."""
         request = operations.render_job(task, payload, options)
         return self._handle(operations.submit(request, idempotency_key))
 
     def submit_many(
         self, jobs: Iterable[Mapping[str, Any]], *, idempotency_key: str | None = None
-    ) -> list[JobHandle | SchedoError]:
+    ) -> list[SyncJobHandle | SchedoError]:
         """Make many jobs, each {task, payload, …}; a refused one has its error in its place.
 
         What cannot be written as JSON raises Invalid before anything is sent.
         """
         requests = [operations.render_request(job) for job in jobs]
         return [
-            item if isinstance(item, SchedoError) else JobHandle(self, item)
+            item if isinstance(item, SchedoError) else SyncJobHandle(self, item)
             for operation in operations.submit_many(requests, idempotency_key)
             for item in self.send(operation)
         ]
@@ -145,51 +145,51 @@ class Client:
         *,
         idempotency_key: str | None = None,
         **options: Unpack[JobOptions],
-    ) -> list[JobHandle | SchedoError]:
+    ) -> list[SyncJobHandle | SchedoError]:
         """Make one job for each worker that could take it now, however busy it is."""
         request = operations.render_job(task, payload, options)
         return [
-            item if isinstance(item, SchedoError) else JobHandle(self, item)
+            item if isinstance(item, SchedoError) else SyncJobHandle(self, item)
             for item in self.send(operations.broadcast(request, idempotency_key))
         ]
 
-    def get(self, job_id: str) -> JobHandle:
+    def get(self, job_id: str) -> SyncJobHandle:
         """Return the job as it stands."""
         return self._handle(operations.get_job(job_id))
 
     def list_jobs(
         self, *, limit: int | None = None, **filters: Unpack[JobFilters]
-    ) -> Iterator[JobHandle]:
+    ) -> Iterator[SyncJobHandle]:
         """Yield jobs, newest first, at most limit of them; pages are fetched as needed."""
         cursor: str | None = None
         left = limit
         while left is None or left > 0:
             size = operations.PAGE_JOBS if left is None else min(left, operations.PAGE_JOBS)
             page = self.send(operations.list_jobs(filters, size, cursor))
-            yield from (JobHandle(self, record) for record in page["items"])
+            yield from (SyncJobHandle(self, record) for record in page["items"])
             cursor = page["next_cursor"]
             left = None if left is None else left - len(page["items"])
             if cursor is None:
                 return
 
-    def wait(self, job_id: str, timeout: float | None = None) -> JobHandle:
+    def wait(self, job_id: str, timeout: float | None = None) -> SyncJobHandle:
         """Return the job when it has ended, or after timeout seconds as it then stands."""
         record: Record = {}
         for operation in operations.wait_job(job_id, timeout, time.monotonic):
             record = self.send(operation)
             if is_final(record):
                 break
-        return JobHandle(self, record)
+        return SyncJobHandle(self, record)
 
-    def cancel(self, job_id: str) -> JobHandle:
+    def cancel(self, job_id: str) -> SyncJobHandle:
         """Cancel a waiting job; ask a running one to stop."""
         return self._handle(operations.cancel_job(job_id))
 
-    def retry(self, job_id: str) -> JobHandle:
+    def retry(self, job_id: str) -> SyncJobHandle:
         """Queue a failed, cancelled or expired job again."""
         return self._handle(operations.retry_job(job_id))
 
-    def run_now(self, job_id: str) -> JobHandle:
+    def run_now(self, job_id: str) -> SyncJobHandle:
         """Queue a job that waits for its time."""
         return self._handle(operations.run_job_now(job_id))
 
@@ -200,7 +200,7 @@ class Client:
         run_at: Instant | None = None,
         delay: Duration | None = None,
         priority: int | None = None,
-    ) -> JobHandle:
+    ) -> SyncJobHandle:
         """Move a waiting job to another time or priority."""
         changes = {"run_at": run_at, "delay": delay, "priority": priority}
         return self._handle(operations.reschedule_job(job_id, changes))
@@ -243,7 +243,7 @@ class Client:
         """Fire once now, unless the overlap policy skips it."""
         answer = self.send(operations.trigger_schedule(name, overlap))
         job = answer.get("job")
-        return Triggered(JobHandle(self, job) if job else None, answer.get("blocking_job"))
+        return Triggered(SyncJobHandle(self, job) if job else None, answer.get("blocking_job"))
 
     def list_queues(self) -> list[Record]:
         """Return the queues with their limits and what waits in them."""
@@ -281,5 +281,5 @@ class Client:
         """Let the worker finish what it runs, take no more, and leave."""
         return self.send(operations.drain_worker(name))
 
-    def _handle(self, operation: Operation[Record]) -> JobHandle:
-        return JobHandle(self, self.send(operation))
+    def _handle(self, operation: Operation[Record]) -> SyncJobHandle:
+        return SyncJobHandle(self, self.send(operation))

@@ -15,6 +15,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDi
 from types import TracebackType
 from typing import Any
 
+from schedo.client.errors import Unreachable
 from schedo.client.messages import (
     ANSWER_BYTES_MAX,
     IDLE_CONNECTIONS_MAX,
@@ -24,7 +25,6 @@ from schedo.client.messages import (
     Operation,
     T,
 )
-from schedo.client.problems import Unreachable
 
 _DROPPED = (RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 

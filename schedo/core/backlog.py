@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from schedo.core.ids import ID_MAX
 from schedo.core.limits import BACKLOG_AGE_US, MINUTE, SECOND
-from schedo.core.window import START, Pair, Window
+from schedo.core.paged_index import START, PagedIndex, Pair
 
 # What is skipped has been overdue so long; one step further if more is overdue than one page.
 _AGES = (1 << 62, MINUTE, 10 * SECOND, SECOND, 5 * BACKLOG_AGE_US, BACKLOG_AGE_US)
@@ -34,7 +34,7 @@ class Backlog:
         """Tell whether something may be left to move."""
         return self._through is not None
 
-    def take_over(self, window: Window, now: int) -> None:
+    def take_over(self, window: PagedIndex, now: int) -> None:
         """Take from the window what has been overdue for BACKLOG_AGE_US and is not in memory.
 
         No more of it than must be: at first only the instant of the horizon, for many may share

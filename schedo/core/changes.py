@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from schedo.core.leases import Capture
-from schedo.core.model import Decision, Failure, Job, Queue, Schedule
+from schedo.core.leases import CapturedOutput
+from schedo.core.model import DecisionRecord, Failure, Job, Queue, Schedule
 
 
-class Attempt(NamedTuple):
+class AttemptRecord(NamedTuple):
     """An ended attempt that did not complete its job, kept as evidence."""
 
     job_id: int
@@ -27,10 +27,10 @@ class Output(NamedTuple):
 
     job_id: int
     attempt: int
-    capture: Capture
+    capture: CapturedOutput
 
 
-class IdempotentAnswer(NamedTuple):
+class IdempotencyRecord(NamedTuple):
     """The answer to a request with an Idempotency-Key, stored in its effect's transaction."""
 
     scope: str  # token id, method, route and key
@@ -52,10 +52,10 @@ class Changes:
     schedules: dict[int, Schedule] = field(default_factory=dict)
     schedules_deleted: list[int] = field(default_factory=list)
     queues: dict[str, Queue] = field(default_factory=dict)
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
-    answers: list[IdempotentAnswer] = field(default_factory=list)
+    decisions: list[DecisionRecord] = field(default_factory=list)
+    idempotency_records: list[IdempotencyRecord] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(
@@ -66,5 +66,5 @@ class Changes:
             or self.attempts
             or self.outputs
             or self.decisions
-            or self.answers
+            or self.idempotency_records
         )

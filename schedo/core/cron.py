@@ -18,8 +18,8 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim
 
 from schedo.core import limits
-from schedo.core.cron_text import ParsedCron, is_fixed_time, parse_cron
-from schedo.core.zones import (
+from schedo.core.cron_syntax import ParsedCron, is_fixed_time, parse_cron
+from schedo.core.timezones import (
     Change,
     check_zone,
     instant_of,

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from schedo.core.lifecycle import WAITING, State
+from schedo.core.job_table import JobTable
 from schedo.core.limits import PAGE_ENTRIES_MAX
-from schedo.core.memory import JobMemory
+from schedo.core.loads import Load, LoadExpired
 from schedo.core.model import Job
-from schedo.core.moves import Moves
-from schedo.core.wants import ExpiredWanted, Want
+from schedo.core.states import WAITING, State
+from schedo.core.transitions import JobTransitions
 
 
 class Expiry:
     """Asks the store for such jobs; one page is on its way at a time."""
 
-    def __init__(self, memory: JobMemory, moves: Moves) -> None:
+    def __init__(self, memory: JobTable, moves: JobTransitions) -> None:
         self._memory = memory
         self._moves = moves
         self._is_asking = False
-        self.wanted: list[Want] = []
+        self.wanted: list[Load] = []
 
     def sweep(self, now: int) -> None:
         """Ask for the first page, unless one is on its way."""
         if not self._is_asking:
             self._is_asking = True
-            self.wanted.append(ExpiredWanted(now, PAGE_ENTRIES_MAX))
+            self.wanted.append(LoadExpired(now, PAGE_ENTRIES_MAX))
 
-    def take(self, want: ExpiredWanted, page: list[Job], now: int) -> None:
+    def take(self, want: LoadExpired, page: list[Job], now: int) -> None:
         """End the jobs of the page, as far as memory agrees, and ask for the next one."""
         for loaded in page:
             job = self._memory.find(loaded.id) or loaded
             if job.state in WAITING and job.expires_at is not None and job.expires_at <= now:
-                self._moves.finish(self._memory.adopt(job), State.EXPIRED, now)
+                self._moves.finish(self._memory.track(job), State.EXPIRED, now)
         self._is_asking = False
         if len(page) == want.limit:
             self.sweep(now)

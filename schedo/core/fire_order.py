@@ -13,10 +13,10 @@ from itertools import islice
 
 from schedo.core.backlog import Backlog
 from schedo.core.limits import FREQUENT_US
+from schedo.core.loads import LoadSchedules
 from schedo.core.model import Schedule
+from schedo.core.paged_index import PagedIndex, Pair, Room
 from schedo.core.timers import Timers
-from schedo.core.wants import SchedulesWanted
-from schedo.core.window import Pair, Room, Window
 
 
 class FireOrder:
@@ -24,7 +24,7 @@ class FireOrder:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self.window = Window(Room(capacity))
+        self.window = PagedIndex(Room(capacity))
         self.backlog = Backlog()
         self.overdue: dict[int, int] = {}  # next fire by id: loaded of the backlog
         self._frequent = Timers()
@@ -94,26 +94,26 @@ class FireOrder:
 
     def wants_page(self) -> bool:
         """Whether something must be loaded."""
-        return self.window.wants_page() or self._wants_overdue()
+        return self.window.needs_page() or self._wants_overdue()
 
     def _wants_overdue(self) -> bool:
         return len(self.overdue) <= self.window.page_size and self.backlog.wants_page()
 
-    def wants(self) -> list[SchedulesWanted]:
+    def wants(self) -> list[LoadSchedules]:
         """Return the pages that are needed, each once."""
         wants = []
-        if self.window.wants_page():
+        if self.window.needs_page():
             self.window.is_loading = True
             assert self.window.horizon is not None
-            wants.append(SchedulesWanted(self.window.horizon, self.window.page_size))
+            wants.append(LoadSchedules(self.window.horizon, self.window.page_size))
         if self._wants_overdue():
             backlog = self.backlog
             backlog.is_loading = True
             page_size = self.window.page_size
-            wants.append(SchedulesWanted(backlog.after, page_size, until=backlog.until))
+            wants.append(LoadSchedules(backlog.after, page_size, until=backlog.until))
         return wants
 
-    def extend(self, want: SchedulesWanted, page: Sequence[Schedule]) -> bool:
+    def extend(self, want: LoadSchedules, page: Sequence[Schedule]) -> bool:
         """Note that the page is loaded; False if it is no longer needed."""
         last = _last_of(page) if len(page) == want.limit else None
         if want.until is None:
@@ -123,7 +123,7 @@ class FireOrder:
         self.backlog.advance(want.after, want.until, last)
         return True
 
-    def take(self, want: SchedulesWanted, schedule: Schedule) -> bool:
+    def take(self, want: LoadSchedules, schedule: Schedule) -> bool:
         """Take in a schedule of the page; False if memory holds no such instant."""
         at, ident = schedule.next_fire_at, schedule.id
         if at is None or schedule.paused:

@@ -36,7 +36,7 @@ class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
     """The worker ended the attempt because it was told to (cancel or timeout)."""
 
 
-class HandedBack(msgspec.Struct, frozen=True, tag="handed_back"):
+class Released(msgspec.Struct, frozen=True, tag="handed_back"):
     """The worker could not finish it (drain): back to the front of the lane, uncounted."""
 
 
@@ -55,7 +55,7 @@ class Lost(msgspec.Struct, frozen=True, tag="lost"):
     blame: Blame = Blame.SOLE
 
 
-Outcome = Completed | Failed | Snoozed | Stopped | HandedBack | Lost
+Outcome = Completed | Failed | Snoozed | Stopped | Released | Lost
 
 
 class Lease(msgspec.Struct, frozen=True, array_like=True):
@@ -73,7 +73,7 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     is_suspect: bool = False  # what started it died beside others, so it is to run apart from them
 
 
-class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
+class CapturedOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     """One stream of an attempt, bounded: the first and the last bytes, and how many there were."""
 
     stream: Literal["stdout", "stderr", "body"]
@@ -82,12 +82,12 @@ class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
     total_bytes: int
 
 
-class Report(msgspec.Struct, frozen=True, array_like=True):
+class AttemptResult(msgspec.Struct, frozen=True, array_like=True):
     """What a worker says when an attempt has ended."""
 
     key: LeaseKey
     outcome: Outcome
-    output: tuple[Capture, ...] = ()
+    output: tuple[CapturedOutput, ...] = ()
 
 
 class StopReason(StrEnum):
@@ -97,7 +97,7 @@ class StopReason(StrEnum):
     TIMEOUT = "timeout"
 
 
-class Stop(NamedTuple):
+class StopRequest(NamedTuple):
     """Tell the worker to end this attempt."""
 
     key: LeaseKey

@@ -72,7 +72,7 @@ PROMOTED_MIN = 32
 PROMOTED_MAX = 1_000
 PROMOTING_US = 8 * MILLISECOND
 # A burst of queued jobs up to this many, in all lanes together, never has to be read back.
-LANE_ENTRIES_MAX = 8_192
+READY_ENTRIES_MAX = 8_192
 LANE_PAGES_MAX = 8  # loaded after one commit
 SUSPECTS_MAX = 1_000_000  # never reached: they are what workers held when they died
 PAYLOAD_INLINE_BYTES_MAX = 4_096
@@ -80,7 +80,7 @@ UNCOMMITTED_JOBS_MAX = 50_000
 UNCOMMITTED_PAYLOAD_BYTES_MAX = 67_108_864
 
 # A lost or handed back job goes before all others of its lane: further than any priority reaches.
-FRONT_US = 366 * DAY
+REQUEUE_BOOST_US = 366 * DAY
 
 # One turn handles at most this many due entries, so that the loop stays responsive: some 5 ms. A
 # schedule's fire costs ten times as much as a job's.

@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from schedo.core import limits
-from schedo.core.lifecycle import FINAL, State
-from schedo.core.routes import Route
+from schedo.core.requirements import Requirements
+from schedo.core.states import FINAL, State
 
 BackoffKind = Literal["exponential", "fixed", "ladder"]
 
@@ -61,7 +61,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     meta: dict[str, Any] | None = None
     traceparent: str | None = None
     tracestate: str | None = None
-    route: Route | None = None
+    requirements: Requirements | None = None
 
 
 PLAIN = Options()
@@ -77,7 +77,7 @@ class Trigger(StrEnum):
     INVOKE = "invoke"  # placed right now, or refused
 
 
-class Place(IntEnum):
+class Location(IntEnum):
     """Where in memory a job's record is held."""
 
     NOWHERE = 0
@@ -97,13 +97,13 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     traceback: str | None = None
 
 
-class Lane(NamedTuple):
+class ReadyKey(NamedTuple):
     """Jobs that the same workers can run: one queue, one task, one route."""
 
     queue: str
     task: str
-    alone: bool = False  # suspects of having killed a worker run on workers kept for them
-    route: Route | None = None
+    isolated: bool = False  # suspects of having killed a worker run on workers kept for them
+    requirements: Requirements | None = None
 
 
 class LeaseKey(NamedTuple):
@@ -153,16 +153,16 @@ class Job:
 
     # Memory only.
     is_new: bool = False  # the store has no row of it yet
-    place: Place = Place.NOWHERE
-    is_suspect: bool = False  # its worker died while it ran beside others: who did it?
+    location: Location = Location.NOWHERE
+    poison_suspect: bool = False  # its worker died while it ran beside others: who did it?
 
     @property
     def is_final(self) -> bool:
         return self.state in FINAL
 
     @property
-    def lane(self) -> Lane:
-        return _lane(self.queue, self.task, self.is_suspect, self.options.route)
+    def ready_key(self) -> ReadyKey:
+        return _lane(self.queue, self.task, self.poison_suspect, self.options.requirements)
 
     @property
     def key(self) -> LeaseKey:
@@ -181,7 +181,7 @@ class Job:
         return Job(*_read_all(self))
 
 
-_lane = lru_cache(maxsize=4_096)(Lane)  # thousands of jobs wait in a handful of lanes
+_lane = lru_cache(maxsize=4_096)(ReadyKey)  # thousands of jobs wait in a handful of lanes
 _read_all = attrgetter(*(each.name for each in dataclasses.fields(Job)))
 
 
@@ -301,7 +301,7 @@ class Schedule:
         return dataclasses.replace(self, active=list(self.active))
 
 
-class Verdict(StrEnum):
+class Decision(StrEnum):
     """What was decided about one due instant of a schedule."""
 
     FIRED = "fired"
@@ -314,13 +314,13 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DecisionRecord:
     """One durable answer to "what became of this instant?"; count instants end at scheduled_for."""
 
     schedule_id: int
     scheduled_for: int
     decided_at: int
-    verdict: Verdict
+    decision: Decision
     job_id: int | None = None
     count: int = 1
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from schedo.core.firing import Fire
+from schedo.core.catchup import Firing
 from schedo.core.model import Job, JobSpec, Overlap, Schedule, Trigger
-from schedo.core.recurrence import jitter_for
+from schedo.core.triggers import jitter_for
 
 
-class NewRun(NamedTuple):
+class ScheduledRun(NamedTuple):
     """What a schedule asks the scheduler to make: one job, possibly blocked behind others."""
 
     spec: JobSpec
@@ -21,25 +21,25 @@ class NewRun(NamedTuple):
     is_blocked: bool
 
 
-class Runs(Protocol):
+class RunCallbacks(Protocol):
     """What the schedules ask of the scheduler; each takes the present instant."""
 
-    def make_run(self, run: NewRun, now: int) -> Job:
+    def make_run(self, run: ScheduledRun, now: int) -> Job:
         """Make the job of a fire."""
 
     def cancel_run(self, job_id: int, now: int) -> None:
         """Cancel an unfinished run, wherever it is."""
 
-    def wake_run(self, job_id: int, now: int) -> None:
+    def unblock_run(self, job_id: int, now: int) -> None:
         """Queue a run that was blocked."""
 
 
-def new_run(schedule: Schedule, fire: Fire, is_blocked: bool) -> NewRun:
+def new_run(schedule: Schedule, fire: Firing, is_blocked: bool) -> ScheduledRun:
     """Return the run of a fire; jitter puts it off, unless a person asked for it now."""
     due_at = fire.scheduled_for
     if fire.trigger is not Trigger.MANUAL:
         due_at += jitter_for(schedule.id, fire.scheduled_for, schedule.rule)
-    return NewRun(
+    return ScheduledRun(
         schedule.spec.job,
         schedule.id,
         fire.scheduled_for,

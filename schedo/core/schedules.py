@@ -12,25 +12,25 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from schedo.core.catchup import Firing, plan_fires
 from schedo.core.fire_order import FireOrder
-from schedo.core.firing import Fire, plan_fires
 from schedo.core.ids import IdSource, newest_at
+from schedo.core.job_table import JobTable
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX, WINDOW_ENTRIES
-from schedo.core.memory import JobMemory
+from schedo.core.loads import Load, LoadSchedule, LoadSchedules
 from schedo.core.model import (
     Catchup,
     Decision,
+    DecisionRecord,
     Job,
     Overlap,
     Rule,
     Schedule,
     ScheduleSpec,
     Trigger,
-    Verdict,
 )
-from schedo.core.recurrence import next_after
-from schedo.core.runs import Runs, new_run
-from schedo.core.wants import SchedulesWanted, ScheduleWanted, Want
+from schedo.core.runs import RunCallbacks, new_run
+from schedo.core.triggers import next_after
 
 
 class Triggered(NamedTuple):
@@ -44,9 +44,9 @@ class Schedules:
     """Schedule records by id, the soonest in a window."""
 
     def __init__(
-        self, memory: JobMemory, ids: IdSource, runs: Runs, capacity: int = WINDOW_ENTRIES
+        self, memory: JobTable, ids: IdSource, runs: RunCallbacks, capacity: int = WINDOW_ENTRIES
     ) -> None:
-        self._memory = memory
+        self._jobs = memory
         self._ids = ids
         self._runs = runs
         self._schedules: dict[int, Schedule] = {}
@@ -54,8 +54,8 @@ class Schedules:
         # By schedule id: its blocked job; for schedules that are not in memory, too.
         self._blocked: dict[int, int] = {}
         self.order = FireOrder(capacity)
-        self._loose: set[int] = set()  # those that perhaps nothing holds any more
-        self.wanted: list[Want] = []
+        self._evictable: set[int] = set()  # those that perhaps nothing holds any more
+        self.pending_loads: list[Load] = []
 
     def restore_blocked(self, blocked: list[tuple[int, int]]) -> None:
         """Learn which schedules have a job that waits for others, and see whether it still must.
@@ -64,16 +64,16 @@ class Schedules:
         """
         self._blocked = dict(blocked)
         for ident, job_id in blocked:
-            see = partial(self._see_blocked, ident, job_id, self._blocked[ident] == job_id)
-            self.wanted.append(ScheduleWanted(ident, see))
+            see = partial(self._resolve_blocked, ident, job_id, self._blocked[ident] == job_id)
+            self.pending_loads.append(LoadSchedule(ident, see))
 
-    def _see_blocked(
+    def _resolve_blocked(
         self, ident: int, job_id: int, is_latest: bool, schedule: Schedule | None, now: int
     ) -> None:
         if schedule is None:
             if is_latest:
                 self._blocked.pop(ident, None)
-            self._runs.wake_run(job_id, now)
+            self._runs.unblock_run(job_id, now)
         elif is_latest:
             self._unblock_loaded(schedule, now)
             self._cancel_others(schedule.id, now)
@@ -82,7 +82,7 @@ class Schedules:
         ):
             self._runs.cancel_run(job_id, now)  # the later one was made to take its place
         else:
-            self._runs.wake_run(job_id, now)  # it was about to go when the later one was made
+            self._runs.unblock_run(job_id, now)  # it was about to go when the later one was made
 
     def _cancel_others(self, ident: int, now: int) -> None:
         """Ask again for what a blocked run waits for: a crash may have come before it was asked."""
@@ -106,9 +106,9 @@ class Schedules:
         return known
 
     def _is_deleted(self, schedule: Schedule) -> bool:
-        return schedule.id in self._memory.changes.schedules_deleted
+        return schedule.id in self._jobs.changes.schedules_deleted
 
-    def adopt(self, schedule: Schedule) -> Schedule:
+    def track(self, schedule: Schedule) -> Schedule:
         """Take a loaded record in; the one in memory wins."""
         known = self._schedules.get(schedule.id)
         if known is not None:
@@ -120,7 +120,7 @@ class Schedules:
     def _keep(self, schedule: Schedule) -> None:
         self._schedules[schedule.id] = schedule
         self._names[schedule.name] = schedule.id
-        self._loose.add(schedule.id)
+        self._evictable.add(schedule.id)
 
     # Commands.
 
@@ -136,7 +136,7 @@ class Schedules:
             self._keep(known)  # no run of it can be on its way to the store
             self._changed(known)
             return known, True
-        known = self.adopt(known)
+        known = self.track(known)
         if known.spec != spec:
             old, known.spec = known.spec, spec
             if old.rule != spec.rule:
@@ -165,19 +165,19 @@ class Schedules:
 
     def delete(self, schedule: Schedule, now: int) -> None:
         """Forget the schedule; the jobs it made stay, and one that was blocked goes its way."""
-        schedule = self.adopt(schedule)
+        schedule = self.track(schedule)
         if schedule.blocked is not None:
-            self._runs.wake_run(schedule.blocked, now)
+            self._runs.unblock_run(schedule.blocked, now)
         self._schedules.pop(schedule.id, None)
         self._names.pop(schedule.name, None)
         self._blocked.pop(schedule.id, None)
         self.order.disarm(schedule.id)
-        self._memory.changes.schedules.pop(schedule.id, None)
-        self._memory.changes.schedules_deleted.append(schedule.id)
+        self._jobs.changes.schedules.pop(schedule.id, None)
+        self._jobs.changes.schedules_deleted.append(schedule.id)
 
     def pause(self, schedule: Schedule, note: str | None, now: int) -> Schedule:
         """Stop firing until resumed; a manual trigger still works."""
-        schedule = self.adopt(schedule)
+        schedule = self.track(schedule)
         schedule.note = note
         schedule.updated_at = now
         self._set_paused(schedule, True, now)
@@ -186,7 +186,7 @@ class Schedules:
 
     def resume(self, schedule: Schedule, resume_from: int | None, now: int) -> Schedule:
         """Fire again: from now, or from an earlier instant by the catch-up policy."""
-        schedule = self.adopt(schedule)
+        schedule = self.track(schedule)
         schedule.note = None
         schedule.updated_at = now
         self._set_paused(schedule, False, now if resume_from is None else min(resume_from, now))
@@ -195,8 +195,8 @@ class Schedules:
 
     def trigger(self, schedule: Schedule, overlap: Overlap | None, now: int) -> Triggered:
         """Make a run now, by the schedule's overlap policy or the given one."""
-        schedule = self.adopt(schedule)
-        fire = Fire(now, Trigger.MANUAL)
+        schedule = self.track(schedule)
+        fire = Firing(now, Trigger.MANUAL)
         job_id, blocking = self._run(schedule, fire, overlap or schedule.spec.overlap, now)
         self._changed(schedule)
         return Triggered(job_id, blocking)
@@ -215,8 +215,8 @@ class Schedules:
                 self._hold(schedule)  # the clock was set back
                 continue
             plan = plan_fires(schedule, now)
-            self._memory.changes.decisions.extend(plan.decisions)
-            schedule.missed += sum(d.count for d in plan.decisions if d.verdict is Verdict.MISSED)
+            self._jobs.changes.decisions.extend(plan.decisions)
+            schedule.missed += sum(d.count for d in plan.decisions if d.decision is Decision.MISSED)
             for fire in plan.fires:
                 self._run(schedule, fire, _overlap_of(schedule.spec, fire), now)
             schedule.evaluated_through = now
@@ -224,7 +224,7 @@ class Schedules:
             self._changed(schedule, fired_at=now)
 
     def _run(
-        self, schedule: Schedule, fire: Fire, overlap: Overlap, now: int
+        self, schedule: Schedule, fire: Firing, overlap: Overlap, now: int
     ) -> tuple[int | None, int | None]:
         """Make the job of a fire if overlap lets it; return its id, or the one in its way."""
         busy = schedule.active[0] if schedule.active else None
@@ -236,7 +236,7 @@ class Schedules:
                 is_blocked = bool(schedule.active)  # those that run must stop first
             elif overlap is Overlap.SKIP or schedule.blocked is not None:
                 schedule.overlap_skipped += 1
-                self._decide(schedule, fire, Verdict.SKIPPED_OVERLAP, None, now)
+                self._decide(schedule, fire, Decision.SKIPPED_OVERLAP, None, now)
                 return None, busy
             else:
                 is_blocked = True
@@ -249,7 +249,7 @@ class Schedules:
             schedule.buffered += 1
         schedule.fired += 1
         schedule.last_fired_at = fire.scheduled_for
-        verdict = Verdict.BUFFERED if is_blocked else _VERDICTS[fire.trigger]
+        verdict = Decision.BUFFERED if is_blocked else _VERDICTS[fire.trigger]
         self._decide(schedule, fire, verdict, job.id, now)
         return job.id, None
 
@@ -264,14 +264,14 @@ class Schedules:
         schedule = self._schedules.get(ident)
         if schedule is None:
             if ident in self._blocked:
-                self.wanted.append(ScheduleWanted(ident, self._unblock_loaded))
+                self.pending_loads.append(LoadSchedule(ident, self._unblock_loaded))
             return
         if job.id in schedule.active:
             schedule.active.remove(job.id)
         schedule.blocked = self._blocked.get(ident)
         self._unblock(schedule, now)
 
-    def job_waits(self, job: Job) -> None:
+    def run_requeued(self, job: Job) -> None:
         """Note that an ended run was queued again by hand."""
         schedule = self._schedules.get(job.schedule_id or 0)
         if schedule is not None and job.id not in schedule.active:
@@ -279,7 +279,7 @@ class Schedules:
 
     def _unblock_loaded(self, schedule: Schedule | None, now: int) -> None:
         if schedule is not None:
-            schedule = self.adopt(schedule)
+            schedule = self.track(schedule)
             self._unblock(schedule, now)
             self._hold(schedule)
 
@@ -288,7 +288,7 @@ class Schedules:
         if blocked is not None and all(run == blocked for run in schedule.active):
             schedule.blocked = None
             del self._blocked[schedule.id]
-            self._runs.wake_run(blocked, now)
+            self._runs.unblock_run(blocked, now)
 
     # Memory.
 
@@ -298,11 +298,11 @@ class Schedules:
 
     def needs_loads(self) -> bool:
         """Whether something must be loaded."""
-        return bool(self.wanted) or self.order.wants_page()
+        return bool(self.pending_loads) or self.order.wants_page()
 
-    def wants(self) -> list[Want]:
+    def loads(self) -> list[Load]:
         """Return what must be loaded, each once."""
-        wants, self.wanted = self.wanted, []
+        wants, self.pending_loads = self.pending_loads, []
         return wants + self.order.wants()
 
     def shift(self, delta_us: int) -> None:
@@ -310,9 +310,9 @@ class Schedules:
         for schedule in self._schedules.values():
             schedule.shift(delta_us)
         self.order.restart()
-        self._loose.update(self._schedules)
+        self._evictable.update(self._schedules)
 
-    def extend(self, want: SchedulesWanted, page: list[Schedule]) -> None:
+    def extend(self, want: LoadSchedules, page: list[Schedule]) -> None:
         """Take in a page of schedules by their next fire."""
         if not self.order.extend(want, page):
             return
@@ -322,16 +322,16 @@ class Schedules:
             self._names[schedule.name] = schedule.id
         self._review(new)
         ids = [s.id for s in page if s.id in self._schedules]
-        for ident in dict.fromkeys([*ids, *self._memory.changes.schedules]):
+        for ident in dict.fromkeys([*ids, *self._jobs.changes.schedules]):
             if not self.order.take(want, self._schedules[ident]):
-                self._loose.add(ident)
-        self._loose.update(self.order.trim())
+                self._evictable.add(ident)
+        self._evictable.update(self.order.trim())
 
     def committed(self) -> None:
         """Let go of records that no window holds and the store has."""
-        kept = self._memory.changes.schedules
-        loose, self._loose = self._loose, {i for i in self._loose if i in kept}
-        for ident in loose - self._loose:
+        kept = self._jobs.changes.schedules
+        loose, self._evictable = self._evictable, {i for i in self._evictable if i in kept}
+        for ident in loose - self._evictable:
             if ident in self._schedules and ident not in self.order:
                 del self._names[self._schedules.pop(ident).name]
 
@@ -340,7 +340,7 @@ class Schedules:
         by_id = {schedule.id: schedule for schedule in loaded}
         for schedule in loaded:
             schedule.blocked = self._blocked.get(schedule.id)
-        for job in self._memory.changes.jobs.values():
+        for job in self._jobs.changes.jobs.values():
             known = by_id.get(job.schedule_id or 0)
             if known is None:
                 continue
@@ -355,7 +355,7 @@ class Schedules:
         schedule.paused = paused
 
     def _changed(self, schedule: Schedule, fired_at: int | None = None) -> None:
-        self._memory.changes.schedules[schedule.id] = schedule
+        self._jobs.changes.schedules[schedule.id] = schedule
         self._hold(schedule, fired_at)
 
     def _hold(self, schedule: Schedule, fired_at: int | None = None) -> None:
@@ -363,22 +363,22 @@ class Schedules:
         at, ident = schedule.next_fire_at, schedule.id
         if schedule.paused or at is None:
             self.order.disarm(ident)
-            self._loose.add(ident)
+            self._evictable.add(ident)
         elif fired_at is not None and self.order.keep(ident, at, fired_at):
             return
         elif not self.order.arm(ident, at):
-            self._loose.add(ident)
-        self._loose.update(self.order.trim())
+            self._evictable.add(ident)
+        self._evictable.update(self.order.trim())
 
     def _decide(
-        self, schedule: Schedule, fire: Fire, verdict: Verdict, job_id: int | None, now: int
+        self, schedule: Schedule, fire: Firing, verdict: Decision, job_id: int | None, now: int
     ) -> None:
-        self._memory.changes.decisions.append(
-            Decision(schedule.id, fire.scheduled_for, now, verdict, job_id)
+        self._jobs.changes.decisions.append(
+            DecisionRecord(schedule.id, fire.scheduled_for, now, verdict, job_id)
         )
 
 
-def _overlap_of(spec: ScheduleSpec, fire: Fire) -> Overlap:
+def _overlap_of(spec: ScheduleSpec, fire: Firing) -> Overlap:
     """Return the policy for a fire: with `all`, caught-up runs are not in each other's way."""
     is_one_of_all = fire.trigger is Trigger.CATCHUP and spec.catchup is Catchup.ALL
     return Overlap.ALLOW if is_one_of_all else spec.overlap
@@ -391,7 +391,7 @@ def _restart(schedule: Schedule, through: int) -> None:
 
 
 _VERDICTS = {
-    Trigger.SCHEDULE: Verdict.FIRED,
-    Trigger.CATCHUP: Verdict.CAUGHT_UP,
-    Trigger.MANUAL: Verdict.MANUAL,
+    Trigger.SCHEDULE: Decision.FIRED,
+    Trigger.CATCHUP: Decision.CAUGHT_UP,
+    Trigger.MANUAL: Decision.MANUAL,
 }

@@ -12,17 +12,17 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from schedo.core.lazy_heap import Key, LazyHeap
-from schedo.core.model import Lane
-from schedo.core.routes import Amounts, Preference, Route
+from schedo.core.model import ReadyKey
+from schedo.core.requirements import Preference, Requirements, ResourceAmounts
 
 if TYPE_CHECKING:
-    from schedo.core.lines import Section
-    from schedo.core.workers import Worker
+    from schedo.core.queue_states import Section
+    from schedo.core.worker_pool import Worker
 
 KINDS_KNOWN_MAX = 4_096
 IDLE_GROUPS_MAX = 64
 _LATER = 1 << 62  # after every assignment that was made
-_GroupKey = tuple[frozenset[int], Amounts, tuple[Preference, ...]]
+_GroupKey = tuple[frozenset[int], ResourceAmounts, tuple[Preference, ...]]
 
 
 class WorkerGroup:
@@ -34,9 +34,9 @@ class WorkerGroup:
         *("kinds", "lanes", "route", "waiting"),
     )
 
-    def __init__(self, route: Route | None, with_room: dict[WorkerGroup, None]) -> None:
+    def __init__(self, route: Requirements | None, with_room: dict[WorkerGroup, None]) -> None:
         self.route = route
-        self.kinds: set[Lane] = set()  # of lanes; see WorkerGroups
+        self.kinds: set[ReadyKey] = set()  # of lanes; see WorkerGroups
         self.lanes = 0  # how many of them have jobs
         # Those lanes, one section for each queue, and the queue whose turn comes first goes first.
         self.waiting: LazyHeap[Section] = LazyHeap(attrgetter("key"))
@@ -59,7 +59,9 @@ class WorkerGroup:
     def add(self, worker: Worker) -> None:
         """Take the worker in."""
         route = self.route
-        self._members[worker] = 0.0 if route is None else -route.liking(worker.offer.labels)
+        self._members[worker] = (
+            0.0 if route is None else -route.preference_score(worker.spec.labels)
+        )
         worker.groups[self] = None
         self.offer(worker)
 
@@ -71,7 +73,7 @@ class WorkerGroup:
 
     def offer(self, worker: Worker) -> None:
         """Note that the worker may have room, or more of it than before."""
-        bound = (self._members[worker], -worker.free, -worker.turn, worker.number)
+        bound = (self._members[worker], -worker.free, -worker.last_assigned, worker.number)
         if worker.free > 0 and self._heap.push(worker, bound):
             self._with_room[self] = None
 
@@ -105,7 +107,7 @@ class WorkerGroup:
         while len(chosen) < count:
             worker = self._heap.first()
             if worker is not None:
-                entry = (-worker.free, -worker.turn, worker.number, worker)
+                entry = (-worker.free, -worker.last_assigned, worker.number, worker)
                 if not able or entry < able[0]:
                     drawn.append(worker)
                     heappush(able, entry)
@@ -124,9 +126,9 @@ class WorkerGroup:
         return chosen
 
     def _rank(self, worker: Worker) -> Key | None:
-        if worker.free <= 0 or (self._resources and worker.room(self.route) <= 0):
+        if worker.free <= 0 or (self._resources and worker.capacity_for(self.route) <= 0):
             return None
-        return self._members[worker], -worker.free, -worker.turn, worker.number
+        return self._members[worker], -worker.free, -worker.last_assigned, worker.number
 
 
 class WorkerGroups:
@@ -144,13 +146,17 @@ class WorkerGroups:
         self._workers: dict[Worker, None] = {}
         self._naming_queues = 0  # how many of them do
         self._groups: dict[_GroupKey, WorkerGroup] = {}
-        self._by_kind: dict[Lane, WorkerGroup] = {}
+        self._by_kind: dict[ReadyKey, WorkerGroup] = {}
         self._groups_max = IDLE_GROUPS_MAX
         self._kinds_max = KINDS_KNOWN_MAX
 
-    def find(self, lane: Lane) -> WorkerGroup:
+    def find(self, lane: ReadyKey) -> WorkerGroup:
         """Return the lane's group."""
-        kind = lane if self._naming_queues else Lane("", lane.task, lane.alone, lane.route)
+        kind = (
+            lane
+            if self._naming_queues
+            else ReadyKey("", lane.task, lane.isolated, lane.requirements)
+        )
         group = self._by_kind.get(kind)
         if group is None:
             if len(self._by_kind) >= self._kinds_max:
@@ -170,12 +176,12 @@ class WorkerGroups:
     def admit(self, worker: Worker) -> None:
         """Put a worker into the groups whose lanes it serves."""
         self._workers[worker] = None
-        if worker.offer.queues is not None:
+        if worker.spec.queues is not None:
             self._naming_queues += 1
             if self._naming_queues == 1:
                 self._forget()
                 return
-        serves = worker.offer.serves
+        serves = worker.spec.serves
         joined = []
         for group in self._groups.values():
             served = sum(map(serves, group.kinds))
@@ -195,7 +201,7 @@ class WorkerGroups:
         del self._workers[worker]
         for group in list(worker.groups):
             group.remove(worker)
-        self._naming_queues -= worker.offer.queues is not None
+        self._naming_queues -= worker.spec.queues is not None
         self._file_anew()
 
     def _file_anew(self) -> None:
@@ -206,14 +212,14 @@ class WorkerGroups:
         else:
             self._groups = filed
 
-    def _find_or_make(self, kind: Lane) -> WorkerGroup:
-        members = [worker for worker in self._workers if worker.offer.serves(kind)]
-        key = (frozenset(worker.number for worker in members), *_demand(kind.route))
+    def _find_or_make(self, kind: ReadyKey) -> WorkerGroup:
+        members = [worker for worker in self._workers if worker.spec.serves(kind)]
+        key = (frozenset(worker.number for worker in members), *_demand(kind.requirements))
         group = self._groups.get(key)
         if group is None:
             if len(self._groups) >= self._groups_max:
                 self._forget_idle()
-            group = self._groups[key] = WorkerGroup(kind.route, self.with_room)
+            group = self._groups[key] = WorkerGroup(kind.requirements, self.with_room)
             for worker in members:
                 group.add(worker)
         return group
@@ -242,5 +248,5 @@ class WorkerGroups:
         return sum(group.lanes for group in self._groups.values())
 
 
-def _demand(route: Route | None) -> tuple[Amounts, tuple[Preference, ...]]:
+def _demand(route: Requirements | None) -> tuple[ResourceAmounts, tuple[Preference, ...]]:
     return ((), ()) if route is None else (route.resources, route.prefer)

@@ -26,13 +26,13 @@ class Channel(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def send(self, item: T) -> None:
+    def try_send(self, item: T) -> None:
         """Add an item; raise Overloaded when the channel is full."""
         if len(self._items) >= self._limit:
             raise Overloaded(f"{self._limit} requests are waiting already; try again soon")
-        self.send_always(item)
+        self.send(item)
 
-    def send_always(self, item: T) -> None:
+    def send(self, item: T) -> None:
         """Add an item of a sender that is bounded by itself."""
         self._items.append(item)
         if len(self._items) == 1:

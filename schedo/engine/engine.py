@@ -8,35 +8,35 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from schedo.clock import Clock, elapsed_us
-from schedo.core.accepting import Accepted as CoreAccepted
-from schedo.core.changes import IdempotentAnswer
-from schedo.core.leases import Report
-from schedo.core.lifecycle import State
+from schedo.core.admission import Accepted as CoreAccepted
+from schedo.core.changes import IdempotencyRecord
+from schedo.core.leases import AttemptResult
 from schedo.core.limits import (
-    LANE_ENTRIES_MAX,
+    READY_ENTRIES_MAX,
     UNCOMMITTED_JOBS_MAX,
     UNCOMMITTED_PAYLOAD_BYTES_MAX,
     WINDOW_ENTRIES,
 )
 from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
 from schedo.core.scheduler import Scheduler
-from schedo.core.workers import WorkerOffer
+from schedo.core.states import State
+from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted, Health, QueueStatus, Triggered
+from schedo.engine.clock_changes import behind_us
+from schedo.engine.command_queue import no_job, to_reply
+from schedo.engine.dispatch import Transport
 from schedo.engine.gauges import Gauges, JobCounts, read_gauges
-from schedo.engine.handouts import Transport
-from schedo.engine.housekeeping import Housekeeping
+from schedo.engine.health import LoopMonitor
+from schedo.engine.loop import EngineLoop
+from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
-from schedo.engine.placing import Placing
-from schedo.engine.replies import guard, no_job
-from schedo.engine.sessions import Sessions
-from schedo.engine.timekeeping import behind_us
-from schedo.engine.turns import TurnLoop
-from schedo.engine.watch import Watch
+from schedo.engine.placement import Placing
+from schedo.engine.worker_sessions import Sessions
 from schedo.errors import NotFound, Overloaded, SchedoError
-from schedo.store.base import Opening, Retention, Store
+from schedo.store.base import Retention, Snapshot, Store
 
 T = TypeVar("T")
-Answer = Callable[[list[Any]], IdempotentAnswer | None]
+Answer = Callable[[list[Any]], IdempotencyRecord | None]
 
 
 class Engine:
@@ -50,7 +50,7 @@ class Engine:
         retention: Retention | None = None,
         draw: Callable[[], float] = random.random,
         window: int = WINDOW_ENTRIES,
-        lane_limit: int = LANE_ENTRIES_MAX,
+        lane_limit: int = READY_ENTRIES_MAX,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -59,14 +59,14 @@ class Engine:
         self._lane_limit = lane_limit
         self.metrics = Metrics()
         self._scheduler: Scheduler | None = None
-        self._loop = TurnLoop(store, self._make_scheduler, Watch(clock, self.metrics))
+        self._loop = EngineLoop(store, self._make_scheduler, LoopMonitor(clock, self.metrics))
         self._counts = JobCounts(store, clock)
-        self._housekeeping = Housekeeping(self._loop, store.check, retention or Retention())
+        self._housekeeping = Maintenance(self._loop, store.check, retention or Retention())
         self._payload_bytes = 0
         self.was_killed = False  # the last server of the store was, and not with its host
         self._placing = Placing(self._loop, self.wait, self.cancel)
         self.sessions = Sessions(self._loop, self._placing)
-        self.settled = self._loop.settled
+        self.flush = self._loop.flush
         self.note_progress = self._loop.note_progress
         self.note_leaving = store.note_leaving
         self.invoke = self._placing.invoke
@@ -74,7 +74,7 @@ class Engine:
         self.commit_reservation = self._placing.commit
         self.release_reservation = self._placing.release
 
-    def _make_scheduler(self, opening: Opening) -> Scheduler:
+    def _make_scheduler(self, opening: Snapshot) -> Scheduler:
         # The newest job may have been pruned since, and the clock set back: its id is still taken.
         last_id = self._scheduler.last_id if self._scheduler is not None else 0
         self.was_killed = self.was_killed or opening.was_killed
@@ -111,14 +111,14 @@ class Engine:
 
     def add_reasons(self, find: Callable[[], list[str]]) -> None:
         """Let others say as well, in sentences, why jobs would not start in time."""
-        self._loop.watch.others.append(find)
+        self._loop.monitor.others.append(find)
 
     def health(self) -> Health:
         """Return whether the server does its work in time."""
-        reasons = self._loop.find_reasons()
+        reasons = self._loop.not_ready_reasons()
         epoch = self._loop.scheduler.epoch if self._loop.failure is None else 0
         behind = behind_us(self._scheduler, self.clock)
-        return Health(not reasons, reasons, epoch, self._loop.watch.lag_us, behind)
+        return Health(not reasons, reasons, epoch, self._loop.monitor.lag_us, behind)
 
     async def gauges(self) -> Gauges:
         """Return how the engine stands, for those who watch it."""
@@ -150,13 +150,15 @@ class Engine:
             ]
             stored = answer(items) if answer is not None else None
             if stored is not None:
-                self._loop.scheduler.memory.changes.answers.append(stored)
+                self._loop.scheduler.jobs.changes.idempotency_records.append(stored)
             self._loop.reply(reply, items)
 
         began_at = elapsed_us(self.clock)
         self._payload_bytes += size
         try:
-            self._loop.send(lambda scheduler, now: scheduler.submit(specs, now, accepted), reply)
+            self._loop.try_enqueue(
+                lambda scheduler, now: scheduler.submit(specs, now, accepted), reply
+            )
             answers: list[Accepted[T] | SchedoError] = await reply
             self.metrics.note_submit(specs, elapsed_us(self.clock) - began_at)
             return answers
@@ -189,7 +191,7 @@ class Engine:
         return job
 
     def _find(self, job_id: int) -> Job | None:
-        return self._loop.scheduler.memory.find(job_id) if self._loop.failure is None else None
+        return self._loop.scheduler.jobs.find(job_id) if self._loop.failure is None else None
 
     async def cancel(self, job_id: int) -> Job:
         """End a waiting job, or ask a running one to stop; cancelling twice is harmless."""
@@ -225,8 +227,8 @@ class Engine:
                 raise no_job(job_id)
             self._loop.reply(reply, act(self._loop.scheduler, job, now).copy())
 
-        self._loop.send(
-            lambda scheduler, now: scheduler.with_job(job_id, guard(reply, found), now), reply
+        self._loop.try_enqueue(
+            lambda scheduler, now: scheduler.with_job(job_id, to_reply(reply, found), now), reply
         )
         changed: Job = await reply
         return changed
@@ -241,7 +243,7 @@ class Engine:
             if not job.is_final:
                 async with asyncio.timeout(timeout_s):
                     return await waiter
-            await self._loop.settled()
+            await self._loop.flush()
             return job
         except TimeoutError:
             return await self.get(job_id)
@@ -260,8 +262,8 @@ class Engine:
             schedule, is_new = self._loop.scheduler.schedules.put(spec, known, now)
             self._loop.reply(reply, (schedule.copy(), is_new))
 
-        self._loop.send(
-            lambda scheduler, now: scheduler.with_schedule(spec.name, guard(reply, found), now),
+        self._loop.try_enqueue(
+            lambda scheduler, now: scheduler.with_schedule(spec.name, to_reply(reply, found), now),
             reply,
         )
         answer: tuple[Schedule, bool] = await reply
@@ -276,17 +278,14 @@ class Engine:
     async def pause_schedule(self, name: str, note: str | None = None) -> Schedule:
         """Stop the schedule's fires until it is resumed."""
         return await self._change_schedule(
-            name,
-            lambda scheduler, schedule, now: scheduler.schedules.pause(schedule, note, now).copy(),
+            name, lambda of, schedule, now: of.schedules.pause(schedule, note, now).copy()
         )
 
     async def resume_schedule(self, name: str, resume_from: int | None = None) -> Schedule:
         """Let the schedule fire again, from now or from an earlier instant."""
         return await self._change_schedule(
             name,
-            lambda scheduler, schedule, now: scheduler.schedules.resume(
-                schedule, resume_from, now
-            ).copy(),
+            lambda of, schedule, now: of.schedules.resume(schedule, resume_from, now).copy(),
         )
 
     async def trigger_schedule(self, name: str, overlap: Overlap | None = None) -> Triggered:
@@ -294,7 +293,7 @@ class Engine:
 
         def trigger(scheduler: Scheduler, schedule: Schedule, now: int) -> Triggered:
             job_id, skipped_by = scheduler.schedules.trigger(schedule, overlap, now)
-            job = scheduler.memory.find(job_id) if job_id is not None else None
+            job = scheduler.jobs.find(job_id) if job_id is not None else None
             return Triggered(job.copy() if job is not None else None, skipped_by)
 
         return await self._change_schedule(name, trigger)
@@ -307,8 +306,8 @@ class Engine:
                 raise NotFound(f"there is no schedule {name!r}")
             self._loop.reply(reply, act(self._loop.scheduler, schedule, now))
 
-        self._loop.send(
-            lambda scheduler, now: scheduler.with_schedule(name, guard(reply, found), now), reply
+        self._loop.try_enqueue(
+            lambda scheduler, now: scheduler.with_schedule(name, to_reply(reply, found), now), reply
         )
         answer: T = await reply
         return answer
@@ -335,10 +334,10 @@ class Engine:
         reply = self._reply()
 
         def act(scheduler: Scheduler, now: int) -> None:
-            queue = scheduler.memory.lanes.line(name).queue.changed(**fields)
+            queue = scheduler.jobs.ready_queues.queue_state(name).queue.changed(**fields)
             self._loop.reply(reply, scheduler.set_queue(queue))
 
-        self._loop.send(act, reply)
+        self._loop.try_enqueue(act, reply)
         answer: Queue = await reply
         return answer
 
@@ -352,7 +351,7 @@ class Engine:
 
     def get_queue(self, name: str) -> Queue:
         """Return the queue's limits: the defaults if it was never configured."""
-        line = self._loop.scheduler.memory.lanes.find_line(name)
+        line = self._loop.scheduler.jobs.ready_queues.find_queue_state(name)
         return line.queue if line is not None else Queue(name)
 
     async def list_queues(self) -> list[QueueStatus]:
@@ -362,7 +361,9 @@ class Engine:
         """
         counted, counted_at = await self._counts.read_soon()
         counts = counted.by_queue
-        lines = {line.queue.name: line for line in self._loop.scheduler.memory.lanes.lines()}
+        lines = {
+            line.queue.name: line for line in self._loop.scheduler.jobs.ready_queues.queue_states()
+        }
         statuses = []
         for name in sorted(lines.keys() | counts.keys()):
             by_state = dict(counts.get(name, {}))
@@ -377,7 +378,7 @@ class Engine:
 
     # Workers.
 
-    def attach(self, offer: WorkerOffer, transport: Transport) -> None:
+    def attach(self, offer: WorkerSpec, transport: Transport) -> None:
         """Let a worker have jobs."""
         self._loop.attach(offer, transport)
 
@@ -389,7 +390,7 @@ class Engine:
         """Forget the worker; what it still holds is lost."""
         self._loop.detach(worker_id, message)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: AttemptResult) -> None:
         """Take in how an attempt ended."""
         self._loop.report(report)
 

@@ -11,11 +11,11 @@ import asyncio
 from typing import NamedTuple
 
 from schedo.clock import Clock, elapsed_us
-from schedo.core.lifecycle import State
 from schedo.core.limits import MILLISECOND, SECOND
+from schedo.core.states import State
+from schedo.engine.clock_changes import behind_us
+from schedo.engine.loop import EngineLoop
 from schedo.engine.metrics import OTHER_QUEUES, Metrics
-from schedo.engine.timekeeping import behind_us
-from schedo.engine.turns import TurnLoop
 from schedo.errors import SchedoError, StoreError
 from schedo.store.base import Counts, Store
 
@@ -106,18 +106,18 @@ class JobCounts:
             self._counting = None
 
 
-async def read_gauges(turns: TurnLoop, store: Store, counts: JobCounts) -> Gauges:
+async def read_gauges(turns: EngineLoop, store: Store, counts: JobCounts) -> Gauges:
     """Return how the engine stands."""
     counted, age_us = await counts.read()
     scheduler = turns.scheduler
-    memory = scheduler.memory
+    memory = scheduler.jobs
     workers = list(scheduler.workers)
     return Gauges(
         _read_queues(turns, counted),
         age_us,
         {
             "timers": len(memory.timers),
-            "lanes": sum(len(window) for _, window in memory.lanes.windows()),
+            "lanes": sum(len(window) for _, window in memory.ready_queues.windows()),
             "schedules": scheduler.schedules.armed,
         },
         {
@@ -127,17 +127,17 @@ async def read_gauges(turns: TurnLoop, store: Store, counts: JobCounts) -> Gauge
         len(memory),
         turns.uncommitted,
         len(workers),
-        sum(worker.offer.slots for worker in workers if worker.is_open),
+        sum(worker.spec.slots for worker in workers if worker.is_open),
         sum(len(worker.running) for worker in workers),
         await store.size_bytes(),
-        turns.watch.lag_us,
+        turns.monitor.lag_us,
         behind_us(scheduler, turns.clock),
     )
 
 
-def _read_queues(turns: TurnLoop, counted: Counts) -> dict[str, QueueGauges]:
-    metrics: Metrics = turns.watch.metrics
-    lines = {line.queue.name: line for line in turns.scheduler.memory.lanes.lines()}
+def _read_queues(turns: EngineLoop, counted: Counts) -> dict[str, QueueGauges]:
+    metrics: Metrics = turns.monitor.metrics
+    lines = {line.queue.name: line for line in turns.scheduler.jobs.ready_queues.queue_states()}
     queues: dict[str, QueueGauges] = {}
     for name in sorted(lines.keys() | counted.by_queue.keys()):
         label = metrics.name_queue(name)

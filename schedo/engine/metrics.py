@@ -19,11 +19,11 @@ from collections import Counter
 from collections.abc import Sequence, Set
 
 from schedo.core.changes import Changes
+from schedo.core.job_table import JobTable
 from schedo.core.leases import Lease
-from schedo.core.lifecycle import FINAL
-from schedo.core.limits import FRONT_US
-from schedo.core.memory import JobMemory
-from schedo.core.model import JobSpec, Trigger, Verdict
+from schedo.core.limits import REQUEUE_BOOST_US
+from schedo.core.model import Decision, JobSpec, Trigger
+from schedo.core.states import FINAL
 
 # fmt: off
 DURATION_BOUNDS_US = (
@@ -91,7 +91,7 @@ class Metrics:
         self.starts = 0
         self.ended = dict.fromkeys(sorted(FINAL), 0)  # the scheduler counts here
         self.unsuccessful = dict.fromkeys(_UNSUCCESSFUL, 0)  # attempts by outcome
-        self.verdicts = {verdict.value: 0 for verdict in Verdict}
+        self.verdicts = {verdict.value: 0 for verdict in Decision}
 
     def name_queue(self, queue: str) -> str:
         """Return the name the queue is measured under."""
@@ -117,7 +117,7 @@ class Metrics:
     def note_starts(
         self,
         leases: Sequence[Lease],
-        memory: JobMemory,
+        memory: JobTable,
         ready: Set[int],
         now: int,
         *,
@@ -138,7 +138,7 @@ class Metrics:
             # A submit may name an instant in the past; a schedule's fire is late from its instant.
             if due_at < job.created_at and job.trigger is not _SCHEDULE:
                 due_at = job.created_at
-            if due_at < began_at or job.rank == job.due_at - offset_us - FRONT_US:
+            if due_at < began_at or job.rank == job.due_at - offset_us - REQUEUE_BOOST_US:
                 continue
             if job.queue != queue:
                 queue, delays = job.queue, self.queue(job.queue).start_delay
@@ -159,4 +159,4 @@ class Metrics:
         for attempt in changes.attempts:
             self.unsuccessful[attempt.outcome] = self.unsuccessful.get(attempt.outcome, 0) + 1
         for decision in changes.decisions:
-            self.verdicts[decision.verdict.value] += decision.count
+            self.verdicts[decision.decision.value] += decision.count

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from schedo.engine.asks import Progress, ProgressLine
+from schedo.engine.worker_messages import Progress, ProgressLine
 
 KEPT = 100
 
 
-class ProgressNotes:
+class ProgressLog:
     """The last words about running attempts, by job id."""
 
     def __init__(self) -> None:

@@ -26,6 +26,6 @@ def open_store(url: str, *, accept_loss: bool = False) -> Store:
     path = url.removeprefix(_SQLITE)
     if not path.strip("/") or path.endswith("/") or "\0" in path:
         raise Invalid.field("/store", f"{url!r} does not name a file")
-    from schedo.store.sqlite import SqliteStore
+    from schedo.store.sqlite.store import SqliteStore
 
     return SqliteStore(path, accept_loss=accept_loss)

@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from schedo.core.changes import Attempt, Changes, IdempotentAnswer
-from schedo.core.model import Decision, Job, Lane, Queue, Schedule
-from schedo.core.wants import Promoted
+from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
+from schedo.core.loads import Promoted
+from schedo.core.model import DecisionRecord, Job, Queue, ReadyKey, Schedule
 
 
 class ClockMark(NamedTuple):
-    """How the wall clock of the last server stood; see engine/timekeeping.py."""
+    """How the wall clock of the last server stood; see engine/clock_changes.py."""
 
     offset_us: int = 0  # the wall clock minus the elapsed timeline
     base_us: int = 0  # the wall clock minus the time since the machine started
@@ -31,13 +31,13 @@ NO_MARK = ClockMark()
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Snapshot:
     """What a server must know of a store before its first turn."""
 
     epoch: int  # larger than every one before it, already durable
     last_id: int  # the largest id in use
     queues: list[Queue]
-    lanes: list[Lane]  # those with queued jobs
+    ready_keys: list[ReadyKey]  # those with queued jobs
     blocked: list[tuple[int, int]]  # (schedule id, job id) of every blocked job
     was_killed: bool = False  # the last server ended in disorder, and the host has run since
     clock: ClockMark = NO_MARK
@@ -97,7 +97,7 @@ class Counts:
 class Store(Protocol):
     """A durable home for jobs, schedules and queues."""
 
-    async def open(self) -> Opening:
+    async def open(self) -> Snapshot:
         """Take the store for this process, and take stock; StoreLocked names another holder."""
 
     async def close(self) -> None:
@@ -125,7 +125,7 @@ class Store(Protocol):
         They have moved by the difference of the offsets, at once and whatever their number.
         """
 
-    async def take_stock(self) -> Opening:
+    async def snapshot(self) -> Snapshot:
         """Return what an open store holds now, under a new epoch.
 
         Attempts that were handed out and are not stored may be numbered again: a new epoch makes
@@ -144,7 +144,9 @@ class Store(Protocol):
         may undo it.
         """
 
-    async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
+    async def load_ready(
+        self, lane: ReadyKey, after: tuple[int, int] | None, limit: int
+    ) -> list[Job]:
         """Return the lane's queued jobs in order of (rank, id), those after the given pair."""
 
     async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
@@ -186,7 +188,7 @@ class Store(Protocol):
         by id.
         """
 
-    async def list_attempts(self, job_id: int) -> list[Attempt]:
+    async def list_attempts(self, job_id: int) -> list[AttemptRecord]:
         """Return the last ATTEMPTS_MAX attempts that did not complete the job, oldest first."""
 
     async def list_output_sizes(self, job_id: int) -> list[OutputSize]:
@@ -204,7 +206,7 @@ class Store(Protocol):
     async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
         """Return schedules by name, those after the given name."""
 
-    async def list_decisions(self, schedule_id: int, limit: int) -> list[Decision]:
+    async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         """Return the schedule's latest decisions, newest first."""
 
     async def list_queues(self) -> list[Queue]:
@@ -216,7 +218,7 @@ class Store(Protocol):
         A large store counts in parts, so a job that moves meanwhile can be missed or counted twice.
         """
 
-    async def find_answer(self, scope: str) -> IdempotentAnswer | None:
+    async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
         """Return the stored answer for an Idempotency-Key, or None."""
 
     async def size_bytes(self) -> int:

@@ -13,23 +13,23 @@ from itertools import islice
 from operator import attrgetter
 
 from schedo.core import limits
-from schedo.core.changes import Attempt, Changes, IdempotentAnswer
-from schedo.core.leases import Capture
-from schedo.core.lifecycle import FINAL, TIMED, State
-from schedo.core.model import Decision, Job, Lane, Place, Queue, Schedule, Trigger
-from schedo.core.wants import Promoted
+from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
+from schedo.core.leases import CapturedOutput
+from schedo.core.loads import Promoted
+from schedo.core.model import DecisionRecord, Job, Location, Queue, ReadyKey, Schedule, Trigger
+from schedo.core.states import FINAL, TIMED, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
     ClockMark,
     Counts,
     JobFilter,
-    Opening,
     OutputPiece,
     OutputSize,
     Retention,
+    Snapshot,
 )
-from schedo.store.pruning import kept_us
-from schedo.store.queries import first_id
+from schedo.store.sqlite.pruning import kept_us
+from schedo.store.sqlite.queries import first_id
 
 _INSTANT_TRIGGERS = {Trigger.SCHEDULE, Trigger.CATCHUP}
 
@@ -43,16 +43,16 @@ class MemoryStore:
         self._jobs: dict[int, Job] = {}
         self._schedules: dict[int, Schedule] = {}
         self._queues: dict[str, Queue] = {}
-        self._attempts: dict[int, list[Attempt]] = {}
-        self._outputs: dict[int, dict[tuple[int, str], Capture]] = {}
-        self._decisions: dict[int, list[Decision]] = {}
-        self._answers: dict[str, IdempotentAnswer] = {}
+        self._attempts: dict[int, list[AttemptRecord]] = {}
+        self._outputs: dict[int, dict[tuple[int, str], CapturedOutput]] = {}
+        self._decisions: dict[int, list[DecisionRecord]] = {}
+        self._answers: dict[str, IdempotencyRecord] = {}
         self._clock = ClockMark()
 
-    async def open(self) -> Opening:
+    async def open(self) -> Snapshot:
         assert not self._is_open, "the store is open already"
         self._is_open = True
-        return await self.take_stock()
+        return await self.snapshot()
 
     async def close(self) -> None:
         self._is_open = False
@@ -93,17 +93,16 @@ class MemoryStore:
         for schedule in self._schedules.values():
             schedule.shift(delta_us)
 
-    async def take_stock(self) -> Opening:
+    async def snapshot(self) -> Snapshot:
         self._check_open()
         self._epoch += 1
         jobs = self._jobs.values()
-        return Opening(
+        queued = {job.ready_key for job in jobs if job.state is State.QUEUED}
+        return Snapshot(
             epoch=self._epoch,
             last_id=max([0, *self._jobs, *self._schedules]),
             queues=await self.list_queues(),
-            lanes=sorted(
-                {job.lane for job in jobs if job.state is State.QUEUED}, key=lambda lane: lane[:2]
-            ),
+            ready_keys=sorted(queued, key=lambda key: key[:2]),
             blocked=[
                 (job.schedule_id, job.id)
                 for job in sorted(jobs, key=lambda job: job.id)
@@ -124,11 +123,13 @@ class MemoryStore:
         for job in page:
             self._jobs[job.id].state = State.QUEUED
         last = (page[-1].due_at, page[-1].id) if len(page) == limit else None
-        return Promoted([(job.lane, (job.rank, job.id)) for job in page], last)
+        return Promoted([(job.ready_key, (job.rank, job.id)) for job in page], last)
 
-    async def load_lane(self, lane: Lane, after: tuple[int, int] | None, limit: int) -> list[Job]:
+    async def load_ready(
+        self, lane: ReadyKey, after: tuple[int, int] | None, limit: int
+    ) -> list[Job]:
         def waits(job: Job) -> bool:
-            return job.state is State.QUEUED and job.lane == lane
+            return job.state is State.QUEUED and job.ready_key == lane
 
         return self._page(waits, lambda job: (job.rank, job.id), after, limit)
 
@@ -220,7 +221,7 @@ class MemoryStore:
                 job.result = None
         return jobs
 
-    async def list_attempts(self, job_id: int) -> list[Attempt]:
+    async def list_attempts(self, job_id: int) -> list[AttemptRecord]:
         self._check_open()
         return list(self._attempts.get(job_id, ()))
 
@@ -247,7 +248,7 @@ class MemoryStore:
         )
         return [self._schedule(schedule) for schedule in found[:limit]]
 
-    async def list_decisions(self, schedule_id: int, limit: int) -> list[Decision]:
+    async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         self._check_open()
         return list(reversed(self._decisions.get(schedule_id, ())))[:limit]
 
@@ -264,7 +265,7 @@ class MemoryStore:
                 by_state[job.state.value] = by_state.get(job.state.value, 0) + 1
         return counts
 
-    async def find_answer(self, scope: str) -> IdempotentAnswer | None:
+    async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
         self._check_open()
         return self._answers.get(scope)
 
@@ -298,7 +299,7 @@ class MemoryStore:
 
     def _put_job(self, job: Job) -> None:
         stored = job.copy()
-        stored.is_new, stored.place, stored.is_suspect = False, Place.NOWHERE, False
+        stored.is_new, stored.location, stored.poison_suspect = False, Location.NOWHERE, False
         if not job.is_new:
             stored.payload = self._jobs[job.id].payload
         assert stored.payload is not None, "a new job brings its payload"
@@ -321,7 +322,7 @@ class MemoryStore:
                 decisions = self._decisions.setdefault(decision.schedule_id, [])
                 decisions.append(decision)
                 del decisions[: -limits.DECISIONS_KEPT]
-        for answer in changes.answers:
+        for answer in changes.idempotency_records:
             self._answers[answer.scope] = answer
 
     def _page(
@@ -389,8 +390,8 @@ def _matches(job: Job, which: JobFilter) -> bool:
     )
 
 
-def _trim(outputs: dict[tuple[int, str], Capture]) -> None:
-    def size(kept: Capture) -> int:
+def _trim(outputs: dict[tuple[int, str], CapturedOutput]) -> None:
+    def size(kept: CapturedOutput) -> int:
         return len(kept.head) + len(kept.tail)
 
     while sum(map(size, outputs.values())) > limits.OUTPUTS_BYTES_MAX:

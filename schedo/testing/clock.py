@@ -64,12 +64,12 @@ class VirtualClock:
 
     async def run_until(self, engine: Engine, at: int) -> None:
         """Move on to the instant, stopping at each one the engine has armed on the way."""
-        await engine.settled()
+        await engine.flush()
         while self._wake is not None and self.armed_at is not None and self.armed_at <= at:
             assert self.armed_at >= self._now, "time cannot go back"
             self._now, self.armed_at = self.armed_at, None
             self._wake()
-            await engine.settled()
+            await engine.flush()
         self._now = max(self._now, at)
 
 

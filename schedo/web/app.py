@@ -10,30 +10,30 @@ from starlette.types import Receive, Scope, Send
 
 from schedo.engine.engine import Engine
 from schedo.errors import NotFound
-from schedo.web import (
-    invoking,
+from schedo.protocol.operation import Operation
+from schedo.protocol.operations import OPERATIONS
+from schedo.web.auth import AccessMiddleware
+from schedo.web.context import AppContext, Handler
+from schedo.web.endpoint import Endpoint
+from schedo.web.handlers import (
+    invocations,
     jobs,
     metrics,
-    operating,
     queues,
     schedules,
-    submitting,
+    submit,
+    system,
+    work,
     workers,
-    working,
 )
-from schedo.web.endpoint import Endpoint
-from schedo.web.guard import Guard
 from schedo.web.settings import WebSettings
-from schedo.web.site import Handler, Site
-from schedo.wire.operation import Operation
-from schedo.wire.operations import OPERATIONS
 
 HANDLERS: dict[str, Handler] = {
     handler.__name__: handler
     for handler in (
-        submitting.create_job,
-        submitting.create_jobs,
-        submitting.short_schedule,
+        submit.create_job,
+        submit.create_jobs,
+        submit.short_schedule,
         jobs.list_jobs,
         jobs.get_job,
         jobs.update_job,
@@ -54,29 +54,29 @@ HANDLERS: dict[str, Handler] = {
         schedules.resume_schedule,
         schedules.trigger_schedule,
         schedules.explain_cron,
-        working.work,
+        work.work,
         workers.list_workers,
         workers.get_worker,
         workers.cordon_worker,
         workers.uncordon_worker,
         workers.drain_worker,
         workers.get_progress,
-        invoking.invoke,
-        invoking.reserve,
-        invoking.commit_reservation,
-        invoking.release_reservation,
+        invocations.invoke,
+        invocations.reserve,
+        invocations.commit_reservation,
+        invocations.release_reservation,
         queues.list_queues,
         queues.update_queue,
         queues.pause_queue,
         queues.resume_queue,
-        operating.check_health,
-        operating.check_ready,
+        system.check_health,
+        system.check_ready,
         metrics.get_metrics,
-        operating.get_info,
-        operating.get_openapi,
-        operating.get_docs,
-        operating.get_docs_file,
-        operating.get_problem,
+        system.get_info,
+        system.get_openapi,
+        system.get_docs,
+        system.get_docs_file,
+        system.get_problem,
     )
 }
 
@@ -85,11 +85,11 @@ class WebApp:
     """The ASGI application of one server."""
 
     def __init__(self, engine: Engine, settings: WebSettings) -> None:
-        self.site = Site(engine, settings)
+        self.site = AppContext(engine, settings)
         routes = _make_routes(self.site)
         self._fixed = {route.path: route.app for route in routes if "{" not in route.path}
         self._router = Router(routes, default=_refuse_path, redirect_slashes=False)
-        self._guarded = Guard(self._route, settings)
+        self._guarded = AccessMiddleware(self._route, settings)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return self._guarded(scope, receive, send)
@@ -112,7 +112,7 @@ def build_app(engine: Engine, settings: WebSettings) -> WebApp:
     return WebApp(engine, settings)
 
 
-def _make_routes(site: Site) -> list[Route]:
+def _make_routes(site: AppContext) -> list[Route]:
     methods: dict[str, dict[str, tuple[Operation, Handler]]] = defaultdict(dict)
     for operation in OPERATIONS:
         methods[operation.path][operation.method] = (operation, HANDLERS[operation.name])

@@ -18,7 +18,7 @@ from schedo.engine.sharing import LoopShare
 from schedo.errors import Overloaded
 
 if TYPE_CHECKING:
-    from schedo.web.protocol import Connection
+    from schedo.web.connection import Connection
 
 _SHORT_READ_BYTES = 8_192  # so much of what a client sends ahead may have to be kept
 _LONG_READ_BYTES = 65_536

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from starlette.types import ASGIApp
 
-from schedo.web.guard import ClientGone
-from schedo.web.signals import Signal
+from schedo.web.auth import ClientGone
+from schedo.web.light_event import LightEvent
 
 log = logging.getLogger("schedo.web")
 
@@ -77,7 +77,7 @@ class Exchange:
         self.scope = scope
         self.keeps_alive = keeps_alive
         self._expects_continue = expects_continue
-        self._news = Signal()
+        self._news = LightEvent()
         self._parts: list[bytes] = []
         self.unread_bytes = 0
         self.has_body = False  # all of it has come

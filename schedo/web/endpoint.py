@@ -9,14 +9,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from schedo.core.limits import BODY_BYTES_UNCOUNTED
 from schedo.errors import BadRequest, MethodNotAllowed, Overloaded, TooLarge, UnsupportedMedia
+from schedo.protocol.operation import LINES_TYPE, Operation
+from schedo.protocol.query import parse_query
+from schedo.protocol.schedules import EmptyRequest
+from schedo.web.auth import ClientGone
+from schedo.web.body_limiter import Place
+from schedo.web.context import AppContext, Handler
 from schedo.web.cycle import UNREAD_BYTES_MAX
-from schedo.web.guard import ClientGone
-from schedo.web.intake import Place
-from schedo.web.messages import JSON_TYPE, Request, send_answer
-from schedo.web.site import Handler, Site
-from schedo.wire.operation import LINES_TYPE, Operation
-from schedo.wire.query import parse_query
-from schedo.wire.schedules import Nothing
+from schedo.web.http import JSON_TYPE, Request, send_answer
 
 _PLAIN_ENCODINGS = frozenset({b"", b"identity"})
 _UTF8 = frozenset({"", "charset=utf-8", 'charset="utf-8"'})
@@ -26,7 +26,7 @@ _NO_BODY = b"{}"  # what an empty body means where no field is required
 class Endpoint:
     """All methods of one path, as an ASGI application."""
 
-    def __init__(self, site: Site, methods: Mapping[str, tuple[Operation, Handler]]) -> None:
+    def __init__(self, site: AppContext, methods: Mapping[str, tuple[Operation, Handler]]) -> None:
         self._site = site
         self._methods = methods
         names = set(methods) | ({"HEAD"} if "GET" in methods else set())
@@ -95,8 +95,8 @@ class Endpoint:
             scope.get("schedo.grant"),
             scope.pop("schedo.leave", _leave_nothing),
         )
-        if operation.request is Nothing:  # its handler has no use for the body
-            await request.read(Nothing)
+        if operation.request is EmptyRequest:  # its handler has no use for the body
+            await request.read(EmptyRequest)
         request_id = request.id
         carrying_out = handle(self._site, request)
         del request, body  # the handler may wait for long, and let go of it

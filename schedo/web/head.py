@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from schedo.wire.problems import KINDS, ProblemKind
+from schedo.protocol.problems import KINDS, ProblemKind
 
 URL_BYTES_MAX = 8_192
 HEAD_BYTES_MAX = 32_768

@@ -12,16 +12,16 @@ from typing import Any
 
 import orjson
 
-from schedo.core.changes import IdempotentAnswer
+from schedo.core.changes import IdempotencyRecord
 from schedo.errors import BadRequest, KeyInProgress, KeyReused
-from schedo.web.messages import JSON_TYPE, Answer, Request
-from schedo.web.site import Site
-from schedo.wire.problems import PROBLEM_TYPE
+from schedo.protocol.problems import PROBLEM_TYPE
+from schedo.web.context import AppContext
+from schedo.web.http import JSON_TYPE, Request, Response
 
 HEADER = b"idempotency-key"
 _KEY_CHARACTERS_MAX = 255
 
-Keep = Callable[[int, bytes], IdempotentAnswer | None]
+StoreResponse = Callable[[int, bytes], IdempotencyRecord | None]
 
 
 def read_key(text: str | None) -> str | None:
@@ -62,7 +62,9 @@ class Once:
             self._hash.update(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
             self._separator = b","
 
-    async def perform(self, site: Site, act: Callable[[Keep | None], Awaitable[Answer]]) -> Answer:
+    async def perform(
+        self, site: AppContext, act: Callable[[StoreResponse | None], Awaitable[Response]]
+    ) -> Response:
         """Do what the request asks, unless its key was seen; `act` gets what makes the record."""
         if self._key is None:
             return await act(None)
@@ -73,13 +75,13 @@ class Once:
         fingerprint = self._hash.digest()
         site.keys_in_progress.add(scope)
         try:
-            stored = await site.engine.store.find_answer(scope)
+            stored = await site.engine.store.find_idempotency_record(scope)
             if stored is not None:
                 return _replay(stored, fingerprint)
             now = site.engine.clock.now()
             return await act(
                 lambda status, body: (
-                    IdempotentAnswer(scope, fingerprint, status, body, now)
+                    IdempotencyRecord(scope, fingerprint, status, body, now)
                     if status < 500
                     else None
                 )
@@ -88,9 +90,9 @@ class Once:
             site.keys_in_progress.discard(scope)
 
 
-def _replay(stored: IdempotentAnswer, fingerprint: bytes) -> Answer:
+def _replay(stored: IdempotencyRecord, fingerprint: bytes) -> Response:
     if stored.fingerprint != fingerprint:
         raise KeyReused("this Idempotency-Key was used with another body")
     content_type = JSON_TYPE if stored.status < 400 else PROBLEM_TYPE
     replayed = ((b"idempotency-replayed", b"true"),)
-    return Answer(stored.status, stored.body, replayed, content_type)
+    return Response(stored.status, stored.body, replayed, content_type)

@@ -19,8 +19,8 @@ import uvicorn
 from schedo.core.limits import WAITING_BYTES_MAX
 from schedo.engine.sharing import loop_share
 from schedo.web.app import WebApp
+from schedo.web.connection import Connection
 from schedo.web.connections import Connections
-from schedo.web.protocol import Connection
 
 STOP_GRACE_S = 10.0
 CONNECTIONS_MAX = 4_096  # a worker that waits for work keeps one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schedo.web.grants import Grant
+from schedo.web.permissions import WorkerPermission
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
@@ -17,7 +17,7 @@ class WebSettings:
     token_sha256: Sequence[bytes] | None = (
         None  # SHA-256 of each token that opens; None: no token needed
     )
-    worker_tokens: Mapping[bytes, Grant] = field(default_factory=dict)  # by SHA-256
+    worker_tokens: Mapping[bytes, WorkerPermission] = field(default_factory=dict)  # by SHA-256
     allowed_hosts: Sequence[str] = (
         LOOPBACK_HOSTS  # names for the Host header, without port; "*" allows any
     )

@@ -10,13 +10,7 @@ import pytest
 from schedo.cli.run import find_exit_code
 from schedo.client.records import JobView
 from tests.cli.conftest import Call
-from tests.client.server import (
-    JOB_ID,
-    FakeServer,
-    job_record,
-    problem,
-    schedule_record,
-)
+from tests.client.server import JOB_ID, FakeServer, job_record, problem, schedule_record
 
 
 @pytest.mark.parametrize(

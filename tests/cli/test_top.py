@@ -10,8 +10,8 @@ import click
 import pytest
 
 from schedo.cli.escapes import measure
-from schedo.cli.figures import Figures, Lists, Reading, before_all, work_out
 from schedo.cli.screen import mark_old, render_frame
+from schedo.cli.stats import Figures, Lists, Reading, before_all, work_out
 from schedo.client.messages import Record
 from schedo.client.metrics import parse_metrics
 from tests.cli.conftest import Call

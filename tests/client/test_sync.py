@@ -8,17 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from schedo.client import Client, JobFailed, JobHandle, Unreachable
-from schedo.core.lifecycle import State
+from schedo.client import Client, JobFailed, SyncJobHandle, Unreachable
+from schedo.core.states import State
 from schedo.errors import Invalid, NotFound, SchedoError
-from tests.client.server import (
-    JOB_ID,
-    FakeServer,
-    Reply,
-    job_record,
-    problem,
-    schedule_record,
-)
+from tests.client.server import JOB_ID, FakeServer, Reply, job_record, problem, schedule_record
 
 JOB = f"/v1/jobs/{JOB_ID}"
 
@@ -64,7 +57,7 @@ def test_many_jobs_come_back_in_their_places(server: FakeServer, client: Client)
 
     made, error = client.submit_many([{"task": "a"}, {"task": "b", "priority": 99}])
 
-    assert isinstance(made, JobHandle)
+    assert isinstance(made, SyncJobHandle)
     assert isinstance(error, Invalid)
     assert server.requests[0].json[1] == {"task": "b", "payload": None, "priority": 99}
 
@@ -77,7 +70,7 @@ def test_a_job_without_a_task_is_refused_in_its_place(server: FakeServer, client
     error, made = client.submit_many([{"payload": 1}, {"task": "b"}])
 
     assert isinstance(error, Invalid)
-    assert isinstance(made, JobHandle)
+    assert isinstance(made, SyncJobHandle)
     assert server.requests[0].json[0] == {"payload": 1}
 
 

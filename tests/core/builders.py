@@ -15,7 +15,7 @@ from schedo.core.model import (
     ScheduleSpec,
     Unique,
 )
-from schedo.core.workers import WorkerOffer
+from schedo.core.worker_pool import WorkerSpec
 
 T0 = 0
 MILLISECOND = 1_000
@@ -50,9 +50,9 @@ def tries(count: int, **fields: Any) -> Retry:
     return Retry(count, "fixed", 10 * SECOND, jitter=0.0, **fields)
 
 
-def offer(worker_id: str = "w", slots: int = 10, **fields: Any) -> WorkerOffer:
+def offer(worker_id: str = "w", slots: int = 10, **fields: Any) -> WorkerSpec:
     """Return what a worker offers, everything by default."""
-    return WorkerOffer(worker_id, slots, **fields)
+    return WorkerSpec(worker_id, slots, **fields)
 
 
 def every(seconds: int, **fields: Any) -> Rule:

@@ -10,22 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from schedo.core import wants
-from schedo.core.changes import Attempt, Output
-from schedo.core.lifecycle import FINAL, TIMED, WAITING, State
+from schedo.core import loads
+from schedo.core.changes import AttemptRecord, Output
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import (
-    Decision,
+    DecisionRecord,
     Failure,
     Job,
-    Lane,
+    Location,
     Overlap,
-    Place,
     Queue,
+    ReadyKey,
     Schedule,
     Trigger,
 )
-from schedo.core.window import Pair
+from schedo.core.paged_index import Pair
+from schedo.core.states import FINAL, TIMED, WAITING, State
 
 PROMOTED = 3  # jobs that are queued in bulk at a time
 OOPS = Failure("exit-code", "it ended with 1", exit_code=1)
@@ -39,9 +39,9 @@ class Written:
     schedules: list[Schedule]
     schedules_deleted: list[int]
     queues: list[Queue]
-    attempts: list[Attempt]
+    attempts: list[AttemptRecord]
     outputs: list[Output]
-    decisions: list[Decision]
+    decisions: list[DecisionRecord]
 
 
 @dataclass
@@ -53,9 +53,9 @@ class FakeStore:
     jobs: dict[int, Job] = field(default_factory=dict)
     schedules: dict[int, Schedule] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[DecisionRecord] = field(default_factory=list)
 
     def shift(self, delta_us: int) -> None:
         """Move what counts elapsed time."""
@@ -71,8 +71,8 @@ class FakeStore:
             assert job.is_new == (job.id not in self.jobs), f"job {job.id} is_new is wrong"
             self._check_unique(job)
             stored = job.copy()
-            stored.is_new = stored.is_suspect = False
-            stored.place = Place.NOWHERE
+            stored.is_new = stored.poison_suspect = False
+            stored.location = Location.NOWHERE
             if not job.is_new and stored.payload is None:
                 stored.payload = self.jobs[job.id].payload
             self.jobs[job.id] = stored
@@ -100,30 +100,30 @@ class FakeStore:
                 or other.trigger not in (Trigger.SCHEDULE, Trigger.CATCHUP)
             ), f"schedule {job.schedule_id} fired twice for {job.scheduled_for}"
 
-    def load(self, want: wants.Want) -> Any:
+    def load(self, want: loads.Load) -> Any:
         """Answer a want with copies."""
         match want:
-            case wants.TimersWanted(after, limit):
+            case loads.LoadTimers(after, limit):
                 return self._page(
                     lambda j: j.state in TIMED, lambda j: (j.due_at, j.id), after, limit
                 )
-            case wants.PromoteDue(after, until):
+            case loads.PromoteDue(after, until):
                 return self._promote_due(after, until)
-            case wants.LaneWanted(lane, after, limit):
+            case loads.LoadReady(lane, after, limit):
                 return self._page(
-                    lambda j: j.state is State.QUEUED and j.lane == lane,
+                    lambda j: j.state is State.QUEUED and j.ready_key == lane,
                     lambda j: (j.rank, j.id),
                     after,
                     limit,
                 )
-            case wants.SchedulesWanted(after, limit, _):
+            case loads.LoadSchedules(after, limit, _):
                 due = sorted(
                     (s.next_fire_at, s.id)
                     for s in self.schedules.values()
                     if s.next_fire_at is not None and not s.paused
                 )
                 return [self.load_schedule(i) for at, i in due if (at, i) > after][:limit]
-            case wants.ExpiredWanted(now, limit):
+            case loads.LoadExpired(now, limit):
                 return self._page(
                     lambda j: (
                         j.state in WAITING and j.expires_at is not None and j.expires_at <= now
@@ -132,15 +132,15 @@ class FakeStore:
                     (-1, 0),
                     limit,
                 )
-            case wants.JobWanted(job_id):
+            case loads.LoadJob(job_id):
                 return self.load_job(job_id)
-            case wants.KeyWanted(key):
+            case loads.LoadUniqueHolder(key):
                 found = [job.id for job in self.jobs.values() if job.unique_key == key]
                 return self.load_job(found[0]) if found else None
-            case wants.ScheduleWanted(which):
+            case loads.LoadSchedule(which):
                 return self.load_schedule(which)
 
-    def _promote_due(self, after: Pair, until: int) -> wants.Promoted:
+    def _promote_due(self, after: Pair, until: int) -> loads.Promoted:
         page = self._page(
             lambda j: j.state in TIMED and j.due_at <= until,
             lambda j: (j.due_at, j.id),
@@ -150,7 +150,7 @@ class FakeStore:
         for job in page:
             self.jobs[job.id].state = State.QUEUED
         last = (page[-1].due_at, page[-1].id) if len(page) == PROMOTED else None
-        return wants.Promoted([(job.lane, (job.rank, job.id)) for job in page], last)
+        return loads.Promoted([(job.ready_key, (job.rank, job.id)) for job in page], last)
 
     def load_job(self, job_id: int) -> Job | None:
         """Return a copy of the job, or None."""
@@ -178,9 +178,9 @@ class FakeStore:
                 return found
         return None
 
-    def lanes(self) -> list[Lane]:
+    def lanes(self) -> list[ReadyKey]:
         """Return the lanes that have queued jobs."""
-        return sorted({job.lane for job in self.jobs.values() if job.state is State.QUEUED})
+        return sorted({job.ready_key for job in self.jobs.values() if job.state is State.QUEUED})
 
     def blocked(self) -> list[tuple[int, int]]:
         """Return (schedule id, job id) of every blocked job."""

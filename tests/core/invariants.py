@@ -6,10 +6,10 @@ from collections import Counter
 
 from schedo.core.backlog import Backlog
 from schedo.core.ids import ID_MAX
-from schedo.core.lifecycle import TIMED, State
-from schedo.core.model import Job, Place
-from schedo.core.wants import Promoted
-from schedo.core.window import Pair
+from schedo.core.loads import Promoted
+from schedo.core.model import Job, Location
+from schedo.core.paged_index import Pair
+from schedo.core.states import TIMED, State
 from tests.core.lane_scan import scan_pages
 from tests.core.server import Server
 
@@ -26,38 +26,40 @@ def check(server: Server) -> None:
 
 def current_jobs(server: Server) -> list[Job]:
     """Return every job in its newest version: memory wins over the store."""
-    known = server.scheduler.memory._jobs
+    known = server.scheduler.jobs._jobs
     return [*known.values(), *(j for i, j in server.store.jobs.items() if i not in known)]
 
 
 def check_jobs(server: Server) -> None:
     """No waiting job falls between memory and store."""
-    memory = server.scheduler.memory
-    lanes = dict(memory.lanes.windows())
+    memory = server.scheduler.jobs
+    lanes = dict(memory.ready_queues.windows())
     promoted = undelivered(server)
     for job in current_jobs(server):
         if job.is_new:
-            assert job.place is Place.NOWHERE, f"job {job.id} has a place before it is durable"
+            assert job.location is Location.NOWHERE, (
+                f"job {job.id} has a place before it is durable"
+            )
             continue
         if job.state in TIMED:
-            window, pair, place = memory.timers, (job.due_at, job.id), Place.TIMERS
-            if job.place is Place.NOWHERE and is_left(memory.backlog, pair):
+            window, pair, place = memory.timers, (job.due_at, job.id), Location.TIMERS
+            if job.location is Location.NOWHERE and is_left(memory.backlog, pair):
                 continue
         elif job.state is State.QUEUED:
             if job.id in promoted:
                 continue
-            assert job.lane in lanes, f"the lane of job {job.id} is closed"
-            window, pair, place = lanes[job.lane], (job.rank, job.id), Place.LANE
+            assert job.ready_key in lanes, f"the lane of job {job.id} is closed"
+            window, pair, place = lanes[job.ready_key], (job.rank, job.id), Location.LANE
         else:
             continue
         is_here = window.horizon is None or pair <= window.horizon
         assert (job.id in window) == is_here, f"job {job.id} is lost at {pair}"
-        assert job.place is (place if is_here else Place.NOWHERE)
+        assert job.location is (place if is_here else Location.NOWHERE)
 
 
 def check_pages(server: Server) -> None:
     """No lane needs a page without being found."""
-    lanes = server.scheduler.memory.lanes
+    lanes = server.scheduler.jobs.ready_queues
     assert lanes.needs_pages() == bool(scan_pages(lanes))
 
 
@@ -81,7 +83,7 @@ def check_schedules(server: Server) -> None:
     """No schedule that will fire falls between memory and store."""
     schedules = server.scheduler.schedules
     order, window = schedules.order, schedules.order.window
-    gone = set(server.scheduler.memory.changes.schedules_deleted)
+    gone = set(server.scheduler.jobs.changes.schedules_deleted)
     if server.taken is not None:
         gone |= set(server.taken.schedules_deleted)
     for ident in (server.store.schedules.keys() | schedules._schedules.keys()) - gone:
@@ -101,20 +103,20 @@ def check_schedules(server: Server) -> None:
 
 def check_running(server: Server) -> None:
     """What runs is what was handed out, and it is counted."""
-    memory, workers = server.scheduler.memory, server.scheduler.workers
+    memory, workers = server.scheduler.jobs, server.scheduler.workers
     running = [job for job in memory._jobs.values() if job.state is State.RUNNING]
     assert {job.key for job in running} == set(server.leases)
     held = [key for worker in workers._workers.values() for key in worker.running]
     assert sorted(held) == sorted(server.leases)
     counts = Counter(job.queue for job in running)
-    for line in memory.lanes.lines():
+    for line in memory.ready_queues.queue_states():
         assert line.running == counts[line.queue.name]
 
 
 def check_blocked(server: Server) -> None:
     """Every blocked run has somebody who will wake it."""
     scheduler = server.scheduler
-    if scheduler.schedules.wanted or scheduler._wanted or server.asked or server.fetched:
+    if scheduler.schedules.pending_loads or scheduler._loads or server.asked or server.fetched:
         return  # somebody is being looked up
     blocked = {job.id for job in current_jobs(server) if job.state is State.BLOCKED}
     assert blocked == set(scheduler.schedules._blocked.values())
@@ -122,9 +124,9 @@ def check_blocked(server: Server) -> None:
 
 def check_memory(server: Server) -> None:
     """Memory is bounded by the windows, what runs and what is not yet durable."""
-    memory = server.scheduler.memory
-    windows = 1 + len(dict(memory.lanes.windows()))
+    memory = server.scheduler.jobs
+    windows = 1 + len(dict(memory.ready_queues.windows()))
     most = windows * 2 * server.capacity + len(server.leases)
-    passing = len(memory.changes.jobs) + len(memory._committing) + len(memory._loose)
+    passing = len(memory.changes.jobs) + len(memory._committing) + len(memory._evictable)
     assert len(memory) <= most + passing
     assert len(server.scheduler.schedules.order) <= 5 * server.capacity

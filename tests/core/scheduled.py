@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from schedo.core.lifecycle import State
-from schedo.core.model import Schedule, Verdict
-from tests.core.builders import (
-    make_schedule_spec,
-)
+from schedo.core.model import Decision, Schedule
+from schedo.core.states import State
+from tests.core.builders import make_schedule_spec
 from tests.core.server import Server
 
 T1 = 1  # schedules are put just after T0, so that the first instant is one minute
@@ -23,5 +21,5 @@ def states(server: Server, schedule: Schedule) -> list[State]:
     return [server.state(job.id) for job in server.runs(schedule.id)]
 
 
-def kinds(server: Server, schedule: Schedule) -> list[Verdict]:
+def kinds(server: Server, schedule: Schedule) -> list[Decision]:
     return [verdict for verdict, _, _ in server.verdicts(schedule.id)]

@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from schedo.core import wants
-from schedo.core.accepting import Accepted
+from schedo.core import loads
+from schedo.core.admission import Accepted
 from schedo.core.changes import Changes
-from schedo.core.leases import Blame, Completed, Failed, Lease, Lost, Outcome, Report, Stop
-from schedo.core.lifecycle import State
-from schedo.core.model import (
-    Job,
-    JobSpec,
-    LeaseKey,
-    Overlap,
-    Schedule,
-    ScheduleSpec,
-    Verdict,
+from schedo.core.leases import (
+    AttemptResult,
+    Blame,
+    Completed,
+    Failed,
+    Lease,
+    Lost,
+    Outcome,
+    StopRequest,
 )
+from schedo.core.model import Decision, Job, JobSpec, LeaseKey, Overlap, Schedule, ScheduleSpec
 from schedo.core.scheduler import Scheduler
 from schedo.core.schedules import Triggered
-from schedo.core.workers import WorkerOffer
+from schedo.core.states import State
+from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import SchedoError
 from tests.core.builders import DAY, HOUR, SECOND, T0, make_spec, offer, tries
 from tests.core.fake_store import OOPS, FakeStore, Written
@@ -49,10 +50,10 @@ class Server:
         store = self.store
         store.epoch += 1
         self.taken: Written | None = None
-        self.asked: list[wants.Want] = []
-        self.fetched: list[tuple[wants.Want, Any]] = []
+        self.asked: list[loads.Load] = []
+        self.fetched: list[tuple[loads.Load, Any]] = []
         self.leases: dict[LeaseKey, Lease] = {}  # handed out and not yet reported
-        self.stops: list[Stop] = []
+        self.stops: list[StopRequest] = []
         scheduler = Scheduler(
             epoch=store.epoch,
             last_id=max([0, *store.jobs, *store.schedules]),
@@ -66,7 +67,7 @@ class Server:
             if job.state is State.RUNNING:
                 loaded = store.load_job(job.id)
                 assert loaded is not None
-                scheduler.adopt_ended(loaded, Lost("the server was restarted", Blame.NONE), now)
+                scheduler.recover_lost(loaded, Lost("the server was restarted", Blame.NONE), now)
         return scheduler
 
     def crash(self, now: int) -> None:
@@ -94,7 +95,7 @@ class Server:
             list(changes.outputs),
             list(changes.decisions),
         )
-        self.asked = self.scheduler.take_wants()
+        self.asked = self.scheduler.take_loads()
 
     def commit(self) -> None:
         """Make durable what was taken."""
@@ -125,7 +126,7 @@ class Server:
         for _ in range(100):
             self.tick(now)
             wake_at = self.scheduler.next_wake_at()
-            if not self.scheduler.has_news and (wake_at is None or wake_at > now):
+            if not self.scheduler.has_pending_work and (wake_at is None or wake_at > now):
                 return
             self.round(now)
         raise AssertionError("the scheduler does not come to rest")
@@ -145,7 +146,7 @@ class Server:
         self.settle(now)
         return [key.job_id for key in self.leases]
 
-    def attach(self, worker: WorkerOffer) -> None:
+    def attach(self, worker: WorkerSpec) -> None:
         """Add a worker."""
         self.scheduler.attach(worker)
 
@@ -161,7 +162,7 @@ class Server:
 
         self.scheduler.submit(specs, now, then)
         self.round(now)
-        if self.scheduler.memory.changes:  # it was accepted only when the store had been asked
+        if self.scheduler.jobs.changes:  # it was accepted only when the store had been asked
             self.round(now)
         return answers
 
@@ -193,7 +194,7 @@ class Server:
 
     def job(self, job_id: int) -> Job:
         """Return the job as it stands: memory first, then the store."""
-        known = self.scheduler.memory.find(job_id)
+        known = self.scheduler.jobs.find(job_id)
         return known if known is not None else self.store.jobs[job_id]
 
     def state(self, job_id: int) -> State:
@@ -203,7 +204,7 @@ class Server:
         """Report how the job's running attempt ended."""
         [key] = [key for key in self.leases if key.job_id == job_id]
         del self.leases[key]
-        return self.scheduler.report(Report(key, outcome), now)
+        return self.scheduler.report(AttemptResult(key, outcome), now)
 
     def complete(self, job_id: int, now: int) -> Job:
         return self.report(job_id, Completed(b"1"), now)
@@ -254,15 +255,17 @@ class Server:
     def runs(self, schedule_id: int) -> list[Job]:
         """Return the jobs a schedule has made, oldest first."""
         known = {job.id: job for job in self.store.jobs.values() if job.schedule_id == schedule_id}
-        changed = self.scheduler.memory.changes.jobs
+        changed = self.scheduler.jobs.changes.jobs
         known |= {job.id: job for job in changed.values() if job.schedule_id == schedule_id}
         return [known[ident] for ident in sorted(known)]
 
-    def verdicts(self, schedule_id: int) -> list[tuple[Verdict, int, int]]:
+    def verdicts(self, schedule_id: int) -> list[tuple[Decision, int, int]]:
         """Return (verdict, scheduled_for, count) of every decision so far."""
-        decisions = self.store.decisions + self.scheduler.memory.changes.decisions
+        decisions = self.store.decisions + self.scheduler.jobs.changes.decisions
         return [
-            (d.verdict, d.scheduled_for, d.count) for d in decisions if d.schedule_id == schedule_id
+            (d.decision, d.scheduled_for, d.count)
+            for d in decisions
+            if d.schedule_id == schedule_id
         ]
 
 
@@ -277,7 +280,7 @@ def job_in(state: State, server: Server) -> Job:
     if state is State.CANCELLED:
         server.cancel(job.id, T0)
     elif state is State.EXPIRED:
-        server.scheduler.sweep(DAY)
+        server.scheduler.expire_and_trim(DAY)
         server.round(DAY)
     else:
         server.attach(offer())

@@ -7,20 +7,20 @@ import pytest
 from schedo.core.backlog import Backlog
 from schedo.core.ids import ID_MAX
 from schedo.core.limits import BACKLOG_AGE_US
-from schedo.core.window import START, Pair, Room, Window
+from schedo.core.paged_index import START, PagedIndex, Pair, Room
 from tests.core.builders import HOUR, MINUTE, SECOND
 
 NOW = HOUR
 
 
-def reaching(horizon: Pair | None) -> Window:
+def reaching(horizon: Pair | None) -> PagedIndex:
     """Return a window that knows its order up to the pair."""
-    window = Window(Room(2))
+    window = PagedIndex(Room(2))
     window.extend(START, horizon)
     return window
 
 
-def taken_over(horizon: Pair, now: int = NOW) -> tuple[Backlog, Window]:
+def taken_over(horizon: Pair, now: int = NOW) -> tuple[Backlog, PagedIndex]:
     """Return a backlog that begins behind the horizon, and the window that skipped it."""
     backlog, window = Backlog(), reaching(horizon)
     for _ in range(6):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.leases import Failed, Snoozed
-from schedo.core.lifecycle import State
 from schedo.core.model import Catchup, Overlap, Rule, Trigger, Unique
+from schedo.core.states import State
 from tests.core.builders import (
     DAY,
     HOUR,
@@ -90,7 +90,7 @@ def test_an_expiry_counts_as_it_was_given(step: int) -> None:
     following = server.submit(make_spec(expires_at=NOW + MINUTE), NOW)
 
     server.follow_clock(step)
-    server.scheduler.sweep(NOW + step + MINUTE)
+    server.scheduler.expire_and_trim(NOW + step + MINUTE)
     server.round(NOW + step + MINUTE)
     server.round(NOW + step + MINUTE)
 

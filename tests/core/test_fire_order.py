@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schedo.core.lifecycle import State
 from schedo.core.model import Overlap, Rule, Schedule
+from schedo.core.states import State
 from tests.core.builders import HOUR, MINUTE, SECOND, every, make_schedule_spec
 from tests.core.scheduled import T1
 from tests.core.server import Server

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from schedo.core.accepting import Accepted
-from schedo.core.lifecycle import State
+from schedo.core.admission import Accepted
 from schedo.core.limits import PAGE_ENTRIES_MAX
 from schedo.core.model import Job, Queue
 from schedo.core.scheduler import Scheduler
+from schedo.core.states import State
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, offer, tries
 from tests.core.server import Server
 
@@ -47,7 +47,7 @@ def test_a_job_that_comes_due_meanwhile_does_not_wait_for_the_backlog() -> None:
         started = [lease.key.job_id for lease in server.tick(now + SECOND // 2)]
         late += [n] if started != [fresh.id] else []
         server.complete(fresh.id, now + SECOND // 2)
-        assert server.scheduler.memory.backlog, "the backlog is not yet moved"
+        assert server.scheduler.jobs.backlog, "the backlog is not yet moved"
 
     assert late == []
 
@@ -65,7 +65,7 @@ def test_all_that_is_overdue_runs_in_the_order_it_was_due() -> None:
             server.complete(job_id, RESTART)
 
     assert started == made
-    assert not server.scheduler.memory.backlog
+    assert not server.scheduler.jobs.backlog
 
 
 def test_a_backlog_is_queued_by_the_store_and_not_row_by_row() -> None:
@@ -75,12 +75,12 @@ def test_a_backlog_is_queued_by_the_store_and_not_row_by_row() -> None:
 
     for _ in range(4 * COUNT):
         server.tick(RESTART)
-        written += len(server.scheduler.memory.changes.jobs)
+        written += len(server.scheduler.jobs.changes.jobs)
         server.round(RESTART)
 
     assert {server.state(job_id) for job_id in made} == {State.QUEUED}
     assert written <= 8, "but for the first page, which memory had"
-    assert len(server.scheduler.memory) <= 12
+    assert len(server.scheduler.jobs) <= 12
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_overdue_jobs_whose_expiry_has_come_expire() -> None:
     server.scheduler.set_queue(Queue("old", paused=True))
     server.settle(RESTART)
 
-    server.scheduler.sweep(RESTART)
+    server.scheduler.expire_and_trim(RESTART)
     server.settle(RESTART)
 
     assert {server.state(job_id) for job_id in made} == {State.EXPIRED}
@@ -178,10 +178,10 @@ def test_one_sweep_expires_all_whose_time_has_come_a_page_after_each_commit() ->
     server = Server(capacity=4, slots=0)
     specs = [make_spec(expires_in_us=MINUTE) for _ in range(3 * PAGE_ENTRIES_MAX)]
     made = [answer.job.id for answer in server.submit_all(specs) if isinstance(answer, Accepted)]
-    server.scheduler.sweep(HOUR)
-    server.scheduler.sweep(HOUR)
+    server.scheduler.expire_and_trim(HOUR)
+    server.scheduler.expire_and_trim(HOUR)
     server.round(HOUR)
-    assert len(server.scheduler.memory.changes.jobs) == PAGE_ENTRIES_MAX
+    assert len(server.scheduler.jobs.changes.jobs) == PAGE_ENTRIES_MAX
 
     server.settle(HOUR)
 

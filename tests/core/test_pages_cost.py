@@ -27,7 +27,7 @@ class Counted(dict[int, Job]):
 def uncommitted(server: Server) -> Counted:
     """Submit jobs that are not committed yet, and count from now on."""
     server.scheduler.submit([make_spec()] * 100, T0, lambda answers, now: None)
-    changes = server.scheduler.memory.changes
+    changes = server.scheduler.jobs.changes
     changes.jobs = counted = Counted(changes.jobs)
     return counted
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schedo.core import pool
-from schedo.core.lifecycle import State
 from schedo.core.model import Job
 from schedo.core.pool import JobPool
+from schedo.core.states import State
 
 
 def test_a_record_that_was_given_back_is_handed_out_blank() -> None:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.accepting import Accepted
+from schedo.core.admission import Accepted
 from schedo.core.changes import Output
-from schedo.core.leases import (
-    Capture,
-    Completed,
-    Report,
-    Snoozed,
-    Stopped,
-)
-from schedo.core.lifecycle import State
+from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Snoozed, Stopped
 from schedo.core.model import Job, LeaseKey, Queue
+from schedo.core.states import State
 from schedo.errors import SchedoError
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, offer, tries
 from tests.core.fake_store import OOPS
@@ -54,7 +48,7 @@ def test_a_completed_job_keeps_its_result_and_when_it_ended() -> None:
 
     stored = server.store.jobs[job.id]
     assert (stored.state, stored.result, stored.ended_at) == (State.COMPLETED, b'"done"', SECOND)
-    assert len(server.scheduler.memory) == 0
+    assert len(server.scheduler.jobs) == 0
 
 
 def test_the_start_is_write_behind() -> None:
@@ -129,9 +123,9 @@ def test_output_is_kept_with_its_attempt() -> None:
     server = Server()
     job = server.submit(make_spec(), T0)
     server.run(T0)
-    capture = Capture("stdout", b"hello", b"", 5)
+    capture = CapturedOutput("stdout", b"hello", b"", 5)
 
-    server.scheduler.report(Report(LeaseKey(job.id, 1, 1), Completed(), (capture,)), SECOND)
+    server.scheduler.report(AttemptResult(LeaseKey(job.id, 1, 1), Completed(), (capture,)), SECOND)
     server.round(SECOND)
 
     assert server.store.outputs == [Output(job.id, 1, capture)]
@@ -235,11 +229,11 @@ def test_a_sweep_expires_jobs_that_wait(state: State) -> None:
     job = job_in(state, server)
     server.scheduler.detach("w", "", T0)
 
-    server.scheduler.sweep(DAY - 1)
+    server.scheduler.expire_and_trim(DAY - 1)
     server.round(DAY - 1)
     assert server.state(job.id) is state
 
-    server.scheduler.sweep(DAY)
+    server.scheduler.expire_and_trim(DAY)
     server.round(DAY)
     assert server.state(job.id) is State.EXPIRED
 
@@ -249,7 +243,7 @@ def test_a_job_that_started_in_time_does_not_expire() -> None:
     job = server.submit(make_spec(expires_in_us=MINUTE), T0)
     server.take()
     server.commit()
-    server.scheduler.sweep(MINUTE)
+    server.scheduler.expire_and_trim(MINUTE)
     server.take()
     server.commit()
     server.fetch()  # the store still says that it waits
@@ -280,7 +274,7 @@ def test_one_turn_does_a_bounded_amount_and_the_next_goes_on() -> None:
 
     server.tick(SECOND)
 
-    states = [job.state for job in server.scheduler.memory.changes.jobs.values()]
+    states = [job.state for job in server.scheduler.jobs.changes.jobs.values()]
     assert states == [State.QUEUED] * 512
     assert server.scheduler.next_wake_at() == SECOND
     server.tick(SECOND)
@@ -289,12 +283,12 @@ def test_one_turn_does_a_bounded_amount_and_the_next_goes_on() -> None:
 
 def test_it_says_whether_there_is_something_to_commit_or_to_load() -> None:
     server = Server()
-    news = [server.scheduler.has_news]
+    news = [server.scheduler.has_pending_work]
 
     server.scheduler.with_job(1, lambda job, now: None, T0)
-    news.append(server.scheduler.has_news)
+    news.append(server.scheduler.has_pending_work)
     server.round(T0)
-    news.append(server.scheduler.has_news)
+    news.append(server.scheduler.has_pending_work)
 
     assert news == [False, True, False]
 
@@ -318,7 +312,7 @@ def test_it_counts_the_jobs_that_have_ended() -> None:
     server.cancel(stopped.id, T0)
     server.report(stopped.id, Stopped(), T0)
 
-    assert server.scheduler._moves._ended == {
+    assert server.scheduler._transitions._ended == {
         State.COMPLETED: 1,
         State.FAILED: 0,
         State.CANCELLED: 1,
@@ -340,13 +334,13 @@ def test_memory_does_not_grow_with_the_number_of_jobs_and_all_of_them_run_in_ord
     server = Server(capacity=4, slots=1)
     specs = [make_spec(delay_us=n * SECOND) for n in range(100, 0, -1)]
     ids = [a.job.id for a in server.submit_all(specs, T0) if isinstance(a, Accepted)]
-    assert len(server.scheduler.memory) <= 8
+    assert len(server.scheduler.jobs) <= 8
     order = []
     for _ in ids:
         [running] = server.run(HOUR)
         order.append(running)
         server.complete(running, HOUR)
-        assert len(server.scheduler.memory) <= 2 * 8 + 2
+        assert len(server.scheduler.jobs) <= 2 * 8 + 2
 
     assert order == ids[::-1]
 

@@ -6,13 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from schedo.core.leases import (
-    Stop,
-    Stopped,
-    StopReason,
-)
-from schedo.core.lifecycle import State
+from schedo.core.leases import Stopped, StopReason, StopRequest
 from schedo.core.model import Job, LeaseKey
+from schedo.core.states import State
 from schedo.errors import IllegalTransition
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, offer
 from tests.core.server import Server, job_in
@@ -43,7 +39,7 @@ def test_a_running_job_is_asked_to_stop_and_ends_when_its_worker_says_so() -> No
     server.tick(MINUTE)
 
     assert (asked.state, asked.cancel_requested_at) == (State.RUNNING, MINUTE)
-    assert server.stops == [Stop(LeaseKey(job.id, 1, 1), "w", StopReason.CANCEL)]
+    assert server.stops == [StopRequest(LeaseKey(job.id, 1, 1), "w", StopReason.CANCEL)]
     assert server.report(job.id, Stopped(), 2 * MINUTE).state is State.CANCELLED
     assert server.job(job.id).ended_at == 2 * MINUTE
 
@@ -65,7 +61,7 @@ def test_cancelling_a_cancelled_job_changes_nothing() -> None:
     job = job_in(State.CANCELLED, server)
 
     assert server.cancel(job.id, HOUR).ended_at == T0
-    assert not server.scheduler.memory.changes
+    assert not server.scheduler.jobs.changes
 
 
 # What is not allowed.
@@ -108,7 +104,7 @@ def test_a_command_that_the_state_forbids_changes_nothing(
         command(server, job)
 
     assert job == before
-    assert not server.scheduler.memory.changes.jobs
+    assert not server.scheduler.jobs.changes.jobs
 
 
 # Retry by hand, run now, reschedule.

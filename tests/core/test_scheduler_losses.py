@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.changes import Attempt
-from schedo.core.leases import (
-    Capture,
-    Completed,
-    Failed,
-    HandedBack,
-    Lost,
-    Report,
-)
-from schedo.core.lifecycle import State
+from schedo.core.changes import AttemptRecord
+from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed, Lost, Released
 from schedo.core.model import Failure, LeaseKey
+from schedo.core.states import State
 from schedo.errors import StaleLease
 from tests.core.builders import SECOND, T0, make_spec, offer, tries
 from tests.core.fake_store import OOPS
@@ -27,7 +20,7 @@ def test_a_job_that_is_handed_back_goes_before_all_others_uncounted() -> None:
     server.run(T0)
     server.submit(make_spec(priority=9), T0)
 
-    server.report(job.id, HandedBack(), SECOND)
+    server.report(job.id, Released(), SECOND)
 
     assert server.run(SECOND) == [job.id]
     again = server.job(job.id)
@@ -111,14 +104,14 @@ def test_a_stale_result_changes_nothing_and_is_kept_as_evidence(change: dict[str
     server.run(T0)
     before = server.job(job.id).copy()
     stale = LeaseKey(job.id, 1, 1)._replace(**change)
-    capture = Capture("stdout", b"late", b"", 4)
+    capture = CapturedOutput("stdout", b"late", b"", 4)
 
     with pytest.raises(StaleLease, match="no longer holds it"):
-        server.scheduler.report(Report(stale, Completed(b"1"), (capture,)), SECOND)
+        server.scheduler.report(AttemptResult(stale, Completed(b"1"), (capture,)), SECOND)
 
     assert server.job(job.id) == before
     changes = server.scheduler.take_changes()
-    assert changes.attempts == [Attempt(*stale, None, None, SECOND, "stale", None)]
+    assert changes.attempts == [AttemptRecord(*stale, None, None, SECOND, "stale", None)]
     assert (changes.jobs, changes.outputs) == ({}, [])
 
 
@@ -130,6 +123,6 @@ def test_a_result_that_comes_twice_is_taken_once() -> None:
     server.complete(job.id, SECOND)
 
     with pytest.raises(StaleLease):
-        server.scheduler.report(Report(key, Failed(OOPS)), SECOND)
+        server.scheduler.report(AttemptResult(key, Failed(OOPS)), SECOND)
 
     assert server.state(job.id) is State.COMPLETED

@@ -22,14 +22,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from schedo.core.accepting import Accepted
+from schedo.core.admission import Accepted
 from schedo.core.leases import (
+    AttemptResult,
     Blame,
     Completed,
     Failed,
-    HandedBack,
     Lost,
-    Report,
+    Released,
     Snoozed,
     Stopped,
 )
@@ -56,7 +56,7 @@ CAPACITY = 2
 TASKS = ("a", "b")
 QUEUES = ("p", "q")
 WORKER = "w"
-KEPT = offer("kept", 1, alone=True)  # for those who may have killed a worker
+KEPT = offer("kept", 1, isolated=True)  # for those who may have killed a worker
 
 UNIQUES = st.builds(
     Unique,
@@ -100,7 +100,7 @@ OUTCOMES = st.sampled_from(
         Failed(OOPS, retryable=False),
         Snoozed(4 * SECOND),
         Stopped(),
-        HandedBack(),
+        Released(),
         Lost("gone"),
         Lost("gone", Blame.SHARED),
         Lost("gone", Blame.NONE),
@@ -177,7 +177,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         key = list(self.server.leases)[which % len(self.server.leases)]
         del self.server.leases[key]
         self.old_keys.append(key)
-        self.server.scheduler.report(Report(key, outcome), self.now)
+        self.server.scheduler.report(AttemptResult(key, outcome), self.now)
 
     @rule(which=ANY)
     @precondition(lambda self: self.old_keys)
@@ -185,7 +185,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         key = self.old_keys[which % len(self.old_keys)]
         before = self.server.job(key.job_id).copy()
         try:
-            self.server.scheduler.report(Report(key, Completed(b"2")), self.now)
+            self.server.scheduler.report(AttemptResult(key, Completed(b"2")), self.now)
         except StaleLease:
             assert self.server.job(key.job_id) == before
             return
@@ -245,7 +245,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        self.server.scheduler.sweep(self.now)
+        self.server.scheduler.expire_and_trim(self.now)
 
     @rule(spec=SCHEDULES)
     def put_schedule(self, spec: ScheduleSpec) -> None:
@@ -332,7 +332,7 @@ class SchedulerMachine(RuleBasedStateMachine):
                 assert job.id not in self.finals, "an ended job came back to life"
 
     def tick(self) -> None:
-        store, memory = self.server.store, self.server.scheduler.memory
+        store, memory = self.server.store, self.server.scheduler.jobs
         for lease in self.server.tick(self.now):
             key = lease.key
             job = memory.find(key.job_id)
@@ -341,7 +341,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert (key.epoch, key.attempt) > self.latest.get(job.id, (0, 0)), "a lease came twice"
             assert job.id in store.jobs, "a job runs that is not durable"
             self.latest[job.id] = (key.epoch, key.attempt)
-            line = memory.lanes.line(job.queue)
+            line = memory.ready_queues.queue_state(job.queue)
             assert not line.queue.paused
             assert line.queue.concurrency is None or line.running <= line.queue.concurrency
         live = [key.job_id for key in self.server.leases]
@@ -377,9 +377,9 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.latest_now = self.now
             self.do_a_round()
             for key in list(self.server.leases):
-                scheduler.report(Report(key, Completed(b"1")), self.now)
+                scheduler.report(AttemptResult(key, Completed(b"1")), self.now)
                 del self.server.leases[key]
-            if not scheduler.has_news and not self.server.store.unfinished():
+            if not scheduler.has_pending_work and not self.server.store.unfinished():
                 break
         left = self.server.store.unfinished()
         assert not left, f"{len(left)} jobs never end: {[(j.id, j.state) for j in left[:5]]}"

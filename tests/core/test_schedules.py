@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.lifecycle import State
-from schedo.core.model import Catchup, Overlap, Rule, Trigger, Verdict
+from schedo.core.model import Catchup, Decision, Overlap, Rule, Trigger
+from schedo.core.states import State
 from tests.core.builders import (
     DAY,
     HOUR,
@@ -35,7 +35,7 @@ def test_a_schedule_fires_when_exactly_due_and_not_before() -> None:
     [run] = server.runs(schedule.id)
     assert (run.scheduled_for, run.due_at, run.trigger) == (MINUTE, MINUTE, Trigger.SCHEDULE)
     assert (run.schedule_id, run.missed_count, run.state) == (schedule.id, 0, State.RUNNING)
-    assert server.verdicts(schedule.id) == [(Verdict.FIRED, MINUTE, 1)]
+    assert server.verdicts(schedule.id) == [(Decision.FIRED, MINUTE, 1)]
 
 
 def test_it_says_how_many_schedules_wait_in_memory() -> None:
@@ -195,4 +195,4 @@ def test_a_coalesced_run_says_how_many_it_stands_for() -> None:
         10 * MINUTE,
         9,
     )
-    assert kinds(server, schedule) == [Verdict.COALESCED, Verdict.CAUGHT_UP]
+    assert kinds(server, schedule) == [Decision.COALESCED, Decision.CAUGHT_UP]

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from schedo.core.lifecycle import State
-from schedo.core.model import Catchup, Overlap, Schedule, Trigger, Verdict
+from schedo.core.model import Catchup, Decision, Overlap, Schedule, Trigger
 from schedo.core.schedules import Triggered
-from tests.core.builders import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
-    T0,
-    every,
-    make_schedule_spec,
-    make_spec,
-)
+from schedo.core.states import State
+from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, every, make_schedule_spec, make_spec
 from tests.core.scheduled import T1, kinds, made, states
 from tests.core.server import Server
 
@@ -36,7 +27,7 @@ def test_a_manual_run_is_due_now_and_leaves_the_next_fire_alone() -> None:
     )
     assert skipped_by is None
     assert schedule.next_fire_at == MINUTE
-    assert server.verdicts(schedule.id) == [(Verdict.MANUAL, 10 * SECOND, 1)]
+    assert server.verdicts(schedule.id) == [(Decision.MANUAL, 10 * SECOND, 1)]
 
 
 def test_a_manual_run_obeys_the_overlap_policy_and_names_who_is_in_its_way() -> None:
@@ -46,7 +37,7 @@ def test_a_manual_run_obeys_the_overlap_policy_and_names_who_is_in_its_way() -> 
     [first] = server.runs(schedule.id)
 
     assert server.trigger("s", 61 * SECOND) == Triggered(None, first.id)
-    assert kinds(server, schedule)[-1] is Verdict.SKIPPED_OVERLAP
+    assert kinds(server, schedule)[-1] is Decision.SKIPPED_OVERLAP
 
 
 def test_a_manual_run_may_name_its_own_policy() -> None:
@@ -100,7 +91,7 @@ def test_a_resumed_schedule_goes_on_from_now() -> None:
 
     assert (schedule.paused, schedule.note) == (False, None)
     assert [run.scheduled_for for run in server.runs(schedule.id)] == [HOUR + MINUTE]
-    assert kinds(server, schedule) == [Verdict.FIRED]
+    assert kinds(server, schedule) == [Decision.FIRED]
 
 
 def test_a_schedule_resumed_from_an_earlier_instant_catches_up() -> None:
@@ -159,7 +150,7 @@ def test_putting_the_same_spec_again_changes_nothing() -> None:
     again, is_new = server.scheduler.schedules.put(make_schedule_spec(), schedule, HOUR)
 
     assert (again, is_new) == (schedule, False)
-    assert not server.scheduler.memory.changes
+    assert not server.scheduler.jobs.changes
 
 
 def test_putting_the_same_spec_again_leaves_a_hand_made_pause_alone() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.leases import Completed, Stopped
-from schedo.core.lifecycle import State
 from schedo.core.model import Overlap, Retry, Rule, Schedule
 from schedo.core.schedules import Triggered
+from schedo.core.states import State
 from tests.core.builders import (
     HOUR,
     MINUTE,
@@ -48,7 +48,7 @@ def test_a_commit_takes_a_bounded_number_of_fires_and_the_rest_follow() -> None:
     for _ in range(10):
         server.tick(MINUTE)
 
-    assert len(server.scheduler.memory.changes.schedules) == 200
+    assert len(server.scheduler.jobs.changes.schedules) == 200
     wake_at = server.scheduler.next_wake_at()
     assert wake_at is None or wake_at > MINUTE, "it does not turn in vain while the commit runs"
     server.settle(MINUTE)
@@ -69,7 +69,7 @@ def test_a_schedule_that_is_put_again_unchanged_while_its_page_is_loaded_still_f
         ),
         SECOND,
     )
-    server.asked = [*server.scheduler.take_wants(), *server.asked]
+    server.asked = [*server.scheduler.take_loads(), *server.asked]
     server.fetch()
 
     server.deliver(SECOND)
@@ -142,7 +142,7 @@ def test_what_changed_since_the_last_commit_corrects_a_loaded_schedule() -> None
     loaded = server.fetched[0][1]
     assert loaded.active == [run.id]
 
-    assert server.scheduler.schedules.adopt(loaded).active == []
+    assert server.scheduler.schedules.track(loaded).active == []
 
 
 # After a crash.

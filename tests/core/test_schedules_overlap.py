@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.leases import Stopped
-from schedo.core.lifecycle import State
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX
-from schedo.core.model import Catchup, Overlap, Trigger, Verdict
-from tests.core.builders import (
-    HOUR,
-    MINUTE,
-    SECOND,
-    every,
-    make_spec,
-    tries,
-)
+from schedo.core.model import Catchup, Decision, Overlap, Trigger
+from schedo.core.states import State
+from tests.core.builders import HOUR, MINUTE, SECOND, every, make_spec, tries
 from tests.core.scheduled import kinds, made, states
 from tests.core.server import Server
 
@@ -28,7 +21,7 @@ def test_skip_makes_no_run_while_one_is_unfinished() -> None:
 
     server.settle(2 * MINUTE)
     assert len(server.runs(schedule.id)) == 1
-    assert kinds(server, schedule) == [Verdict.FIRED, Verdict.SKIPPED_OVERLAP]
+    assert kinds(server, schedule) == [Decision.FIRED, Decision.SKIPPED_OVERLAP]
 
     server.complete(first.id, 150 * SECOND)
     server.settle(3 * MINUTE)
@@ -52,7 +45,7 @@ def test_a_run_that_waits_keeps_the_schedule_busy(state: State) -> None:
     server.settle(10 * SECOND)
 
     assert len(server.runs(schedule.id)) == 1
-    assert kinds(server, schedule)[-1] is Verdict.SKIPPED_OVERLAP
+    assert kinds(server, schedule)[-1] is Decision.SKIPPED_OVERLAP
 
 
 def test_allow_runs_them_side_by_side() -> None:
@@ -73,9 +66,9 @@ def test_buffer_one_blocks_one_run_and_skips_the_others() -> None:
 
     assert states(server, schedule) == [State.RUNNING, State.BLOCKED]
     assert kinds(server, schedule) == [
-        Verdict.FIRED,
-        Verdict.BUFFERED,
-        Verdict.SKIPPED_OVERLAP,
+        Decision.FIRED,
+        Decision.BUFFERED,
+        Decision.SKIPPED_OVERLAP,
     ]
     assert server.store.schedules[schedule.id].buffered == 1
 
@@ -184,14 +177,14 @@ def test_catching_up_with_all_does_not_let_the_runs_stand_in_each_others_way() -
 @pytest.mark.parametrize(
     ("overlap", "made_by_late", "verdict", "end"),
     [
-        (Overlap.SKIP, 0, Verdict.SKIPPED_OVERLAP, [State.RUNNING] * 16),
-        (Overlap.BUFFER_ONE, 1, Verdict.SKIPPED_OVERLAP, [State.RUNNING] * 16 + [State.BLOCKED]),
-        (Overlap.CANCEL_OTHER, 60, Verdict.FIRED, [State.CANCELLED] * 75 + [State.RUNNING]),
-        (Overlap.ALLOW, 60, Verdict.FIRED, [State.RUNNING] * 76),
+        (Overlap.SKIP, 0, Decision.SKIPPED_OVERLAP, [State.RUNNING] * 16),
+        (Overlap.BUFFER_ONE, 1, Decision.SKIPPED_OVERLAP, [State.RUNNING] * 16 + [State.BLOCKED]),
+        (Overlap.CANCEL_OTHER, 60, Decision.FIRED, [State.CANCELLED] * 75 + [State.RUNNING]),
+        (Overlap.ALLOW, 60, Decision.FIRED, [State.RUNNING] * 76),
     ],
 )
 def test_only_caught_up_runs_disregard_overlap_late_ones_go_by_it(
-    overlap: Overlap, made_by_late: int, verdict: Verdict, end: list[State]
+    overlap: Overlap, made_by_late: int, verdict: Decision, end: list[State]
 ) -> None:
     server = Server(slots=100)
     schedule = made(server, catchup=Catchup.ALL, rule=every(1), overlap=overlap)
@@ -259,7 +252,7 @@ def test_a_run_that_is_retried_by_hand_keeps_the_schedule_busy_again() -> None:
 
     server.settle(2 * MINUTE)
 
-    assert kinds(server, schedule)[-1] is Verdict.SKIPPED_OVERLAP
+    assert kinds(server, schedule)[-1] is Decision.SKIPPED_OVERLAP
 
 
 def test_a_schedule_knows_a_bounded_number_of_its_runs() -> None:
@@ -306,7 +299,7 @@ def test_cancel_other_leaves_alone_what_has_ended_meanwhile() -> None:
     server.submit_all([make_spec() for _ in range(3)], SECOND)  # the lane's window is full
     server.settle(MINUTE)
     [first] = server.runs(schedule.id)
-    assert server.scheduler.memory.find(first.id) is None
+    assert server.scheduler.jobs.find(first.id) is None
     server.ask(first.id, server.scheduler.cancel, MINUTE)
 
     server.tick(2 * MINUTE)

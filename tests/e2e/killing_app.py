@@ -37,7 +37,7 @@ async def main() -> None:
                 what = (await tasks[what].enqueue()).id
                 os.write(1, f"{what}\n".encode())  # it may be the last thing that is done here
             ids.append(what)
-        ended = [await app.find_desk().wait(job_id, 10) for job_id in ids]
+        ended = [await app.find_backend().wait(job_id, 10) for job_id in ids]
         print(json.dumps([(job["state"], job["losses"]) for job in ended]))
 
 

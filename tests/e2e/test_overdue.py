@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from schedo.core.changes import Changes
-from schedo.core.lifecycle import State
 from schedo.core.model import Queue
-from schedo.store.sqlite import SqliteStore
+from schedo.core.states import State
+from schedo.store.sqlite.store import SqliteStore
 from tests.e2e.server import Server, eventually, serving
 from tests.factories import PER_MICROSECOND, make_job
 

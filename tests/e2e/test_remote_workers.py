@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.remote import Gate, WorkerProcess, find_port, wire_to, worker
 from tests.e2e.server import Server, eventually, serving
-from tests.workers.calls import is_running
+from tests.worker.calls import is_running
 
 pytestmark = pytest.mark.e2e
 

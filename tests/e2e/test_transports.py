@@ -21,15 +21,15 @@ from schedo.clock import SystemClock
 from schedo.core.ids import parse_id
 from schedo.core.model import JobSpec, Options
 from schedo.engine.engine import Engine
-from schedo.store.sqlite import SqliteStore
+from schedo.store.sqlite.store import SqliteStore
+from schedo.tasks.backend import Record, SubmittedJob
+from schedo.tasks.python import TaskRunner
 from schedo.web.app import build_app
 from schedo.web.server import HttpServer
 from schedo.web.settings import WebSettings
-from schedo.workers.calling import TaskRunner
-from schedo.workers.children import ChildProcesses
-from schedo.workers.desk import Record, Ticket
-from schedo.workers.engine_desk import EngineDesk
-from schedo.workers.local import LocalWorker
+from schedo.worker.engine_backend import EngineBackend
+from schedo.worker.in_process import LocalWorker
+from schedo.worker.process.pool import ProcessPool
 from tests.e2e.transports_app import app
 
 pytestmark = pytest.mark.e2e
@@ -52,7 +52,7 @@ async def in_the_loop(engine: Engine) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def in_a_child(engine: Engine) -> AsyncIterator[None]:
-    children = ChildProcesses(engine, TARGET, processes=1, slots=4)
+    children = ProcessPool(engine, TARGET, processes=1, slots=4)
     await children.start()
     yield
     await children.stop(0)
@@ -92,12 +92,12 @@ class Site:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._desk = EngineDesk(engine)
+        self._desk = EngineBackend(engine)
 
     async def submit(self, task: str, *, options: Options | None = None, **payload: Any) -> str:
         spec = JobSpec(task, msgspec.json.encode(payload), options=options or Options())
         (ticket,) = await self._desk.submit_specs([spec])
-        assert isinstance(ticket, Ticket), ticket
+        assert isinstance(ticket, SubmittedJob), ticket
         return ticket.id
 
     async def end(self, job_id: str) -> Record:

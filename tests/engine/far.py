@@ -10,13 +10,13 @@ from random import Random
 from typing import Any, cast
 
 from schedo.core.changes import Changes
-from schedo.core.leases import Completed, Lease, Report
+from schedo.core.leases import AttemptResult, Completed, Lease
 from schedo.core.model import Job, JobSpec, LeaseKey, Options
-from schedo.core.routes import Route
-from schedo.core.workers import WorkerOffer
+from schedo.core.requirements import Requirements
+from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted
-from schedo.engine.asks import Ask, Given
 from schedo.engine.engine import Engine
+from schedo.engine.worker_messages import PollRequest, PollResponse
 from schedo.errors import StoreError
 from schedo.store.base import Store
 from schedo.store.memory import MemoryStore
@@ -145,17 +145,17 @@ class Server:
 def leftovers(engine: Engine) -> Iterator[str]:
     """Yield what an engine at rest still remembers of attempts."""
     loop, placing, sessions = engine._loop, engine._placing, engine.sessions
-    handouts = loop.handouts
+    handouts = loop.dispatcher
     rests: dict[str, Any] = {
         "handed out": handouts._leases,
-        "reports": handouts._reports,
+        "reports": handouts._results,
         "waiting": handouts._waiting,
-        "held": handouts.held,
-        "bids": placing._bids,
-        "reservations": placing._kept,
+        "held": handouts.deferred,
+        "bids": placing._offers,
+        "reservations": placing._reservations,
         "progress": loop.progress._lines,
         "waiters": loop.waiters,
-        "replies": [reply for reply in loop._expected if not reply.done()],
+        "replies": [reply for reply in loop._tracked_replies if not reply.done()],
     }
     yield from (f"{name}: {rest}" for name, rest in rests.items() if rest)
     for session in sessions._sessions.values():
@@ -163,32 +163,32 @@ def leftovers(engine: Engine) -> Iterator[str]:
             yield f"{session.name} holds {list(session.held)}"
     for worker in loop.workers:
         if worker.running or any(worker.used.values()):
-            yield f"{worker.offer.id} runs {worker.running} and uses {worker.used}"
-    for line in loop.scheduler.memory.lanes.lines():
+            yield f"{worker.spec.id} runs {worker.running} and uses {worker.used}"
+    for line in loop.scheduler.jobs.ready_queues.queue_states():
         if line.running:
             yield f"queue {line.queue.name} counts {line.running} running"
 
 
 # What tests say and hear as a worker.
 
-CPU = Route(resources=(("cpu", 1_000),))
+CPU = Requirements(resources=(("cpu", 1_000),))
 
 
-def offer(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any) -> WorkerOffer:
-    return WorkerOffer(name, slots, frozenset(tasks.split()), resources={"cpu": 4_000}, **fields)
+def offer(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any) -> WorkerSpec:
+    return WorkerSpec(name, slots, frozenset(tasks.split()), resources={"cpu": 4_000}, **fields)
 
 
-def ask(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any) -> Ask:
+def ask(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any) -> PollRequest:
     given: dict[str, Any] = {"session": "s1", "offer": offer(name, slots=slots, tasks=tasks)}
-    return Ask(name, **(given | {"want": 0, "bids": True} | fields))
+    return PollRequest(name, **(given | {"want": 0, "bids": True} | fields))
 
 
-def spec(task: str = "work", *, once: bool = False, route: Route | None = None) -> JobSpec:
-    return JobSpec(task, b"{}", options=Options(at_most_once=once, route=route))
+def spec(task: str = "work", *, once: bool = False, route: Requirements | None = None) -> JobSpec:
+    return JobSpec(task, b"{}", options=Options(at_most_once=once, requirements=route))
 
 
-def done(lease: Lease) -> Report:
-    return Report(lease.key, Completed(b"1"))
+def done(lease: Lease) -> AttemptResult:
+    return AttemptResult(lease.key, Completed(b"1"))
 
 
 async def submitted(server: Server, *specs: JobSpec) -> Job:
@@ -202,16 +202,16 @@ async def leased(server: Server, **fields: Any) -> Lease:
     """Let the worker have a job."""
     poll = polling(server, **fields)
     [lease] = (await poll).leases
-    await server.engine.settled()
+    await server.engine.flush()
     return lease
 
 
-def polling(server: Server, name: str = "a", **fields: Any) -> asyncio.Task[Given]:
+def polling(server: Server, name: str = "a", **fields: Any) -> asyncio.Task[PollResponse]:
     asked = ask(name, **{"want": None, "wait_s": 30.0, **fields})
     return asyncio.get_running_loop().create_task(server.engine.sessions.work(asked))
 
 
-async def hang_up(poll: asyncio.Task[Given]) -> None:
+async def hang_up(poll: asyncio.Task[PollResponse]) -> None:
     poll.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await poll
@@ -228,7 +228,7 @@ async def bidding(
 ) -> tuple[asyncio.Task[list[Job]], Lease]:
     """Let an invocation be offered to a worker."""
     polls = [polling(server, name) for name in names.split()]
-    await server.engine.settled()
+    await server.engine.flush()
     placing = server.engine.invoke(spec(once=once), 1, wait_s)
     call = asyncio.ensure_future(placing)
     ended, _ = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from schedo.core.leases import Completed, Failed, HandedBack, Lease, Report, Snoozed, Stopped
+from schedo.core.leases import AttemptResult, Completed, Failed, Lease, Released, Snoozed, Stopped
 from schedo.core.model import Failure, JobSpec, LeaseKey
-from schedo.core.routes import Condition, Route
-from schedo.core.workers import WorkerOffer
-from schedo.engine.asks import Ask, Given, Progress
+from schedo.core.requirements import Condition, Requirements
+from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.worker_messages import PollRequest, PollResponse, Progress
 from schedo.errors import SchedoError, WorkerReplaced
 from schedo.testing.loop import VirtualLoop
 from tests.engine.far import Disk, Server
@@ -22,9 +22,9 @@ RETURN_S = 5.0  # a worker that is away for less keeps what it runs
 ROUTES = (
     None,
     None,
-    Route(resources=(("cpu", 1_500),)),
-    Route(labels=(Condition("region", "=", ("eu",)),)),
-    Route(labels=(Condition("region", "!=", ("eu",)),), resources=(("cpu", 3_000),)),
+    Requirements(resources=(("cpu", 1_500),)),
+    Requirements(labels=(Condition("region", "=", ("eu",)),)),
+    Requirements(labels=(Condition("region", "!=", ("eu",)),), resources=(("cpu", 3_000),)),
 )
 SECOND = 1_000_000
 
@@ -94,11 +94,11 @@ class Far:
         self.silence_s = random.choice((6.0, 30.0))
         self.lives = 0
         self.running: dict[LeaseKey, Running] = {}
-        self.results: dict[LeaseKey, Report] = {}  # not confirmed
+        self.results: dict[LeaseKey, AttemptResult] = {}  # not confirmed
         self.heard_at = room.loop.time()
         self.has_sessions = number < 3
         self.is_told_to_leave = False
-        self.requests: set[asyncio.Task[Given]] = set()
+        self.requests: set[asyncio.Task[PollResponse]] = set()
 
     # Life.
 
@@ -175,14 +175,14 @@ class Far:
             return
         reports = list(self.results.values())
         progress = [Progress(key, 1.0) for key in list(self.running)[:1]]
-        offer = WorkerOffer(
+        offer = WorkerSpec(
             self.name,
             self.slots,
             frozenset({"work"}),
             labels={"region": self.region},
             resources={"cpu": 4_000},
         )
-        asked = Ask(
+        asked = PollRequest(
             self.name,
             self.session(),
             offer,
@@ -215,7 +215,7 @@ class Far:
             for running in self.running.values():
                 running.is_excused = True
 
-    def take(self, given: Given, reports: list[Report]) -> None:
+    def take(self, given: PollResponse, reports: list[AttemptResult]) -> None:
         room = self.room
         self.is_told_to_leave = self.is_told_to_leave or given.drain
         refused = {key for key, _ in given.refused}
@@ -230,7 +230,7 @@ class Far:
         for stop in given.stops:
             if stop.key in self.running:
                 del self.running[stop.key]
-                self.results[stop.key] = Report(stop.key, Stopped())
+                self.results[stop.key] = AttemptResult(stop.key, Stopped())
         for lease in given.leases:
             if lease.key not in given.bids:
                 self.begin(lease)
@@ -260,11 +260,11 @@ class Far:
 
     async def tell_bids(
         self, keys: list[LeaseKey], rejected: list[tuple[LeaseKey, str]]
-    ) -> Given | None:
+    ) -> PollResponse | None:
         room = self.room
         if room.server is None:
             return None
-        offer = WorkerOffer(
+        offer = WorkerSpec(
             self.name,
             self.slots,
             frozenset({"work"}),
@@ -272,7 +272,7 @@ class Far:
             resources={"cpu": 4_000},
         )
         running = frozenset({*self.names(), *keys})
-        asked = Ask(
+        asked = PollRequest(
             self.name,
             self.session(),
             offer,
@@ -288,7 +288,7 @@ class Far:
         given = await self.answer_of(request)
         return None if room.chance(0.03) else given
 
-    async def answer_of(self, request: asyncio.Task[Given]) -> Given | None:
+    async def answer_of(self, request: asyncio.Task[PollResponse]) -> PollResponse | None:
         try:
             return await request
         except WorkerReplaced:
@@ -309,7 +309,7 @@ class Far:
         self.running[lease.key] = Running(lease, ends_at)
         if len(self.running) > self.slots:
             room.faults.append(f"{self.name} runs more than {self.slots}: {list(self.running)}")
-        needs = [each.lease.options.route for each in self.running.values()]
+        needs = [each.lease.options.requirements for each in self.running.values()]
         if sum(dict(route.resources).get("cpu", 0) for route in needs if route) > 4_000:
             room.faults.append(f"{self.name} has less than what its attempts need")
 
@@ -318,7 +318,7 @@ class Far:
         for key, running in list(self.running.items()):
             if running.ends_at <= now:
                 del self.running[key]
-                self.results[key] = Report(key, self.outcome(key))
+                self.results[key] = AttemptResult(key, self.outcome(key))
 
     def outcome(self, key: LeaseKey) -> Any:
         room = self.room
@@ -326,5 +326,5 @@ class Far:
             return Failed(Failure("ValueError", "no"))
         if room.chance(0.1):
             room.given_up[key.job_id] += 1
-            return room.random.choice((HandedBack(), Snoozed(2 * SECOND)))
+            return room.random.choice((Released(), Snoozed(2 * SECOND)))
         return Completed(f'"{key.job_id} {key.attempt} {key.epoch}"'.encode())

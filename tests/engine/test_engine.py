@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from schedo.core.leases import Failed, Snoozed, Stopped, StopReason
-from schedo.core.lifecycle import State
 from schedo.core.limits import MILLISECOND, MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Failure, Job, Unique
+from schedo.core.states import State
 from schedo.engine.answers import Accepted
 from schedo.errors import DuplicateKey, IllegalTransition, NotFound
 from tests.engine.world import T0, THRICE, Answers, leased, running, spec
@@ -34,7 +34,7 @@ async def test_a_job_does_not_start_before_it_is_durable(path: Path) -> None:
 
         world.store.release()
         await submit
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert len(world.worker.leases) == 1
 
@@ -61,7 +61,7 @@ async def test_a_job_that_runs_at_most_once_starts_only_when_its_start_is_durabl
         assert not world.worker.leases
 
         world.store.release()
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert len(world.worker.leases) == 1
 
@@ -94,7 +94,7 @@ async def test_a_failed_attempt_is_tried_again_after_its_backoff(path: Path) -> 
     async with running(path) as world:
         job = await world.submit(retry=THRICE)
         world.worker.end(Failed(Failure("boom", "it broke")))
-        await world.engine.settled()
+        await world.engine.flush()
         assert (await world.engine.get(job.id)).state is State.RETRYING
 
         await world.run_until(T0 + MINUTE)
@@ -134,7 +134,7 @@ async def test_a_timeout_asks_the_worker_to_stop_and_counts_as_a_failure(path: P
         assert [stop.reason for stop in world.worker.stops] == [StopReason.TIMEOUT]
 
         world.worker.end(Stopped())
-        await world.engine.settled()
+        await world.engine.flush()
 
         retrying = await world.engine.get(job.id)
         assert (retrying.state, retrying.failures) == (State.RETRYING, 1)
@@ -165,7 +165,7 @@ async def test_a_job_that_only_the_store_holds_can_be_cancelled(path: Path) -> N
         await world.run_until(T0 + 2 * MINUTE)
         while world.worker.leases:
             world.worker.end()
-            await world.engine.settled()
+            await world.engine.flush()
         assert (await world.engine.get(jobs[18].id)).state is State.COMPLETED
         assert (await world.engine.get(jobs[19].id)).attempt == 0
 
@@ -180,7 +180,7 @@ async def test_a_small_window_loses_nothing(path: Path) -> None:
             await world.run_until(T0 + second * SECOND)
             while world.worker.leases:
                 ran.append(world.worker.end().key.job_id)
-                await world.engine.settled()
+                await world.engine.flush()
 
         assert len(ran) == len(set(ran)) == 300
 
@@ -253,7 +253,7 @@ async def test_waiting_for_an_ended_job_returns_at_once(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
         world.worker.end()
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert (await world.engine.wait(job.id, 60)).state is State.COMPLETED
 

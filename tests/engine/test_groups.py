@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from schedo.core.leases import Completed, Lease, Report, Stop
-from schedo.core.lifecycle import State
+from schedo.core.leases import AttemptResult, Completed, Lease, StopRequest
 from schedo.core.model import Job
-from schedo.core.workers import WorkerOffer
+from schedo.core.states import State
+from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import NoCapacity, SchedoError
 from schedo.store.base import JobFilter
 from schedo.testing.loop import VirtualLoop
@@ -33,17 +33,17 @@ class Local:
     def __init__(self, server: Server, slots: int = 1) -> None:
         self.server = server
         self.begun: list[Lease] = []
-        server.engine.attach(WorkerOffer("local", slots, frozenset({"work"})), self)
+        server.engine.attach(WorkerSpec("local", slots, frozenset({"work"})), self)
 
     def start(self, lease: Lease) -> None:
         self.begun.append(lease)
 
-    def stop(self, stop: Stop) -> None:
-        self.server.engine.report(Report(stop.key, Completed()))
+    def stop(self, stop: StopRequest) -> None:
+        self.server.engine.report(AttemptResult(stop.key, Completed()))
 
     def end(self) -> None:
         for lease in self.begun:
-            self.server.engine.report(Report(lease.key, Completed(b"1")))
+            self.server.engine.report(AttemptResult(lease.key, Completed(b"1")))
 
 
 def invoke(server: Server, count: int, wait_s: float = 5.0) -> asyncio.Task[list[Job]]:
@@ -55,7 +55,7 @@ async def half_asked(server: Server) -> tuple[Local, asyncio.Task[list[Job]], Le
     """Invoke two jobs: one for a worker that begins at once, one that worker b is asked about."""
     local = Local(server)
     asked = polling(server, "b")
-    await server.engine.settled()
+    await server.engine.flush()
     call = invoke(server, 2)
     [bid] = (await asked).leases
     return local, call, bid
@@ -65,18 +65,18 @@ async def refused(server: Server, call: asyncio.Task[list[Job]]) -> None:
     """Check that the call is answered with no, and that nothing is left of it."""
     with pytest.raises(NoCapacity):
         await asyncio.wait_for(call, 60)
-    await server.engine.settled()
+    await server.engine.flush()
     found = await server.engine.store.list_jobs(JobFilter(), None, 100)
     assert {job.state for job in found} == {State.FAILED}
     assert list(leftovers(server.engine)) == []
-    assert server.engine._placing._groups == {}
+    assert server.engine._placing._gangs == {}
 
 
 def test_a_worker_that_is_not_asked_gets_nothing_before_the_others_have_said_yes() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         plain, asked = polling(server, "a", bids=False), polling(server, "b")
-        await server.engine.settled()
+        await server.engine.flush()
         call = invoke(server, 2)
         [bid] = (await asked).leases
         await loop.pass_time(0.1)
@@ -87,7 +87,9 @@ def test_a_worker_that_is_not_asked_gets_nothing_before_the_others_have_said_yes
         assert given.disowned == []
         [lease] = (await plain).leases
         for name, key in (("a", lease.key), ("b", bid.key)):
-            await server.engine.sessions.work(ask(name, reports=[Report(key, Completed(b"1"))]))
+            await server.engine.sessions.work(
+                ask(name, reports=[AttemptResult(key, Completed(b"1"))])
+            )
         assert [job.state for job in await call] == [State.COMPLETED] * 2
 
     live(test)
@@ -98,7 +100,7 @@ def test_when_one_refuses_the_others_have_begun_nothing() -> None:
         server = await Server(loop, Disk()).start()
         local = Local(server)
         plain, asked = polling(server, "a", bids=False), polling(server, "b")
-        await server.engine.settled()
+        await server.engine.flush()
         call = invoke(server, 3)
         [bid] = (await asked).leases
 
@@ -117,7 +119,7 @@ def test_a_worker_that_has_said_yes_is_told_no_when_another_does_not_come() -> N
         server = await Server(loop, Disk()).start()
         await server.engine.sessions.work(ask("away"))  # has a slot, and asks for nothing
         asked = polling(server, "b")
-        await server.engine.settled()
+        await server.engine.flush()
         call = invoke(server, 2)
         [bid] = (await asked).leases
 
@@ -145,7 +147,7 @@ def test_a_worker_between_two_requests_is_waited_for(bids: bool) -> None:
 
         assert len(local.begun) == 1
         local.end()
-        done = Report(lease.key, Completed(b"1"))
+        done = AttemptResult(lease.key, Completed(b"1"))
         await server.engine.sessions.work(ask("a", reports=[done]))
         assert [job.state for job in await call] == [State.COMPLETED] * 2
 
@@ -186,7 +188,7 @@ def test_a_worker_of_the_servers_own_that_dies_ends_all() -> None:
         local, call, bid = await half_asked(server)
 
         server.engine.detach("local", "it died")
-        await server.engine.settled()
+        await server.engine.flush()
         given = await server.engine.sessions.work(ask("b", accept=[bid.key]))
 
         assert given.disowned == [bid.key]
@@ -200,7 +202,7 @@ def test_one_that_is_cancelled_before_it_begins_ends_all() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         asked = [polling(server, name) for name in "ab"]
-        await server.engine.settled()
+        await server.engine.flush()
         call = invoke(server, 2)
         bids = [(await poll).leases[0] for poll in asked]
 
@@ -228,7 +230,7 @@ def test_a_store_that_fails_in_between_leaves_nothing_behind() -> None:
 
         assert isinstance(call.exception(), SchedoError)
         assert local.begun == []
-        assert server.engine._placing._groups == {}
+        assert server.engine._placing._gangs == {}
 
     live(test)
 
@@ -251,7 +253,7 @@ def test_who_hangs_up_in_any_moment_leaves_no_job_that_never_begins(
         await asyncio.wait([call])
 
         await loop.pass_time(5.0)
-        await server.engine.settled()
+        await server.engine.flush()
 
         found = await server.engine.store.list_jobs(JobFilter(), None, 100)
         assert {job.state for job in found} <= {State.FAILED}

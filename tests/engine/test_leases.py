@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from schedo.core.leases import Completed, Report, Snoozed
-from schedo.core.lifecycle import State
+from schedo.core.leases import AttemptResult, Completed, Snoozed
 from schedo.core.limits import MINUTE, PAYLOAD_INLINE_BYTES_MAX
+from schedo.core.states import State
 from schedo.errors import StoreError
 from tests.engine.world import leased, recovered, running
 
@@ -23,7 +23,7 @@ async def test_the_report_of_a_start_that_was_taken_back_does_not_end_the_next_a
         world.clock.stall(MINUTE)
         await asyncio.wait_for(leased(world), 5)
         await recovered(world)
-        await world.engine.settled()
+        await world.engine.flush()
 
         found = await world.engine.get(job.id)
         assert (found.state, found.key) == (State.RUNNING, world.worker.leases[0].key)
@@ -64,15 +64,15 @@ async def test_a_refused_report_is_not_kept_for_a_recovery(path: Path) -> None:
         job = await world.submit()
         lease = world.worker.leases[0]
         to_come = lease.key._replace(attempt=2)
-        world.engine.report(Report(to_come, Snoozed(MINUTE)))
+        world.engine.report(AttemptResult(to_come, Snoozed(MINUTE)))
         world.engine.detach("process-1", "it hung up")
         world.store.fail_next(FLICKER)
         world.worker.attach()
         await recovered(world)
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert (await world.engine.get(job.id)).state is State.RUNNING
-        assert world.engine._loop.handouts.reports() == []
+        assert world.engine._loop.dispatcher.results() == []
 
 
 async def test_what_is_kept_of_refused_reports_does_not_grow(path: Path) -> None:
@@ -80,10 +80,10 @@ async def test_what_is_kept_of_refused_reports_does_not_grow(path: Path) -> None
         await world.submit()
         key = world.worker.leases[0].key
         for attempt in range(2, 50):
-            world.engine.report(Report(key._replace(attempt=attempt), Completed()))
+            world.engine.report(AttemptResult(key._replace(attempt=attempt), Completed()))
         world.worker.end()
-        await world.engine.settled()
-        await world.engine.settled()
+        await world.engine.flush()
+        await world.engine.flush()
 
-        handouts = world.engine._loop.handouts
-        assert (handouts.latest(), handouts.reports()) == ({}, [])
+        handouts = world.engine._loop.dispatcher
+        assert (handouts.latest(), handouts.results()) == ({}, [])

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from schedo.core.lifecycle import State
 from schedo.core.limits import LOSSES_MAX
-from schedo.core.workers import WorkerOffer
+from schedo.core.states import State
+from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import StoreLocked
-from schedo.store.lock import BOOT_ID
+from schedo.store.sqlite.lock import BOOT_ID
 from tests.engine.world import HandWorker, World, running
 
 
@@ -87,7 +87,7 @@ async def test_suspects_run_one_at_a_time_and_the_others_beside_them(path: Path)
     suspects = await lose(path, "embedded", 2, 1)
     async with running(path, worker="embedded") as world:
         alone = HandWorker(world.engine, "embedded-alone")
-        alone.offer = WorkerOffer("embedded-alone", 1, frozenset({"work"}), alone=True)
+        alone.offer = WorkerSpec("embedded-alone", 1, frozenset({"work"}), isolated=True)
         alone.attach()
         other = await world.submit()
 

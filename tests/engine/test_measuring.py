@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from schedo.core.leases import Failed
-from schedo.core.lifecycle import State
 from schedo.core.limits import HOUR, MINUTE, SECOND
 from schedo.core.model import Failure, Rule, ScheduleSpec
+from schedo.core.states import State
 from schedo.engine.metrics import Histogram
 from tests.engine.world import T0, THRICE, Answers, HandWorker, World, running, spec
 
@@ -60,7 +60,7 @@ async def test_waiting_for_a_slot_is_a_delay_but_no_lateness(path: Path) -> None
 
         world.clock.stall(5 * SECOND)
         world.worker.end()
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert delay(world) == (11, 5 * SECOND)
         assert lateness(world) == (10, 0)
@@ -73,7 +73,7 @@ async def test_waiting_in_a_paused_queue_is_a_delay_but_no_lateness(path: Path) 
         await world.run_until(T0 + HOUR)
 
         await world.engine.resume_queue("default")
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert delay(world) == (1, HOUR - MINUTE)
         assert lateness(world) == (0, 0)
@@ -83,7 +83,7 @@ async def test_a_retry_is_late_from_its_own_due_time(path: Path) -> None:
     async with running(path) as world:
         await world.submit(retry=THRICE)
         world.worker.end(Failed(Failure("boom", "it broke")))
-        await world.engine.settled()
+        await world.engine.flush()
 
         world.clock.stall(MINUTE + 2 * MS)
 
@@ -96,8 +96,8 @@ async def test_a_fire_of_a_schedule_is_late_from_its_instant(path: Path) -> None
         await world.engine.put_schedule(ScheduleSpec("s", rule, spec()))
 
         world.clock.stall(MINUTE + 4 * MS)
-        await world.engine.settled()
-        await world.engine.settled()
+        await world.engine.flush()
+        await world.engine.flush()
 
         assert lateness(world) == (1, 4 * MS)
         assert world.engine.metrics.verdicts["fired"] == 1
@@ -108,7 +108,7 @@ async def test_what_was_due_before_the_server_began_is_not_counted(path: Path) -
         await before.submit(delay_us=MINUTE)
 
     async with running(path, now=T0 + HOUR) as world:
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert len(world.worker.leases) == 1
         assert world.engine.metrics.starts == 1
@@ -123,7 +123,7 @@ async def test_an_attempt_after_a_lost_worker_is_not_late(path: Path) -> None:
         world.engine.detach("process-1", "it died")
         second = HandWorker(world.engine, "second")
         second.attach()
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert len(second.leases) == 1
         assert delay(world) == lateness(world) == (1, 0)
@@ -147,7 +147,7 @@ async def test_a_job_that_runs_at_most_once_starts_when_its_start_is_durable(pat
 
         world.clock.stall(9 * MS)
         world.store.release()
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert world.engine.metrics.starts == 1
         assert delay(world) == (1, 9 * MS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.changes import Attempt, Changes
+from schedo.core.changes import AttemptRecord, Changes
 from schedo.core.limits import SECOND
-from schedo.core.model import Decision, Job, JobSpec, Verdict
+from schedo.core.model import Decision, DecisionRecord, Job, JobSpec
 from schedo.engine.metrics import (
     DURATION_BOUNDS_US,
     OTHER_QUEUES,
@@ -71,11 +71,12 @@ def test_a_hundred_thousand_queues_are_measured_as_a_few_and_the_rest() -> None:
 def test_a_commit_counts_its_jobs_its_attempts_and_its_decisions() -> None:
     metrics = Metrics()
     attempts = [
-        Attempt(1, 1, 1, None, None, 0, outcome, None) for outcome in ("failed", "lost", "failed")
+        AttemptRecord(1, 1, 1, None, None, 0, outcome, None)
+        for outcome in ("failed", "lost", "failed")
     ]
     decisions = [
-        Decision(7, 0, 0, Verdict.FIRED, 1),
-        Decision(7, 0, 0, Verdict.MISSED, None, 12),
+        DecisionRecord(7, 0, 0, Decision.FIRED, 1),
+        DecisionRecord(7, 0, 0, Decision.MISSED, None, 12),
     ]
     changes = Changes({1: Job(), 2: Job(), 3: Job()}, attempts=attempts, decisions=decisions)
 

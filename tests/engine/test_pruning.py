@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from schedo.core.leases import Failed
-from schedo.core.lifecycle import State
 from schedo.core.model import Failure, Job, Unique
+from schedo.core.states import State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import Retention
 from tests.engine.world import World, running
@@ -43,7 +43,7 @@ async def ended(world: World, **options: Any) -> Job:
     job = await world.engine.wait(job.id, 5)
     assert job.state is State.FAILED
     world.clock.stall(1_000_000)
-    await world.engine.settled()
+    await world.engine.flush()
     return job
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from schedo.core.limits import HOUR, MINUTE, SECOND
+from schedo.engine.health import LoopMonitor, ReadinessLog
 from schedo.engine.metrics import Metrics
-from schedo.engine.watch import ReadinessLog, Watch
 from schedo.errors import StoreError
 from schedo.testing.clock import VirtualClock
 from tests.core.builders import make_spec
@@ -79,13 +79,13 @@ async def test_a_clock_that_is_set_while_a_commit_is_on_its_way_is_no_silence(pa
 
 def test_a_turn_that_could_not_be_while_the_store_failed_has_no_lag() -> None:
     clock = VirtualClock(T0)
-    watch = Watch(clock, Metrics())
+    watch = LoopMonitor(clock, Metrics())
     watch.expect_turn(T0 + SECOND, T0)
 
     watch.failed(StoreError("it broke"), None)
     watch.turn_began(T0 + MINUTE)
 
-    assert (watch.lag_us, watch.find_reasons(T0 + MINUTE)) == (0, [])
+    assert (watch.lag_us, watch.not_ready_reasons(T0 + MINUTE)) == (0, [])
 
 
 def test_the_log_says_once_when_a_server_is_no_longer_ready_and_when_it_is_again(
@@ -114,24 +114,24 @@ def overdue(due_at: int, *, count: int = 30) -> Server:
         server.tick(now)
         server.round(now)
     server.tick(now)
-    assert server.scheduler.memory.backlog
+    assert server.scheduler.jobs.backlog
     return server
 
 
 def test_a_backlog_from_before_the_start_leaves_a_server_ready() -> None:
     server = overdue(HOUR)
-    watch = Watch(VirtualClock(T0), Metrics())
+    watch = LoopMonitor(VirtualClock(T0), Metrics())
     watch.metrics.began_at = HOUR + 1
 
-    assert watch.find_reasons(HOUR + MINUTE, server.scheduler) == []
+    assert watch.not_ready_reasons(HOUR + MINUTE, server.scheduler) == []
 
 
 def test_a_backlog_that_came_due_while_the_server_ran_is_a_reason_after_five_seconds() -> None:
     server = overdue(HOUR)
-    watch = Watch(VirtualClock(T0), Metrics())
+    watch = LoopMonitor(VirtualClock(T0), Metrics())
 
-    assert watch.find_reasons(HOUR + 4 * SECOND, server.scheduler) == []
-    assert watch.find_reasons(HOUR + MINUTE, server.scheduler) == [
+    assert watch.not_ready_reasons(HOUR + 4 * SECOND, server.scheduler) == []
+    assert watch.not_ready_reasons(HOUR + MINUTE, server.scheduler) == [
         "a backlog of jobs has been due for 60.0 s"
     ]
 
@@ -140,9 +140,9 @@ def test_a_job_that_is_due_and_waits_for_the_server_alone_is_a_reason_after_a_se
     server = Server(slots=0)
     server.submit(make_spec(delay_us=HOUR), 0)
     server.settle(0)
-    watch = Watch(VirtualClock(T0), Metrics())
+    watch = LoopMonitor(VirtualClock(T0), Metrics())
 
-    assert watch.find_reasons(HOUR + SECOND, server.scheduler) == []
-    assert watch.find_reasons(HOUR + 2 * SECOND, server.scheduler) == [
+    assert watch.not_ready_reasons(HOUR + SECOND, server.scheduler) == []
+    assert watch.not_ready_reasons(HOUR + 2 * SECOND, server.scheduler) == [
         "jobs that are due have waited for 2.0 s"
     ]

@@ -10,20 +10,14 @@ from typing import Any
 import pytest
 
 from schedo.clock import SystemClock
-from schedo.core.lifecycle import State
 from schedo.core.limits import MINUTE, SECOND
 from schedo.core.model import Job
 from schedo.core.scheduler import Scheduler
+from schedo.core.states import State
 from schedo.engine.engine import Engine
-from schedo.errors import (
-    SchedoError,
-    StoreBroken,
-    StoreError,
-    StoreFull,
-    StoreLocked,
-)
+from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull, StoreLocked
 from schedo.store.base import JobFilter
-from schedo.store.sqlite import SqliteStore
+from schedo.store.sqlite.store import SqliteStore
 from tests.engine.world import T0, World, leased, recovered, running
 
 
@@ -58,7 +52,7 @@ async def test_a_result_that_came_beside_a_command_that_broke_is_not_lost(path: 
 
     async with running(path) as world:
         job = await world.submit()
-        world.engine._loop.post(stumble)
+        world.engine._loop.enqueue(stumble)
         world.worker.end()
 
         ended = await world.engine.wait(job.id, 5)
@@ -83,7 +77,7 @@ async def test_after_a_restart_an_attempt_of_the_old_server_is_lost_and_tried_ag
 ) -> None:
     async with running(path) as world:
         job = await world.submit()
-        await world.engine.settled()
+        await world.engine.flush()
     async with running(path) as world:
         again = await world.engine.get(job.id)
 
@@ -94,7 +88,7 @@ async def test_after_a_restart_an_attempt_of_the_old_server_is_lost_and_tried_ag
 async def test_after_a_restart_a_job_that_runs_at_most_once_is_not_repeated(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(at_most_once=True)
-        await world.engine.settled()
+        await world.engine.flush()
     async with running(path) as world:
         ended = await world.engine.get(job.id)
 
@@ -115,7 +109,7 @@ async def test_a_worker_that_leaves_loses_its_attempts(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
         world.engine.detach("process-1", "it hung up")
-        await world.engine.settled()
+        await world.engine.flush()
 
         again = await world.engine.get(job.id)
 
@@ -128,11 +122,11 @@ async def test_a_stale_result_changes_nothing(path: Path) -> None:
         stale = world.worker.leases[0]
         world.engine.detach("process-1", "it hung up")
         world.worker.attach()
-        await world.engine.settled()
+        await world.engine.flush()
 
         world.worker.leases = [stale, *world.worker.leases]
         world.worker.end()
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert (await world.engine.get(job.id)).state is State.RUNNING
         assert [a.outcome for a in await world.store.list_attempts(job.id)] == ["lost", "stale"]
@@ -155,7 +149,7 @@ async def test_what_a_broken_continuation_has_changed_is_not_committed(
             raise ZeroDivisionError
 
         monkeypatch.setattr(world.store, "load_job", load_while_something_comes)
-        world.engine._loop.post(lambda scheduler, now: scheduler.with_job(12_345, stumble, now))
+        world.engine._loop.enqueue(lambda scheduler, now: scheduler.with_job(12_345, stumble, now))
         while not beside:
             await turned()
         with pytest.raises(StoreError):
@@ -227,7 +221,7 @@ async def test_of_a_submit_in_flight_when_a_turn_breaks_the_outcome_is_unknown(p
         world.store.hold()
         in_flight = asyncio.create_task(world.submit())
         await world.store.wait_held()
-        world.engine._loop.post(break_turn)
+        world.engine._loop.enqueue(break_turn)
         with pytest.raises(StoreError) as caught:
             await in_flight
 

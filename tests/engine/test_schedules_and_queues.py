@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from schedo.core.lifecycle import State
 from schedo.core.limits import MINUTE, SECOND
 from schedo.core.model import JobSpec, Overlap, Queue, Rule, ScheduleSpec
+from schedo.core.states import State
 from schedo.errors import NotFound
 from schedo.store.base import JobFilter
 from tests.engine.world import T0, running
@@ -48,7 +48,7 @@ async def test_a_paused_schedule_does_not_fire_but_can_be_triggered(path: Path) 
         assert not world.worker.leases
 
         triggered = await world.engine.trigger_schedule("s")
-        await world.engine.settled()
+        await world.engine.flush()
 
         assert triggered.job is not None
         assert [lease.key.job_id for lease in world.worker.leases] == [triggered.job.id]

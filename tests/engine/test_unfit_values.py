@@ -6,40 +6,40 @@ from pathlib import Path
 
 import pytest
 
-from schedo.core.leases import Capture, Completed, Failed, Outcome, Report, Snoozed
-from schedo.core.lifecycle import State
+from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed, Outcome, Snoozed
 from schedo.core.limits import MINUTE
 from schedo.core.model import Failure, Job
 from schedo.core.scheduler import Scheduler
-from schedo.engine import turns
+from schedo.core.states import State
+from schedo.engine import loop
 from schedo.errors import Invalid, SchedoError, StoreError, StoreRefused, Unavailable
 from tests.engine.world import Answers, World, recovered, running, spec
 
 TOO_LARGE = 2**63
 NO_TEXT = "\ud800"
 
-REPORTS: dict[str, tuple[Outcome, tuple[Capture, ...]]] = {
-    "an output that is text": (Completed(b"1"), (Capture("body", "text", b"", 4),)),  # type: ignore[arg-type]
-    "a stream without a name": (Completed(b"1"), (Capture(NO_TEXT, b"", b"", 0),)),  # type: ignore[arg-type]
+REPORTS: dict[str, tuple[Outcome, tuple[CapturedOutput, ...]]] = {
+    "an output that is text": (Completed(b"1"), (CapturedOutput("body", "text", b"", 4),)),  # type: ignore[arg-type]
+    "a stream without a name": (Completed(b"1"), (CapturedOutput(NO_TEXT, b"", b"", 0),)),  # type: ignore[arg-type]
     "a result that is text": (Completed("text"), ()),  # type: ignore[arg-type]
     "a snooze of a fraction": (Snoozed(0.5), ()),  # type: ignore[arg-type]
     "an error that is a number": (Failed(Failure("x", 5)), ()),  # type: ignore[arg-type]
     "an exit code that is text": (Failed(Failure("x", "y", "3")), ()),  # type: ignore[arg-type]
 }
-BOUNDED: dict[str, tuple[Outcome, tuple[Capture, ...], State]] = {
+BOUNDED: dict[str, tuple[Outcome, tuple[CapturedOutput, ...], State]] = {
     "an output total of 2^63": (
         Completed(b"1"),
-        (Capture("stdout", b"", b"", TOO_LARGE),),
+        (CapturedOutput("stdout", b"", b"", TOO_LARGE),),
         State.COMPLETED,
     ),
     "an output total of 2^64": (
         Completed(b"1"),
-        (Capture("stdout", b"", b"", 2**64),),
+        (CapturedOutput("stdout", b"", b"", 2**64),),
         State.COMPLETED,
     ),
     "an output total below 0": (
         Completed(b"1"),
-        (Capture("stdout", b"", b"", -1),),
+        (CapturedOutput("stdout", b"", b"", -1),),
         State.COMPLETED,
     ),
     "a snooze of 2^63": (Snoozed(TOO_LARGE), (), State.SCHEDULED),
@@ -54,7 +54,7 @@ async def test_a_report_with_an_unfit_value_fails_its_job_alone(path: Path, name
     outcome, output = REPORTS[name]
     async with running(path) as world:
         job, other = await world.submit(), await world.submit()
-        world.engine.report(Report(world.worker.leases.pop(0).key, outcome, output))
+        world.engine.report(AttemptResult(world.worker.leases.pop(0).key, outcome, output))
         world.worker.end()
 
         ended, beside = await world.engine.get(job.id), await world.engine.wait(other.id, 5)
@@ -73,7 +73,7 @@ async def test_a_number_or_text_out_of_bounds_is_brought_within(path: Path, name
     outcome, output, state = BOUNDED[name]
     async with running(path) as world:
         job, other = await world.submit(), await world.submit()
-        world.engine.report(Report(world.worker.leases.pop(0).key, outcome, output))
+        world.engine.report(AttemptResult(world.worker.leases.pop(0).key, outcome, output))
         world.worker.end()
         await world.engine.wait(other.id, 5)
 
@@ -106,11 +106,11 @@ async def test_a_spec_with_an_unfit_number_is_refused_alone(
 async def test_a_row_that_the_store_refuses_costs_the_job_that_brought_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "fit_report", lambda report: report)  # as if a check was forgotten
+    monkeypatch.setattr(loop, "fit_report", lambda report: report)  # as if a check was forgotten
     async with running(path) as world:
         job, other = await world.submit(), await world.submit()
-        output = (Capture("stdout", b"", b"", TOO_LARGE),)
-        world.engine.report(Report(world.worker.leases.pop(0).key, Completed(b"1"), output))
+        output = (CapturedOutput("stdout", b"", b"", TOO_LARGE),)
+        world.engine.report(AttemptResult(world.worker.leases.pop(0).key, Completed(b"1"), output))
         world.worker.end()
 
         ended, beside = await ends(world, job.id), await ends(world, other.id)
@@ -159,7 +159,7 @@ async def test_a_turn_that_breaks_once_is_recovered_from(path: Path) -> None:
     async with running(path) as world:
         fatal: list[BaseException] = []
         world.engine.on_fatal(fatal.append)
-        world.engine._loop.post(always(ZeroDivisionError()))
+        world.engine._loop.enqueue(always(ZeroDivisionError()))
 
         assert await ends(world, (await submitted(world)).id) is State.COMPLETED
         assert not fatal
@@ -196,7 +196,7 @@ async def test_a_commit_that_no_store_takes_ends_the_server(
             raise OverflowError("Python int too large to convert to SQLite INTEGER")
 
         monkeypatch.setattr(world.store, "commit", refuse)
-        monkeypatch.setattr(turns, "RECOVERY_PAUSE_S", 0.01)
+        monkeypatch.setattr(loop, "RECOVERY_PAUSE_S", 0.01)
         async with asyncio.timeout(10):
             while not ended.done():
                 world.worker.attach()
@@ -208,7 +208,7 @@ async def test_a_commit_that_no_store_takes_ends_the_server(
 async def test_a_disk_that_fails_for_long_does_not_end_the_server(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "RECOVERY_PAUSE_S", 0.01)
+    monkeypatch.setattr(loop, "RECOVERY_PAUSE_S", 0.01)
     async with running(path) as world:
         fatal: list[BaseException] = []
         world.engine.on_fatal(fatal.append)

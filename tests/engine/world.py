@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from schedo.core.leases import Completed, Lease, Outcome, Report, Stop
+from schedo.core.leases import AttemptResult, Completed, Lease, Outcome, StopRequest
 from schedo.core.limits import MINUTE
 from schedo.core.model import Job, JobSpec, Options, Retry
-from schedo.core.workers import WorkerOffer
+from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from schedo.store.base import Store
-from schedo.store.sqlite import SqliteStore
+from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import VirtualClock
 from schedo.testing.faults import FaultyStore
 
@@ -30,9 +30,9 @@ class HandWorker:
 
     def __init__(self, engine: Engine, worker_id: str = "process-1", slots: int = 10) -> None:
         self.engine = engine
-        self.offer = WorkerOffer(worker_id, slots, frozenset({"work"}))
+        self.offer = WorkerSpec(worker_id, slots, frozenset({"work"}))
         self.leases: list[Lease] = []
-        self.stops: list[Stop] = []
+        self.stops: list[StopRequest] = []
 
     def attach(self) -> None:
         self.engine.attach(self.offer, self)
@@ -40,13 +40,13 @@ class HandWorker:
     def start(self, lease: Lease) -> None:
         self.leases.append(lease)
 
-    def stop(self, stop: Stop) -> None:
+    def stop(self, stop: StopRequest) -> None:
         self.stops.append(stop)
 
     def end(self, outcome: Outcome | None = None) -> Lease:
         """End the oldest attempt it holds."""
         lease = self.leases.pop(0)
-        self.engine.report(Report(lease.key, outcome or Completed(b'"done"')))
+        self.engine.report(AttemptResult(lease.key, outcome or Completed(b'"done"')))
         return lease
 
 
@@ -72,7 +72,7 @@ class World:
         """Submit one job of the task `work` and return it as accepted; if due it has started."""
         answers: Answers = await self.engine.submit([spec(**fields)])
         answer = answers[0]
-        await self.engine.settled()
+        await self.engine.flush()
         assert isinstance(answer, Accepted), answer
         job: Job = answer.job
         return job
@@ -89,7 +89,7 @@ async def running(
     world = World(path, window=window, now=now, worker=worker)
     await world.engine.start()
     world.worker.attach()
-    await world.engine.settled()
+    await world.engine.flush()
     try:
         yield world
     finally:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from schedo.core.leases import Completed, Failed, HandedBack, Snoozed, StopReason
-from schedo.core.lifecycle import TIMED, State
+from schedo.core.leases import Completed, Failed, Released, Snoozed, StopReason
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import LeaseKey
+from schedo.core.states import TIMED, State
 from tests.sim.history import History, Live
 from tests.sim.trace import (
     Answered,
@@ -182,7 +182,7 @@ def at_most_once_means_once(history: History) -> Findings:
     """It starts again only if its handler or somebody asked for that."""
     ends: dict[int, list[int]] = defaultdict(list)
     for position, event in history.of(Reported):
-        if event.is_live and isinstance(event.outcome, Snoozed | HandedBack | Failed):
+        if event.is_live and isinstance(event.outcome, Snoozed | Released | Failed):
             ends[event.key.job_id].append(position)
     for position, event in history.of(StopAsked):
         if event.stop.reason is StopReason.TIMEOUT:

@@ -10,18 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from schedo.core.lifecycle import State
 from schedo.core.limits import LOSSES_MAX, SECOND
 from schedo.core.model import Job, Retry, Unique
+from schedo.core.states import State
 from tests.sim import attempt_checkers, schedule_checkers
 from tests.sim.history import History
-from tests.sim.trace import (
-    Broke,
-    Probed,
-    Pruned,
-    Stored,
-    Trace,
-)
+from tests.sim.trace import Broke, Probed, Pruned, Stored, Trace
 
 Findings = Iterator[str]
 TIMEOUT_SLACK_US = 5 * SECOND

@@ -13,19 +13,19 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from schedo.core.leases import (
+    AttemptResult,
     Completed,
     Failed,
-    HandedBack,
     Lease,
     Outcome,
-    Report,
+    Released,
     Snoozed,
-    Stop,
     Stopped,
+    StopRequest,
 )
 from schedo.core.limits import SECOND
 from schedo.core.model import Failure, LeaseKey
-from schedo.core.workers import WorkerOffer
+from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from tests.sim.trace import Attached, Detached, Reported, Started, StopAsked
 
@@ -57,8 +57,8 @@ class Bench:
     tasks: frozenset[str] | None
     queues: frozenset[str] | None
 
-    def offer(self, slots: int | None = None) -> WorkerOffer:
-        return WorkerOffer(self.name, slots or self.slots, self.tasks, self.queues)
+    def offer(self, slots: int | None = None) -> WorkerSpec:
+        return WorkerSpec(self.name, slots or self.slots, self.tasks, self.queues)
 
 
 def make_benches(random: Random) -> list[Bench]:
@@ -123,7 +123,7 @@ class Line:
         else:
             self._act(lease.key)
 
-    def stop(self, stop: Stop) -> None:
+    def stop(self, stop: StopRequest) -> None:
         """End the attempt, sooner or later."""
         if not self.is_live:
             return
@@ -145,7 +145,7 @@ class Line:
     def hand_back_all(self) -> None:
         """Return everything it holds."""
         for key in list(self.holds):
-            self.report(key, HandedBack())
+            self.report(key, Released())
 
     def report(self, key: LeaseKey, outcome: Outcome) -> None:
         """Tell the server that works now how the attempt ended."""
@@ -161,7 +161,7 @@ class Line:
         if server is None or server.is_dead or not server.is_open:
             return  # nobody listens, and this worker does not try again
         self.world.see(Reported, key, outcome, is_live)
-        server.tell(Engine.report, Report(key, outcome))
+        server.tell(Engine.report, AttemptResult(key, outcome))
 
     def _act(self, key: LeaseKey) -> None:
         random = self.world.random
@@ -197,7 +197,7 @@ class Line:
             case "snooze":
                 return Snoozed(random.randrange(60 * SECOND))
             case "hand back":
-                return HandedBack()
+                return Released()
         return Completed(b'"done"')
 
     def _die(self) -> None:

@@ -17,17 +17,17 @@ from typing import Any
 from schedo.core.changes import Changes
 from schedo.core.model import Job
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
-from schedo.store.base import ClockMark, JobFilter, Opening, Retention
+from schedo.store.base import ClockMark, JobFilter, Retention, Snapshot
 from schedo.store.memory import MemoryStore
 from schedo.testing.loop import VirtualLoop
 from tests.sim.trace import Broke, Marked, Pruned, Stored, StoreFailed
 
 ORDERED = frozenset(
     {
-        "take_stock",
+        "snapshot",
         "load_timers",
         "promote_due",
-        "load_lane",
+        "load_ready",
         "load_schedules",
         "load_running",
         "load_expired",
@@ -156,7 +156,7 @@ class ServerStore:
 
         return ordered if name in ORDERED else beside
 
-    async def open(self) -> Opening:
+    async def open(self) -> Snapshot:
         """Take the disk; what a broken commit left behind may appear now."""
         await self._access()
         disk = self._disk
@@ -245,5 +245,5 @@ def freeze(changes: Changes) -> Changes:
         attempts=list(changes.attempts),
         outputs=list(changes.outputs),
         decisions=list(changes.decisions),
-        answers=list(changes.answers),
+        idempotency_records=list(changes.idempotency_records),
     )

@@ -21,17 +21,17 @@ from typing import Any
 
 from schedo.core.changes import Changes
 from schedo.errors import SchedoError, StoreError
-from schedo.store import connection as connections
-from schedo.store import queries, writes
-from schedo.store.base import ClockMark, Opening, Retention
-from schedo.store.sqlite import SqliteStore
+from schedo.store.base import ClockMark, Retention, Snapshot
+from schedo.store.sqlite import connection as connections
+from schedo.store.sqlite import queries, writes
+from schedo.store.sqlite.store import SqliteStore
 from tests.sim.disk import Disk, ServerStore, freeze
 from tests.sim.trace import Broke, StoreFailed
 
 # Where a sync costs nothing.
 MEMORY = Path("/dev/shm")
 COUNTDOWNS = (1, 1, 1, 2, 3, 4, 6, 10)  # the statement of a call that fails; most have few
-UNCOMPARED = {"size_bytes", "find_answer", "list_outputs", "load_payload"}
+UNCOMPARED = {"size_bytes", "find_idempotency_record", "list_outputs", "load_payload"}
 _NOT_COUNTED = ("PRAGMA", "ROLLBACK")
 _APPEND = "INSERT INTO journal"
 _REPLAY = "DELETE FROM journal"  # of all entries: the transaction is no commit of the engine's
@@ -201,15 +201,15 @@ class FileStore(ServerStore):
     def connected(self, connection: Inline) -> None:
         self._connections.append(connection)
 
-    async def open(self) -> Opening:
+    async def open(self) -> Snapshot:
         """Open the files that the last server left."""
         await self._access(0)
         if not self._disk.memory._is_open:
             await self._disk.memory.open()
         self.arm(self._disk.faults.load_fails)
         with self._inline():
-            opening: Opening = await self._watched(self._store.open())
-        self._compare("open", opening, await self._model("take_stock"))
+            opening: Snapshot = await self._watched(self._store.open())
+        self._compare("open", opening, await self._model("snapshot"))
         await self._access()
         return opening
 
@@ -294,7 +294,7 @@ class FileStore(ServerStore):
             return error
 
     def _compare(self, name: str, found: Any, expected: Any) -> None:
-        if isinstance(found, Opening):
+        if isinstance(found, Snapshot):
             found, expected = _stock(found), _stock(expected)
         if name not in UNCOMPARED and found != expected:
             self._disk.see(Broke, f"{name} of the store is {found}, it should be {expected}")
@@ -367,6 +367,6 @@ def _changes_jobs(statements: list[str]) -> bool:
     )
 
 
-def _stock(opening: Opening) -> tuple[Any, ...]:
-    lanes = sorted(opening.lanes, key=repr)
+def _stock(opening: Snapshot) -> tuple[Any, ...]:
+    lanes = sorted(opening.ready_keys, key=repr)
     return opening.last_id, opening.queues, lanes, opening.blocked, opening.clock[:3]

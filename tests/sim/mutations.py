@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from schedo.core.changes import Changes
 from schedo.core.leases import Completed, StopReason
-from schedo.core.lifecycle import State
 from schedo.core.model import Job, Queue
+from schedo.core.states import State
 from tests.sim.disk import freeze
 from tests.sim.history import History
 from tests.sim.trace import (

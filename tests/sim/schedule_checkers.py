@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from schedo.core.lifecycle import State
 from schedo.core.limits import LATE_FIRE_US, MISSED_COUNT_MAX, SECOND
 from schedo.core.model import (
     Catchup,
     Decision,
+    DecisionRecord,
     Job,
     Overlap,
     Rule,
     Schedule,
     ScheduleSpec,
     Trigger,
-    Verdict,
 )
+from schedo.core.states import State
 from tests.sim.history import EDITS, TRIGGERS, History, Live
 from tests.sim.oracle import instants
 from tests.sim.trace import Called, Started, Stored
@@ -25,7 +25,7 @@ from tests.sim.trace import Called, Started, Stored
 Findings = Iterator[str]
 BY_CALENDAR = (Trigger.SCHEDULE, Trigger.CATCHUP)
 FIRE_SLACK_US = 2 * SECOND
-CAUSES = {Verdict.MISSED, Verdict.COALESCED, Verdict.CAUGHT_UP}
+CAUSES = {Decision.MISSED, Decision.COALESCED, Decision.CAUGHT_UP}
 
 
 def an_instant_has_one_job(history: History) -> Findings:
@@ -107,7 +107,7 @@ def _decided(
     problems = []
     may_be_manual = history.is_pending(TRIGGERS, schedule.name, position)
     for decision in _decisions(history, position, schedule.id):
-        if decision.verdict is Verdict.MANUAL:
+        if decision.decision is Decision.MANUAL:
             continue
         rule = schedule.rule
         if decision.count == 1:
@@ -168,7 +168,7 @@ def policies_are_kept(history: History) -> Findings:
                 continue
             catchup = schedule.spec.catchup
             decisions = list(_decisions(history, position, schedule.id))
-            caught_up = [d for d in decisions if d.verdict is Verdict.CAUGHT_UP]
+            caught_up = [d for d in decisions if d.decision is Decision.CAUGHT_UP]
             if caught_up and catchup is Catchup.SKIP:
                 yield f"schedule {schedule.name} caught up {caught_up[0].scheduled_for}"
             if catchup is Catchup.LATEST and len({d.decided_at for d in caught_up}) < len(
@@ -178,7 +178,7 @@ def policies_are_kept(history: History) -> Findings:
             for decision in decisions:
                 age = decision.decided_at - decision.scheduled_for
                 is_cut = len(decisions) > schedule.spec.catchup_max
-                if decision.verdict in CAUSES and age < LATE_FIRE_US and not is_cut:
+                if decision.decision in CAUSES and age < LATE_FIRE_US and not is_cut:
                     yield f"schedule {schedule.name}: {decision} was only late"
 
 
@@ -256,7 +256,7 @@ def _new_runs(history: History) -> Iterator[tuple[int, int, Job]]:
             yield position, job.schedule_id, job
 
 
-def _decisions(history: History, position: int, schedule_id: int) -> Iterator[Decision]:
+def _decisions(history: History, position: int, schedule_id: int) -> Iterator[DecisionRecord]:
     event = history.trace[position]
     assert isinstance(event, Stored), "rows are stored"
     return (d for d in event.changes.decisions if d.schedule_id == schedule_id)

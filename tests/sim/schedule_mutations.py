@@ -9,17 +9,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from schedo.core.changes import Changes
-from schedo.core.model import Job, Overlap, Verdict
+from schedo.core.model import Decision, Job, Overlap
 from tests.sim.history import EDITS, History
 from tests.sim.mutations import changed, edit, positions, put
 from tests.sim.trace import Answered, Called, Started, Stored, Trace
 
 
-def _fired(trace: Trace, verdicts: tuple[Verdict, ...] = (Verdict.FIRED,)) -> list[int]:
+def _fired(trace: Trace, verdicts: tuple[Decision, ...] = (Decision.FIRED,)) -> list[int]:
     return positions(
         trace,
         Stored,
-        lambda event: any(d.verdict in verdicts for d in event.changes.decisions),
+        lambda event: any(d.decision in verdicts for d in event.changes.decisions),
     )
 
 
@@ -27,7 +27,7 @@ def drop_an_instant(trace: Trace, random: Random) -> Trace:
     at = random.choice(_steady_fires(trace))
 
     def forget(changes: Changes) -> None:
-        gone = next(d for d in changes.decisions if d.verdict is Verdict.FIRED)
+        gone = next(d for d in changes.decisions if d.decision is Decision.FIRED)
         changes.decisions.remove(gone)
 
     return edit(trace, at, forget)
@@ -51,7 +51,7 @@ def _edit_run(trace: Trace, random: Random, change: Callable[[Job], Job]) -> Tra
     """Change the first run that a fire has made."""
     at = random.choice(_steady_fires(trace))
     event: Any = trace[at]
-    decision = next(d for d in event.changes.decisions if d.verdict is Verdict.FIRED)
+    decision = next(d for d in event.changes.decisions if d.decision is Decision.FIRED)
     twin = change(event.changes.jobs[decision.job_id])
     return edit(trace, at, lambda changes: changes.jobs.update({twin.id: twin}))
 
@@ -91,10 +91,10 @@ def call_a_late_instant_missed(trace: Trace, random: Random) -> Trace:
     at = random.choice(_steady_fires(trace))
 
     def miss(changes: Changes) -> None:
-        index = next(i for i, d in enumerate(changes.decisions) if d.verdict is Verdict.FIRED)
+        index = next(i for i, d in enumerate(changes.decisions) if d.decision is Decision.FIRED)
         late = changes.decisions[index]
         changes.decisions[index] = changed(
-            late, verdict=Verdict.MISSED, decided_at=late.scheduled_for
+            late, decision=Decision.MISSED, decided_at=late.scheduled_for
         )
 
     return edit(trace, at, miss)
@@ -148,7 +148,7 @@ def _other_runs(history: History, ident: int) -> list[Job]:
 def fire_after_a_pause(trace: Trace, random: Random) -> Trace:
     at = random.choice(_steady_fires(trace))
     event: Any = trace[at]
-    decision = next(d for d in event.changes.decisions if d.verdict is Verdict.FIRED)
+    decision = next(d for d in event.changes.decisions if d.decision is Decision.FIRED)
     name = History(trace).schedule_rows[decision.schedule_id][0][1].name
     called = Called(event.at, event.wall, 100_000, "pause_schedule", (name,))
     return put(trace, at, called, Answered(event.at, event.wall, 100_000), event)
@@ -160,7 +160,7 @@ def stop_a_schedule_in_silence(trace: Trace, random: Random) -> Trace:
     quiet = [at for at in _steady_fires(trace) if history.is_calm_at(at)]
     at = random.choice(quiet[: len(quiet) // 2])
     event: Any = trace[at]
-    ident = next(d.schedule_id for d in event.changes.decisions if d.verdict is Verdict.FIRED)
+    ident = next(d.schedule_id for d in event.changes.decisions if d.decision is Decision.FIRED)
 
     def forget(changes: Changes) -> None:
         changes.schedules.pop(ident, None)

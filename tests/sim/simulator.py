@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 
-from schedo.core.lifecycle import FINAL
+from schedo.core.states import FINAL
 from schedo.errors import NotFound
 from schedo.store.base import JobFilter
 from tests.sim.people import People
@@ -128,7 +128,7 @@ async def _say_the_end(world: World) -> None:
     server = world.server
     assert server is not None, "a calm server stays"
     engine = server.engine
-    await engine.settled()
+    await engine.flush()
     stored = await engine.store.list_jobs(JobFilter(), None, 1_000_000)
     jobs = []
     for job in stored:

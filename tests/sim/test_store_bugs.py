@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from schedo.store import pending, writes
-from schedo.store.connection import transaction, unsynced
-from schedo.store.pending import Pending
-from schedo.store.rows import Row
-from schedo.store.writes import Commit, Statement
+from schedo.store.sqlite import write_buffer, writes
+from schedo.store.sqlite.connection import transaction, unsynced
+from schedo.store.sqlite.rows import Row
+from schedo.store.sqlite.write_buffer import WriteBuffer
+from schedo.store.sqlite.writes import Commit, Statement
 from tests.sim.checkers import check
 from tests.sim.disk import Faults
 from tests.sim.plan import STARTS, Plan
@@ -48,18 +48,18 @@ def forget_an_update(patch: pytest.MonkeyPatch) -> None:
         insert_jobs = staticmethod(writes.insert_jobs)
         run = staticmethod(writes.run)
 
-    patch.setattr(pending, "writes", Writes)
+    patch.setattr(write_buffer, "writes", Writes)
 
 
 def replay_out_of_order(patch: pytest.MonkeyPatch) -> None:
     """A start reads the newest entry first."""
-    patch.setattr(pending, "_ENTRIES", "SELECT id, body FROM journal ORDER BY id DESC")
+    patch.setattr(write_buffer, "_ENTRIES", "SELECT id, body FROM journal ORDER BY id DESC")
 
 
 def delete_entries_before_they_are_folded(patch: pytest.MonkeyPatch) -> None:
     """A fold deletes its entries in a transaction before the one that writes their jobs."""
 
-    def fold(self: Pending, connection: sqlite3.Connection, count: int) -> None:
+    def fold(self: WriteBuffer, connection: sqlite3.Connection, count: int) -> None:
         if count:
             with unsynced(connection), transaction(connection):
                 connection.execute(
@@ -67,15 +67,15 @@ def delete_entries_before_they_are_folded(patch: pytest.MonkeyPatch) -> None:
                 )
         honest(self, connection, count)
 
-    honest = Pending._fold
-    patch.setattr(Pending, "_fold", fold)
+    honest = WriteBuffer._flush
+    patch.setattr(WriteBuffer, "_flush", fold)
 
 
 def believe_memory_after_a_failure(patch: pytest.MonkeyPatch) -> None:
     """A failed transaction does not make memory doubtful."""
 
     @contextmanager
-    def guarded(self: Pending, connection: sqlite3.Connection) -> Iterator[None]:
+    def guarded(self: WriteBuffer, connection: sqlite3.Connection) -> Iterator[None]:
         with honest(self, connection):
             try:
                 yield
@@ -85,19 +85,19 @@ def believe_memory_after_a_failure(patch: pytest.MonkeyPatch) -> None:
                 return
         raise failed
 
-    honest = Pending._guarded
-    patch.setattr(Pending, "_guarded", guarded)
+    honest = WriteBuffer._guarded
+    patch.setattr(WriteBuffer, "_guarded", guarded)
 
 
 def acknowledge_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
     """A commit does not wait for the disk."""
 
-    def commit(self: Pending, connection: sqlite3.Connection, changes: Commit) -> None:
+    def commit(self: WriteBuffer, connection: sqlite3.Connection, changes: Commit) -> None:
         with unsynced(connection):
             honest(self, connection, changes)
 
-    honest = Pending.commit
-    patch.setattr(Pending, "commit", commit)
+    honest = WriteBuffer.commit
+    patch.setattr(WriteBuffer, "commit", commit)
 
 
 BUGS = (

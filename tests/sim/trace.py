@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedo.core.changes import Changes
-from schedo.core.leases import Lease, Outcome, Stop
+from schedo.core.leases import Lease, Outcome, StopRequest
 from schedo.core.model import Job, LeaseKey, Schedule
 
 
@@ -85,7 +85,7 @@ class StopAsked(Seen):
     """A worker was asked to end an attempt."""
 
     line: int
-    stop: Stop
+    stop: StopRequest
 
 
 @dataclass(frozen=True, slots=True)

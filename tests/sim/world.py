@@ -119,10 +119,10 @@ class Server:
 
     def probe(self) -> None:
         """Look whether memory is bounded, and agrees with the disk about all it does not change."""
-        memory = self.engine._loop.scheduler.memory
+        memory = self.engine._loop.scheduler.jobs
         changed = {*memory.changes.jobs, *memory._committing}
         running = sum(len(line.holds) for line in self.lines.values())
-        lanes = sum(1 for _ in memory.lanes.windows())
+        lanes = sum(1 for _ in memory.ready_queues.windows())
         bound = 2 * self.world.plan.window * (1 + lanes) + running + len(changed) + LOOKED_UP_MAX
         wrong = []
         is_following = self.world.disk.memory._clock.offset_us != memory.offset_us

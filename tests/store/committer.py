@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from schedo.core.changes import Changes
-from schedo.store.sqlite import SqliteStore
+from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.ids import ID_MAX
-from schedo.core.lifecycle import State
 from schedo.core.limits import HOUR, MINUTE
 from schedo.core.model import Job, Rule, Schedule, ScheduleSpec, Trigger
+from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import ClockMark, Store
 from tests.factories import make_job, make_schedule
@@ -156,7 +156,7 @@ class ClockClaims:
         mark = ClockMark(offset_us=-HOUR, base_us=7, boot=5, seen_at=AT)
         await put(store, waiting(1, AT, elapsed=True))
         await store.save_clock(mark)
-        assert (await store.take_stock()).clock == mark
+        assert (await store.snapshot()).clock == mark
 
         await store.close()
         opening = await store.open()
@@ -169,7 +169,7 @@ class ClockClaims:
     async def test_the_newest_instant_is_that_of_the_newest_job(self, store: Store) -> None:
         await put(store, make_job(id=1, created_at=AT, offset_us=HOUR))
 
-        assert (await store.take_stock()).clock.seen_at == AT - HOUR
+        assert (await store.snapshot()).clock.seen_at == AT - HOUR
 
     async def test_counts_are_of_both_timelines(self, store: Store) -> None:
         await put(store, waiting(1, AT, elapsed=True), waiting(2, AT, elapsed=False))

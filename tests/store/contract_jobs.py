@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from schedo.core.changes import Changes
-from schedo.core.lifecycle import State
-from schedo.core.model import Failure, Job, Lane, Options, Queue, Retry, Trigger, Unique
-from schedo.core.routes import Condition, Route
-from schedo.core.wants import Promoted
+from schedo.core.loads import Promoted
+from schedo.core.model import Failure, Job, Options, Queue, ReadyKey, Retry, Trigger, Unique
+from schedo.core.requirements import Condition, Requirements
+from schedo.core.states import State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import Store
 from tests.factories import make_job, make_schedule
@@ -76,7 +76,12 @@ class JobClaims:
         await store.close()
         opening = await store.open()
 
-        assert (opening.last_id, opening.queues, opening.lanes, opening.blocked) == (0, [], [], [])
+        assert (opening.last_id, opening.queues, opening.ready_keys, opening.blocked) == (
+            0,
+            [],
+            [],
+            [],
+        )
 
     async def test_open_tells_what_the_first_turn_needs(self, store: Store) -> None:
         await put(
@@ -94,19 +99,19 @@ class JobClaims:
         opening = await store.open()
 
         assert opening.last_id == 7
-        assert opening.lanes == [Lane("a", "x"), Lane("a", "y"), Lane("b", "x")]
+        assert opening.ready_keys == [ReadyKey("a", "x"), ReadyKey("a", "y"), ReadyKey("b", "x")]
         assert opening.blocked == [(9, 6)]
         assert opening.queues == [Queue("a", concurrency=2, paused=True)]
 
     async def test_stock_can_be_taken_of_an_open_store(self, store: Store) -> None:
         await put(store, make_job(id=8))
 
-        stock = await store.take_stock()
+        stock = await store.snapshot()
 
-        assert (stock.last_id, stock.lanes) == (8, [Lane("default", "email.send")])
+        assert (stock.last_id, stock.ready_keys) == (8, [ReadyKey("default", "email.send")])
 
     async def test_no_two_looks_at_the_stock_have_the_same_epoch(self, store: Store) -> None:
-        taken = [(await store.take_stock()).epoch for _ in range(2)]
+        taken = [(await store.snapshot()).epoch for _ in range(2)]
         await store.close()
         opening = await store.open()
 
@@ -189,7 +194,7 @@ class JobClaims:
             )
 
         assert [
-            job.state for job in await store.load_lane(Lane("default", "email.send"), None, 9)
+            job.state for job in await store.load_ready(ReadyKey("default", "email.send"), None, 9)
         ] == [QUEUED]
         assert await store.get_job(2) is None
         assert await store.list_queues() == []
@@ -268,7 +273,7 @@ class JobClaims:
             make_job(id=5, due_at=30, state=SCHEDULED),
             make_job(id=6, due_at=10, state=RUNNING),
         )
-        lane, other = Lane("default", "email.send"), Lane("other", "email.send")
+        lane, other = ReadyKey("default", "email.send"), ReadyKey("other", "email.send")
         before = {n: await store.get_job(n) for n in range(1, 7)}
 
         assert await store.promote_due((0, 0), 20, 2) == Promoted(
@@ -281,7 +286,7 @@ class JobClaims:
         assert await store.promote_due((20, 4), 20, 2) == Promoted([], None)
 
         assert ids(await store.load_timers(None, 9)) == [5]
-        assert ids(await store.load_lane(lane, None, 9)) == [4, 3, 1]
+        assert ids(await store.load_ready(lane, None, 9)) == [4, 3, 1]
         assert await listed(store, tag="red", state="queued") == [3]
         for number in range(1, 7):
             job = before[number]
@@ -291,13 +296,15 @@ class JobClaims:
             assert await store.get_job(number) == job
 
     async def test_queueing_due_jobs_says_the_route_of_their_lane(self, store: Store) -> None:
-        route = Route(labels=(Condition("gpu", "=", ("a100",)),))
-        await put(store, make_job(id=1, due_at=5, state=SCHEDULED, options=Options(route=route)))
+        route = Requirements(labels=(Condition("gpu", "=", ("a100",)),))
+        await put(
+            store, make_job(id=1, due_at=5, state=SCHEDULED, options=Options(requirements=route))
+        )
 
         (lane, _), *_ = (await store.promote_due((0, 0), 9, 9)).jobs
 
-        assert lane == Lane("default", "email.send", route=route)
-        assert ids(await store.load_lane(lane, None, 9)) == [1]
+        assert lane == ReadyKey("default", "email.send", requirements=route)
+        assert ids(await store.load_ready(lane, None, 9)) == [1]
 
     async def test_a_job_behind_the_pair_is_left_alone(self, store: Store) -> None:
         await put(store, *(make_job(id=n, due_at=10, state=SCHEDULED) for n in (1, 2, 3)))
@@ -317,11 +324,11 @@ class JobClaims:
             make_job(id=5, task="other"),
             make_job(id=6, state=RUNNING),
         )
-        lane = Lane("default", "email.send")
+        lane = ReadyKey("default", "email.send")
 
-        assert ids(await store.load_lane(lane, None, 9)) == [2, 1, 3]
-        assert ids(await store.load_lane(lane, (-5, 2), 1)) == [1]
-        assert ids(await store.load_lane(lane, (5, 1), 9)) == [3]
+        assert ids(await store.load_ready(lane, None, 9)) == [2, 1, 3]
+        assert ids(await store.load_ready(lane, (-5, 2), 1)) == [1]
+        assert ids(await store.load_ready(lane, (5, 1), 9)) == [3]
 
     async def test_running_jobs_load_in_order_of_id(self, store: Store) -> None:
         await put(store, *(make_job(id=n, state=RUNNING) for n in (3, 1, 2)), make_job(id=4))
@@ -345,7 +352,7 @@ class JobClaims:
         options = Options(unique=Unique("k"))
         large = make_job(id=1, payload=LARGE, unique_key="k", options=options)
         await put(store, large, make_job(id=2, payload=b"x" * 4_096))
-        page = await store.load_lane(large.lane, None, 9)
+        page = await store.load_ready(large.ready_key, None, 9)
         by_key = await store.load_unique("k")
         whole = await store.get_job(1)
 

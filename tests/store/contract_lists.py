@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.changes import Attempt, Changes, Output
-from schedo.core.leases import Capture
-from schedo.core.lifecycle import FINAL, State
+from schedo.core.changes import AttemptRecord, Changes, Output
+from schedo.core.leases import CapturedOutput
 from schedo.core.model import Failure, Options
+from schedo.core.states import FINAL, State
 from schedo.errors import StoreError
 from schedo.store.base import JobFilter, OutputPiece, Retention, Store
 from tests.factories import make_job
@@ -17,13 +17,13 @@ RETENTION = Retention(completed_us=10, cancelled_us=20, failed_us=30, answers_us
 MEBIBYTE = 1_048_576
 
 
-def make_attempt(job_id: int, attempt: int) -> Attempt:
+def make_attempt(job_id: int, attempt: int) -> AttemptRecord:
     failure = Failure("exit-code", "it said no", exit_code=attempt)
-    return Attempt(job_id, attempt, 1, "local", attempt, attempt + 1, "failed", failure)
+    return AttemptRecord(job_id, attempt, 1, "local", attempt, attempt + 1, "failed", failure)
 
 
 def make_output(job_id: int, attempt: int, head: bytes = b"", stream: str = "stdout") -> Output:
-    return Output(job_id, attempt, Capture(stream, head, b"", len(head)))  # type: ignore[arg-type]
+    return Output(job_id, attempt, CapturedOutput(stream, head, b"", len(head)))  # type: ignore[arg-type]
 
 
 class ListClaims:
@@ -112,7 +112,7 @@ class ListClaims:
         }
 
     async def test_attempts_come_back_oldest_first(self, store: Store) -> None:
-        plain = Attempt(1, 1, 2, None, None, 9, "stale", None)
+        plain = AttemptRecord(1, 1, 2, None, None, 9, "stale", None)
         await put(store, make_job(id=1), make_job(id=2))
         await store.commit(Changes(attempts=[make_attempt(1, 2), make_attempt(2, 1)]))
         await store.commit(Changes(attempts=[plain]))
@@ -132,7 +132,7 @@ class ListClaims:
 
     async def test_outputs_come_back_by_attempt_and_stream(self, store: Store) -> None:
         await put(store, make_job(id=1))
-        capture = Capture("stdout", b"\x00\xff", b"tail", 100)
+        capture = CapturedOutput("stdout", b"\x00\xff", b"tail", 100)
         await store.commit(
             Changes(
                 outputs=[

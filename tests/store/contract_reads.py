@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from schedo.core.changes import Changes
-from schedo.core.lifecycle import State
-from schedo.core.model import Lane, Queue
+from schedo.core.model import Queue, ReadyKey
+from schedo.core.states import State
 from schedo.store.base import JobFilter, Retention, Store
 from tests.factories import make_job
 from tests.store.steps import ended, of_jobs, put
 
 Read = Callable[[Store], Awaitable[Any]]
-LANE = Lane("default", "email.send")
+LANE = ReadyKey("default", "email.send")
 KEPT_NOT = Retention(completed_us=0, cancelled_us=0, failed_us=0)
 
 
@@ -29,7 +29,7 @@ def number(found: Any) -> int | None:
 # What each says once a job waits in the state it asks for, and once that job has ended.
 WAITING: dict[str, tuple[State, Read]] = {
     "load_timers": (State.SCHEDULED, lambda store: store.load_timers(None, 9)),
-    "load_lane": (State.QUEUED, lambda store: store.load_lane(LANE, None, 9)),
+    "load_ready": (State.QUEUED, lambda store: store.load_ready(LANE, None, 9)),
     "load_running": (State.RUNNING, lambda store: store.load_running(0, 9)),
     "load_expired": (State.QUEUED, lambda store: store.load_expired(50, 9)),
     "list_jobs": (State.QUEUED, lambda store: store.list_jobs(JobFilter("queued"), None, 9)),
@@ -87,11 +87,14 @@ class ReadClaims:
     async def test_stock_follows_every_commit(self, store: Store) -> None:
         job = make_job(id=5)
         await put(store, job)
-        assert [(await store.take_stock()).last_id, (await store.take_stock()).lanes] == [5, [LANE]]
+        assert [(await store.snapshot()).last_id, (await store.snapshot()).ready_keys] == [
+            5,
+            [LANE],
+        ]
 
         await store.commit(of_jobs(ended(job)))
 
-        assert (await store.take_stock()).lanes == []
+        assert (await store.snapshot()).ready_keys == []
 
     async def test_a_job_that_has_just_ended_can_be_pruned(self, store: Store) -> None:
         await put(store, ended(make_job(id=1)))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.changes import Changes, IdempotentAnswer
-from schedo.core.lifecycle import State
+from schedo.core.changes import Changes, IdempotencyRecord
 from schedo.core.model import (
     Catchup,
     Decision,
+    DecisionRecord,
     JobSpec,
     Options,
     Overlap,
@@ -17,8 +17,8 @@ from schedo.core.model import (
     Rule,
     Schedule,
     ScheduleSpec,
-    Verdict,
 )
+from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import Retention, Store
 from tests.factories import make_job, make_schedule
@@ -55,12 +55,12 @@ FULL = Schedule(
 )
 
 
-def make_decision(number: int, schedule_id: int = 1) -> Decision:
-    return Decision(schedule_id, number, number + 1, Verdict.FIRED, number + 2)
+def make_decision(number: int, schedule_id: int = 1) -> DecisionRecord:
+    return DecisionRecord(schedule_id, number, number + 1, Decision.FIRED, number + 2)
 
 
-def make_answer(scope: str, created_at: int = 0, body: bytes = b"{}") -> IdempotentAnswer:
-    return IdempotentAnswer(scope, b"\x00\xff", 201, body, created_at)
+def make_answer(scope: str, created_at: int = 0, body: bytes = b"{}") -> IdempotencyRecord:
+    return IdempotencyRecord(scope, b"\x00\xff", 201, body, created_at)
 
 
 class ScheduleClaims:
@@ -162,7 +162,7 @@ class ScheduleClaims:
         assert found.active == list(range(1, 1_001))
 
     async def test_decisions_come_back_newest_first(self, store: Store) -> None:
-        skipped = Decision(1, 2, 3, Verdict.SKIPPED_OVERLAP, None, 4)
+        skipped = DecisionRecord(1, 2, 3, Decision.SKIPPED_OVERLAP, None, 4)
         await store.commit(Changes(decisions=[make_decision(1), make_decision(1, schedule_id=2)]))
         await store.commit(Changes(decisions=[skipped, make_decision(9)]))
 
@@ -186,16 +186,22 @@ class ScheduleClaims:
         assert await store.list_queues() == [Queue("api"), mail]
 
     async def test_an_answer_is_found_by_its_scope(self, store: Store) -> None:
-        await store.commit(Changes(answers=[make_answer("a"), make_answer("b")]))
-        await store.commit(Changes(answers=[make_answer("b", created_at=5, body=b"[]")]))
+        await store.commit(Changes(idempotency_records=[make_answer("a"), make_answer("b")]))
+        await store.commit(
+            Changes(idempotency_records=[make_answer("b", created_at=5, body=b"[]")])
+        )
 
-        assert await store.find_answer("a") == make_answer("a")
-        assert await store.find_answer("b") == make_answer("b", created_at=5, body=b"[]")
-        assert await store.find_answer("c") is None
+        assert await store.find_idempotency_record("a") == make_answer("a")
+        assert await store.find_idempotency_record("b") == make_answer(
+            "b", created_at=5, body=b"[]"
+        )
+        assert await store.find_idempotency_record("c") is None
 
     async def test_stale_answers_are_pruned(self, store: Store) -> None:
-        await store.commit(Changes(answers=[make_answer("old", 0), make_answer("new", 1)]))
+        await store.commit(
+            Changes(idempotency_records=[make_answer("old", 0), make_answer("new", 1)])
+        )
 
         assert await store.prune(10, Retention(answers_us=10), 9) == 1
-        assert await store.find_answer("old") is None
-        assert await store.find_answer("new") is not None
+        assert await store.find_idempotency_record("old") is None
+        assert await store.find_idempotency_record("new") is not None

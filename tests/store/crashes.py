@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from schedo.core.model import Options
-from schedo.store.sqlite import SqliteStore
+from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.steps import listed, put
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from schedo.core.model import Job
-from schedo.store.sqlite import SqliteStore
+from schedo.store.sqlite.store import SqliteStore
 from tests.store.steps import listed
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from schedo.core.changes import Changes
-from schedo.core.lifecycle import State
 from schedo.core.model import Job, Schedule
+from schedo.core.states import State
 from schedo.store.base import JobFilter, Store
 
 MINUTE = 60_000_000

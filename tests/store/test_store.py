@@ -9,7 +9,7 @@ import pytest
 from schedo.errors import Invalid
 from schedo.store import open_store
 from schedo.store.memory import MemoryStore
-from schedo.store.sqlite import SqliteStore
+from schedo.store.sqlite.store import SqliteStore
 
 
 @pytest.mark.parametrize(

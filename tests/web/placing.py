@@ -9,10 +9,16 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from schedo.core.leases import Lease
-from schedo.core.lifecycle import State
 from schedo.core.model import PLAIN, Failure, Job, JobSpec, LeaseKey, Options, Trigger
-from schedo.core.routes import Route
-from schedo.engine.asks import Ask, Given, ProgressLine, Reservation, WorkerSeen
+from schedo.core.requirements import Requirements
+from schedo.core.states import State
+from schedo.engine.worker_messages import (
+    PollRequest,
+    PollResponse,
+    ProgressLine,
+    Reservation,
+    WorkerStatus,
+)
 from schedo.errors import NoReservation, NotFound
 from schedo.web.settings import WebSettings
 from tests.web.world import SECOND, T0, World
@@ -36,8 +42,8 @@ def make_lease(options: Options = PLAIN, **fields: Any) -> Lease:
     return Lease(**(known | fields))
 
 
-def make_seen(name: str, **fields: Any) -> WorkerSeen:
-    seen = WorkerSeen(
+def make_seen(name: str, **fields: Any) -> WorkerStatus:
+    seen = WorkerStatus(
         name=name,
         kind="remote",
         state="active",
@@ -61,9 +67,9 @@ class FakeSessions:
     """Workers as the test says they are; a request that waits does so until it is let go."""
 
     def __init__(self) -> None:
-        self.asks: list[Ask] = []
-        self.given = Given()
-        self.seen: dict[str, WorkerSeen] = {}
+        self.asks: list[PollRequest] = []
+        self.given = PollResponse()
+        self.seen: dict[str, WorkerStatus] = {}
         self.held: dict[str, list[Lease]] = {}
         self.lines: list[ProgressLine] = []
         self.waiting = asyncio.Event()
@@ -73,7 +79,7 @@ class FakeSessions:
     def know(self, name: str, **fields: Any) -> None:
         self.seen[name] = make_seen(name, **fields)
 
-    async def work(self, ask: Ask) -> Given:
+    async def work(self, ask: PollRequest) -> PollResponse:
         self.asks.append(ask)
         if ask.wait_s:
             await self.hold(ask.worker)
@@ -92,21 +98,21 @@ class FakeSessions:
     def held_by(self, name: str) -> list[Lease]:
         return self.held.get(name, [])
 
-    def list(self) -> list[WorkerSeen]:
+    def list(self) -> list[WorkerStatus]:
         return [*self.seen.values()]
 
-    def get(self, name: str) -> WorkerSeen:
+    def get(self, name: str) -> WorkerStatus:
         if name not in self.seen:
             raise NotFound(f"there is no worker {name!r}")
         return self.seen[name]
 
-    def cordon(self, name: str, is_cordoned: bool) -> WorkerSeen:
+    def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:
         return self._change(name, "cordoned" if is_cordoned else "active")
 
-    def drain(self, name: str) -> WorkerSeen:
+    def drain(self, name: str) -> WorkerStatus:
         return self._change(name, "draining")
 
-    def _change(self, name: str, state: str) -> WorkerSeen:
+    def _change(self, name: str, state: str) -> WorkerStatus:
         self.seen[name] = self.get(name)._replace(state=state)
         return self.seen[name]
 
@@ -120,7 +126,7 @@ class Invoked(NamedTuple):
     spec: JobSpec | None
     jobs: int
     wait_s: float
-    route: Route | None = None
+    route: Requirements | None = None
     task: str | None = None
 
 
@@ -144,7 +150,7 @@ class FakePlacing:
         return self.jobs
 
     async def reserve(
-        self, task: str | None, queue: str, route: Route | None, *, count: int, ttl_s: float
+        self, task: str | None, queue: str, route: Requirements | None, *, count: int, ttl_s: float
     ) -> Reservation:
         self.calls.append(Invoked(None, count, ttl_s, route, task))
         if self.error is not None:

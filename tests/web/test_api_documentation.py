@@ -9,20 +9,20 @@ import msgspec
 import pytest
 
 from schedo.core import limits
+from schedo.protocol.invocations import InvokeRequest, ReserveRequest, ShortRequest
+from schedo.protocol.jobs import JobRequest, RetryRequest, UniqueRequest
+from schedo.protocol.operation import Operation
+from schedo.protocol.operations import OPERATIONS
+from schedo.protocol.problems import KINDS
+from schedo.protocol.queues import QueuePatch
+from schedo.protocol.requirements import RequiresRequest
+from schedo.protocol.results import ErrorRequest, ResultRequest
+from schedo.protocol.schedules import ScheduleRequest
+from schedo.protocol.schemas import JobAnswer
+from schedo.protocol.work import ProgressRequest, WorkRequest
+from schedo.protocol.worker_shapes import LeaseAnswer, ProgressAnswer, WorkAnswer, WorkerAnswer
 from schedo.web.head import HEADERS_MAX
 from schedo.web.server import CONNECTIONS_MAX
-from schedo.wire.invoking import InvokeRequest, ReserveRequest, ShortRequest
-from schedo.wire.jobs import JobRequest, RetryRequest, UniqueRequest
-from schedo.wire.operation import Operation
-from schedo.wire.operations import OPERATIONS
-from schedo.wire.problems import KINDS
-from schedo.wire.queues import QueuePatch
-from schedo.wire.results import ErrorRequest, ResultRequest
-from schedo.wire.routes import RequiresRequest
-from schedo.wire.schedules import ScheduleRequest
-from schedo.wire.shapes import JobAnswer
-from schedo.wire.work import ProgressRequest, WorkRequest
-from schedo.wire.worker_shapes import LeaseAnswer, ProgressAnswer, WorkAnswer, WorkerAnswer
 from tests.web.world import World
 
 TEXT = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from schedo.web.connection import Connection
 from schedo.web.connections import Connections
-from schedo.web.protocol import Connection
 
 KIB = 1_024
 

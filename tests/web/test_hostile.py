@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from schedo.wire.operation import Operation
-from schedo.wire.operations import OPERATIONS
-from schedo.wire.schedules import Nothing
+from schedo.protocol.operation import Operation
+from schedo.protocol.operations import OPERATIONS
+from schedo.protocol.schedules import EmptyRequest
 from tests.web.world import World
 
 BAD_NAMES = [
@@ -206,7 +206,7 @@ async def test_html_in_every_text_field_comes_back_as_json_only(world: World) ->
         assert reply.headers["x-content-type-options"] == "nosniff"
 
 
-WITHOUT_FIELDS = [operation for operation in OPERATIONS if operation.request is Nothing]
+WITHOUT_FIELDS = [operation for operation in OPERATIONS if operation.request is EmptyRequest]
 
 
 @pytest.mark.parametrize("operation", WITHOUT_FIELDS, ids=lambda operation: operation.name)

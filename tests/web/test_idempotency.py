@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from schedo.wire import pieces, reading
+from schedo.protocol import pieces, reading
 from tests.web.world import Reply, World
 
 KEY = [("Idempotency-Key", "key-1")]

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from schedo.protocol.openapi import build_document
 from schedo.store.memory import MemoryStore
-from schedo.store.sqlite import SqliteStore
-from schedo.wire.openapi import build_document
+from schedo.store.sqlite.store import SqliteStore
 from tests.web.world import World
 
 # As JSON text: some of them no JSON writer would write.

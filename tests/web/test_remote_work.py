@@ -39,7 +39,7 @@ async def test_a_job_goes_out_with_a_request_and_comes_back_with_the_next(world:
 async def test_a_poll_that_waits_is_answered_as_soon_as_there_is_a_job(world: World) -> None:
     waiting = asyncio.create_task(work(world, wait="30s"))
     while not world.app.site.polls:
-        await world.engine.settled()
+        await world.engine.flush()
     job = await world.submit()
 
     async with asyncio.timeout(5):
@@ -176,7 +176,7 @@ async def poll_until_bid(world: World, worker: str = "w1") -> Any:
 
 async def waiting_for_work(world: World, count: int = 1) -> None:
     while len(world.app.site.polls) < count:
-        await world.engine.settled()
+        await world.engine.flush()
 
 
 async def test_an_invoke_is_answered_with_the_result_of_the_worker(world: World) -> None:

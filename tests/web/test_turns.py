@@ -12,9 +12,9 @@ import orjson
 import pytest
 
 from schedo.engine.sharing import BEGUN_MAX
+from schedo.protocol import pieces
 from schedo.web.app import WebApp
 from schedo.web.server import HttpServer
-from schedo.wire import pieces
 from tests.web.connecting import open_connection
 from tests.web.world import World
 

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from schedo.core.leases import (
+    AttemptResult,
     Blame,
-    Capture,
+    CapturedOutput,
     Completed,
     Failed,
-    HandedBack,
     Lost,
-    Report,
+    Released,
     Snoozed,
-    Stop,
     Stopped,
     StopReason,
+    StopRequest,
 )
 from schedo.core.model import Failure, LeaseKey, Options, Retry, Trigger
-from schedo.engine.asks import Given, Progress
+from schedo.engine.worker_messages import PollResponse, Progress
 from tests.web.placing import KEY, LEASE_TEXT, PlacingWorld, make_lease
 
 
@@ -87,7 +87,7 @@ async def test_unknown_fields_are_ignored_here_at_every_depth(world: PlacingWorl
         task_defaults={"resize": {"colour": "green"}},
     )
 
-    assert world.sessions.asks[0].reports == [Report(KEY, Stopped())]
+    assert world.sessions.asks[0].reports == [AttemptResult(KEY, Stopped())]
 
 
 async def test_null_counts_as_not_given(world: PlacingWorld) -> None:
@@ -153,7 +153,7 @@ RESULTS: list[tuple[dict[str, Any], Any]] = [
     ),
     ({"outcome": "snoozed", "delay": "30s"}, Snoozed(30_000_000)),
     ({"outcome": "stopped"}, Stopped()),
-    ({"outcome": "handed_back"}, HandedBack()),
+    ({"outcome": "handed_back"}, Released()),
     ({"outcome": "lost"}, Lost("what ran it on its worker has died", Blame.SOLE)),
     (
         {"outcome": "lost", "blame": "shared", "error": {"message": "it died"}},
@@ -170,7 +170,7 @@ async def test_each_way_to_end_is_a_report(
 ) -> None:
     await world.work(results=[{"lease": LEASE_TEXT, **fields}])
 
-    assert world.sessions.asks[0].reports == [Report(KEY, outcome)]
+    assert world.sessions.asks[0].reports == [AttemptResult(KEY, outcome)]
 
 
 async def test_output_comes_as_text_or_base64(world: PlacingWorld) -> None:
@@ -183,9 +183,9 @@ async def test_output_comes_as_text_or_base64(world: PlacingWorld) -> None:
     await world.work(results=[{"lease": LEASE_TEXT, "outcome": "stopped", "output": output}])
 
     assert world.sessions.asks[0].reports[0].output == (
-        Capture("stdout", b"h\xc3\xa9", b"", 3),
-        Capture("stderr", b"\xff", b"", 1),
-        Capture("body", b"ab", b"cd", 9),
+        CapturedOutput("stdout", b"h\xc3\xa9", b"", 3),
+        CapturedOutput("stderr", b"\xff", b"", 1),
+        CapturedOutput("body", b"ab", b"cd", 9),
     )
 
 
@@ -265,7 +265,7 @@ async def test_a_lease_holds_what_is_needed_to_run_it(world: PlacingWorld) -> No
         at_most_once=True,
     )
     rich = make_lease(options, key=OTHER, missed_count=2, trigger=Trigger.CATCHUP)
-    world.sessions.given = Given([make_lease(), rich], {OTHER})
+    world.sessions.given = PollResponse([make_lease(), rich], {OTHER})
 
     leases = (await world.work())["leases"]
 
@@ -287,8 +287,8 @@ async def test_a_lease_holds_what_is_needed_to_run_it(world: PlacingWorld) -> No
 
 
 async def test_what_else_the_engine_says_is_answered(world: PlacingWorld) -> None:
-    world.sessions.given = Given(
-        stops=[Stop(KEY, "w1", StopReason.CANCEL)],
+    world.sessions.given = PollResponse(
+        stops=[StopRequest(KEY, "w1", StopReason.CANCEL)],
         disowned=[OTHER],
         refused=[(KEY, "the attempt has ended")],
         drain=True,
@@ -338,7 +338,7 @@ async def test_a_server_that_stops_takes_results_and_gives_no_work(world: Placin
     assert idle.status == 503
     assert answer["leases"] == []
     assert [(ask.wait_s, ask.want) for ask in world.sessions.asks] == [(0.0, 0), (0.0, 0)]
-    assert world.sessions.asks[1].reports == [Report(KEY, Stopped())]
+    assert world.sessions.asks[1].reports == [AttemptResult(KEY, Stopped())]
 
 
 async def test_a_wait_that_is_cancelled_from_outside_stays_cancelled(world: PlacingWorld) -> None:

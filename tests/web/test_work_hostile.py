@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedo.wire.work import WorkRequest
+from schedo.protocol.work import WorkRequest
 from tests.web.placing import LEASE_TEXT, PlacingWorld
 from tests.web.world import World
 

@@ -13,11 +13,11 @@ from schedo.client.tokens import check_token
 from schedo.config import Config, Secret
 from schedo.core.ids import render_id
 from schedo.errors import Invalid
+from schedo.protocol.operation import Operation
+from schedo.protocol.operations import OPERATIONS
 from schedo.serve import read_worker_tokens
-from schedo.web.grants import Grant, parse_grants
+from schedo.web.permissions import WorkerPermission, parse_grants
 from schedo.web.settings import WebSettings
-from schedo.wire.operation import Operation
-from schedo.wire.operations import OPERATIONS
 from tests.web.placing import PlacingWorld, make_lease
 from tests.web.world import Reply
 
@@ -31,8 +31,10 @@ def digest(token: str) -> bytes:
 
 
 GRANTS = {
-    digest(IMAGES): Grant(frozenset({"images", "thumbs"}), frozenset({"resize", "crop"})),
-    digest(ANY): Grant(),
+    digest(IMAGES): WorkerPermission(
+        frozenset({"images", "thumbs"}), frozenset({"resize", "crop"})
+    ),
+    digest(ANY): WorkerPermission(),
 }
 SECURED = WebSettings(token_sha256=[digest(MASTER)], worker_tokens=GRANTS)
 
@@ -229,7 +231,7 @@ def test_the_file_is_read_once_at_the_start(tmp_path: Path) -> None:
     path.write_text(f"{ANY}\n")
     path.chmod(0o600)
 
-    assert read_worker_tokens(Config(worker_tokens=str(path))) == {digest(ANY): Grant()}
+    assert read_worker_tokens(Config(worker_tokens=str(path))) == {digest(ANY): WorkerPermission()}
     assert read_worker_tokens(Config()) == {}
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from schedo.core.leases import Lease, Stop
-from schedo.core.workers import WorkerOffer
+from schedo.core.leases import Lease, StopRequest
+from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.store.memory import MemoryStore
 from schedo.testing.clock import VirtualClock
@@ -126,7 +126,7 @@ class Hands:
 
     def __init__(self) -> None:
         self.leases: list[Lease] = []
-        self.stops: list[Stop] = []
+        self.stops: list[StopRequest] = []
         self._given = asyncio.Event()
 
     def start(self, lease: Lease) -> None:
@@ -139,7 +139,7 @@ class Hands:
             await self._given.wait()
         return self.leases[0]
 
-    def stop(self, stop: Stop) -> None:
+    def stop(self, stop: StopRequest) -> None:
         self.stops.append(stop)
 
 
@@ -157,7 +157,7 @@ class World(Browser):
 
     def hire(self, slots: int = 10) -> None:
         """Attach a worker for every task."""
-        self.engine.attach(WorkerOffer("hands", slots), self.hands)
+        self.engine.attach(WorkerSpec("hands", slots), self.hands)
 
     async def __aenter__(self) -> Self:
         await self.engine.start()

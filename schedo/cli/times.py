@@ -1,0 +1,115 @@
+"""Times as people read and write them at a terminal: local, with how far away they are."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta, tzinfo
+
+import click
+
+from schedo.core import limits
+from schedo.protocol.times import parse_instant, render_instant
+
+_UNITS = (("d", limits.DAY), ("h", limits.HOUR), ("m", limits.MINUTE), ("s", limits.SECOND))
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?\Z")
+_LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2})?\Z")
+
+
+def read_now() -> int:
+    """Return this machine's time; only hints of how far away something is depend on it."""
+    return time.time_ns() // 1_000
+
+
+def render_span(us: int) -> str:
+    """Return a duration in its two largest units: "2m", "1h5m", "3d4h", "450ms"."""
+    if us < limits.SECOND:
+        return f"{us // limits.MILLISECOND}ms" if us else "0s"
+    parts = []
+    for letter, unit in _UNITS:
+        count, us = divmod(us, unit)
+        if count:
+            parts.append(f"{count}{letter}")
+        if len(parts) == 2 or (parts and not count):
+            break
+    return "".join(parts)
+
+
+def render_distance(us: int, now: int) -> str:
+    """Return how far an instant is from now: "in 5s", "2m ago", "now"."""
+    distance = us - now
+    if abs(distance) < limits.SECOND:
+        return "now"
+    span = render_span(abs(distance) // limits.SECOND * limits.SECOND)
+    return f"in {span}" if distance > 0 else f"{span} ago"
+
+
+def render_moment(text: str | None, now: int, zone: tzinfo | None = None) -> str:
+    """Return an instant of the API in local time, short: the date only when it is not today's."""
+    if not text:
+        return "-"
+    us = parse_instant(text)
+    try:
+        local, today = _local(us, zone), _local(now, zone).date()
+    except (OverflowError, ValueError, OSError):  # the last hours of the year 9999
+        return render_instant(us)
+    form = "%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M"
+    return f"{local.strftime(form)} ({render_distance(us, now)})"
+
+
+def drop_clock(moment: str) -> str:
+    """Return what render_moment made with only how far away it is: "2m ago"."""
+    _, found, distance = moment.partition(" (")
+    return distance.removesuffix(")") if found else moment
+
+
+def render_full(text: str, now: int, zone: tzinfo | None = None) -> str:
+    """Return an instant of the API in local time with milliseconds and offset."""
+    us = parse_instant(text)
+    try:
+        local = _local(us, zone).isoformat(" ", "milliseconds")
+    except (OverflowError, ValueError, OSError):
+        local = render_instant(us)
+    return f"{local} ({render_distance(us, now)})"
+
+
+def _local(us: int, zone: tzinfo | None) -> datetime:
+    instant = datetime.fromtimestamp(us // limits.SECOND, UTC)
+    return (instant + timedelta(microseconds=us % limits.SECOND)).astimezone(zone)
+
+
+def parse_moment(text: str, now: int, zone: tzinfo | None = None) -> str:
+    """Return RFC 3339 for a time with an offset, a local "2026-11-20 18:30", or the next "18:30".
+
+    Raises ValueError with a sentence.
+    """
+    clock = _CLOCK.match(text)
+    if clock:
+        hour, minute, second = (int(part or 0) for part in clock.groups())
+        today = _local(now, zone)
+        local = today.replace(hour=hour, minute=minute, second=second, microsecond=0, fold=0)
+        if local <= today:
+            local += timedelta(days=1)
+        return _with_offset(local, zone).isoformat()
+    if _LOCAL.match(text):
+        return _with_offset(datetime.fromisoformat(text), zone).isoformat()
+    try:
+        return render_instant(parse_instant(text))
+    except ValueError as error:
+        raise ValueError(
+            f'{error}, or a local time such as "18:30" or "2026-11-20 18:30"'
+        ) from None
+
+
+def read_moment(text: str, option: str) -> str:
+    """Return RFC 3339 for what was given to the option; wrong usage if it is no time."""
+    try:
+        return parse_moment(text, read_now())
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
+
+
+def _with_offset(local: datetime, zone: tzinfo | None) -> datetime:
+    """Return the wall time with the offset that the zone has then."""
+    wall = local.replace(tzinfo=None)
+    return wall.replace(tzinfo=zone) if zone else wall.astimezone()

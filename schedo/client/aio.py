@@ -1,0 +1,288 @@
+"""The client for asyncio: sync.py with await, for programs that submit jobs and look at them.
+
+async with AsyncClient("http://127.0.0.1:8080") as client:
+    job = await client.submit("email.send", {"to": "ada@example.org"}, delay="5m")
+    print(await job.result(timeout=600))
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Unpack
+
+from schedo.client import operations
+from schedo.client.async_transport import AsyncTransport
+from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
+from schedo.client.operations import Duration, Instant, JobFilters, JobOptions
+from schedo.client.records import JobView, is_final
+from schedo.errors import SchedoError
+
+
+class AsyncJobHandle(JobView):
+    """One job on the server; calls that change it also bring `record` up to date."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: AsyncClient, record: Record) -> None:
+        super().__init__(record)
+        self._client = client
+
+    async def refresh(self) -> AsyncJobHandle:
+        """Ask how the job stands."""
+        return await self._update(operations.get_job(self.id))
+
+    async def wait(self, timeout: float | None = None) -> AsyncJobHandle:  # noqa: ASYNC109
+        """Return when the job has ended, or after timeout seconds as it then stands."""
+        if not self.is_final:
+            self.record = (await self._client.wait(self.id, timeout)).record
+        return self
+
+    async def result(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109
+        """Return the job's result; raise JobFailed, or TimeoutError after timeout seconds."""
+        return (await self.wait(timeout)).read_result()
+
+    async def cancel(self) -> AsyncJobHandle:
+        """Cancel it if it waits; ask it to stop if it runs."""
+        return await self._update(operations.cancel_job(self.id))
+
+    async def retry(self) -> AsyncJobHandle:
+        """Queue it again after it failed, was cancelled or expired."""
+        return await self._update(operations.retry_job(self.id))
+
+    async def run_now(self) -> AsyncJobHandle:
+        """Do not wait for its time any longer."""
+        return await self._update(operations.run_job_now(self.id))
+
+    async def reschedule(
+        self,
+        *,
+        run_at: Instant | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+    ) -> AsyncJobHandle:
+        """Move it to another time or priority."""
+        changes = {"run_at": run_at, "delay": delay, "priority": priority}
+        return await self._update(operations.reschedule_job(self.id, changes))
+
+    async def output(self) -> list[Record]:
+        """Return what its attempts wrote: {attempt, stream, text, total_bytes, truncated}."""
+        return await self._client.output(self.id)
+
+    async def _update(self, operation: Operation[Record]) -> AsyncJobHandle:
+        self.record = await self._client.send(operation)
+        return self
+
+
+class AsyncTriggered(NamedTuple):
+    """What a trigger did: it made a job, or was skipped because of another."""
+
+    job: AsyncJobHandle | None
+    skipped_by: str | None
+
+
+class AsyncClient:
+    """Speaks to one server from one event loop; `timeout` is seconds for each answer."""
+
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
+        self._transport = AsyncTransport(parse_address(url, token), timeout)
+
+    async def close(self) -> None:
+        """Close the connections; the next call opens a new one."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def send(self, operation: Operation[T]) -> T:
+        """Carry out any operation of schedo.client.operations."""
+        return await self._transport.send(operation)
+
+    async def submit(
+        self,
+        task: str,
+        payload: object = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJobHandle:
+        """Make a job; it is durable when this returns."""
+        request = operations.render_job(task, payload, options)
+        return await self._handle(operations.submit(request, idempotency_key))
+
+    async def submit_many(
+        self, jobs: Iterable[Mapping[str, Any]], *, idempotency_key: str | None = None
+    ) -> list[AsyncJobHandle | SchedoError]:
+        """Make many jobs, each {task, payload, …}; a refused one has its error in its place.
+
+        What cannot be written as JSON raises Invalid before anything is sent.
+        """
+        requests = [operations.render_request(job) for job in jobs]
+        return [
+            item if isinstance(item, SchedoError) else AsyncJobHandle(self, item)
+            for operation in operations.submit_many(requests, idempotency_key)
+            for item in await self.send(operation)
+        ]
+
+    async def broadcast(
+        self,
+        task: str,
+        payload: object = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> list[AsyncJobHandle | SchedoError]:
+        """Make one job for each worker that could take it now, however busy it is."""
+        request = operations.render_job(task, payload, options)
+        return [
+            item if isinstance(item, SchedoError) else AsyncJobHandle(self, item)
+            for item in await self.send(operations.broadcast(request, idempotency_key))
+        ]
+
+    async def get(self, job_id: str) -> AsyncJobHandle:
+        """Return the job as it stands."""
+        return await self._handle(operations.get_job(job_id))
+
+    async def list_jobs(
+        self, *, limit: int | None = None, **filters: Unpack[JobFilters]
+    ) -> AsyncIterator[AsyncJobHandle]:
+        """Yield jobs, newest first, at most limit of them; pages are fetched as needed."""
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            size = operations.PAGE_JOBS if left is None else min(left, operations.PAGE_JOBS)
+            page = await self.send(operations.list_jobs(filters, size, cursor))
+            for record in page["items"]:
+                yield AsyncJobHandle(self, record)
+            cursor = page["next_cursor"]
+            left = None if left is None else left - len(page["items"])
+            if cursor is None:
+                return
+
+    async def wait(
+        self,
+        job_id: str,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> AsyncJobHandle:
+        """Return the job when it has ended, or after timeout seconds as it then stands."""
+        record: Record = {}
+        for operation in operations.wait_job(job_id, timeout, time.monotonic):
+            record = await self.send(operation)
+            if is_final(record):
+                break
+        return AsyncJobHandle(self, record)
+
+    async def cancel(self, job_id: str) -> AsyncJobHandle:
+        """Cancel a waiting job; ask a running one to stop."""
+        return await self._handle(operations.cancel_job(job_id))
+
+    async def retry(self, job_id: str) -> AsyncJobHandle:
+        """Queue a failed, cancelled or expired job again."""
+        return await self._handle(operations.retry_job(job_id))
+
+    async def run_now(self, job_id: str) -> AsyncJobHandle:
+        """Queue a job that waits for its time."""
+        return await self._handle(operations.run_job_now(job_id))
+
+    async def reschedule(
+        self,
+        job_id: str,
+        *,
+        run_at: Instant | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+    ) -> AsyncJobHandle:
+        """Move a waiting job to another time or priority."""
+        changes = {"run_at": run_at, "delay": delay, "priority": priority}
+        return await self._handle(operations.reschedule_job(job_id, changes))
+
+    async def output(self, job_id: str) -> list[Record]:
+        """Return what its attempts wrote: {attempt, stream, text, total_bytes, truncated}."""
+        return await self.send(operations.list_outputs(job_id))
+
+    async def put_schedule(self, name: str, **spec: Any) -> tuple[Record, bool]:
+        """Make or replace a schedule; return it and whether it is new."""
+        return await self.send(operations.put_schedule(name, spec))
+
+    async def get_schedule(self, name: str) -> Record:
+        """Return the schedule with its next fires and counters."""
+        return await self.send(operations.get_schedule(name))
+
+    async def list_schedules(self) -> AsyncIterator[Record]:
+        """Yield all schedules by name."""
+        cursor: str | None = None
+        while True:
+            page = await self.send(operations.list_schedules(cursor=cursor))
+            for record in page["items"]:
+                yield record
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    async def delete_schedule(self, name: str) -> None:
+        """Delete the schedule; the jobs it made stay."""
+        await self.send(operations.delete_schedule(name))
+
+    async def pause_schedule(self, name: str, note: str | None = None) -> Record:
+        """Stop firing until resumed."""
+        return await self.send(operations.pause_schedule(name, note))
+
+    async def resume_schedule(self, name: str, resume_from: Instant | None = None) -> Record:
+        """Fire again; with resume_from, what was due since then is caught up."""
+        return await self.send(operations.resume_schedule(name, resume_from))
+
+    async def trigger_schedule(self, name: str, overlap: str | None = None) -> AsyncTriggered:
+        """Fire once now, unless the overlap policy skips it."""
+        answer = await self.send(operations.trigger_schedule(name, overlap))
+        job = answer.get("job")
+        return AsyncTriggered(
+            AsyncJobHandle(self, job) if job else None, answer.get("blocking_job")
+        )
+
+    async def list_queues(self) -> list[Record]:
+        """Return the queues with their limits and what waits in them."""
+        return await self.send(operations.list_queues())
+
+    async def set_queue(self, name: str, **limits: Any) -> Record:
+        """Change concurrency, weight or priority_step of a queue; None lifts a limit."""
+        return await self.send(operations.set_queue(name, limits))
+
+    async def pause_queue(self, name: str) -> Record:
+        """Start no more jobs of the queue."""
+        return await self.send(operations.pause_queue(name))
+
+    async def resume_queue(self, name: str) -> Record:
+        """Start jobs of the queue again."""
+        return await self.send(operations.resume_queue(name))
+
+    async def list_workers(self) -> list[Record]:
+        """Return the workers with what they can do and what they do."""
+        return await self.send(operations.list_workers())
+
+    async def get_worker(self, name: str) -> Record:
+        """Return the worker as the server sees it."""
+        return await self.send(operations.get_worker(name))
+
+    async def cordon_worker(self, name: str) -> Record:
+        """Give the worker no more work; what it runs goes on."""
+        return await self.send(operations.cordon_worker(name))
+
+    async def uncordon_worker(self, name: str) -> Record:
+        """Give the worker work again."""
+        return await self.send(operations.uncordon_worker(name))
+
+    async def drain_worker(self, name: str) -> Record:
+        """Let the worker finish what it runs, take no more, and leave."""
+        return await self.send(operations.drain_worker(name))
+
+    async def _handle(self, operation: Operation[Record]) -> AsyncJobHandle:
+        return AsyncJobHandle(self, await self.send(operation))

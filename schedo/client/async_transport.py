@@ -1,0 +1,179 @@
+"""HTTP/1.1 over asyncio streams; when a request is repeated is said in transport.py.
+
+Every request has its own connection while it runs, so that long waits hold up nothing; idle ones
+are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any
+
+import httptools
+
+from schedo.client.errors import Unreachable
+from schedo.client.messages import (
+    ANSWER_BYTES_MAX,
+    IDLE_CONNECTIONS_MAX,
+    TIMEOUT_S,
+    Address,
+    Answer,
+    Operation,
+    T,
+)
+from schedo.client.transport import explain
+
+_READ_BYTES = 65_536
+
+
+class _Dropped(ConnectionError):
+    """The connection ended before the first byte of the answer."""
+
+
+class _Response:
+    """Collects one response; httptools calls the on_ methods."""
+
+    def __init__(self) -> None:
+        self.headers: dict[str, str] = {}
+        self.has_begun = False
+        self.has_headers = False
+        self.is_complete = False
+        self.can_continue = False
+        self._body = bytearray()
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        self.has_begun = True
+        self._parser.feed_data(data)
+
+    def end(self) -> None:
+        """The connection ended: that completes only a response of unknown length."""
+        if not self.has_begun:
+            raise _Dropped("the server closed the connection")
+        sized = "content-length" in self.headers or "transfer-encoding" in self.headers
+        if not self.has_headers or sized:
+            raise ConnectionError("the answer ended too soon")
+        self.is_complete = True
+
+    def answer(self) -> Answer:
+        return Answer(self._parser.get_status_code(), self.headers, bytes(self._body))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self.has_headers = True
+
+    def on_body(self, data: bytes) -> None:
+        self._body += data
+        if len(self._body) > ANSWER_BYTES_MAX:
+            raise ConnectionError(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+
+    def on_message_complete(self) -> None:
+        self.is_complete = True
+        # Only now: the parser forgets it when this returns.
+        self.can_continue = bool(self._parser.should_keep_alive())
+
+
+class _Connection:
+    """One open connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @property
+    def is_open(self) -> bool:
+        return not self._reader.at_eof() and not self._writer.is_closing()
+
+    async def exchange(self, request: bytes) -> tuple[Answer, bool]:
+        """Return the answer, and whether the connection can be used again."""
+        response = _Response()
+        try:
+            self._writer.write(request)
+            await self._writer.drain()
+            while not response.is_complete:
+                data = await self._reader.read(_READ_BYTES)
+                response.feed(data) if data else response.end()
+        except (ConnectionResetError, BrokenPipeError) as error:
+            if response.has_begun:
+                raise
+            raise _Dropped(explain(error)) from error
+        return response.answer(), response.can_continue and self.is_open
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class AsyncTransport:
+    """Sends operations to one server from one event loop."""
+
+    def __init__(self, address: Address, timeout_s: float = TIMEOUT_S) -> None:
+        self.address = address
+        self._timeout_s = timeout_s
+        self._idle: list[_Connection] = []
+        self._tls = ssl.create_default_context() if address.is_tls else None
+
+    async def send(self, operation: Operation[T]) -> T:
+        """Return what the operation asks for; raise the server's error, or Unreachable."""
+        try:
+            async with asyncio.timeout(self._timeout_s + operation.held_s):
+                return operation.read(await self._ask(operation))
+        except (OSError, httptools.HttpParserError) as error:
+            raise Unreachable(
+                f"the connection to schedo at {self.address.url} broke before the answer came"
+                f" ({explain(error)}); what was asked may or may not have happened"
+            ) from error
+
+    async def close(self) -> None:
+        """Close the connections; the next request opens a new one."""
+        while self._idle:
+            connection = self._idle.pop()
+            connection.close()
+
+    async def _ask(self, operation: Operation[Any]) -> Answer:
+        request = self._render(operation)
+        connection = self._take_idle()
+        if connection is not None:
+            try:
+                return await self._exchange(connection, request)
+            except _Dropped:
+                if not operation.is_repeatable:
+                    raise
+        return await self._exchange(await self._connect(), request)
+
+    def _take_idle(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self) -> _Connection:
+        address = self.address
+        try:
+            pair = await asyncio.open_connection(address.host, address.port, ssl=self._tls)
+        except OSError as error:
+            raise Unreachable(f"cannot reach schedo at {address.url}: {explain(error)}") from error
+        return _Connection(*pair)
+
+    async def _exchange(self, connection: _Connection, request: bytes) -> Answer:
+        try:
+            answer, can_continue = await connection.exchange(request)
+        except BaseException:
+            connection.close()
+            raise
+        if can_continue and len(self._idle) < IDLE_CONNECTIONS_MAX:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return answer
+
+    def _render(self, operation: Operation[Any]) -> bytes:
+        headers = {**self.address.headers, **operation.headers}
+        headers["Content-Length"] = str(len(operation.body))
+        lines = [f"{operation.method} {self.address.prefix}{operation.target} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + operation.body

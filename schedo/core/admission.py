@@ -1,0 +1,238 @@
+"""How a submitted spec becomes a job: defaults, due time, rank, and who holds a unique key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from schedo.core.ids import IdSource, render_id
+from schedo.core.job_table import JobTable
+from schedo.core.limits import DURATION_MAX, INSTANT_MAX, PRIORITY_MAX, PRIORITY_MIN
+from schedo.core.loads import Load, LoadUniqueHolder
+from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Trigger, Unique
+from schedo.core.runs import ScheduledRun
+from schedo.core.states import State
+from schedo.core.worker_pool import WorkerPool
+from schedo.errors import DuplicateKey, Invalid, SchedoError
+
+# Running a command or a request again is the user's choice; a schedule's run is tried three times.
+BUILT_IN_RETRY: Mapping[str, Retry] = {"shell": ONCE, "http": ONCE}
+TASK_RETRY = Retry()
+RUN_RETRY = Retry(max_attempts=3)
+_TASKS_REMEMBERED_MAX = 4_096
+
+_SCHEDULED, _QUEUED = State.SCHEDULED, State.QUEUED
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The answer to one spec: the new job, or the one that already holds its unique key."""
+
+    job: Job
+    is_conflict: bool
+
+
+Answered = Callable[[list[Accepted | SchedoError], int], None]
+
+
+class Admission:
+    """Makes jobs from specs and puts them where they wait."""
+
+    def __init__(
+        self,
+        memory: JobTable,
+        ids: IdSource,
+        workers: WorkerPool,
+        cancel: Callable[[Job, int], Job],
+    ) -> None:
+        self._jobs = memory
+        self._ids = ids
+        self._workers = workers
+        self._cancel = cancel
+        # By task: the settled options of jobs that asked for nothing.
+        self._plain: dict[str, Options] = {}
+        self.loads: list[Load] = []
+
+    def forget_defaults(self) -> None:
+        """Ask the workers anew what their tasks' defaults are."""
+        self._plain.clear()
+
+    def submit(self, specs: Sequence[JobSpec], now: int, then: Answered) -> None:
+        """Accept the specs in one step and call `then` with an answer for each, in order.
+
+        That is at once, unless the store must first say who holds a unique key.
+        """
+        missing = self._unknown_keys(specs)
+        if not missing:
+            then([self._accept(spec, {}, now) for spec in specs], now)
+            return
+        holders: dict[str, Job | None] = {}
+
+        def know(key: str) -> Callable[[Job | None, int], None]:
+            def learn(holder: Job | None, now: int) -> None:
+                holders[key] = holder
+                if len(holders) < len(missing):
+                    return
+                if self._unknown_keys(specs) <= missing:
+                    then([self._accept(spec, holders, now) for spec in specs], now)
+                else:  # a holder has left memory meanwhile: only the store can name it
+                    self.submit(specs, now, then)
+
+            return learn
+
+        self.loads.extend(LoadUniqueHolder(key, know(key)) for key in sorted(missing))
+
+    def _unknown_keys(self, specs: Sequence[JobSpec]) -> set[str]:
+        """Return the unique keys whose holder only the store can name."""
+        keys = {spec.options.unique.key for spec in specs if spec.options.unique is not None}
+        return {key for key in keys if self._jobs.find_key(key) is None}
+
+    def _accept(
+        self, spec: JobSpec, holders: Mapping[str, Job | None], now: int
+    ) -> Accepted | SchedoError:
+        """Make the job unless its numbers are out of range or another one holds its unique key."""
+        if not _is_in_range(spec):
+            return _refuse_range(spec)
+        unique = spec.options.unique
+        if unique is None:
+            return Accepted(self._make(spec, now), False)
+        holder = self._jobs.find_key(unique.key) or holders.get(unique.key)
+        if holder is None:
+            return Accepted(self._make(spec, now), False)
+        is_held = _holds(holder, unique, now - self._jobs.offset_us)
+        if is_held and unique.on_conflict == "reject":
+            return DuplicateKey(
+                f"job {render_id(holder.id)} is {holder.state} and holds the key {unique.key!r}"
+            )
+        if is_held and (unique.on_conflict == "return" or holder.state is State.RUNNING):
+            return Accepted(holder, True)
+        holder = self._jobs.track(holder)
+        self._jobs.release_key(holder)
+        if is_held and not holder.is_final:
+            self._cancel(holder, now)
+        return Accepted(self._make(spec, now), False)
+
+    def make_invoked(self, spec: JobSpec, now: int) -> Job:
+        """Make a job that is placed right now: who asks hears of a failure, so it is tried once."""
+        options = msgspec.structs.replace(spec.options, retry=ONCE)
+        job = self._fill(spec, self._settle_options(spec.task, options), now, now)
+        job.trigger = Trigger.INVOKE
+        self._jobs.add(job)
+        return job
+
+    def make_run(self, run: ScheduledRun, now: int) -> Job:
+        """Make the job of a schedule's fire."""
+        spec = run.spec
+        options = self._settle_options(spec.task, spec.options, RUN_RETRY)
+        job = self._fill(spec, options, run.due_at, now)
+        job.schedule_id = run.schedule_id
+        job.scheduled_for = run.scheduled_for
+        job.trigger = run.trigger
+        job.missed_count = run.missed_count
+        # Its instant has come; what it waits for now is its jitter, or the runs before it.
+        job.due_elapsed = run.is_blocked or run.due_at != run.scheduled_for
+        if run.is_blocked:
+            job.state = State.BLOCKED
+        self._jobs.add(job)
+        return job
+
+    def rank(self, job: Job) -> int:
+        """Return the job's place in its lane: a priority counts as having come earlier."""
+        came_at = job.due_at - self._jobs.offset_us
+        if job.priority == 0:
+            return came_at
+        line = self._jobs.ready_queues.queue_state(job.queue)
+        return came_at - job.priority * line.queue.priority_step_us
+
+    def _make(self, spec: JobSpec, now: int) -> Job:
+        due_at = now + spec.delay_us if spec.run_at is None else spec.run_at
+        options = self._settle_options(spec.task, spec.options)
+        job = self._fill(spec, options, due_at, now)
+        if spec.run_at is None and spec.delay_us > 0:
+            job.due_elapsed = True
+        if options.unique is not None:
+            job.unique_key = options.unique.key
+        self._jobs.add(job)
+        return job
+
+    def _fill(self, spec: JobSpec, options: Options, due_at: int, now: int) -> Job:
+        job = self._jobs.blank()
+        job.id = self._ids.next(now)
+        job.task = spec.task
+        job.queue = spec.queue
+        job.payload = spec.payload
+        job.priority = spec.priority
+        job.options = options
+        job.created_at = now
+        job.due_at = due_at
+        job.rank = self.rank(job)
+        job.state = _SCHEDULED if due_at > now else _QUEUED
+        job.offset_us = self._jobs.offset_us
+        job.expires_at = spec.expires_at
+        if spec.expires_in_us is not None:
+            job.expires_at = now + spec.expires_in_us
+            job.expires_elapsed = True
+        return job
+
+    def _settle_options(self, task: str, options: Options, usual: Retry | None = None) -> Options:
+        """Fill in the task's delivery, retry and timeout where the job names none.
+
+        usual: how often such a job is tried if neither it nor its task says; None: as any job.
+        """
+        is_plain = options is PLAIN and usual is None
+        if is_plain and task in self._plain:
+            return self._plain[task]
+        is_built_in = task in BUILT_IN_RETRY
+        defaults = PLAIN if is_built_in else self._workers.task_defaults(task) or PLAIN
+        at_most_once = options.at_most_once
+        if at_most_once is None:
+            at_most_once = defaults.at_most_once
+        retry = options.retry
+        if retry is None and not options.at_most_once:
+            retry = defaults.retry
+        if retry is None:
+            usual = usual or BUILT_IN_RETRY.get(task, TASK_RETRY)
+            retry = ONCE if at_most_once else usual
+        settled = msgspec.structs.replace(
+            options,
+            retry=retry,
+            timeout_us=options.timeout_us or defaults.timeout_us,
+            at_most_once=at_most_once or None,
+        )
+        if is_plain:
+            if len(self._plain) >= _TASKS_REMEMBERED_MAX:
+                self._plain.clear()
+            self._plain[task] = settled
+        return settled
+
+
+def _is_in_range(spec: JobSpec) -> bool:
+    """Whether the instants, durations and priority are ones that a job can have.
+
+    What comes over HTTP is checked where it is read, and says more. This is for programs that
+    submit in the server's own process.
+    """
+    return (
+        spec.delay_us <= DURATION_MAX
+        and PRIORITY_MIN <= spec.priority <= PRIORITY_MAX
+        and (spec.run_at is None or -INSTANT_MAX <= spec.run_at <= INSTANT_MAX)
+        and (spec.expires_at is None or -INSTANT_MAX <= spec.expires_at <= INSTANT_MAX)
+        and (spec.expires_in_us is None or spec.expires_in_us <= DURATION_MAX)
+    )
+
+
+def _refuse_range(spec: JobSpec) -> Invalid:
+    return Invalid(
+        f"a job of {spec.task} has a priority outside {PRIORITY_MIN} to {PRIORITY_MAX}, an instant"
+        " after the year 9999, or a duration of more than a hundred years"
+    )
+
+
+def _holds(holder: Job, unique: Unique, elapsed: int) -> bool:
+    """Whether the holder keeps others from the key: while in these states, or for the period.
+
+    elapsed: the present instant on the elapsed timeline.
+    """
+    age_us = elapsed - (holder.created_at - holder.offset_us)
+    in_period = unique.for_us is not None and age_us < unique.for_us
+    return in_period or holder.state in unique.states

@@ -1,0 +1,108 @@
+"""Which instants of a schedule are due, and which of them run: late, caught up, coalesced or
+missed.
+
+An instant at most LATE_FIRE_US old is late, not missed, and runs. What is older goes by the catch-
+up policy; what is older than the catch-up window is missed whatever the policy says. Each instant
+gets exactly one verdict.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schedo.core.limits import LATE_FIRE_US
+from schedo.core.model import Catchup, Decision, DecisionRecord, Schedule, Trigger
+from schedo.core.triggers import latest_through, next_after
+
+
+class Firing(NamedTuple):
+    """One instant that runs; missed_count earlier ones are folded into it."""
+
+    scheduled_for: int
+    trigger: Trigger
+    missed_count: int = 0
+
+
+class FirePlan(NamedTuple):
+    """What becomes of every instant up to now: fires, oldest first, and verdicts on the others."""
+
+    fires: list[Firing]
+    decisions: list[DecisionRecord]
+    next_fire_at: int | None
+
+
+def plan_fires(schedule: Schedule, now: int) -> FirePlan:
+    """Decide about every instant after the schedule's watermark up to now."""
+    spec, rule = schedule.spec, schedule.rule
+    following = next_after(rule, now)
+    due = schedule.next_fire_at
+    if due is not None and rule.end_at is not None and due > rule.end_at:
+        due = None  # the clock was set past the end
+    if due is not None and now - due <= LATE_FIRE_US and next_after(rule, due) == following:
+        return FirePlan(
+            [Firing(due, Trigger.SCHEDULE)], [], following
+        )  # the ordinary case: one, in time
+
+    through = schedule.evaluated_through
+    late_from = max(through, now - LATE_FIRE_US)
+    late, late_count = latest_through(rule, late_from, now, spec.catchup_max)
+    fires = [Firing(instant, Trigger.SCHEDULE) for instant in reversed(late)]
+    decisions = []
+    if late_count > len(late):
+        latest = _instant_before(schedule, late[-1])
+        decisions.append(_folded(schedule, latest, now, Decision.COALESCED, late_count - len(late)))
+    if through < late_from:
+        caught_up, verdicts = _plan_missed(schedule, late_from, now, has_late=bool(fires))
+        decisions += verdicts
+        folded = sum(d.count for d in verdicts if d.decision is Decision.COALESCED)
+        if folded and fires and not caught_up:
+            fires[0] = fires[0]._replace(missed_count=folded)
+        fires = caught_up + fires
+    return FirePlan(fires, decisions, following)
+
+
+def _plan_missed(
+    schedule: Schedule, before: int, now: int, *, has_late: bool
+) -> tuple[list[Firing], list[DecisionRecord]]:
+    """Decide about the instants up to `before`, which are too old to be just late."""
+    spec, rule = schedule.spec, schedule.rule
+    through = schedule.evaluated_through
+    window_start = min(max(through, now - spec.catchup_window_us), before)
+    decisions: list[DecisionRecord] = []
+
+    beyond, beyond_count = latest_through(rule, through, window_start, 1)
+    if beyond_count:
+        decisions.append(_folded(schedule, beyond[0], now, Decision.MISSED, beyond_count))
+
+    wanted = spec.catchup_max if spec.catchup is Catchup.ALL else 1
+    within, count = latest_through(rule, window_start, before, wanted)
+    if not count:
+        return [], decisions
+    if spec.catchup is Catchup.SKIP:
+        decisions.append(_folded(schedule, within[0], now, Decision.MISSED, count))
+        return [], decisions
+    if spec.catchup is Catchup.ALL:
+        if count > len(within):
+            latest = _instant_before(schedule, within[-1])
+            decisions.append(_folded(schedule, latest, now, Decision.MISSED, count - len(within)))
+        return [Firing(instant, Trigger.CATCHUP) for instant in reversed(within)], decisions
+    if has_late:  # a run that is only late stands for all the missed ones
+        decisions.append(_folded(schedule, within[0], now, Decision.COALESCED, count))
+        return [], decisions
+    if count > 1:
+        latest = _instant_before(schedule, within[0])
+        decisions.append(_folded(schedule, latest, now, Decision.COALESCED, count - 1))
+    return [Firing(within[0], Trigger.CATCHUP, count - 1)], decisions
+
+
+def _instant_before(schedule: Schedule, instant: int) -> int:
+    """Return the latest instant before the given one; there is one after the watermark."""
+    rule = schedule.rule
+    return latest_through(rule, schedule.evaluated_through, instant - 1, 1)[0][0]
+
+
+def _folded(
+    schedule: Schedule, latest: int, now: int, verdict: Decision, count: int
+) -> DecisionRecord:
+    """Return one decision for count instants that end at `latest`."""
+    return DecisionRecord(schedule.id, latest, now, verdict, None, count)

@@ -1,0 +1,278 @@
+"""The job records the scheduler holds in memory, where each is held, and which of them have
+changed.
+
+A record is in memory while a window or a worker holds it, or while the store does not yet have its
+newest version. When neither is true any more it is recycled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from schedo.core.backlog import Backlog
+from schedo.core.changes import Changes
+from schedo.core.ids import render_id
+from schedo.core.limits import LANE_PAGES_MAX, PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
+from schedo.core.loads import Load, LoadReady, LoadTimers, Promoted, PromoteDue
+from schedo.core.model import Job, Location, ReadyKey
+from schedo.core.paged_index import PagedIndex, Pair, Room
+from schedo.core.pool import JobPool
+from schedo.core.ready_queues import ReadyQueues
+from schedo.core.states import FOLLOWERS, TIMED, State, check_transition
+from schedo.core.worker_pool import WorkerPool
+
+# Naming a member through its class costs as much as a small call, and these are named for each job.
+_QUEUED = State.QUEUED
+_NOWHERE, _IN_TIMERS, _IN_LANE, _RUNNING = Location
+
+
+class JobTable:
+    """Job records by id, held by the timers, a lane or a worker."""
+
+    def __init__(
+        self,
+        capacity: int = WINDOW_ENTRIES,
+        lane_limit: int | None = None,
+        *,
+        workers: WorkerPool | None = None,
+        empty: bool = False,
+        offset_us: int = 0,
+    ) -> None:
+        self._jobs: dict[int, Job] = {}
+        # Returns the record of an id if it is in memory.
+        self.find: Callable[[int], Job | None] = self._jobs.get
+        self._keys: dict[str, int] = {}  # unique keys of the records in memory
+        self._committing: dict[int, Job] = {}
+        self._evictable: set[int] = (
+            set()
+        )  # records no window wants, to be recycled at the next commit
+        self._pool = JobPool()
+        self.timers = PagedIndex(Room(capacity), empty=empty)
+        self.backlog = Backlog()  # jobs that came due before the timers had them
+        self.ready_queues = ReadyQueues(
+            WorkerPool() if workers is None else workers, capacity, lane_limit
+        )
+        self.changes = Changes()
+        self.offset_us = offset_us  # the wall clock minus the elapsed timeline
+        self.ready: set[int] = set()  # jobs whose timer or commit has made them runnable of late
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def blank(self) -> Job:
+        """Return a recycled or new record, not yet in memory."""
+        return self._pool.take()
+
+    def find_key(self, key: str) -> Job | None:
+        """Return the record in memory that holds the unique key."""
+        job_id = self._keys.get(key)
+        return self._jobs[job_id] if job_id is not None else None
+
+    def find_unique_holder(self, key: str, loaded: Job | None) -> Job | None:
+        """Return who holds the unique key, given what the store said; memory wins."""
+        known = self.find_key(key)
+        if known is None and loaded is not None and loaded.id not in self._jobs:
+            return loaded  # in memory without the key means that it was just released
+        return known
+
+    def add(self, job: Job) -> None:
+        """Take a new record in; the commit that carries it places it."""
+        job.is_new = True
+        self._jobs[job.id] = self.changes.jobs[job.id] = job
+        if job.unique_key is not None:
+            self._keys[job.unique_key] = job.id
+
+    def track(self, job: Job) -> Job:
+        """Take a loaded record in, held nowhere yet; the one in memory wins."""
+        known = self._jobs.get(job.id)
+        if known is not None:
+            return known
+        self._jobs[job.id] = job
+        if job.unique_key is not None:
+            self._keys[job.unique_key] = job.id
+        return job
+
+    def mark_dirty(self, job: Job) -> None:
+        """Note that the record must be written."""
+        self.changes.jobs[job.id] = job
+
+    def move(self, job: Job, state: State) -> None:
+        """Change the state by the table and note it; the caller places the record."""
+        if state not in FOLLOWERS[job.state] and state is not job.state:
+            check_transition(render_id(job.id), job.state, state)
+        if job.location is not _NOWHERE:
+            self.unindex(job)
+        job.state = state
+        self.changes.jobs[job.id] = job
+
+    def index(self, job: Job) -> None:
+        """Put a waiting record where its state says; behind a full window the store alone has it.
+
+        Durable before runnable: a new record is placed by the commit that carries it, not before.
+        """
+        assert job.location is _NOWHERE, "a record is held in one place"
+        if job.is_new:
+            return
+        if job.state is _QUEUED:
+            window = self.ready_queues.add(job)
+            if window is not None:
+                job.location = _IN_LANE
+                if window.is_overfull:
+                    self._evict(window.trim())
+        elif job.state in TIMED and self.timers.add(job.due_at, job.id):
+            job.location = _IN_TIMERS
+            if self.timers.is_overfull:
+                self._evict(self.timers.trim())
+
+    def unindex(self, job: Job) -> None:
+        """Take the record out of the timers or its lane."""
+        if job.location is _IN_TIMERS:
+            self.timers.remove(job.id)
+        elif job.location is _IN_LANE:
+            self.ready_queues.remove(job)
+        job.location = _NOWHERE
+
+    def release_key(self, job: Job) -> None:
+        """Let another job take the record's unique key."""
+        if job.unique_key is not None:
+            self._keys.pop(job.unique_key, None)
+            job.unique_key = None
+            self.mark_dirty(job)
+
+    def take_changes(self) -> Changes:
+        """Return all changes since the last call; they count as uncommitted until `committed`."""
+        changes = self.changes
+        self.changes = Changes()
+        self._committing = changes.jobs
+        return changes
+
+    def committed(self) -> None:
+        """Note that the changes taken last are durable: new records can run from now on.
+
+        Records that nobody holds are recycled.
+        """
+        done, self._committing = self._committing, {}
+        again = self.changes.jobs
+        for job in done.values():
+            if job.is_new:
+                job.is_new = False
+                if job.payload is not None and len(job.payload) > PAYLOAD_INLINE_BYTES_MAX:
+                    job.payload = None  # the store has it
+                if job.location is _NOWHERE:
+                    self.index(job)
+                if job.location is _IN_LANE:
+                    self.ready.add(job.id)
+            if job.location is _NOWHERE and job.id not in again:
+                self._forget(job)
+        if self.ready_queues.is_crowded:
+            self._evict(self.ready_queues.trim())
+        loose, self._evictable = self._evictable, set()
+        for job_id in loose:
+            known = self._jobs.get(job_id)
+            if known is not None and known.location is _NOWHERE and job_id not in again:
+                self._forget(known)
+
+    # Time.
+
+    def queue_due(self, now: int, limit: int) -> None:
+        """Queue up to limit jobs in memory that are due; leave to the store what is overdue."""
+        for _, job_id in self.timers.pop_due(now, limit):
+            job = self._jobs[job_id]
+            job.location = _NOWHERE
+            self._queue(job)
+        self.backlog.take_over(self.timers, now)
+
+    def _queue(self, job: Job) -> None:
+        self.move(job, _QUEUED)
+        self.index(job)
+        self.ready.add(job.id)
+
+    # Pages.
+
+    def needs_loads(self) -> bool:
+        """Whether a window runs low, or a backlog is to be moved."""
+        return (
+            self.timers.needs_page() or self.backlog.wants_page() or self.ready_queues.needs_pages()
+        )
+
+    def loads(self) -> list[Load]:
+        """Return the pages that are needed now; each is asked for once."""
+        wants: list[Load] = []
+        backlog = self.backlog
+        if backlog.wants_page():
+            backlog.is_loading = True
+            wants.append(PromoteDue(backlog.after, backlog.until))
+        if self.timers.needs_page():
+            self.timers.is_loading = True
+            assert self.timers.horizon is not None
+            wants.append(LoadTimers(self.timers.horizon, self.timers.page_size))
+        for lane, window in self.ready_queues.take_pages(LANE_PAGES_MAX):
+            assert window.horizon is not None
+            wants.append(LoadReady(lane, window.horizon, window.page_size))
+        return wants
+
+    def promoted(self, want: PromoteDue, promoted: Promoted) -> None:
+        """Note which jobs the store has queued by itself."""
+        self.backlog.advance(want.after, want.until, promoted.last)
+        firsts: dict[ReadyKey, Pair] = {}
+        for lane, pair in promoted.jobs:
+            firsts[lane] = min(pair, firsts.get(lane, pair))
+        for lane, first in firsts.items():
+            self._evict(self.ready_queues.retreat(lane, first))
+        for _, (_, job_id) in promoted.jobs:
+            job = self._jobs.get(job_id)
+            if job is not None and job.state in TIMED and job.due_at <= want.until:
+                self._queue(job)  # memory wins, so it has to follow
+
+    def extend_timers(self, want: LoadTimers, page: list[Job]) -> None:
+        """Take in a page of jobs that wait for an instant."""
+        last = (page[-1].due_at, page[-1].id) if len(page) == want.limit else None
+        if self.timers.extend(want.after, last):
+            self._index_page(page)
+
+    def extend_ready(self, want: LoadReady, page: list[Job]) -> None:
+        """Take in a page of the lane."""
+        window = self.ready_queues.window(want.lane)
+        assert window is not None, "a lane stays while a page of it is on its way"
+        last = (page[-1].rank, page[-1].id) if len(page) == want.limit else None
+        if window.extend(want.after, last):
+            self._index_page(page)
+        self.ready_queues.settle(want.lane)
+
+    def shift(self, delta_us: int) -> None:
+        """Move the instants that count elapsed time; which come first is asked of the store."""
+        self.offset_us += delta_us
+        for job in self._jobs.values():
+            job.shift(delta_us)
+        self._evict(self.timers.restart())
+        self.backlog = Backlog()
+
+    def _index_page(self, page: list[Job]) -> None:
+        for job in page:
+            job = self.track(job)
+            if job.location is _NOWHERE:
+                self.index(job)
+                self._evictable.add(
+                    job.id
+                )  # a page can overfill the window, and then it is not placed
+
+    def place_changed(self) -> None:
+        """Place what was changed since the load: its pages could not show what is not yet durable.
+
+        Called once for all pages, since it goes through all that was changed.
+        """
+        for job in self.changes.jobs.values():
+            if job.location is _NOWHERE and (job.state in TIMED or job.state is State.QUEUED):
+                self.index(job)
+
+    def _evict(self, job_ids: Iterable[int]) -> None:
+        """Note that the window is too full for these; they are recycled with the next commit."""
+        for job_id in job_ids:
+            self._jobs[job_id].location = _NOWHERE
+            self._evictable.add(job_id)
+
+    def _forget(self, job: Job) -> None:
+        del self._jobs[job.id]
+        if job.unique_key is not None and self._keys.get(job.unique_key) == job.id:
+            del self._keys[job.unique_key]
+        self._pool.give_back(job)

@@ -1,0 +1,131 @@
+"""What becomes of a job when an attempt of it ends. Pure: a job and an outcome in, a settlement
+out.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from schedo.core.leases import (
+    Blame,
+    Completed,
+    Failed,
+    Lost,
+    Outcome,
+    Released,
+    Snoozed,
+    Stopped,
+    StopReason,
+)
+from schedo.core.limits import LOSSES_MAX, REQUEUE_BOOST_US
+from schedo.core.model import ONCE, Failure, Job, Trigger
+from schedo.core.retry import delay_us
+from schedo.core.states import State
+
+INVOKE_LOSSES_MAX = 2  # of any kind: who asked for a retry gets one
+
+
+class Transition(msgspec.Struct, frozen=True, gc=False):
+    """The job's next state, and what else changes."""
+
+    state: State
+    evidence: str | None = None  # the ended attempt's outcome, if it did not complete the job
+    failure: Failure | None = None
+    result: bytes | None = None
+    due_at: int | None = None  # for a job that waits again
+    requeue_first: bool = False  # before all others of its lane
+    failures: int = 0  # to add
+    losses: int = 0  # to add
+    poison_suspect: bool = False  # runs alone next time
+
+
+class OutcomeContext(msgspec.Struct, frozen=True, gc=False):
+    """What a settlement depends on beside job and outcome."""
+
+    now: int
+    random: float  # in [0, 1)
+    stop: StopReason | None  # why the attempt was told to stop, if it was
+    retry_before: int | None  # no retry at or after this instant: the schedule's next fire
+
+
+def settle(job: Job, outcome: Outcome, around: OutcomeContext) -> Transition:
+    """Return what becomes of the running job."""
+    if job.cancel_requested_at is not None and not isinstance(outcome, Lost):
+        return _cancelled(outcome)
+    match outcome:
+        case Completed(result):
+            return Transition(State.COMPLETED, result=result)
+        case Failed():
+            return _failed(job, outcome, around)
+        case Snoozed(delay):
+            return _snoozed(job, around.now + delay)
+        case Stopped() if around.stop is StopReason.TIMEOUT:
+            seconds = (job.options.timeout_us or 0) / 1_000_000
+            failure = Failure("timeout", f"timed out after {seconds:g} s")
+            return _failed(job, Failed(failure), around, evidence="timeout")
+        case Stopped() if job.options.at_most_once or job.trigger is Trigger.INVOKE:
+            failure = Failure("interrupted", "it was stopped, and is not begun a second time")
+            return Transition(State.FAILED, "handed_back", failure)
+        case Released() if job.trigger is Trigger.INVOKE:  # who asked has to ask again
+            failure = Failure("handed-back", "its worker gave it back before it ran")
+            return Transition(State.FAILED, "handed_back", failure)
+        case Stopped() | Released():
+            return Transition(
+                State.QUEUED, "handed_back", requeue_first=True, poison_suspect=job.poison_suspect
+            )
+        case Lost():  # pragma: no branch - these are all outcomes
+            return _lost(job, outcome)
+
+
+def _snoozed(job: Job, due_at: int) -> Transition:
+    if job.trigger is Trigger.INVOKE:  # who asked waits for it now
+        failure = Failure("snoozed", "it put itself off, and what is invoked runs now or never")
+        return Transition(State.FAILED, "snoozed", failure)
+    return Transition(State.SCHEDULED, "snoozed", due_at=due_at)
+
+
+def _cancelled(outcome: Outcome) -> Transition:
+    """Cancelled wins, whatever the handler still said; its result is kept as evidence."""
+    result = outcome.result if isinstance(outcome, Completed) else None
+    failure = outcome.failure if isinstance(outcome, Failed) else None
+    return Transition(State.CANCELLED, "cancelled", failure, result)
+
+
+def _failed(
+    job: Job, outcome: Failed, around: OutcomeContext, evidence: str = "failed"
+) -> Transition:
+    retry = job.options.retry or ONCE
+    failures = job.failures + 1
+    give_up = Transition(State.FAILED, evidence, outcome.failure, failures=1)
+    if not outcome.retryable or failures >= retry.max_attempts:
+        return give_up
+    delay = outcome.retry_in_us
+    if delay is None:
+        delay = delay_us(retry, failures, around.random)
+    due_at = around.now + delay
+    for bound in (retry.until_at, around.retry_before):
+        if bound is not None and due_at >= bound:
+            return give_up
+    return Transition(State.RETRYING, evidence, outcome.failure, due_at=due_at, failures=1)
+
+
+def _lost(job: Job, outcome: Lost) -> Transition:
+    """A lost worker is not the job's fault, so no failure is counted; but if the job alone may have
+    killed it, it counts as a loss, or such a job would be tried for ever."""
+    failure = Failure("lost", outcome.message)
+    is_invoked = job.trigger is Trigger.INVOKE
+    losses = 1 if outcome.blame is Blame.SOLE or is_invoked else 0
+    if job.cancel_requested_at is not None:
+        return Transition(State.CANCELLED, "lost", failure, losses=losses)
+    losses_max = INVOKE_LOSSES_MAX if is_invoked else LOSSES_MAX
+    if job.options.at_most_once or job.losses + losses >= losses_max:
+        return Transition(State.FAILED, "lost", failure, losses=losses)
+    is_suspect = job.poison_suspect or outcome.blame is Blame.SHARED
+    return Transition(
+        State.QUEUED, "lost", failure, requeue_first=True, losses=losses, poison_suspect=is_suspect
+    )
+
+
+def requeue_rank(job: Job, offset_us: int) -> int:
+    """Return the rank of a job that goes before all others of its lane."""
+    return job.due_at - offset_us - REQUEUE_BOOST_US

@@ -1,0 +1,84 @@
+"""Which workers may run a job, and which of them it prefers.
+
+Labels are text; two that both look like numbers are compared as numbers. Resources are counted in
+thousandths, so that sums of fractions are exact. A route is part of a job's lane: jobs of one lane
+can be run by the same workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import ge, gt, le, lt
+from typing import Literal
+
+import msgspec
+
+Op = Literal["=", "!=", ">", ">=", "<", "<=", "in", "not in"]
+ResourceAmounts = tuple[tuple[str, int], ...]  # resource and thousandths, by name
+
+_ORDER: Mapping[str, Callable[[float, float], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+_NEGATIVE = frozenset({"!=", "not in"})
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """What one label of a worker must be. A worker without the label meets only != and not in."""
+
+    label: str
+    op: Op
+    values: tuple[str, ...]
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels meet the condition."""
+        found = labels.get(self.label)
+        if found is None:
+            return self.op in _NEGATIVE
+        if self.op in _ORDER:
+            ours, theirs = _number(found), _number(self.values[0])
+            return ours is not None and theirs is not None and _ORDER[self.op](ours, theirs)
+        return any(_same(found, value) for value in self.values) is not (self.op in _NEGATIVE)
+
+    def __str__(self) -> str:
+        return f"{self.label} {self.op} {', '.join(self.values)}"
+
+
+class Preference(msgspec.Struct, frozen=True):
+    """Workers whose labels meet all conditions are liked by this weight."""
+
+    conditions: tuple[Condition, ...]
+    weight: float
+
+
+class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who may run a job: all conditions hold, there is enough of each resource."""
+
+    labels: tuple[Condition, ...] = ()
+    resources: ResourceAmounts = ()
+    worker: str | None = None
+    prefer: tuple[Preference, ...] = ()
+
+    def preference_score(self, labels: Mapping[str, str]) -> float:
+        """Return the weight of the first preference that the labels meet, or 0."""
+        for preference in self.prefer:
+            if all(condition.holds(labels) for condition in preference.conditions):
+                return preference.weight
+        return 0.0
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if number == number else None  # nan is no number, whatever its name says
+
+
+def _same(ours: str, theirs: str) -> bool:
+    if ours == theirs:
+        return True
+    number = _number(ours)
+    return number is not None and number == _number(theirs)
+
+
+def render_amount(thousandths: int) -> str:
+    """Return the amount as people write it."""
+    return f"{thousandths / 1000:g}"

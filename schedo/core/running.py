@@ -1,0 +1,156 @@
+"""The attempts that workers hold: leases out, stops out, and the timeouts of those that run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from schedo.core.job_table import JobTable
+from schedo.core.leases import Lease, StopReason, StopRequest
+from schedo.core.model import Job, LeaseKey, Location
+from schedo.core.requirements import ResourceAmounts
+from schedo.core.states import State
+from schedo.core.timers import Timers
+from schedo.core.worker_pool import Worker, WorkerPool
+
+_RUNNING = State.RUNNING
+_WITH_WORKER = Location.RUNNING
+# What LeaseKey(...) does, in half of the time.
+_new_key: Callable[[tuple[int, int, int]], LeaseKey] = partial(tuple.__new__, LeaseKey)
+
+
+class RunningAttempts:
+    """Running attempts by job id; one job has at most one."""
+
+    def __init__(self, memory: JobTable, workers: WorkerPool, epoch: int) -> None:
+        self._jobs = memory
+        self._workers = workers
+        self._epoch = epoch
+        self._deadlines = Timers()
+        self._stopping: dict[int, StopReason] = {}
+        self._leases: list[Lease] = []
+        self._stops: list[StopRequest] = []
+
+    def start(self, job: Job, worker: Worker, now: int) -> None:
+        """Give the worker a lease of the job's next attempt."""
+        self._jobs.move(job, _RUNNING)
+        job.attempt += 1
+        job.epoch = self._epoch
+        job.worker = worker_id = worker.spec.id
+        job.picked_at = job.started_at = now
+        job.due_elapsed = False
+        key = _new_key((job.id, job.attempt, job.epoch))
+        worker.hold(key, _amounts(job))
+        self._hold(job, now)
+        self._leases.append(make_lease(key, worker_id, job))
+
+    def resume(self, job: Job, lease: Lease, now: int) -> None:
+        """Take in an attempt that a worker still runs; the row can be older than its start."""
+        if job.state is not State.RUNNING:
+            if job.is_final:
+                reset_budget(job)  # only a retry by hand makes it run again
+            if job.state is not State.QUEUED:
+                self._jobs.move(job, State.QUEUED)
+            self._jobs.move(job, State.RUNNING)
+            job.picked_at = job.started_at = now
+        job.due_elapsed = False
+        job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker
+        self._jobs.mark_dirty(job)
+        self._workers.hold(lease.worker, lease.key, _amounts(job))
+        self._hold(job, now)
+        if job.cancel_requested_at is not None:
+            self.stop(job, StopReason.CANCEL)
+
+    def stop(self, job: Job, reason: StopReason) -> None:
+        """Ask the job's worker to end the attempt; the first reason stays."""
+        assert job.worker is not None, "a running job has a worker"
+        self._stopping.setdefault(job.id, reason)
+        self._stops.append(StopRequest(job.key, job.worker, reason))
+
+    def is_live(self, key: LeaseKey) -> bool:
+        """Return whether the lease holds its job."""
+        job = self._jobs.find(key.job_id)
+        return job is not None and is_current_lease(key, job)
+
+    def runs(self, job_id: int) -> bool:
+        """Return whether an attempt of the job runs."""
+        job = self._jobs.find(job_id)
+        return job is not None and job.state is _RUNNING
+
+    def stop_reason(self, job_id: int) -> StopReason | None:
+        """Return why the job's attempt was asked to stop, or None."""
+        return self._stopping.get(job_id)
+
+    def end(self, job: Job, key: LeaseKey) -> StopReason | None:
+        """Note that the worker has let the job go; return why it was asked to stop, if it was."""
+        self._jobs.ready_queues.ended(job.queue)
+        self._workers.release(job.worker, key)
+        if job.options.timeout_us is not None:
+            self._deadlines.cancel(job.id)
+        return self._stopping.pop(job.id, None) if self._stopping else None
+
+    def stop_overdue(self, now: int, limit: int) -> None:
+        """Ask the attempts whose timeout has come to end."""
+        for _, job_id in self._deadlines.pop_due(now, limit):
+            job = self._jobs.find(job_id)
+            assert job is not None, "a running job is in memory"
+            self.stop(job, StopReason.TIMEOUT)
+
+    def next_timeout_at(self) -> int | None:
+        """Return the soonest timeout."""
+        first = self._deadlines.first()
+        return first[0] if first is not None else None
+
+    def shift_deadlines(self, delta_us: int) -> None:
+        """Move the timeouts after the clock was set by delta_us: they count elapsed time."""
+        for at, job_id in self._deadlines.keep_first(0):
+            self._deadlines.arm(job_id, at + delta_us)
+
+    def take_leases(self) -> list[Lease]:
+        """Return the attempts to start; those at most once only after their commit."""
+        leases, self._leases = self._leases, []
+        return leases
+
+    def take_stops(self) -> list[StopRequest]:
+        """Return the running attempts to be ended."""
+        stops, self._stops = self._stops, []
+        return stops
+
+    def _hold(self, job: Job, now: int) -> None:
+        job.location = _WITH_WORKER
+        self._jobs.ready_queues.started(job.queue)
+        if job.options.timeout_us is not None:
+            self._deadlines.arm(job.id, now + job.options.timeout_us)
+
+
+def make_lease(key: LeaseKey, worker_id: str, job: Job) -> Lease:
+    """Return what a worker needs for the attempt."""
+    return Lease(
+        key,
+        worker_id,
+        job.task,
+        job.queue,
+        job.payload,
+        job.options,
+        job.due_at if job.scheduled_for is None else job.scheduled_for,
+        job.trigger,
+        job.missed_count,
+        job.poison_suspect,
+    )
+
+
+def _amounts(job: Job) -> ResourceAmounts:
+    route = job.options.requirements
+    return route.resources if route is not None else ()
+
+
+def is_current_lease(key: LeaseKey, job: Job) -> bool:
+    """Return whether the lease is the one that holds its job."""
+    return job.location is _WITH_WORKER and job.attempt == key.attempt and job.epoch == key.epoch
+
+
+def reset_budget(job: Job) -> None:
+    """Give an ended job a fresh budget of failures and losses, as if it had not run."""
+    job.failures = job.losses = 0
+    job.ended_at = job.cancel_requested_at = job.expires_at = None
+    job.result = job.failure = None

@@ -1,0 +1,179 @@
+"""JSON from strangers: what may come in, and what is refused at the door.
+
+Refused: invalid UTF-8, a byte order mark, NaN and Infinity, lone surrogates, U+0000, duplicate
+keys, more than 64 levels, integers beyond 64 bits, numbers of absurd length, anything after the
+value. orjson refuses half of that; it keeps the last of two equal keys and turns long integers into
+floats, so those are found here.
+
+Ordinary bodies take the fast path: cheap scans over the bytes that can raise a suspicion but never
+miss. A suspicion is settled by reading the text again with the standard library's exact parser.
+Large bodies of requests are checked piece by piece, in protocol/pieces.py, by the same rules.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import orjson
+
+from schedo.errors import BadJson
+
+DEPTH_MAX = 64
+VALUES_MAX = (
+    600_000  # more than fit into the body of one job; 8 MiB of [] would take 1 s and 250 MB
+)
+_PIECE_BYTES = 262_144
+_BEFORE_VALUES = (b",", b"[", b"{")
+_NUMBER_CHARACTERS_MAX = 64
+_INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
+ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+OPENING = frozenset(b"[{")
+_DIGITS_TO_ZERO = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
+_LONG_NUMBER = b"0" * 19  # 2**63 has 19 digits
+
+
+class CheckedJson(bytes):
+    """A JSON text that was checked like this already."""
+
+
+def decode_strictly(body: bytes, what: str = "the body") -> Any:
+    """Return the value of a JSON text; raise BadJson, which says what is wrong with `what`."""
+    if not body:
+        raise BadJson(f"{what} is empty; it must be a JSON value")
+    check_count(body, what)
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        where = f"{error.msg} (line {error.lineno}, column {error.colno})"
+        raise BadJson(explain(body, where, what)) from None
+    if body.count(b"[") + body.count(b"{") > DEPTH_MAX:
+        _check_depth(body, what)
+    if lacks_colons(body, value) or has_odd_text(body):
+        check_exactly(body)
+    return value
+
+
+def explain(body: bytes, message: str, what: str = "the body") -> str:
+    """Return why the body is not JSON, of which the parser says the message."""
+    if body.startswith(b"\xef\xbb\xbf"):
+        return f"{what} starts with a byte order mark; send plain UTF-8"
+    try:
+        body.decode()
+    except UnicodeDecodeError as wrong:
+        return f"{what} is not UTF-8: byte {wrong.start} is invalid"
+    # The parsers have limits of their own, and one runs out of memory where brackets stay open.
+    if any(said in message for said in ("depth", "ecursion", "allocate memory")):
+        return f"{what} is nested deeper than {DEPTH_MAX} levels"
+    return f"{what} is not JSON: {message}"
+
+
+def check_count(body: bytes, what: str = "the body") -> None:
+    """Refuse more values than can be read in a moment; what strings hold does not count."""
+    if len(body) > VALUES_MAX and _count_values(body) > VALUES_MAX:
+        strings = (body.count(b'"') - body.count(b'\\"')) // 2
+        if strings > 2 * VALUES_MAX or _count_values(without_strings(body)) > VALUES_MAX:
+            raise BadJson(f"{what} holds more than {VALUES_MAX} values")
+
+
+def _count_values(text: bytes) -> int:
+    """Return how many there are, or a number above the limit as soon as they are more."""
+    count = 0
+    for at in range(0, len(text), _PIECE_BYTES):
+        count += sum(text.count(sign, at, at + _PIECE_BYTES) for sign in _BEFORE_VALUES)
+        if count > VALUES_MAX:
+            break
+    return count
+
+
+def _check_depth(body: bytes, what: str) -> None:
+    """Count the brackets that are open; strings go first: they may hold some."""
+    depth = 0
+    for sign in without_strings(body).translate(None, ALL_BUT_BRACKETS):
+        depth += 1 if sign in OPENING else -1
+        if depth > DEPTH_MAX:
+            raise too_deep(what)
+
+
+def too_deep(what: str = "the body") -> BadJson:
+    """Return the error for a text with too many levels."""
+    return BadJson(f"{what} is nested deeper than {DEPTH_MAX} levels")
+
+
+def mask_escapes(text: bytes) -> bytes:
+    """Return the text, at the same length, without escapes: each quote begins or ends a string."""
+    if b"\\" not in text:
+        return text
+    return text.replace(b"\\\\", b"__").replace(b'\\"', b"__")  # pairs go first
+
+
+def without_strings(body: bytes) -> bytes:
+    """Return valid JSON text without its strings: every other piece between quotes."""
+    return b"".join(mask_escapes(body).split(b'"')[::2])
+
+
+def lacks_colons(body: bytes, value: Any) -> bool:
+    """Say whether a key may have stood twice: orjson keeps the last, and its colon alone."""
+    return body.count(b":") != orjson.dumps(value).count(b":")
+
+
+def has_odd_text(body: bytes) -> bool:
+    """Say whether there is a long number, U+0000, or an escaped colon, which hides a lost one."""
+    return (
+        b"\\u" in body and (b"u0000" in body or b"u003" in body)
+    ) or _LONG_NUMBER in body.translate(_DIGITS_TO_ZERO)
+
+
+def check_exactly(body: bytes) -> None:
+    """Find what orjson lets pass."""
+    value = json.loads(
+        body,
+        object_pairs_hook=_refuse_duplicates,
+        parse_int=_refuse_large,
+        parse_float=_refuse_long,
+        parse_constant=_refuse_constant,
+    )
+    if b"\\u0000" in body:
+        _refuse_null_characters(value)
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in members:
+            raise BadJson(f"the key {key[:64]!r} stands twice in one object")
+        members[key] = value
+    return members
+
+
+def _refuse_large(text: str) -> int:
+    number = int(text) if len(text) <= 20 else _INTEGER_MAX + 1
+    if not _INTEGER_MIN <= number <= _INTEGER_MAX:
+        raise BadJson(f"the number {text[:24]}... does not fit into 64 bits")
+    return number
+
+
+def _refuse_long(text: str) -> float:
+    if len(text) > _NUMBER_CHARACTERS_MAX:
+        raise BadJson(
+            f"the number {text[:24]}... is longer than {_NUMBER_CHARACTERS_MAX} characters"
+        )
+    return float(text)
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise BadJson(f"{text} is not JSON")
+
+
+def _refuse_null_characters(value: Any) -> None:
+    rest = [value]
+    while rest:
+        found = rest.pop()
+        if isinstance(found, str):
+            if "\0" in found:
+                raise BadJson("the character U+0000 is not allowed in a string")
+        elif isinstance(found, list):
+            rest.extend(found)
+        elif isinstance(found, dict):
+            rest.extend(found)
+            rest.extend(found.values())

@@ -1,0 +1,96 @@
+"""The ways a job goes on: to a worker's lane, to an instant, to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schedo.core.changes import AttemptRecord
+from schedo.core.job_table import JobTable
+from schedo.core.model import Job
+from schedo.core.outcomes import Transition, requeue_rank
+from schedo.core.schedules import Schedules
+from schedo.core.states import FINAL, State
+
+
+class JobTransitions:
+    """Changes where a job is, and tells its schedule."""
+
+    def __init__(
+        self,
+        memory: JobTable,
+        schedules: Schedules,
+        rank: Callable[[Job], int],
+        ended: dict[State, int] | None,
+    ) -> None:
+        self._jobs = memory
+        self._schedules = schedules
+        self._rank = rank
+        self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # counts go on in there
+
+    def apply(self, job: Job, settled: Transition, now: int) -> None:
+        """End the running attempt and let the job go where the settlement says."""
+        if settled.evidence is not None:
+            self._jobs.changes.attempts.append(
+                AttemptRecord(
+                    job.id,
+                    job.attempt,
+                    job.epoch,
+                    job.worker,
+                    job.started_at,
+                    now,
+                    settled.evidence,
+                    settled.failure,
+                )
+            )
+        job.failures += settled.failures
+        job.losses += settled.losses
+        job.poison_suspect = settled.poison_suspect
+        job.failure = settled.failure
+        job.result = settled.result
+        if settled.state is State.QUEUED:
+            self.queue_at(job, job.due_at, now, is_front=settled.requeue_first)
+        elif settled.due_at is not None:
+            self.wait_until(job, settled.state, settled.due_at)
+        else:
+            self.finish(job, settled.state, now)
+
+    def finish(self, job: Job, state: State, now: int) -> None:
+        """End the job."""
+        self._jobs.move(job, state)
+        self._ended[state] += 1
+        job.ended_at = now
+        job.due_elapsed = job.expires_elapsed = False  # history does not move
+        if job.schedule_id is not None:
+            self._schedules.job_ended(job, now)
+
+    def queue_at(self, job: Job, due_at: int, now: int, *, is_front: bool = False) -> None:
+        """Let the job wait for a worker."""
+        self._jobs.move(job, State.QUEUED)
+        job.due_at = due_at
+        job.rank = requeue_rank(job, self._jobs.offset_us) if is_front else self._rank(job)
+        self._jobs.index(job)
+        if job.schedule_id is not None:
+            self._schedules.run_requeued(job)
+
+    def put_off(self, job: Job, due_at: int, now: int, *, elapsed: bool) -> None:
+        """Let the job wait for another instant, or for a worker if that has come."""
+        if due_at <= now:
+            self.queue_at(job, due_at, now)
+        else:
+            state = State.RETRYING if job.state is State.RETRYING else State.SCHEDULED
+            self.wait_until(job, state, due_at, elapsed=elapsed)
+
+    def rank_anew(self, job: Job) -> None:
+        """Let the job wait on where it is, at the place that its priority gives it."""
+        if job.state is State.QUEUED:
+            self.queue_at(job, job.due_at, job.due_at)
+        else:
+            self.wait_until(job, job.state, job.due_at, elapsed=job.due_elapsed)
+
+    def wait_until(self, job: Job, state: State, due_at: int, *, elapsed: bool = True) -> None:
+        """Let the job wait for the instant, which counts elapsed time or follows the wall clock."""
+        self._jobs.move(job, state)
+        job.due_at = due_at
+        job.due_elapsed = elapsed
+        job.rank = self._rank(job)
+        self._jobs.index(job)

@@ -1,0 +1,138 @@
+"""The instants of a schedule's rule: the next one, the latest ones, how far to spread them.
+
+Instants are integer microseconds UTC. A rule's start_at and end_at are both inclusive. An
+interval's instants are start_at plus whole multiples of it, or whole multiples since 1970 without
+a start_at, so they stay where they are when the server restarts (as Temporal's IntervalSpec). When
+the clock is set they keep their distance in elapsed time: all of them move by the rule's phase_us.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+from schedo.core import limits
+from schedo.core.cron import count_fires, next_fire, parse_cron, previous_fire
+from schedo.core.cron_syntax import EVERY_US_MIN
+from schedo.core.model import Rule
+from schedo.core.timezones import check_zone
+from schedo.errors import Invalid
+
+# Thousands of schedules share a handful of rules, and most fire at the same full minutes.
+_NEXT_FIRES_KEPT = 1_024
+
+
+@lru_cache(maxsize=_NEXT_FIRES_KEPT)
+def next_after(rule: Rule, after: int) -> int | None:
+    """Return the first instant strictly after `after`, or None if there is none."""
+    if rule.start_at is not None:
+        after = max(after, rule.start_at + rule.phase_us - 1)
+    if rule.cron is not None:
+        instant = next_fire(rule.cron, rule.tz, after, rule.gap, rule.fold)
+    elif rule.every_us is not None:
+        anchor = _anchor(rule)
+        instant = anchor + ((after - anchor) // rule.every_us + 1) * rule.every_us
+    else:
+        instant = rule.at if rule.at is not None and rule.at > after else None
+    last = limits.INSTANT_MAX if rule.end_at is None else rule.end_at
+    return instant if instant is not None and instant <= last else None
+
+
+def latest_through(rule: Rule, after: int, through: int, count_max: int) -> tuple[list[int], int]:
+    """Return at most count_max instants in (after, through], newest first, and how many lie there.
+
+    The number is counted up to MISSED_COUNT_MAX. Neither is found by visiting every instant.
+    """
+    if rule.start_at is not None:
+        after = max(after, rule.start_at + rule.phase_us - 1)
+    if rule.end_at is not None:
+        through = min(through, rule.end_at)
+    if through <= after:
+        return [], 0
+    instants: list[int] = []
+    oldest = through + 1
+    while len(instants) < count_max:
+        previous = _previous_before(rule, oldest)
+        if previous is None or previous <= after:
+            return instants, min(len(instants), limits.MISSED_COUNT_MAX)
+        instants.append(previous)
+        oldest = previous
+    counted = len(instants) + _count(rule, after, oldest - 1)
+    return instants, min(counted, limits.MISSED_COUNT_MAX)
+
+
+def jitter_for(schedule_id: int, scheduled_for: int, rule: Rule) -> int:
+    """Return how long after its instant this fire is due: the same each time it is asked.
+
+    At most rule.jitter_us, and always before the next instant.
+    """
+    if rule.jitter_us == 0:
+        return 0
+    following = next_after(rule, scheduled_for)
+    room = rule.jitter_us + 1
+    if following is not None:
+        room = min(room, following - scheduled_for)
+    digest = hashlib.sha256(f"{schedule_id} {scheduled_for}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % room
+
+
+def check_rule(rule: Rule, now: int = limits.INSTANT_MIN) -> None:
+    """Raise Invalid unless the rule is sound and has an instant at or after now."""
+    if sum(part is not None for part in (rule.cron, rule.every_us, rule.at)) != 1:
+        raise Invalid.field("", "give exactly one of cron, every and at")
+    check_zone(rule.tz)
+    if rule.every_us is not None and not EVERY_US_MIN <= rule.every_us <= limits.DURATION_MAX:
+        raise Invalid.field("/every", "an interval is between 100ms and 100 years")
+    if not 0 <= rule.jitter_us <= limits.DURATION_MAX:
+        raise Invalid.field("/jitter", "a jitter is between 0 and 100 years")
+    for pointer, instant in (
+        ("/at", rule.at),
+        ("/start_at", rule.start_at),
+        ("/end_at", rule.end_at),
+    ):
+        if instant is not None and not limits.INSTANT_MIN <= instant <= limits.INSTANT_MAX:
+            raise Invalid.field(pointer, "the instant is not between the years 1970 and 9999")
+    if rule.start_at is not None and rule.end_at is not None and rule.end_at <= rule.start_at:
+        raise Invalid.field("/end_at", "end_at is not after start_at")
+    if rule.cron is not None:
+        parsed = parse_cron(rule.cron, seed="")
+        if parsed.normalized != rule.cron:
+            raise Invalid.field("/cron", f"{rule.cron!r} is not in its normalized form")
+    if next_after(rule, now - 1) is None:
+        raise _never(rule)
+
+
+def _never(rule: Rule) -> Invalid:
+    if rule.end_at is not None:
+        return Invalid.field("/end_at", "the schedule never fires before its end")
+    if rule.at is not None:
+        return Invalid.field("/at", "the instant has passed, so the schedule never fires")
+    return Invalid.field(
+        "/cron" if rule.cron is not None else "/every",
+        f"the schedule never fires in {rule.tz}: no such time comes within 50 years",
+    )
+
+
+def _anchor(rule: Rule) -> int:
+    """Return an instant of the interval."""
+    return (rule.start_at or 0) + rule.phase_us
+
+
+def _previous_before(rule: Rule, before: int) -> int | None:
+    """Return the last instant strictly before `before`, whatever the rule's start and end."""
+    if rule.cron is not None:
+        return previous_fire(rule.cron, rule.tz, before, rule.gap, rule.fold)
+    if rule.every_us is not None:
+        anchor = _anchor(rule)
+        return anchor + (before - 1 - anchor) // rule.every_us * rule.every_us
+    return rule.at if rule.at is not None and rule.at < before else None
+
+
+def _count(rule: Rule, after: int, through: int) -> int:
+    """Return how many instants lie in (after, through]; the rule's start and end do not cut it."""
+    if rule.cron is not None:
+        return count_fires(rule.cron, rule.tz, after, through, rule.gap, rule.fold)
+    if rule.every_us is not None:
+        anchor = _anchor(rule)
+        return (through - anchor) // rule.every_us - (after - anchor) // rule.every_us
+    return int(rule.at is not None and after < rule.at <= through)

@@ -1,0 +1,186 @@
+"""Makes what workers say fit what the store keeps and the answers show.
+
+A command, a web hook's receiver or a handler can say anything: numbers that no column takes, text
+that is no UTF-8, results that are no JSON. What is too long is cut, a number that makes no sense is
+left out, and a result that cannot be kept fails the attempt, for good: it would be the same the
+next time. A result is JSON by the rules of the API (core/strict_json.py), whoever ran the job.
+
+Every report passes here once, before it may change a job (engine/loop.py). A worker in another
+process asks before it sends a result, so that it sends none that would be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from schedo.core import limits
+from schedo.core.leases import (
+    AttemptResult,
+    CapturedOutput,
+    Completed,
+    Failed,
+    Lost,
+    Outcome,
+    Snoozed,
+)
+from schedo.core.model import Failure
+from schedo.core.strict_json import CheckedJson, decode_strictly
+from schedo.errors import BadJson
+
+MESSAGE_CHARACTERS_MAX = 2_048
+TRACEBACK_CHARACTERS_MAX = limits.ERROR_BYTES_MAX - MESSAGE_CHARACTERS_MAX
+SAID_CHARACTERS_MAX = 1_000  # of a message about progress
+LOG_CHARACTERS_MAX = 16_384
+PARTIAL_CHARACTERS_MAX = 65_536  # of the output so far
+
+_PERCENT_MAX = 100
+_NOTHING = Completed()
+_STREAMS = ("stdout", "stderr", "body")
+_HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
+
+UNFIT = "unfit-report"
+
+
+class FittedProgress(NamedTuple):
+    """What is said of an attempt that runs: 0 to 100, a message, lines for its log, its output."""
+
+    percent: float | None
+    message: str | None
+    log: str | None
+    partial: str | None
+
+
+def fit_text(text: str, characters_max: int, *, keep_end: bool = False) -> str:
+    """Return the start or the end of the text, without lone surrogates and U+0000."""
+    if len(text) > characters_max:
+        text = text[-characters_max:] if keep_end else text[:characters_max]
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def fit_count(count: int) -> int:
+    """Return the number of something, from 0 to the largest one that all JSON readers keep."""
+    return min(max(count, 0), limits.COUNT_MAX)
+
+
+def fit_report(report: AttemptResult) -> AttemptResult:
+    """Return the report as it can be kept, or one that fails the job for good in its place."""
+    outcome = report.outcome
+    if not report.output and type(outcome) is Completed and outcome.result is None:
+        return report
+    try:
+        return AttemptResult(report.key, _fit_outcome(outcome), _fit_captures(report.output))
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        return refused(report, f"it holds a value of another type ({error})")
+
+
+def refused(report: AttemptResult, fault: str) -> AttemptResult:
+    """Return the report that stands for one that cannot be kept: the job fails, for good."""
+    message = fit_text(f"the worker's report cannot be kept: {fault}", MESSAGE_CHARACTERS_MAX)
+    return AttemptResult(report.key, Failed(Failure(UNFIT, message), retryable=False))
+
+
+def is_refused(report: AttemptResult) -> bool:
+    """Return whether the report stands for one that cannot be kept."""
+    return isinstance(report.outcome, Failed) and report.outcome.failure.type == UNFIT
+
+
+def _fit_outcome(outcome: Outcome) -> Outcome:
+    match outcome:
+        case Completed(result):
+            return fit_result(result)
+        case Failed(failure, retryable, retry_in_us):
+            delay_us = None if retry_in_us is None else fit_delay(retry_in_us)
+            return Failed(fit_failure(failure), retryable, delay_us)
+        case Snoozed(delay_us):
+            return Snoozed(fit_delay(delay_us))
+        case Lost(message, blame):
+            return Lost(fit_text(message, MESSAGE_CHARACTERS_MAX), blame)
+        case _:
+            return outcome
+
+
+def fit_delay(delay_us: int) -> int:
+    """Return a delay in microseconds, from 0 to the longest one; raise TypeError."""
+    _check_type(delay_us, int)
+    return min(max(delay_us, 0), limits.DURATION_MAX)
+
+
+def fit_result(result: bytes | None) -> Outcome:
+    """Return the outcome of an attempt that ended with this result, which should be JSON."""
+    if result is None or result == b"null":
+        return _NOTHING
+    if not isinstance(result, CheckedJson):
+        _check_type(result, bytes)
+    if len(result) > limits.RESULT_BYTES_MAX:
+        return refuse_result(
+            "result-too-large",
+            f"takes {len(result)} bytes as JSON; at most {limits.RESULT_BYTES_MAX} are kept",
+        )
+    if isinstance(result, CheckedJson):
+        return Completed(bytes(result))
+    try:
+        decode_strictly(result, "it")
+    except BadJson as error:
+        return refuse_result("result-not-json", f"cannot be kept as JSON: {error}")
+    return Completed(result)
+
+
+def _check_type(value: object, wanted: type) -> None:
+    if type(value) is not wanted:
+        raise TypeError(f"{type(value).__name__} is no {wanted.__name__}")
+
+
+def refuse_result(kind: str, why: str) -> Failed:
+    """Return the outcome of an attempt whose result cannot be kept; `why` ends the sentence."""
+    message = fit_text(f"the task ran, but its result {why}", MESSAGE_CHARACTERS_MAX)
+    return Failed(Failure(kind, message), retryable=False)
+
+
+def fit_failure(failure: Failure) -> Failure:
+    """Return the failure with its texts cut and without numbers that make no sense."""
+    return Failure(
+        type=fit_text(failure.type, limits.NAME_CHARACTERS_MAX) or "error",
+        message=fit_text(failure.message, MESSAGE_CHARACTERS_MAX),
+        exit_code=_fit_number(failure.exit_code),
+        signal=failure.signal and fit_text(failure.signal, limits.NAME_CHARACTERS_MAX),
+        http_status=_fit_number(failure.http_status),
+        traceback=failure.traceback
+        and fit_text(failure.traceback, TRACEBACK_CHARACTERS_MAX, keep_end=True),
+    )
+
+
+def _fit_number(number: int | None) -> int | None:
+    return None if number is None or abs(number) > limits.COUNT_MAX else number
+
+
+def _fit_captures(captures: Iterable[CapturedOutput]) -> tuple[CapturedOutput, ...]:
+    by_stream = {capture.stream: capture for capture in captures}  # a stream stands once
+    return tuple(_fit_capture(capture) for capture in by_stream.values())
+
+
+def _fit_capture(capture: CapturedOutput) -> CapturedOutput:
+    head, tail = capture.head, capture.tail
+    if capture.stream not in _STREAMS:
+        raise ValueError("an output of no known name")
+    for part in (head, tail):
+        _check_type(part, bytes)
+    _check_type(capture.total_bytes, int)
+    total = fit_count(max(capture.total_bytes, len(head) + len(tail)))
+    if len(head) + len(tail) > limits.OUTPUT_BYTES_MAX:
+        head, tail = head[:_HALF_BYTES], tail[-_HALF_BYTES:]
+    return CapturedOutput(capture.stream, head, tail, total)
+
+
+def fit_progress(
+    percent: float | None, message: str | None, log: str | None, partial: str | None
+) -> FittedProgress:
+    """Return what is said of an attempt that runs, as it can be shown."""
+    return FittedProgress(
+        percent if percent is not None and 0 <= percent <= _PERCENT_MAX else None,  # no NaN either
+        message and fit_text(message, SAID_CHARACTERS_MAX),
+        log and fit_text(log, LOG_CHARACTERS_MAX, keep_end=True),
+        partial and fit_text(partial, PARTIAL_CHARACTERS_MAX, keep_end=True),
+    )

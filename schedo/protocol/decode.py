@@ -1,0 +1,105 @@
+"""From the bytes of a body to a checked request; errors name the field with a JSON pointer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from schedo.core.strict_json import decode_strictly
+from schedo.errors import Invalid
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_WHERE = re.compile(r" - at `\$(.*)`\Z", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[]+)|\[([0-9]+|\.\.\.)\]")
+_FIELD = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`\Z", re.DOTALL)
+_TYPES = re.compile(r"`([^`]*)`")
+_WRONG_CHOICE = re.compile(r"Invalid enum value (.*)\Z", re.DOTALL)
+# msgspec names Python's types; whoever sends JSON from another language knows these.
+_JSON_NAMES = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
+_DETAIL_CHARACTERS_MAX = 200
+
+
+def _ignore(_: Any) -> None:
+    """See nothing in a value."""
+
+
+def decode_request(body: bytes, kind: type[T], see: Callable[[Any], None] = _ignore) -> T:
+    """Return the request in a small JSON body; raise BadJson or Invalid. `see` gets its value."""
+    see(decode_strictly(body))
+    return decode_checked(body, kind)
+
+
+def decode_checked(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """Return the request in JSON that decode_strictly has passed; raise Invalid."""
+    try:
+        value: T = _decoder(kind).decode(body)
+    except msgspec.ValidationError as error:
+        raise point_at(str(error), kind) from None
+    return value
+
+
+@lru_cache(maxsize=64)
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
+
+
+def point_at(message: str, kind: type[msgspec.Struct]) -> Invalid:
+    """Turn msgspec's "Expected `int` <= 9 - at `$.priority`" into an error about /priority."""
+    where = _WHERE.search(message)
+    detail = message[: where.start()] if where else message
+    steps: list[str] = [
+        name or index for name, index in _STEP.findall(where.group(1) if where else "")
+    ]
+    pointer = "".join("/" + step for step in steps)
+    choice = _WRONG_CHOICE.match(detail)
+    field = _FIELD.match(detail)
+    if choice:
+        detail = f"{choice.group(1)[:40]} is none of {', '.join(_list_choices(kind, steps))}"
+    elif field:
+        name = field.group(1)[:_DETAIL_CHARACTERS_MAX]
+        pointer += "/" + name.replace("~", "~0").replace("/", "~1")
+        unknown = "unknown" in detail[:30]
+        detail = "there is no such field" if unknown else "this field is required"
+    else:
+        detail = _TYPES.sub(_render_types, detail)
+    # A field's name may look like part of the message, so neither part is trusted to be short.
+    pointer = pointer[:_DETAIL_CHARACTERS_MAX]
+    return Invalid.field(pointer, detail[:_DETAIL_CHARACTERS_MAX])
+
+
+def _render_types(match: re.Match[str]) -> str:
+    """Return "`str | int | float | null`" as "text or number": null counts as not given."""
+    names = match[1].split(" | ")
+    if len(names) > 1:
+        hidden = {"null", "int"} if "float" in names else {"null"}
+        names = [name for name in names if name not in hidden]
+    return " or ".join(_JSON_NAMES.get(name, name) for name in names)
+
+
+def _list_choices(kind: type[msgspec.Struct], steps: list[str]) -> Iterator[str]:
+    """Yield the values that are allowed at a place in a request."""
+    places = _alternatives(inspect.type_info(kind))
+    for step in steps:
+        places = [inner for place in places for inner in _descend(place, step)]
+    for place in places:
+        if isinstance(place, inspect.LiteralType):
+            yield from map(str, place.values)
+
+
+def _alternatives(place: inspect.Type) -> list[inspect.Type]:
+    return list(place.types) if isinstance(place, inspect.UnionType) else [place]
+
+
+def _descend(place: inspect.Type, step: str) -> list[inspect.Type]:
+    if isinstance(place, inspect.ListType):
+        return _alternatives(place.item_type)
+    if isinstance(place, inspect.StructType):
+        found = (field.type for field in place.fields if field.encode_name == step)
+        return [inner for each in found for inner in _alternatives(each)]
+    return []

@@ -1,0 +1,166 @@
+"""Work that is placed on a worker right now: invokes, reservations, and the short form."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import orjson
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from schedo.core import limits
+from schedo.core.model import ONCE, JobSpec, Options
+from schedo.core.requirements import Requirements
+from schedo.errors import Invalid
+from schedo.protocol import fields
+from schedo.protocol.fields import Duration, Name
+from schedo.protocol.jobs import read_meta, read_tags
+from schedo.protocol.query import WAIT_US_MAX
+from schedo.protocol.requirements import Preferences, RequiresRequest, read_conditions, read_route
+from schedo.protocol.times import render_duration
+
+COUNT_MAX = 1_000
+TTL_US_MAX = 5 * limits.MINUTE
+Count = Annotated[int, Meta(ge=1, le=COUNT_MAX, description="How many, all or none.")]
+OnLoss = Literal["fail", "retry_once"]
+
+
+class InvocationFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What runs, and how long to wait for its end."""
+
+    task: Name
+    payload: Raw | UnsetType = UNSET
+    queue: Name = limits.DEFAULT_QUEUE
+    wait: Annotated[
+        Duration, Meta(description="How long to wait for the end; 0: until a worker has taken it.")
+    ] = "30s"
+    timeout: Duration | None = None
+    tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
+    meta: dict[str, Any] | None = None
+    on_loss: OnLoss = "fail"
+
+    def read_wait(self) -> float:
+        """Return for how many seconds to wait for the end."""
+        return _read_at_most("/wait", self.wait, 0, WAIT_US_MAX) / limits.SECOND
+
+    def make_spec(self, traceparent: str | None, route: Requirements | None = None) -> JobSpec:
+        """Return the job as the engine takes it: tried once, and again only after a loss."""
+        return JobSpec(
+            task=fields.read_name("/task", self.task),
+            payload=fields.read_payload(self.payload),
+            queue=fields.read_name("/queue", self.queue),
+            options=Options(
+                retry=ONCE,
+                timeout_us=fields.read_duration_or_none(
+                    "/timeout", self.timeout, limits.MILLISECOND
+                ),
+                at_most_once=self.on_loss == "fail",
+                tags=read_tags(self.tags),
+                meta=read_meta(self.meta),
+                traceparent=traceparent,
+                requirements=route,
+            ),
+        )
+
+
+class InvokeRequest(InvocationFields, kw_only=True):
+    """A job that a worker takes now or that is refused; it never waits in a queue."""
+
+    requires: RequiresRequest | None = None
+    prefer: Preferences | None = None
+    count: Count = 1
+
+    def to_spec(self, traceparent: str | None) -> JobSpec:
+        """Return the job as the engine takes it."""
+        return self.make_spec(traceparent, read_route(self.requires, self.prefer))
+
+
+class CommitRequest(InvocationFields, kw_only=True):
+    """What runs on the reserved slots."""
+
+
+class ReserveRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Slots to keep for a moment."""
+
+    task: Name | None = None
+    queue: Name = limits.DEFAULT_QUEUE
+    requires: RequiresRequest | None = None
+    prefer: Preferences | None = None
+    count: Count = 1
+    ttl: Duration = "10s"
+
+    def read_task(self) -> str | None:
+        """Return the task that will run there, if it is known yet."""
+        return None if self.task is None else fields.read_name("/task", self.task)
+
+    def read_queue(self) -> str:
+        """Return the queue that the jobs will be of."""
+        return fields.read_name("/queue", self.queue)
+
+    def read_route(self) -> Requirements | None:
+        """Return which workers will do."""
+        return read_route(self.requires, self.prefer)
+
+    def read_ttl(self) -> float:
+        """Return for how many seconds the slots are kept."""
+        ttl_us = _read_at_most("/ttl", self.ttl, limits.MILLISECOND, TTL_US_MAX)
+        return ttl_us / limits.SECOND
+
+
+class ShortRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The short form: a command to run after some seconds, or a Task to run right now."""
+
+    command: Annotated[str, Meta(min_length=1)] | None = None
+    delay_seconds: Annotated[int | float, Meta(description="At least 0.")] = 0
+    task: Name | None = msgspec.field(default=None, name="Task")
+    requirements: (
+        Annotated[
+            dict[str, Any], Meta(description="As requires.labels; the case of names is no matter.")
+        ]
+        | None
+    ) = msgspec.field(default=None, name="Requirements")
+    payload: Raw | UnsetType = msgspec.field(default=UNSET, name="Payload")
+
+    def check(self) -> None:
+        """Refuse a request that is neither of the two forms, or both."""
+        if self.command is not None and self.task is not None:
+            raise fields.not_both("command", "Task")
+        if self.command is None and self.task is None:
+            raise Invalid.field("/command", "this field is required, unless there is a Task")
+        is_command = self.command is not None
+        for name, is_given, belongs in (
+            ("delay_seconds", self.delay_seconds != 0, is_command),
+            ("Requirements", self.requirements is not None, not is_command),
+            ("Payload", self.payload is not UNSET, not is_command),
+        ):
+            if is_given and not belongs:
+                raise Invalid.field(f"/{name}", "this does not go with the other fields")
+
+    def to_spec(self) -> JobSpec:
+        """Return the shell job that a command stands for."""
+        return JobSpec(
+            task="shell",
+            payload=orjson.dumps({"command": self.command}),
+            delay_us=fields.read_duration("/delay_seconds", self.delay_seconds),
+        )
+
+    def to_invocation(self, traceparent: str | None) -> JobSpec:
+        """Return the job that a Task stands for."""
+        conditions = read_conditions("/Requirements", self.requirements or {})
+        return JobSpec(
+            task=fields.read_name("/Task", self.task or ""),
+            payload=fields.read_payload(self.payload, "/Payload"),
+            options=Options(
+                retry=ONCE,
+                at_most_once=True,
+                traceparent=traceparent,
+                requirements=Requirements(labels=conditions) if conditions else None,
+            ),
+        )
+
+
+def _read_at_most(pointer: str, value: str | int | float, least: int, most: int) -> int:
+    us = fields.read_duration(pointer, value, least)
+    if us > most:
+        raise Invalid.field(pointer, f"this must be at most {render_duration(most)}")
+    return us

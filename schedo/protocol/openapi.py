@@ -1,0 +1,190 @@
+"""The OpenAPI 3.1 document, built from the table of operations and the types that validate.
+
+`python -m schedo.protocol.openapi` writes it to web/static/openapi.json, which the server serves.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+
+from schedo.core import limits
+from schedo.protocol import schemas
+from schedo.protocol.operation import JSON_TYPE, AnswerKind, Operation
+from schedo.protocol.operations import OPERATIONS
+from schedo.protocol.parameters import PARAMETERS, path_parameters
+
+DOCUMENT = Path(__file__).parent.parent / "web" / "static" / "openapi.json"
+
+_PROBLEM_TYPE = "application/problem+json"
+_STATUS_TEXTS = {
+    200: "Done.",
+    201: "Created.",
+    202: "Accepted; it has not ended yet.",
+    204: "Gone.",
+    503: "Not ready.",
+}
+_TAGS = ("jobs", "schedules", "queues", "workers", "right now", "short forms", "server")
+
+
+def build_document() -> dict[str, Any]:
+    """Return the document."""
+    types = _list_types()
+    made, components = msgspec.json.schema_components(
+        types,
+        ref_template="#/components/schemas/{name}",
+        schema_hook=_describe_raw,
+    )
+    _bound_integers(components)
+    _share_durations(components)
+    references = dict(zip(types, made, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        item = paths.setdefault(operation.path, {})
+        item[operation.method.lower()] = _describe(operation, references)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "schedo",
+            "version": "1",
+            "summary": "A durable scheduler of cron, delayed and immediate jobs.",
+            "description": (
+                "Errors are problem documents (RFC 9457); /problems/{code} explains each code. "
+                "Instants are RFC 3339 with an offset, durations are 90s, 1h30m, PT90S "
+                "or a number of seconds. Unknown fields and parameters are refused by name."
+            ),
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": tag} for tag in _TAGS],
+        "security": [{"token": []}, {}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "responses": {
+                "Problem": {
+                    "description": "It did not work; the problem document says why.",
+                    "content": {_PROBLEM_TYPE: {"schema": references[schemas.ProblemAnswer]}},
+                }
+            },
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _bound_integers(schema: Any) -> None:
+    """Say of every whole number without bounds that it fits into 64 bits, as bodies must."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "integer":
+            schema.setdefault("minimum", -limits.INTEGER_MAX - 1)
+            schema.setdefault("maximum", limits.INTEGER_MAX)
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for inner in schema:
+            _bound_integers(inner)
+
+
+def _share_durations(components: dict[str, Any]) -> None:
+    """Describe durations once, for their pattern is long; what a field says of its own stays."""
+    found = components["JobRequest"]["properties"]["delay"]["anyOf"][0]
+    whole, shared = dict(found), {"$ref": "#/components/schemas/Duration"}
+
+    def share(schema: Any) -> None:
+        if isinstance(schema, dict):
+            if schema.get("pattern") == whole["pattern"]:
+                own = {name: value for name, value in schema.items() if value != whole.get(name)}
+                schema.clear()
+                schema.update(shared | own)
+            schema = list(schema.values())
+        if isinstance(schema, list):
+            for inner in schema:
+                share(inner)
+
+    share(components)
+    components["Duration"] = whole
+
+
+def _describe_raw(kind: type) -> dict[str, Any]:
+    """Describe a payload as any JSON; msgspec asks only about types it does not know."""
+    assert kind is msgspec.Raw, f"nothing describes {kind}"
+    return {}
+
+
+def _list_types() -> list[type[msgspec.Struct]]:
+    types: dict[type[msgspec.Struct], None] = {schemas.ProblemAnswer: None}
+    for operation in OPERATIONS:
+        if operation.request is not None:
+            types[operation.request] = None
+        types |= {shape: None for kind in operation.answers.values() for shape in _shapes(kind)}
+    return list(types)
+
+
+def _shapes(kind: AnswerKind) -> tuple[type[msgspec.Struct], ...]:
+    if isinstance(kind, str):
+        return ()
+    return kind if isinstance(kind, tuple) else (kind,)
+
+
+def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "tags": [operation.tag],
+        "responses": {
+            str(status): _describe_answer(status, kind, references)
+            for status, kind in operation.answers.items()
+        }
+        | {"default": {"$ref": "#/components/responses/Problem"}},
+    }
+    parameters = path_parameters(operation.path) + [PARAMETERS[name] for name in operation.query]
+    if operation.takes_key:
+        parameters.append(PARAMETERS["Idempotency-Key"])
+    if operation.takes_nonce:
+        parameters.append(PARAMETERS["Schedo-Lease-Nonce"])
+    if parameters:
+        described["parameters"] = parameters
+    if operation.request is not None:
+        described["requestBody"] = _describe_body(operation, references[operation.request])
+    if operation.path == "/healthz":
+        described["security"] = [{}]
+    return described
+
+
+def _describe_answer(
+    status: int,
+    kind: AnswerKind,
+    references: dict[type[msgspec.Struct], Any],
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": _STATUS_TEXTS[status]}
+    if not isinstance(kind, str):
+        found = [references[shape] for shape in _shapes(kind)]
+        schema = found[0] if len(found) == 1 else {"anyOf": found}
+        answer["content"] = {JSON_TYPE: {"schema": schema}}
+    elif kind:
+        answer["content"] = {kind: {"schema": {} if kind == JSON_TYPE else {"type": "string"}}}
+    return answer
+
+
+def _describe_body(operation: Operation, reference: dict[str, Any]) -> dict[str, Any]:
+    content = {JSON_TYPE: {"schema": reference}}
+    if operation.is_batch:
+        content = {
+            JSON_TYPE: {"schema": {"type": "array", "items": reference, "maxItems": 1000}},
+            operation.media_types[1]: {"schema": {"type": "string"}},
+        }
+    return {"required": not operation.body_is_optional, "content": content}
+
+
+def render_document() -> bytes:
+    """Return the document as it lies in the repository."""
+    return orjson.dumps(build_document(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+if __name__ == "__main__":
+    DOCUMENT.parent.mkdir(exist_ok=True)
+    DOCUMENT.write_bytes(render_document())
+    sys.stdout.write(f"wrote {DOCUMENT}\n")

@@ -1,0 +1,113 @@
+"""What a worker is answered: leases to run, attempts to stop, and what was refused of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import Any, Protocol
+
+import orjson
+
+from schedo.core.ids import render_id
+from schedo.core.leases import Lease, StopRequest
+from schedo.core.limits import SECOND
+from schedo.core.model import PLAIN, LeaseKey, Options
+from schedo.errors import StaleLease
+from schedo.protocol.lease_keys import render_lease
+from schedo.protocol.times import render_instant
+from schedo.protocol.work import PROTOCOL
+
+HEARTBEATS_IN_SILENCE = 3
+
+
+class Handed(Protocol):
+    """What the engine gives to a worker."""
+
+    @property
+    def leases(self) -> Iterable[Lease]: ...
+
+    @property
+    def bids(self) -> AbstractSet[LeaseKey]: ...  # those of the leases that wait for a yes
+
+    @property
+    def stops(self) -> Iterable[StopRequest]: ...
+
+    @property
+    def disowned(self) -> Iterable[LeaseKey]: ...
+
+    @property
+    def refused(self) -> Iterable[tuple[LeaseKey, str]]: ...
+
+    @property
+    def drain(self) -> bool: ...
+
+
+def render_work(handed: Handed, epoch: int, silence_s: float) -> bytes:
+    """Return the answer to a worker's request as JSON."""
+    return orjson.dumps(
+        {
+            "protocol": PROTOCOL,
+            "epoch": epoch,
+            "leases": [lease_fields(lease, lease.key in handed.bids) for lease in handed.leases],
+            "stop": [
+                {"lease": render_lease(stop.key), "reason": stop.reason.value}
+                for stop in handed.stops
+            ],
+            "disowned": [render_lease(key) for key in handed.disowned],
+            "refused": [_refusal_fields(key, reason) for key, reason in handed.refused],
+            "heartbeat": _seconds(silence_s / HEARTBEATS_IN_SILENCE),
+            "silence": _seconds(silence_s),
+            "drain": handed.drain,
+        }
+    )
+
+
+def lease_fields(lease: Lease, is_bid: bool = False) -> dict[str, Any]:
+    """Return a lease as a worker gets it, with all that it needs to run the attempt."""
+    answer: dict[str, Any] = {
+        "lease": render_lease(lease.key),
+        "job": render_id(lease.key.job_id),
+        "attempt": lease.key.attempt,
+        "task": lease.task,
+        "queue": lease.queue,
+        "payload": orjson.Fragment(lease.payload or b"null"),
+        "scheduled_for": render_instant(lease.scheduled_for),
+        "trigger": lease.trigger.value,
+    }
+    if lease.missed_count:
+        answer["missed_count"] = lease.missed_count
+    if lease.options is not PLAIN:
+        _add_options(answer, lease.options)
+    if lease.is_suspect:
+        answer["suspect"] = True
+    if is_bid:
+        answer["bid"] = True
+    return answer
+
+
+def _add_options(answer: dict[str, Any], options: Options) -> None:
+    if options.timeout_us is not None:
+        answer["timeout"] = _seconds(options.timeout_us / SECOND)
+    if options.tags:
+        answer["tags"] = options.tags
+    if options.meta:
+        answer["meta"] = options.meta
+    if options.traceparent is not None:
+        answer["traceparent"] = options.traceparent
+    if options.tracestate is not None:
+        answer["tracestate"] = options.tracestate
+    if options.at_most_once:
+        answer["at_most_once"] = True
+
+
+def _refusal_fields(key: LeaseKey, reason: str) -> dict[str, Any]:
+    return {
+        "lease": render_lease(key),
+        "status": StaleLease.status,
+        "code": StaleLease.code,
+        "detail": reason,
+    }
+
+
+def _seconds(number: float) -> int | float:
+    return int(number) if number.is_integer() else number

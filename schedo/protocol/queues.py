@@ -1,0 +1,42 @@
+"""What a client may change about a queue."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from schedo.core import limits
+from schedo.errors import Invalid
+from schedo.protocol import fields
+from schedo.protocol.fields import Duration
+
+_WEIGHT_MAX = 1_000
+Concurrency = Annotated[
+    int,
+    Meta(ge=1, le=limits.QUEUE_CONCURRENCY_MAX, description="How many of its jobs run at once."),
+]
+
+
+class QueuePatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """New limits for a queue; what is not given stays as it is."""
+
+    concurrency: Concurrency | UnsetType | None = UNSET  # null: as many as there are slots
+    weight: Annotated[int, Meta(ge=1, le=_WEIGHT_MAX)] | UnsetType = UNSET
+    priority_step: Duration | UnsetType = UNSET
+
+    def read(self) -> dict[str, Any]:
+        """Return the changes by the name of a Queue's field."""
+        if self == QueuePatch():
+            raise Invalid("there is nothing to change: give concurrency, weight or priority_step")
+        changes: dict[str, Any] = {}
+        if not isinstance(self.concurrency, UnsetType):
+            changes["concurrency"] = self.concurrency
+        if not isinstance(self.weight, UnsetType):
+            changes["weight"] = self.weight
+        if not isinstance(self.priority_step, UnsetType):
+            step_us = fields.read_duration("/priority_step", self.priority_step)
+            if step_us > limits.DAY:
+                raise Invalid.field("/priority_step", "this must be at most a day")
+            changes["priority_step_us"] = step_us
+        return changes

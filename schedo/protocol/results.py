@@ -1,0 +1,136 @@
+"""How a worker says that an attempt has ended; core/value_limits.py makes it fit."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from schedo.core import limits
+from schedo.core.leases import (
+    AttemptResult,
+    Blame,
+    CapturedOutput,
+    Completed,
+    Failed,
+    Lost,
+    Outcome,
+    Released,
+    Snoozed,
+    Stopped,
+)
+from schedo.core.model import Failure
+from schedo.core.strict_json import CheckedJson
+from schedo.errors import Invalid
+from schedo.protocol import fields
+from schedo.protocol.fields import Duration
+from schedo.protocol.lease_keys import LeaseText, parse_lease
+
+_HALF = limits.OUTPUT_BYTES_MAX // 2
+_STREAMS_MAX = 3
+_LOST = "what ran it on its worker has died"
+
+
+class ErrorRequest(Struct, omit_defaults=True):
+    """Why an attempt did not succeed."""
+
+    type: str = "error"
+    message: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    http_status: int | None = None
+    traceback: str | None = None
+
+    def to_failure(self) -> Failure:
+        """Return the core's form."""
+        return Failure(
+            self.type,
+            self.message,
+            self.exit_code,
+            self.signal,
+            self.http_status,
+            self.traceback,
+        )
+
+
+class OutputRequest(Struct, omit_defaults=True):
+    """What was kept of one stream: text, or base64 where it may not be UTF-8."""
+
+    stream: Literal["stdout", "stderr", "body"]
+    text: str | None = None
+    base64: str | None = None
+    total_bytes: Annotated[int, Meta(ge=0)] | None = None
+
+    def to_capture(self, pointer: str) -> CapturedOutput:
+        """Return the core's form: the first and the last half of what is kept."""
+        if (self.text is None) == (self.base64 is None):
+            raise Invalid.field(pointer, "give text or base64")
+        kept = self.text.encode() if self.text is not None else self._decode(pointer)
+        total = max(len(kept), self.total_bytes or 0)
+        if total == len(kept) <= limits.OUTPUT_BYTES_MAX:
+            return CapturedOutput(self.stream, kept[:_HALF], kept[_HALF:], total)
+        # Where bytes are missing they are missing in the middle.
+        half = min(_HALF, len(kept) // 2)
+        return CapturedOutput(self.stream, kept[:half], kept[len(kept) - half :], total)
+
+    def _decode(self, pointer: str) -> bytes:
+        try:
+            return base64.b64decode(self.base64 or "", validate=True)
+        except (binascii.Error, ValueError):
+            raise Invalid.field(f"{pointer}/base64", "this is not base64") from None
+
+
+class ResultRequest(Struct, omit_defaults=True):
+    """The end of one attempt."""
+
+    lease: LeaseText
+    outcome: Literal["completed", "failed", "snoozed", "stopped", "handed_back", "lost"]
+    result: Raw | UnsetType = UNSET
+    error: ErrorRequest | None = None
+    blame: Literal["sole", "shared", "none"] | None = None
+    retryable: bool | None = None
+    retry_in: Duration | None = None
+    delay: Duration | None = None
+    output: Annotated[list[OutputRequest], Meta(max_length=_STREAMS_MAX)] | None = None
+
+    def to_report(self, pointer: str) -> AttemptResult:
+        """Return the core's form."""
+        return AttemptResult(
+            parse_lease(self.lease, f"{pointer}/lease"),
+            self._read_outcome(pointer),
+            self._read_output(pointer),
+        )
+
+    def _read_output(self, pointer: str) -> tuple[CapturedOutput, ...]:
+        output = self.output or []
+        if len({each.stream for each in output}) < len(output):
+            raise Invalid.field(f"{pointer}/output", "a stream stands twice")
+        return tuple(each.to_capture(f"{pointer}/output/{at}") for at, each in enumerate(output))
+
+    def _read_outcome(self, pointer: str) -> Outcome:
+        match self.outcome:
+            case "completed":
+                return self._read_result()
+            case "failed":
+                if self.error is None:
+                    raise Invalid.field(f"{pointer}/error", "a failure needs its error")
+                retry_in_us = fields.read_duration_or_none(f"{pointer}/retry_in", self.retry_in)
+                return Failed(self.error.to_failure(), self.retryable is not False, retry_in_us)
+            case "snoozed":
+                if self.delay is None:
+                    raise Invalid.field(f"{pointer}/delay", "a snooze needs its delay")
+                return Snoozed(fields.read_duration(f"{pointer}/delay", self.delay))
+            case "stopped":
+                return Stopped()
+            case "handed_back":
+                return Released()
+            case "lost":
+                said = (self.error or ErrorRequest()).to_failure().message
+                return Lost(said or _LOST, Blame(self.blame or "sole"))
+
+    def _read_result(self) -> Outcome:
+        # The whole request was checked strictly, and the result with it.
+        result = None if isinstance(self.result, UnsetType) else CheckedJson(self.result)
+        return Completed(result)

@@ -1,0 +1,251 @@
+"""What a worker sends: what it is, what it runs, what has ended, what it wants.
+
+Here, and only here, unknown fields are ignored, so that a newer worker can speak to an older
+server. Everything that is known is checked as strictly as elsewhere, and one bad field refuses the
+whole request: nothing of it has happened then. A null counts as not given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+from msgspec import Meta, Struct
+
+from schedo.core import limits
+from schedo.core.model import LeaseKey, Options, Retry
+from schedo.core.retry import PRESETS
+from schedo.core.value_limits import SAID_CHARACTERS_MAX, fit_progress, fit_text
+from schedo.core.worker_pool import WorkerSpec
+from schedo.errors import Invalid
+from schedo.protocol import fields
+from schedo.protocol.fields import Duration, Name
+from schedo.protocol.jobs import (
+    Delivery,
+    PresetName,
+    RetryCount,
+    RetryRequest,
+    read_delivery,
+    read_retry,
+)
+from schedo.protocol.lease_keys import LeaseText, parse_lease
+from schedo.protocol.requirements import Labels, Resources, escape, read_amounts, read_labels
+from schedo.protocol.results import ResultRequest
+from schedo.protocol.times import render_duration, render_instant
+
+PROTOCOL = 1
+NAMES_MAX = 1_000  # of tasks, and of queues
+SLOTS_MAX = 10_000
+ENTRIES_MAX = 1_000  # results, progress, bids in one request
+WAIT_US_MAX = limits.MINUTE
+SILENCE_US = (5 * limits.SECOND, limits.HOUR)
+SILENCE_US_DEFAULT = 30 * limits.SECOND
+
+_WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_WORKER_RULE = (
+    "a worker's name is 1 to 128 letters, digits, dots, underscores and hyphens, "
+    "and begins with a letter or digit"
+)
+_OWN_WORKERS = frozenset({"embedded", "embedded-alone", "server", "local"})  # and process-*
+T = TypeVar("T")
+
+WorkerName = Annotated[
+    str,
+    Meta(
+        description="1 to 128 letters, digits, dots, underscores and hyphens.",
+        extra_json_schema={"pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"},
+    ),
+]
+Names = Annotated[list[Name], Meta(max_length=NAMES_MAX)]
+Percent = Annotated[float, Meta(ge=0, le=100)]
+ProgressParts = tuple[LeaseKey, float | None, str | None, str | None, str | None]
+
+
+class TaskDefaultsRequest(Struct, omit_defaults=True):
+    """What the jobs of a task are like if they do not say."""
+
+    retry: RetryRequest | RetryCount | PresetName | None = None
+    timeout: Duration | None = None
+    delivery: Delivery | None = None
+
+    def to_options(self) -> Options:
+        """Return the core's form."""
+        return Options(
+            retry=read_retry(self.retry),
+            timeout_us=fields.read_duration_or_none("/timeout", self.timeout, limits.MILLISECOND),
+            at_most_once=read_delivery(self.delivery),
+        )
+
+
+class ProgressRequest(Struct, omit_defaults=True):
+    """How far an attempt is; what is too long is cut."""
+
+    lease: LeaseText
+    percent: Percent | None = None
+    message: str | None = None
+    log: str | None = None
+    stdout: str | None = None
+
+    def read(self, pointer: str) -> ProgressParts:
+        """Return lease, percent, message, log and partial output: the ends of the long texts."""
+        lease = parse_lease(self.lease, f"{pointer}/lease")
+        return (lease, *fit_progress(self.percent, self.message, self.log, self.stdout))
+
+
+class RejectRequest(Struct, omit_defaults=True):
+    """A bid that the worker does not take."""
+
+    lease: LeaseText
+    reason: str | None = None
+
+
+class WorkRequest(Struct, kw_only=True, omit_defaults=True):
+    """One request of a worker. Unknown fields are ignored."""
+
+    worker: WorkerName
+    protocol: Annotated[int, Meta(ge=1, description="The highest version it knows.")] | None = None
+    session: Annotated[str, Meta(max_length=128)] | None = None
+    tasks: Names | None = None
+    queues: Names | None = None
+    slots: Annotated[int, Meta(ge=0, le=SLOTS_MAX)] | None = None
+    labels: Labels | None = None
+    resources: Resources | None = None
+    version: Annotated[str, Meta(max_length=128)] | None = None
+    task_defaults: dict[str, TaskDefaultsRequest] | None = None
+    apart: Names | None = None
+    running: Annotated[list[LeaseText], Meta(max_length=SLOTS_MAX)] | None = None
+    results: Annotated[list[ResultRequest], Meta(max_length=ENTRIES_MAX)] | None = None
+    progress: Annotated[list[ProgressRequest], Meta(max_length=ENTRIES_MAX)] | None = None
+    accept: Annotated[list[LeaseText], Meta(max_length=ENTRIES_MAX)] | None = None
+    reject: Annotated[list[RejectRequest], Meta(max_length=ENTRIES_MAX)] | None = None
+    bids: bool | None = None
+    draining: bool | None = None
+    wait: Duration | None = None
+    want: Annotated[int, Meta(ge=0, le=ENTRIES_MAX)] | None = None
+    silence: Duration | None = None
+
+    def read_offer(self) -> WorkerSpec:
+        """Return what the worker says of itself."""
+        return WorkerSpec(
+            id=read_worker_name("/worker", self.worker),
+            slots=1 if self.slots is None else self.slots,
+            tasks=_read_names("/tasks", self.tasks),
+            queues=_read_names("/queues", self.queues),
+            task_defaults=_read_defaults(self.task_defaults or {}),
+            labels=read_labels("/labels", self.labels or {}),
+            resources=dict(read_amounts("/resources", self.resources or {})),
+            apart=_read_names("/apart", self.apart) or frozenset(),
+            version=self.version,
+            polls=True,
+        )
+
+    def read_running(self) -> frozenset[LeaseKey] | None:
+        """Return the attempts that it still runs, or None if it says nothing about that."""
+        return None if self.running is None else frozenset(_read_leases("/running", self.running))
+
+    def read_accepted(self) -> list[LeaseKey]:
+        """Return the bids that it takes."""
+        return _read_leases("/accept", self.accept or [])
+
+    def read_rejected(self) -> list[tuple[LeaseKey, str]]:
+        """Return the bids that it does not take, with the reasons."""
+        return [
+            (
+                parse_lease(each.lease, f"/reject/{at}/lease"),
+                fit_text(each.reason or "", SAID_CHARACTERS_MAX),
+            )
+            for at, each in enumerate(self.reject or ())
+        ]
+
+    def read_progress(self) -> list[ProgressParts]:
+        """Return what it says about attempts that run."""
+        return [each.read(f"/progress/{at}") for at, each in enumerate(self.progress or ())]
+
+    def read_wait(self) -> float:
+        """Return for how many seconds it waits for work."""
+        us = 0 if self.wait is None else fields.read_duration("/wait", self.wait)
+        _check_most("/wait", us, WAIT_US_MAX)
+        return us / limits.SECOND
+
+    def read_silence(self) -> float:
+        """Return for how many seconds it may be silent before it is taken for lost."""
+        if self.silence is None:
+            return SILENCE_US_DEFAULT / limits.SECOND
+        least, most = SILENCE_US
+        us = fields.read_duration("/silence", self.silence, least)
+        _check_most("/silence", us, most)
+        return us / limits.SECOND
+
+
+def read_worker_name(pointer: str, name: str) -> str:
+    """Return the name that a worker gives itself, unless it is one of the server's own."""
+    if not _WORKER.match(name):
+        raise Invalid.field(pointer, f"{name[:40]!a}: {_WORKER_RULE}")
+    if name in _OWN_WORKERS or name.startswith("process-"):
+        raise Invalid.field(pointer, f"{name!r} is a name that the server uses itself")
+    return name
+
+
+def _read_names(pointer: str, names: list[str] | None) -> frozenset[str] | None:
+    if names is None:
+        return None
+    return frozenset(fields.read_name(f"{pointer}/{at}", name) for at, name in enumerate(names))
+
+
+def _read_leases(pointer: str, texts: list[str]) -> list[LeaseKey]:
+    return [parse_lease(text, f"{pointer}/{at}") for at, text in enumerate(texts)]
+
+
+def _read_defaults(given: dict[str, TaskDefaultsRequest]) -> dict[str, Options]:
+    if len(given) > NAMES_MAX:
+        raise Invalid.field("/task_defaults", f"there may be at most {NAMES_MAX}")
+    defaults = {}
+    for task, asked in given.items():
+        pointer = f"/task_defaults/{escape(task)}"
+        fields.read_name(pointer, task)
+        defaults[task] = _read_under(pointer, asked.to_options)
+    return defaults
+
+
+def _read_under(pointer: str, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except Invalid as error:
+        where = error.problems[0]
+        raise Invalid.field(pointer + where.pointer, where.detail) from None
+
+
+def _check_most(pointer: str, us: int, most: int) -> None:
+    if us > most:
+        raise Invalid.field(pointer, f"this must be at most {render_duration(most)}")
+
+
+def default_fields(options: Options) -> dict[str, object]:
+    """Return a task's defaults as a worker announces them."""
+    answer: dict[str, object] = {}
+    if options.retry is not None:
+        answer["retry"] = _render_retry(options.retry)
+    if options.timeout_us is not None:
+        answer["timeout"] = render_duration(options.timeout_us)
+    if options.at_most_once:
+        answer["delivery"] = "at_most_once"
+    return answer
+
+
+def _render_retry(retry: Retry) -> object:
+    """Return the name of the preset, or what it consists of: a ladder has no other form."""
+    for name, preset in PRESETS.items():
+        if preset == retry:
+            return name
+    fields = {
+        "max_attempts": retry.max_attempts,
+        "backoff": "exponential" if retry.backoff == "ladder" else retry.backoff,
+        "initial": render_duration(retry.initial_us),
+        "factor": retry.factor,
+        "max": render_duration(retry.max_us),
+        "jitter": retry.jitter,
+    }
+    if retry.until_at is not None:
+        fields["until"] = render_instant(retry.until_at)
+    return fields

@@ -1,0 +1,106 @@
+"""The operations about workers, and about work that is placed on them right now."""
+
+from __future__ import annotations
+
+from schedo.protocol import schemas, worker_shapes
+from schedo.protocol.invocations import CommitRequest, InvokeRequest, ReserveRequest
+from schedo.protocol.operation import AnswerKind, Operation
+from schedo.protocol.schedules import EmptyRequest
+from schedo.protocol.work import WorkRequest
+
+_JOB_OR_JOBS = (schemas.JobAnswer, worker_shapes.JobsAnswer)
+_PLACED: dict[int, AnswerKind] = {200: _JOB_OR_JOBS, 201: _JOB_OR_JOBS, 202: _JOB_OR_JOBS}
+
+WORKER_OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "work",
+        "POST",
+        "/v1/work",
+        "The whole protocol of workers: report, and get work, at once or when there is some.",
+        {200: worker_shapes.WorkAnswer},
+        request=WorkRequest,
+        is_large=True,
+        may_wait=True,
+    ),
+    Operation(
+        "list_workers",
+        "GET",
+        "/v1/workers",
+        "List workers: their state, slots, labels, resources and health.",
+        {200: worker_shapes.WorkerPage},
+    ),
+    Operation(
+        "get_worker",
+        "GET",
+        "/v1/workers/{name}",
+        "Read a worker.",
+        {200: worker_shapes.WorkerAnswer},
+    ),
+    Operation(
+        "cordon_worker",
+        "POST",
+        "/v1/workers/{name}:cordon",
+        "Give the worker no more; what it runs goes on.",
+        {200: worker_shapes.WorkerAnswer},
+        request=EmptyRequest,
+    ),
+    Operation(
+        "uncordon_worker",
+        "POST",
+        "/v1/workers/{name}:uncordon",
+        "Give the worker work again.",
+        {200: worker_shapes.WorkerAnswer},
+        request=EmptyRequest,
+    ),
+    Operation(
+        "drain_worker",
+        "POST",
+        "/v1/workers/{name}:drain",
+        "Ask the worker to finish what it runs, and to leave.",
+        {200: worker_shapes.WorkerAnswer},
+        request=EmptyRequest,
+    ),
+    Operation(
+        "invoke",
+        "POST",
+        "/v1/invoke",
+        "Run a job on a worker right now, or be told at once that none takes it.",
+        _PLACED,
+        request=InvokeRequest,
+        may_wait=True,
+    ),
+    Operation(
+        "reserve",
+        "POST",
+        "/v1/reservations",
+        "Keep slots for a moment; all that are asked for, or none.",
+        {201: worker_shapes.ReservationAnswer},
+        request=ReserveRequest,
+    ),
+    Operation(
+        "commit_reservation",
+        "POST",
+        "/v1/reservations/{id}:commit",
+        "Run jobs on the reserved slots.",
+        _PLACED,
+        request=CommitRequest,
+        takes_nonce=True,
+        may_wait=True,
+    ),
+    Operation(
+        "release_reservation",
+        "POST",
+        "/v1/reservations/{id}:release",
+        "Give the reserved slots back.",
+        {204: ""},
+        request=EmptyRequest,
+        takes_nonce=True,
+    ),
+    Operation(
+        "get_progress",
+        "GET",
+        "/v1/jobs/{id}/progress",
+        "Read what the worker says about a running attempt.",
+        {200: worker_shapes.ProgressPage},
+    ),
+)

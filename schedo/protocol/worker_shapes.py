@@ -1,0 +1,122 @@
+"""The shapes of answers about workers and what is placed on them, for openapi.json."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from schedo.protocol.fields import Instant
+from schedo.protocol.lease_keys import LeaseText
+from schedo.protocol.schemas import DurationText, Id, JobAnswer, TriggerName
+
+
+class LeaseAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
+    """An attempt that the worker is to run."""
+
+    lease: LeaseText
+    job: Id
+    attempt: int
+    task: str
+    queue: str
+    payload: Any
+    timeout: Annotated[float, Meta(description="Seconds.")] | UnsetType = UNSET
+    scheduled_for: Instant
+    trigger: TriggerName
+    missed_count: int | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    meta: dict[str, Any] | UnsetType = UNSET
+    traceparent: str | UnsetType = UNSET
+    tracestate: str | UnsetType = UNSET
+    at_most_once: bool | UnsetType = UNSET
+    suspect: Annotated[bool, Meta(description="To be run apart.")] | UnsetType = UNSET
+    bid: Annotated[bool, Meta(description="To accept or to reject.")] | UnsetType = UNSET
+
+
+class StopAnswer(Struct, forbid_unknown_fields=True):
+    """An attempt that the worker is to end."""
+
+    lease: LeaseText
+    reason: Literal["cancel", "timeout"]
+
+
+class RefusedAnswer(Struct, forbid_unknown_fields=True):
+    """A result that came too late: the attempt had ended already."""
+
+    lease: LeaseText
+    status: int
+    code: str
+    detail: str
+
+
+class WorkAnswer(Struct, forbid_unknown_fields=True):
+    """What the worker is to do; heartbeat and silence are seconds."""
+
+    protocol: int
+    epoch: int
+    leases: list[LeaseAnswer]
+    stop: list[StopAnswer]
+    disowned: list[LeaseText]
+    refused: list[RefusedAnswer]
+    heartbeat: float
+    silence: float
+    drain: bool
+
+
+class WorkerAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A worker as it stands; no tasks or queues means any, no health means healthy."""
+
+    name: str
+    kind: Literal["remote", "process", "server", "embedded"]
+    state: str
+    slots: int
+    running: int
+    free: int
+    tasks: list[str] | UnsetType = UNSET
+    queues: list[str] | UnsetType = UNSET
+    labels: dict[str, str]
+    resources: dict[str, float]
+    resources_used: dict[str, float]
+    version: str | UnsetType = UNSET
+    connected_at: Instant | UnsetType = UNSET
+    last_seen_at: Instant | UnsetType = UNSET
+    silence: DurationText | UnsetType = UNSET
+    health: str | UnsetType = UNSET
+
+
+class WorkerPage(Struct, forbid_unknown_fields=True):
+    """All workers that are known."""
+
+    items: list[WorkerAnswer]
+
+
+class ProgressAnswer(Struct, forbid_unknown_fields=True):
+    """What a worker said about a running attempt."""
+
+    at: Instant
+    attempt: int
+    percent: float | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    log: str | UnsetType = UNSET
+    stdout: str | UnsetType = UNSET
+
+
+class ProgressPage(Struct, forbid_unknown_fields=True):
+    """What was said last, oldest first."""
+
+    items: list[ProgressAnswer]
+
+
+class ReservationAnswer(Struct, forbid_unknown_fields=True):
+    """Slots that are kept for whoever shows the nonce."""
+
+    id: str
+    nonce: str
+    workers: list[str]
+    expires_at: Instant
+
+
+class JobsAnswer(Struct, forbid_unknown_fields=True):
+    """The jobs of an invoke with a count above 1."""
+
+    items: list[JobAnswer]

@@ -1,0 +1,262 @@
+"""The two connections to a SQLite file, and what their errors mean.
+
+One connection writes and checkpoints, and no other may ever do either: two that do can corrupt the
+file in every SQLite before 3.51.3 (sqlite.org/wal.html#walresetbug). The other one is read-only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote
+
+import aiosqlite
+
+from schedo.errors import StoreBroken, StoreError, StoreFull, StoreRefused, StoreUnsuitable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# The log is copied back into the database when it has grown past this. Its file keeps this size:
+# writing over old blocks is cheaper to sync than extending a file.
+WAL_BYTES_MAX = 4 * 1024 * 1024
+# A reader elsewhere can keep the log from starting over. When it is this long we wait for the
+# reader.
+WAL_BYTES_ALARM = 16 * WAL_BYTES_MAX
+_BUSY_MS = 5_000
+_BUSY_READER_MS = 100
+
+_WRITER_PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "wal_autocheckpoint = 0",
+    f"journal_size_limit = {WAL_BYTES_MAX}",
+    "temp_store = MEMORY",
+    "cache_size = -1024",
+    "mmap_size = 0",
+    f"busy_timeout = {_BUSY_MS}",
+)
+_READER_PRAGMAS = (
+    "query_only = ON",
+    "temp_store = MEMORY",
+    "cache_size = -1024",
+    "mmap_size = 0",
+    f"busy_timeout = {_BUSY_MS}",
+)
+# What these say is that the disk lies or fails; see StoreBroken.
+# What the encoders, sqlite3 and SQLite raise about a value, and what SQLite says about a row.
+UNFIT = (OverflowError, ValueError, TypeError)
+_UNFIT_CODES = {
+    *(sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT),
+    *(sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_MISUSE),
+    sqlite3.SQLITE_INTERNAL,
+}
+_COUNT = "UPDATE meta SET value = value + 1 WHERE name = 'commits' RETURNING value"
+_BROKEN = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+class Writer(sqlite3.Connection):
+    """The connection that writes."""
+
+    commits = 0  # the number of the last commit, as the database has it
+
+
+class Connection(aiosqlite.Connection):
+    """A connection whose thread runs whole functions.
+
+    aiosqlite hops to its thread and back for each statement. A commit is a dozen statements and a
+    hop costs more than most of them, so here a commit is one function and costs one hop.
+    """
+
+    def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
+        self._made: sqlite3.Connection | None = None
+
+        def connect() -> sqlite3.Connection:
+            self._made = connector()
+            return self._made
+
+        super().__init__(connect, iter_chunk_size=64)
+        # close() ends the thread; but where a crash misses it, the process must still be able to
+        # exit.
+        self._thread.daemon = True
+
+    async def close(self) -> None:
+        """Close it after all that was asked of it; then its thread has ended."""
+        await super().close()
+        self._thread.join()
+
+    def give_up(self) -> None:
+        """Close it after nobody waited for its opening: the thread goes on with that."""
+        self._thread.join()
+        if self._made is not None:
+            self._made.close()
+
+    async def run(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Call the function with the raw connection, in its thread, after all earlier calls."""
+        call = partial(function, self._conn, *args, **kwargs)
+        result: T = await self._execute(call)  # type: ignore[no-untyped-call]
+        return result
+
+    def post(self, function: Callable[[sqlite3.Connection], None]) -> None:
+        """Run the function after all earlier calls; it must keep its errors, for nobody waits."""
+        self._tx.put_nowait((None, partial(function, self._conn)))
+
+
+def connect_writer(path: str) -> Connection:
+    """Return the connection that writes, not yet opened; prepare_writer must run on it."""
+    return Connection(
+        partial(
+            sqlite3.connect, path, isolation_level=None, check_same_thread=False, factory=Writer
+        )
+    )
+
+
+def connect_reader(path: str) -> Connection:
+    """Return the connection that only reads, not yet opened."""
+    return Connection(partial(_open_reader, f"file:{quote(path)}?mode=ro"))
+
+
+def _open_reader(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    _set(connection, _READER_PRAGMAS)
+    return connection
+
+
+def prepare_writer(connection: sqlite3.Connection) -> None:
+    """Make the file a write-ahead-logged one that syncs every commit."""
+    _set(connection, _WRITER_PRAGMAS)
+    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode != "wal":
+        raise StoreUnsuitable(f"SQLite cannot use a write-ahead log here (it stays in {mode} mode)")
+
+
+def _set(connection: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:
+    for pragma in pragmas:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Make what is written inside durable as a whole, or undo it when it raises.
+
+    Every transaction counts itself: that is how far the database goes (see last_commit.py).
+    """
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        ((number,),) = connection.execute(_COUNT).fetchall()
+        connection.execute("COMMIT")
+    except BaseException:
+        # SQLite may have rolled back by itself, and where the disk fails this fails too; what tells
+        # is the first error.
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+    if isinstance(connection, Writer):
+        connection.commits = number
+
+
+def last_commit(connection: sqlite3.Connection) -> int:
+    """Return the number of the last commit that the writing connection has made."""
+    assert isinstance(connection, Writer), "only one connection writes"
+    return connection.commits
+
+
+def count_statement(connection: sqlite3.Connection) -> None:
+    """Note that a statement was a transaction by itself, and a trigger counted it."""
+    if isinstance(connection, Writer):
+        connection.commits += 1
+
+
+@contextmanager
+def undone(connection: sqlite3.Connection) -> Iterator[None]:
+    """Undo what is written inside."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.Error):  # it may have rolled back by itself
+            connection.execute("ROLLBACK")
+
+
+@contextmanager
+def unsynced(connection: sqlite3.Connection) -> Iterator[None]:
+    """Do not wait for the disk in a transaction inside; the next one outside takes it along.
+
+    Until then a power cut can undo it, as a whole and with all that came after it (NORMAL in
+    sqlite.org/pragma.html#pragma_synchronous). After an error call sync_commits before any other
+    transaction: here it may fail, and must not hide the error.
+    """
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        yield
+    except BaseException:
+        with suppress(sqlite3.Error):
+            sync_commits(connection)
+        raise
+    sync_commits(connection)
+
+
+def sync_commits(connection: sqlite3.Connection) -> None:
+    """Let every commit be on the disk when it returns."""
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def checkpoint(connection: sqlite3.Connection, path: str) -> bool:
+    """Copy the log into the database as far as readers allow; return whether that was all."""
+    query = "PRAGMA wal_checkpoint(PASSIVE)"
+    is_busy, frames, copied = connection.execute(query).fetchone()
+    if os.stat(path + "-wal").st_size > WAL_BYTES_ALARM:
+        return truncate_log(connection)
+    return not is_busy and frames == copied
+
+
+def truncate_log(connection: sqlite3.Connection) -> bool:
+    """Copy the whole log into the database and empty it, unless a reader takes too long; return
+    whether that was done."""
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_READER_MS}")
+    try:
+        is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    return not is_busy
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether the error says something of what was to be written, and not of the disk."""
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", None)
+        return code is None or code & 0xFF in _UNFIT_CODES  # without a code it is the binding's
+    return isinstance(error, UNFIT)
+
+
+def store_error(error: Exception, path: str) -> StoreError:
+    """Return what an error of sqlite3 means to whoever uses the store."""
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, OSError):
+        if error.errno == errno.ENOSPC:
+            return StoreFull(f"there is no room left for {path}: {error}")
+        kind = StoreBroken if error.errno == errno.EIO else StoreUnsuitable
+        return kind(f"the files of {path} cannot be used: {error}")
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"there is no room left for {path}: {error}")
+    if code in _BROKEN:
+        name = getattr(error, "sqlite_errorname", "SQLite error")
+        return StoreBroken(f"the disk under {path} failed ({name}: {error}); the server must stop")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreError(f"another program is writing to {path}: {error}")
+    if is_refusal(error):
+        return StoreRefused(f"the store refuses what it was given: {error}")
+    return StoreError(f"the store {path} failed: {error}")

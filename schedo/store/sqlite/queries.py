@@ -1,0 +1,228 @@
+"""Every statement that reads, in one place, so that the tests can ask SQLite how it will run each.
+
+The conditions of partial indexes are repeated here word for word (see migrations/0001_initial.sql).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from schedo.core import limits
+from schedo.core.ids import ID_MAX, IdSource
+from schedo.core.states import State
+from schedo.store.base import JobFilter
+from schedo.store.sqlite.rows import JOB_COLUMNS, SCHEDULE_COLUMNS
+
+_JOB = ", ".join(JOB_COLUMNS)
+_SCHEDULE = ", ".join(SCHEDULE_COLUMNS)
+_TIMED = "(state = 'scheduled' OR state = 'retrying')"
+_WAITING = "(state = 'scheduled' OR state = 'blocked' OR state = 'queued' OR state = 'retrying')"
+_UNFINISHED = (
+    "(state = 'scheduled' OR state = 'blocked' OR state = 'queued'"
+    " OR state = 'running' OR state = 'retrying')"
+)
+_LISTED_STATE = "state <> 'queued' AND state <> 'scheduled'"
+_WHOLE_PAYLOAD = "coalesce(payload, (SELECT payload FROM job_payload WHERE job_id = job.id))"
+
+
+class Paged(NamedTuple):
+    """A page in order of (value, id), in two statements to be run in this order.
+
+    SQLite uses only the first part of (value, id) > (:value, :id) to seek, so a million jobs of one
+    instant would be walked again for each page.
+    """
+
+    same: str  # those with the last page's last value
+    later: str
+
+
+def _paged(select: str, value: str) -> Paged:
+    return Paged(
+        f"{select} AND {value} = :value AND id > :id ORDER BY id LIMIT :limit",
+        f"{select} AND {value} > :value ORDER BY {value}, id LIMIT :limit",
+    )
+
+
+NEWEST_AT = "SELECT created_at - offset_us FROM job ORDER BY id DESC LIMIT 1"
+CLOCK = "SELECT name, value FROM meta WHERE name LIKE 'clock_%'"
+LAST_ID = """
+SELECT max(
+    coalesce((SELECT max(id) FROM job), 0),
+    coalesce((SELECT max(id) FROM schedule), 0)
+)"""
+
+# Skips from lane to lane through the index, so its cost is the number of lanes, not of jobs. The
+# steps are apart because SQLite seeks by the first part of (queue, task, route) > (...) only.
+LANES = """
+WITH RECURSIVE lane (queue, task, route) AS (
+    SELECT queue, task, route FROM (
+        SELECT queue, task, route FROM job WHERE state = 'queued'
+        ORDER BY queue, task, route LIMIT 1
+    )
+    UNION ALL
+    SELECT following.queue, following.task, following.route
+    FROM lane CROSS JOIN job AS following ON following.id = coalesce(
+        (
+            SELECT id FROM job WHERE state = 'queued' AND queue = lane.queue AND task = lane.task
+            AND route > lane.route ORDER BY route LIMIT 1
+        ), (
+            SELECT id FROM job WHERE state = 'queued' AND queue = lane.queue AND task > lane.task
+            ORDER BY task, route LIMIT 1
+        ), (
+            SELECT id FROM job WHERE state = 'queued' AND queue > lane.queue
+            ORDER BY queue, task, route LIMIT 1
+        )
+    )
+)
+SELECT queue, task, route FROM lane"""
+BLOCKED = f"SELECT schedule_id, id FROM job WHERE state = 'blocked' AND {_LISTED_STATE} ORDER BY id"
+
+TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {_TIMED} AND due_elapsed = :elapsed", "due_at")
+DUE = _paged(
+    "SELECT due_at, id, rank, queue, task, route FROM job"
+    f" WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at <= :until",
+    "due_at",
+)
+QUEUE_JOBS = (
+    f"UPDATE job SET state = 'queued' WHERE id IN (SELECT value FROM json_each(?)) AND {_TIMED}"
+)
+LANE = _paged(
+    f"SELECT {_JOB} FROM job WHERE state = 'queued'"
+    " AND queue = :queue AND task = :task AND route = :route",
+    "rank",
+)
+RUNNING = f"""
+SELECT {_JOB} FROM job WHERE state = 'running' AND {_LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
+EXPIRED = f"""
+SELECT {_JOB} FROM job
+WHERE expires_at IS NOT NULL AND {_WAITING} AND expires_elapsed = ? AND expires_at <= ?
+ORDER BY expires_at, id LIMIT ?"""
+JOB = f"SELECT {_JOB} FROM job WHERE id = ?"
+WHOLE_JOB = JOB.replace(" payload,", f" {_WHOLE_PAYLOAD},")
+UNIQUE = f"SELECT {_JOB} FROM job WHERE unique_key = ?"
+PAYLOAD = f"SELECT {_WHOLE_PAYLOAD} FROM job WHERE id = ?"
+
+SCHEDULES = _paged(
+    f"SELECT {_SCHEDULE} FROM schedule WHERE paused = 0 AND next_fire_at IS NOT NULL"
+    " AND elapsed = :elapsed",
+    "next_fire_at",
+)
+SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
+SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
+SCHEDULES_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name > ? ORDER BY name LIMIT ?"
+# Of a whole page of schedules in one statement: :ids is their ids as JSON.
+ACTIVE = f"""
+SELECT run.schedule_id, run.id, run.state
+FROM json_each(:ids) AS schedule CROSS JOIN job AS run ON run.id IN (
+    SELECT id FROM job WHERE schedule_id IS NOT NULL AND {_UNFINISHED}
+    AND schedule_id = schedule.value ORDER BY id LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
+) ORDER BY run.id"""
+DECISIONS = """
+SELECT schedule_id, scheduled_for, decided_at, verdict, job_id, count FROM decision
+WHERE schedule_id = ? ORDER BY number DESC LIMIT ?"""
+
+ATTEMPTS = """
+SELECT job_id, attempt, epoch, worker, started_at, ended_at, outcome, failure FROM attempt
+WHERE job_id = ? ORDER BY number"""
+OUTPUT_SIZES = """
+SELECT attempt, stream, length(head), length(tail), total_bytes FROM output
+WHERE job_id = ? ORDER BY attempt, stream"""
+_OUTPUT_PART = "FROM output WHERE job_id = ? AND attempt = ? AND stream = ?"
+OUTPUT_PARTS = {
+    "head": f"SELECT substr(head, ? + 1, ?) {_OUTPUT_PART}",
+    "tail": f"SELECT substr(tail, ? + 1, ?) {_OUTPUT_PART}",
+}
+QUEUES = "SELECT name, concurrency, paused, weight, priority_step_us FROM queue ORDER BY name"
+ANSWER = "SELECT scope, fingerprint, status, body, created_at FROM answer WHERE scope = ?"
+
+# Three covering scans of unfinished jobs; ended jobs are not touched.
+COUNTS = f"""
+SELECT queue, 'queued', count(*) FROM job WHERE state = 'queued' GROUP BY queue
+UNION ALL SELECT queue, state, count(*) FROM job
+    WHERE (state = 'running' OR state = 'blocked') AND {_LISTED_STATE} GROUP BY queue, state"""
+# Grouping by queue sorts, and what is sorted lies in memory: so the jobs that wait for an instant
+# are counted a part at a time.
+COUNT_SAME = f"""
+SELECT queue, state, count(*), max(id) FROM (
+    SELECT queue, state, id FROM job
+    WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at = :value AND id > :id
+    ORDER BY id LIMIT :limit
+) GROUP BY queue, state"""
+COUNT_BOUND = f"""
+SELECT due_at FROM job WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at > :value
+ORDER BY due_at LIMIT 1 OFFSET :limit"""
+COUNT_BELOW = f"""
+SELECT queue, state, count(*) FROM job
+WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at > :value AND due_at < :bound
+GROUP BY queue, state"""
+
+ENDED = """
+SELECT id FROM job WHERE state = ? AND ended_at IS NOT NULL AND ended_at <= ?
+ORDER BY ended_at LIMIT ?"""
+DELETE_JOB = (
+    "DELETE FROM job WHERE id = ?",
+    "DELETE FROM job_payload WHERE job_id = ?",
+    "DELETE FROM job_tag WHERE job_id = ?",
+    "DELETE FROM attempt WHERE job_id = ?",
+    "DELETE FROM output WHERE job_id = ?",
+)
+DELETE_ANSWERS = """
+DELETE FROM answer WHERE rowid IN (
+    SELECT rowid FROM answer WHERE created_at <= ? ORDER BY created_at LIMIT ?
+)"""
+
+# A list shows no large results either: a page of them could be a gigabyte.
+_LISTED_JOB = _JOB.replace(
+    " result,",
+    f" CASE WHEN length(result) <= {limits.PAYLOAD_INLINE_BYTES_MAX} THEN result END AS result,",
+)
+
+
+# Queued and scheduled jobs are not in job_state. Their ids are sorted out of the index that has
+# them; the plus keeps SQLite from walking the whole table along the key instead.
+_UNLISTED_STATES = {
+    State.QUEUED.value: "state = 'queued'",
+    State.SCHEDULED.value: f"state = 'scheduled' AND {_TIMED}",
+}
+
+
+def job_list(which: JobFilter, before: int | None, limit: int) -> tuple[str, list[Any]]:
+    """Return the statement that lists jobs newest first, and its parameters."""
+    source, key = "job", "id"
+    if which.tag is not None:
+        source, key = "job_tag CROSS JOIN job ON id = job_id", "job_id"
+    terms, parameters = _terms(which, before, key)
+    where = f" WHERE {' AND '.join(terms)}" if terms else ""
+    parameters.append(limit)
+    if which.tag is None and which.state in _UNLISTED_STATES:
+        ids = f"SELECT id FROM job{where} ORDER BY +id DESC LIMIT ?"
+        return f"SELECT {_LISTED_JOB} FROM job WHERE id IN ({ids}) ORDER BY id DESC", parameters
+    return f"SELECT {_LISTED_JOB} FROM {source}{where} ORDER BY {key} DESC LIMIT ?", parameters
+
+
+def _terms(which: JobFilter, before: int | None, key: str) -> tuple[list[str], list[Any]]:
+    wanted: list[tuple[str, Any]] = [
+        ("tag = ?", which.tag),
+        ("unique_key = ?", which.unique_key),
+        ("schedule_id = ?", which.schedule_id),
+        ("task = ?", which.task),
+        ("queue = ?", which.queue),
+        (f"{key} >= ?", None if which.created_after is None else first_id(which.created_after)),
+        (f"{key} < ?", None if which.created_before is None else first_id(which.created_before)),
+        (f"{key} < ?", before),
+    ]
+    terms = [term for term, value in wanted if value is not None]
+    parameters = [value for _, value in wanted if value is not None]
+    if which.queue is not None and which.queue != limits.DEFAULT_QUEUE:
+        terms.append(f"queue <> '{limits.DEFAULT_QUEUE}'")
+    if which.state in _UNLISTED_STATES:
+        terms.append(_UNLISTED_STATES[which.state])
+    elif which.state is not None:
+        terms.append(f"state = ? AND {_LISTED_STATE}")
+        parameters.append(which.state)
+    return terms, parameters
+
+
+def first_id(created_at: int) -> int:
+    """Return the smallest id that a job of this instant can have: ids are in order of creation."""
+    return min(IdSource().next(created_at), ID_MAX)

@@ -1,0 +1,93 @@
+"""The reads of a SQLite store that run beside its commits, on the connection that only reads."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from schedo.core.changes import AttemptRecord, IdempotencyRecord
+from schedo.core.model import DecisionRecord, Job, Queue, Schedule
+from schedo.store.base import Counts, JobFilter, OutputPiece, OutputSize
+from schedo.store.sqlite import queries, reads, rows
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+COUNTED_AT_ONCE = 10_000  # jobs; sorting them takes half a MiB and a few milliseconds
+
+
+class ReadsBeside:
+    """What base.Store says of them; the store gives the connection."""
+
+    def __init__(self) -> None:
+        self._offset_us = 0  # what the store adds to instants that count elapsed time
+
+    async def _read(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Call the function in the thread of the connection that reads."""
+        raise NotImplementedError
+
+    async def get_job(self, job_id: int) -> Job | None:
+        return first(await self._read(reads.jobs, self._offset_us, queries.WHOLE_JOB, (job_id,)))
+
+    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
+        return await self._read(
+            reads.jobs, self._offset_us, *queries.job_list(which, before, limit)
+        )
+
+    async def list_attempts(self, job_id: int) -> list[AttemptRecord]:
+        found = await self._read(reads.fetch_all, queries.ATTEMPTS, (job_id,))
+        return [rows.attempt_from_row(row) for row in found]
+
+    async def list_output_sizes(self, job_id: int) -> list[OutputSize]:
+        return await self._read(reads.output_sizes, job_id)
+
+    async def read_output(self, job_id: int, piece: OutputPiece) -> bytes:
+        return await self._read(reads.output_piece, job_id, piece)
+
+    async def get_schedule(self, name: str) -> Schedule | None:
+        return first(
+            await self._read(reads.schedules, self._offset_us, queries.SCHEDULE_BY_NAME, (name,))
+        )
+
+    async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
+        return await self._read(
+            reads.schedules, self._offset_us, queries.SCHEDULES_BY_NAME, (after or "", limit)
+        )
+
+    async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
+        found = await self._read(reads.fetch_all, queries.DECISIONS, (schedule_id, limit))
+        return [rows.decision_from_row(row) for row in found]
+
+    async def list_queues(self) -> list[Queue]:
+        return [
+            rows.queue_from_row(row)
+            for row in await self._read(reads.fetch_all, queries.QUEUES, ())
+        ]
+
+    async def count_jobs(self) -> Counts:
+        counts = Counts()
+        for queue, state, count in await self._read(reads.fetch_all, queries.COUNTS, ()):
+            counts.by_queue.setdefault(queue, {})[state] = count
+        after: tuple[int, int, int] | None = None
+        while True:  # other reads have their turn in between
+            counted, after = await self._read(reads.count_timed, after, COUNTED_AT_ONCE)
+            for queue, state, count in counted:
+                by_state = counts.by_queue.setdefault(queue, {})
+                by_state[state] = by_state.get(state, 0) + count
+            if after is None:
+                return counts
+
+    async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
+        found = await self._read(reads.fetch_all, queries.ANSWER, (scope,))
+        return rows.answer_from_row(found[0]) if found else None
+
+
+def first(found: list[T]) -> T | None:
+    """Return the first of what was found, or None."""
+    return found[0] if found else None

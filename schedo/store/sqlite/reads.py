@@ -1,0 +1,200 @@
+"""Reading from a SQLite file: plain functions that run in a connection's thread."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+
+import msgspec
+
+from schedo.core.model import Job, Schedule
+from schedo.core.states import State
+from schedo.store.base import ClockMark, OutputPiece, OutputSize, Snapshot
+from schedo.store.sqlite import queries, rows
+
+_INTEGER_MIN = -(2**63)
+_INTEGER_MAX = 2**63 - 1
+_BEFORE_ALL = (_INTEGER_MIN, _INTEGER_MIN)
+_DUE = itemgetter(rows.JOB_COLUMNS.index("due_at"), rows.JOB_COLUMNS.index("id"))
+_NEXT_FIRE = itemgetter(
+    rows.SCHEDULE_COLUMNS.index("next_fire_at"), rows.SCHEDULE_COLUMNS.index("id")
+)
+_CLOCK_NAMES = [f"clock_{name}" for name in ClockMark._fields]
+
+
+def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
+    """Return what a server must know before its first turn."""
+    (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
+    (last_id,) = connection.execute(queries.LAST_ID).fetchone()
+    return Snapshot(
+        epoch=epoch,
+        last_id=last_id,
+        queues=[rows.queue_from_row(row) for row in connection.execute(queries.QUEUES)],
+        ready_keys=[rows.lane_from_row(row) for row in connection.execute(queries.LANES)],
+        blocked=connection.execute(queries.BLOCKED).fetchall(),
+        clock=load_clock(connection),
+    )
+
+
+def load_clock(connection: sqlite3.Connection) -> ClockMark:
+    """Return how the last server's clock stood, and the newest instant there is."""
+    stored = dict(connection.execute(queries.CLOCK))
+    mark = ClockMark(*(stored.get(name, 0) for name in _CLOCK_NAMES))
+    newest = connection.execute(queries.NEWEST_AT).fetchone()
+    return mark if newest is None else mark._replace(seen_at=max(mark.seen_at, newest[0]))
+
+
+def fetch_all(
+    connection: sqlite3.Connection, query: str, parameters: Sequence[object]
+) -> list[rows.Row]:
+    """Return the rows of a query."""
+    return connection.execute(query, parameters).fetchall()
+
+
+def output_sizes(connection: sqlite3.Connection, job_id: int) -> list[OutputSize]:
+    """Return how large a job's captured streams are."""
+    return [OutputSize(*row) for row in fetch_all(connection, queries.OUTPUT_SIZES, (job_id,))]
+
+
+def output_piece(connection: sqlite3.Connection, job_id: int, piece: OutputPiece) -> bytes:
+    """Return some bytes of a captured stream; none if it is gone."""
+    place = (piece.at, piece.length, job_id, piece.attempt, piece.stream)
+    found = fetch_all(connection, queries.OUTPUT_PARTS[piece.part], place)
+    return bytes(found[0][0]) if found else b""
+
+
+def page_of_rows(
+    connection: sqlite3.Connection,
+    query: queries.Paged,
+    after: tuple[int, int] | None,
+    limit: int,
+    **named: str | int,
+) -> list[rows.Row]:
+    """Return the rows of a page in the order of the query."""
+    value, last_id = after or _BEFORE_ALL
+    parameters: dict[str, str | int] = {"value": value, "id": last_id, "limit": limit, **named}
+    found = connection.execute(query.same, parameters).fetchall()
+    if len(found) < limit:
+        parameters["limit"] = limit - len(found)
+        found += connection.execute(query.later, parameters).fetchall()
+    return found
+
+
+def page_of_both(
+    connection: sqlite3.Connection,
+    query: queries.Paged,
+    after: tuple[int, int] | None,
+    limit: int,
+    offset_us: int,
+    key: Callable[[rows.Row], tuple[int, int]],
+    until: int = _INTEGER_MAX,
+) -> list[tuple[tuple[int, int], rows.Row]]:
+    """Return a page of what follows the wall clock and what counts elapsed time, in one order.
+
+    Each row comes with its (key, id), where the key is an instant of the wall clock.
+    """
+    found = page_of_rows(connection, query, after, limit, elapsed=0, until=until)
+    page = [(key(row), row) for row in found]
+    value, last_id = after or _BEFORE_ALL
+    moved = (max(value - offset_us, _INTEGER_MIN), last_id)
+    until = min(until - offset_us, _INTEGER_MAX)
+    for row in page_of_rows(connection, query, moved, limit, elapsed=1, until=until):
+        at, ident = key(row)
+        page.append(((at + offset_us, ident), row))
+    page.sort(key=itemgetter(0))
+    return page[:limit]
+
+
+def page_of_timers(
+    connection: sqlite3.Connection, offset_us: int, after: tuple[int, int] | None, limit: int
+) -> list[Job]:
+    """Return a page of jobs that wait for an instant, in order of (due_at, id)."""
+    page = page_of_both(connection, queries.TIMERS, after, limit, offset_us, _DUE)
+    return rows.jobs_from_rows([row for _, row in page], offset_us)
+
+
+def expired(connection: sqlite3.Connection, offset_us: int, now: int, limit: int) -> list[Job]:
+    """Return unfinished, not running jobs whose expires_at is not after now."""
+    found = connection.execute(queries.EXPIRED, (0, now, limit)).fetchall()
+    left = limit - len(found)
+    found += connection.execute(queries.EXPIRED, (1, now - offset_us, left)).fetchall()
+    return rows.jobs_from_rows(found, offset_us)
+
+
+def count_timed(
+    connection: sqlite3.Connection, after: tuple[int, int, int] | None, limit: int
+) -> tuple[list[tuple[str, str, int]], tuple[int, int, int] | None]:
+    """Count about limit jobs that wait for an instant; return also where to go on, or None.
+
+    after: the timeline (0: wall clock, 1: elapsed), and due time and id on it.
+    """
+    elapsed, *pair = after or (0, *_BEFORE_ALL)
+    counted, following = _count_timeline(connection, elapsed, (pair[0], pair[1]), limit)
+    if following is not None:
+        return counted, (elapsed, *following)
+    return counted, (1, *_BEFORE_ALL) if elapsed == 0 else None
+
+
+def _count_timeline(
+    connection: sqlite3.Connection, elapsed: int, after: tuple[int, int], limit: int
+) -> tuple[list[tuple[str, str, int]], tuple[int, int] | None]:
+    value, last_id = after
+    parameters = {"elapsed": elapsed, "value": value, "id": last_id, "limit": limit}
+    same = connection.execute(queries.COUNT_SAME, parameters).fetchall()
+    counted = [(queue, state, count) for queue, state, count, _ in same]
+    if sum(count for _, _, count in counted) == limit:
+        return counted, (value, max(row[3] for row in same))
+    bound = connection.execute(queries.COUNT_BOUND, parameters).fetchone()
+    parameters["bound"] = bound[0] if bound is not None else _INTEGER_MAX
+    counted += connection.execute(queries.COUNT_BELOW, parameters).fetchall()
+    return counted, None if bound is None else (bound[0], _INTEGER_MIN)
+
+
+def page_of_jobs(
+    connection: sqlite3.Connection,
+    offset_us: int,
+    /,
+    query: queries.Paged,
+    after: tuple[int, int] | None,
+    limit: int,
+    **named: str,
+) -> list[Job]:
+    """Return a page of jobs in the order of the query."""
+    return rows.jobs_from_rows(page_of_rows(connection, query, after, limit, **named), offset_us)
+
+
+def page_of_schedules(
+    connection: sqlite3.Connection, offset_us: int, after: tuple[int, int] | None, limit: int
+) -> list[Schedule]:
+    """Return a page of schedules by their next fire, with their active jobs."""
+    page = page_of_both(connection, queries.SCHEDULES, after, limit, offset_us, _NEXT_FIRE)
+    return _with_active(connection, [row for _, row in page], offset_us)
+
+
+def jobs(
+    connection: sqlite3.Connection, offset_us: int, query: str, parameters: Sequence[object]
+) -> list[Job]:
+    """Return the jobs of a query."""
+    return rows.jobs_from_rows(connection.execute(query, parameters), offset_us)
+
+
+def schedules(
+    connection: sqlite3.Connection, offset_us: int, query: str, parameters: Sequence[object]
+) -> list[Schedule]:
+    """Return the schedules of a query, with their active jobs."""
+    return _with_active(connection, connection.execute(query, parameters).fetchall(), offset_us)
+
+
+def _with_active(
+    connection: sqlite3.Connection, found_rows: list[rows.Row], offset_us: int
+) -> list[Schedule]:
+    found = [rows.schedule_from_row(row, offset_us) for row in found_rows]
+    by_id = {schedule.id: schedule for schedule in found}
+    ids = msgspec.json.encode([*by_id]).decode()
+    for schedule_id, job_id, state in connection.execute(queries.ACTIVE, {"ids": ids}):
+        schedule = by_id[schedule_id]
+        schedule.active.append(job_id)
+        if state == State.BLOCKED and schedule.blocked is None:
+            schedule.blocked = job_id
+    return found

@@ -1,0 +1,220 @@
+"""Whether the files are those that the last server left, asked before SQLite opens them to write.
+
+SQLite would delete the log beside a new or missing database, and copy what is whole of a damaged
+one. So nothing is opened for writing before everything that can be known is known.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import struct
+from contextlib import closing, suppress
+from typing import NamedTuple
+from urllib.parse import quote
+
+from schedo.errors import StoreDamaged
+from schedo.store.sqlite import last_commit
+from schedo.store.sqlite.last_commit import Mark
+
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+_WAY_OUT = (
+    "nothing was changed. Put back what is missing, or start once with --accept-loss to go on"
+    " without it"
+)
+
+
+class Damage(NamedTuple):
+    """What is wrong with the files; missing: commits that are gone, as far as that is known."""
+
+    what: str
+    missing: int | None = None
+    is_unusable: bool = False  # the database file itself cannot be gone on with
+
+
+class _Extent(NamedTuple):
+    """How far a database goes by its own account; None where it says nothing."""
+
+    store: int | None
+    commits: int | None
+
+
+def find_damage(path: str, mark: Mark | None) -> Damage | None:
+    """Return what is missing of the store at the path, or None; the files stay as they are."""
+    log_bytes = size_of(path + "-wal")
+    header = _read_header(path)
+    if header is None or len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        return _find_missing(path, header, log_bytes, mark)
+    if mark is None:
+        return None
+    try:
+        whole = _read_extent(path) if log_bytes else _read_extent(path, "immutable=1")
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            return Damage(f"{path} is damaged ({error})")
+        raise
+    return _find_lost(path, mark, whole, log_bytes) or _find_older(path, mark, log_bytes)
+
+
+def refuse(path: str, damage: Damage) -> StoreDamaged:
+    """Return the error that says what is wrong and what can be done."""
+    return StoreDamaged(f"{damage.what}{_how_much(path, damage)}; {_WAY_OUT}")
+
+
+def set_aside(path: str, damage: Damage) -> list[str]:
+    """Keep what is there of a damaged store under other names, and return them."""
+    number = 1
+    while any(os.path.lexists(f"{path}{suffix}.lost-{number}") for suffix in ("", "-wal")):
+        number += 1
+    kept = []
+    for suffix in ("", "-wal"):
+        name, aside = path + suffix, f"{path}{suffix}.lost-{number}"
+        if not size_of(name):
+            continue
+        if damage.is_unusable:
+            os.rename(name, aside)
+        elif suffix:
+            shutil.copyfile(name, aside)
+            os.chmod(aside, 0o600)
+        else:
+            continue
+        kept.append(aside)
+    if damage.is_unusable:
+        for suffix in ("-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.remove(path + suffix)
+    return kept
+
+
+def describe_loss(path: str, damage: Damage) -> str:
+    """Return in a sentence what is gone on without."""
+    return f"{damage.what}{_how_much(path, damage)}"
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Return whether it is SQLite saying that what it read is no database of its own."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def size_of(path: str) -> int:
+    """Return the bytes of a file, 0 if there is none."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _how_much(path: str, damage: Damage) -> str:
+    if damage.missing is None:
+        return ""
+    last = last_commit.last_written(path)
+    return f"; up to {damage.missing} commits are missing, the last of them made at {last}"
+
+
+def _read_header(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_HEADER_BYTES)
+    except FileNotFoundError:
+        return None
+
+
+def _find_missing(
+    path: str, header: bytes | None, log_bytes: int, mark: Mark | None
+) -> Damage | None:
+    if header is None:
+        what = f"the database {path} is missing"
+    elif not header:
+        what = f"the database {path} is empty"
+    elif not header.startswith(_MAGIC[: len(header)]):
+        what = f"{path} is not a SQLite database"
+    else:
+        what = f"the database {path} is cut off after {len(header)} bytes"
+    missing = None if mark is None else mark.commits
+    if log_bytes:
+        what += f", and the log beside it holds {log_bytes} bytes of its commits"
+    elif mark is not None:
+        what += f", and {path}{last_commit.SUFFIX} says that there was one"
+    elif not header:
+        return None  # a new store
+    return Damage(what, missing, is_unusable=True)
+
+
+def _find_lost(path: str, mark: Mark, whole: _Extent, log_bytes: int) -> Damage | None:
+    """Compare what database and log say together with the witness."""
+    if whole.store not in (None, mark.store):
+        return Damage(f"{path} is not the store that was here last")
+    reached = whole.commits or 0
+    if reached < mark.commits:
+        missing = mark.commits - reached
+        if log_bytes:
+            what = f"the log {path}-wal is damaged, cut off or an older copy"
+        else:
+            what = f"the log of {path} is missing, or the database is an older copy"
+        return Damage(what, missing)
+    if mark.is_copying and not _has_frames(path, log_bytes):
+        return _check_pages(path)
+    return None
+
+
+def _find_older(path: str, mark: Mark, log_bytes: int) -> Damage | None:
+    """Compare what the database says without its log with the witness."""
+    if not log_bytes:
+        return None  # that was compared already
+    try:
+        alone = _read_extent(path, "immutable=1")
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            return None  # it was being copied into: an older copy could be read
+        raise
+    copied = alone.commits or 0
+    if copied >= mark.copied:
+        return None
+    what = f"the database {path} is an older copy, and its log does not go back as far"
+    return Damage(what, mark.copied - copied)
+
+
+def _check_pages(path: str) -> Damage | None:
+    """Look at a database whose log is gone although it was being copied: it may be half copied.
+
+    It is not, if another program has finished the copy and deleted the log, as the shell of SQLite
+    does when it closes the file.
+    """
+    with closing(_connect(path, "immutable=1")) as connection:
+        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if found == "ok":
+        return None
+    return Damage(f"the log of {path} is missing, of which a part was not copied yet ({found})")
+
+
+def _connect(path: str, how: str = "") -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(path)}?mode=ro&{how}", uri=True, isolation_level=None)
+
+
+def _read_extent(path: str, how: str = "") -> _Extent:
+    """Return how far a database goes; how: "immutable=1" is without its log."""
+    with closing(_connect(path, how)) as connection:
+        try:
+            found = dict(
+                connection.execute(
+                    "SELECT name, value FROM meta WHERE name IN ('store', 'commits')"
+                ).fetchall()
+            )
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise
+            found = {}  # it has no such table: what makes it a store is in the log
+    return _Extent(found.get("store"), found.get("commits"))
+
+
+def _has_frames(path: str, log_bytes: int) -> bool:
+    """Return whether SQLite found a whole transaction in the log when it was just opened."""
+    if not log_bytes:
+        return False
+    with open(path + "-shm", "rb") as file:
+        header = file.read(20)
+    frames: int = struct.unpack_from("=I", header, 16)[0]
+    return frames > 0

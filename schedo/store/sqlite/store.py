@@ -1,0 +1,354 @@
+"""The store in one SQLite file.
+
+A commit is on the disk when it returns: write-ahead log, synchronous=FULL. What it changed may
+still be in the write buffer then (see write_buffer.py): it is flushed to the tables before anything
+reads or writes them, and in any case a moment later. After an I/O error nothing more is promised:
+every later call raises StoreBroken, and the log is left for the next start to recover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+
+from schedo.core.changes import Changes
+from schedo.core.loads import Promoted
+from schedo.core.model import Job, ReadyKey, Schedule
+from schedo.errors import NotFound, StoreBroken, StoreDamaged, StoreError, StoreFull, StoreRefused
+from schedo.store.base import ClockMark, Retention, Snapshot
+from schedo.store.sqlite import bad_values, queries, reads, rows, startup_checks, writes
+from schedo.store.sqlite import connection as connections
+from schedo.store.sqlite.connection import Connection
+from schedo.store.sqlite.file_guard import Guard
+from schedo.store.sqlite.path_checks import prepare_directory, size_bytes
+from schedo.store.sqlite.pruning import prune
+from schedo.store.sqlite.queue_due import promote_due
+from schedo.store.sqlite.read_connection import ReadsBeside, first
+from schedo.store.sqlite.schema import check_file, migrate
+from schedo.store.sqlite.write_buffer import WriteBuffer, replay
+from schedo.store.sqlite.writes import Commit
+
+log = logging.getLogger("schedo.store")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+FLUSH_PERIOD_S = 0.1
+
+
+class SqliteStore(ReadsBeside):
+    """A Store whose file is held by this process from open to close."""
+
+    def __init__(self, path: str | os.PathLike[str], *, accept_loss: bool = False) -> None:
+        # SQLite puts the log beside the file itself, not beside a link to it.
+        self.path = os.path.realpath(path)
+        self._guard = Guard(self.path, accept_loss=accept_loss)
+        self._writer: Connection | None = None
+        self._reader: Connection | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._broken: str | None = None
+        self._buffer = WriteBuffer()
+        self._fold_timer: asyncio.TimerHandle | None = None
+
+    async def open(self) -> Snapshot:
+        assert self._writer is None, "the store is open already"
+        self._closing, self._broken = None, None
+        self._buffer = WriteBuffer()
+        prepare_directory(self.path)
+        try:
+            self._guard.take()
+            self._writer = await self._connect(connections.connect_writer(self.path))
+            opening = await self._run(self._writer, self._prepare)
+            self._offset_us = opening.clock.offset_us
+            self._reader = await self._connect(connections.connect_reader(self.path))
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, sqlite3.Error | OSError):
+                raise self._translate_error(error) from error
+            if isinstance(error, StoreBroken) and startup_checks.is_damage(error.__cause__):
+                raise StoreDamaged(f"{self.path} is damaged ({error.__cause__})") from error
+            raise
+        return dataclasses.replace(opening, was_killed=self._guard.lock.was_killed)
+
+    async def close(self) -> None:
+        # In a task of its own, so that whoever waits may be cancelled but the closing is not.
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._shutdown())
+        await asyncio.shield(self._closing)
+
+    def note_leaving(self) -> None:
+        self._guard.lock.clear()
+
+    async def commit(self, changes: Changes) -> None:
+        try:
+            commit = writes.encode(changes, self._offset_us)
+        except connections.UNFIT as error:
+            faults = bad_values.find_unencodable(changes)
+            raise StoreRefused(bad_values.describe(faults, error), faults) from error
+        writer = self._require_open(self._writer)
+        try:
+            log_bytes = await self._run(writer, self._commit, commit)
+        except StoreRefused as error:
+            faults = await self._run(writer, bad_values.find_unwritable, commit)
+            raise StoreRefused(bad_values.describe(faults, error), faults) from error
+        # After the commit is acknowledged, so that nobody waits for it but the next commit.
+        if self._buffer.is_long:
+            self._post(self._buffer.flush_oldest)
+        if self._buffer and self._fold_timer is None:
+            self._flush_later()
+        self._checkpoint_if_long(log_bytes)
+
+    def _commit(self, connection: sqlite3.Connection, commit: Commit) -> int:
+        """Make the commit durable, and return the bytes of the log."""
+        self._buffer.commit(connection, commit)
+        self._guard.lock.has_taken_over = True  # the first commit has what the last server left
+        return self._guard.committed(connection)
+
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+        self._guard.copy_log(connection, partial(connections.checkpoint, path=self.path))
+
+    async def check(self) -> None:
+        await self._run(self._require_open(self._writer), self._guard.check)
+
+    # Ordered with commits.
+
+    async def snapshot(self) -> Snapshot:
+        def take_stock(connection: sqlite3.Connection) -> Snapshot:
+            self._buffer.forget()  # here, because a commit may still be on its way
+            self._buffer.flush(connection)
+            with connections.transaction(connection):
+                writes.raise_epoch(connection)
+            self._guard.committed(connection)
+            return reads.read_snapshot(connection)
+
+        opening = await self._run(self._require_open(self._writer), take_stock)
+        self._offset_us = opening.clock.offset_us
+        return opening
+
+    async def save_clock(self, mark: ClockMark) -> None:
+        def save_clock(connection: sqlite3.Connection) -> None:
+            with connections.transaction(connection):
+                writes.save_clock(connection, mark)
+            self._guard.committed(connection)
+
+        await self._run(self._require_open(self._writer), save_clock)
+        self._offset_us = mark.offset_us
+
+    async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
+        return await self._load(reads.page_of_timers, self._offset_us, after, limit)
+
+    async def promote_due(self, after: tuple[int, int], until: int, limit: int) -> Promoted:
+        promoted = await self._load(promote_due, self._offset_us, after, until, limit)
+        self._checkpoint_if_long(startup_checks.size_of(self.path + "-wal"))
+        return promoted
+
+    async def load_ready(
+        self, lane: ReadyKey, after: tuple[int, int] | None, limit: int
+    ) -> list[Job]:
+        return await self._load(
+            reads.page_of_jobs,
+            self._offset_us,
+            queries.LANE,
+            after,
+            limit,
+            queue=lane.queue,
+            task=lane.task,
+            route=rows.route_text(lane.requirements),
+        )
+
+    async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
+        return await self._load(reads.page_of_schedules, self._offset_us, after, limit)
+
+    async def load_running(self, after: int, limit: int) -> list[Job]:
+        return await self._load(reads.jobs, self._offset_us, queries.RUNNING, (after, limit))
+
+    async def load_expired(self, now: int, limit: int) -> list[Job]:
+        return await self._load(reads.expired, self._offset_us, now, limit)
+
+    async def load_job(self, job_id: int) -> Job | None:
+        return first(await self._load(reads.jobs, self._offset_us, queries.JOB, (job_id,)))
+
+    async def load_unique(self, key: str) -> Job | None:
+        return first(await self._load(reads.jobs, self._offset_us, queries.UNIQUE, (key,)))
+
+    async def load_schedule(self, name: str | int) -> Schedule | None:
+        by_name = isinstance(name, str)
+        query = queries.SCHEDULE_BY_NAME if by_name else queries.SCHEDULE_BY_ID
+        return first(await self._load(reads.schedules, self._offset_us, query, (name,)))
+
+    async def load_payload(self, job_id: int) -> bytes:
+        found = await self._load(reads.fetch_all, queries.PAYLOAD, (job_id,))
+        if not found:
+            raise NotFound(f"job {job_id} is not in the store")
+        payload: bytes = found[0][0]
+        return payload
+
+    async def prune(self, now: int, retention: Retention, limit: int) -> int:
+        return await self._load(prune, now, retention, limit)
+
+    async def size_bytes(self) -> int:
+        return size_bytes(self.path)
+
+    # Connections.
+
+    async def _load(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        def load(connection: sqlite3.Connection) -> T:
+            self._buffer.flush(connection)
+            return function(connection, *args, **kwargs)
+
+        return await self._run(self._require_open(self._writer), load)
+
+    async def _read(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        reader, writer = self._require_open(self._reader), self._require_open(self._writer)
+        if self._buffer:
+            try:
+                await self._run(writer, self._buffer.flush)
+            except StoreFull:
+                read = self._buffer.read_folded
+                return await self._run(writer, read, function, *args, **kwargs)
+        return await self._run(reader, function, *args, **kwargs)
+
+    async def _run(
+        self,
+        connection: Connection,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        if self._broken is not None:
+            raise StoreBroken(self._broken)
+
+        def do(raw: sqlite3.Connection) -> T:
+            self._guard.check_index()
+            return function(raw, *args, **kwargs)
+
+        try:
+            return await connection.run(do)
+        except (sqlite3.Error, *connections.UNFIT) as error:
+            raise self._translate_error(error) from error
+        except StoreBroken as error:
+            self._translate_error(error)
+            raise
+
+    async def _connect(self, connection: Connection) -> Connection:
+        try:
+            await connection
+        except sqlite3.Error as error:
+            raise self._translate_error(error) from error
+        except asyncio.CancelledError:
+            connection.give_up()
+            raise
+        return connection
+
+    def _require_open(self, connection: Connection | None) -> Connection:
+        if connection is None:
+            raise StoreError(f"the store {self.path} is not open")
+        return connection
+
+    def _translate_error(self, error: Exception) -> StoreError:
+        meaning = connections.store_error(error, self.path)
+        if isinstance(meaning, StoreBroken):
+            self._broken = str(meaning)
+        return meaning
+
+    def _prepare(self, connection: sqlite3.Connection) -> Snapshot:
+        check_file(connection, self.path)
+        connections.prepare_writer(connection)
+        migrate(connection)
+        with connections.transaction(connection):
+            replay(connection)
+            writes.raise_epoch(connection)
+            self._guard.adopt(connection)
+        self._guard.begin(connection)
+        return reads.read_snapshot(connection)
+
+    def _post(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], None],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Run the function after all earlier calls; nobody waits for it."""
+
+        def run(connection: sqlite3.Connection) -> None:
+            if self._broken is None:
+                try:
+                    self._guard.check_index()
+                    function(connection, *args, **kwargs)
+                except (sqlite3.Error, StoreError, *connections.UNFIT) as error:
+                    # A full disk or a lock is met again, and reported, by the next commit.
+                    log.warning(
+                        "writing to the tables was put off: %s", self._translate_error(error)
+                    )
+
+        if self._writer is not None:
+            self._writer.post(run)
+
+    def _checkpoint_if_long(self, log_bytes: int) -> None:
+        if log_bytes > connections.WAL_BYTES_MAX:
+            self._post(self._checkpoint)
+
+    def _flush_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._fold_timer = loop.call_later(FLUSH_PERIOD_S, self._flush_old)
+
+    def _flush_old(self) -> None:
+        """Fold what was there a period ago, in which most jobs of a fast stream have ended."""
+        self._fold_timer = None
+        self._post(self._buffer.flush_old)
+        if self._buffer:
+            self._flush_later()
+
+    async def _shutdown(self) -> None:
+        reader, writer = self._reader, self._writer
+        self._reader = self._writer = None
+        if self._fold_timer is not None:
+            self._fold_timer.cancel()
+            self._fold_timer = None
+        if writer is not None:
+            with contextlib.suppress(StoreError):
+                await self._run(writer, self._guard.check)
+        if self._broken is not None:
+            # Whoever closes last copies the log into the database. The reader cannot, so it comes
+            # last and leaves the log to the next start, which recovers from what is really on the
+            # disk.
+            reader, writer = writer, reader
+        try:
+            if reader is not None:
+                await reader.close()
+        finally:
+            if writer is None:
+                self._guard.end()
+            else:
+                try:
+                    await writer.run(self._close_writer)
+                finally:
+                    await writer.close()
+
+    def _close_writer(self, connection: sqlite3.Connection) -> None:
+        # In the connection's thread, so that the lock is not free while a commit is on its way.
+        try:
+            if self._broken is None:
+                with contextlib.suppress(sqlite3.Error, StoreError):  # the next start recovers then
+                    self._buffer.flush(connection)
+                    self._guard.copy_log(connection, connections.truncate_log)
+            connection.close()
+        finally:
+            self._guard.end()

@@ -1,0 +1,143 @@
+"""How a Python call becomes a payload, and how a payload becomes a call again.
+
+One rule: the payload is a JSON object with one member per argument, by name. Positional arguments
+get their names from the signature, so a job reads the same whether Python or curl made it.
+Therefore a task has no `*args` and no positional-only parameters. Values are written and read with
+msgspec: datetime, UUID, Enum, dataclass, TypedDict, Struct and the like come back as annotated; a
+parameter without a usable annotation gets plain JSON. Pydantic models work through their own two
+methods.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+import msgspec
+
+from schedo.core import limits
+
+_Kind = inspect.Parameter
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class BadPayload(Exception):
+    """The payload does not fit the signature; trying again cannot help."""
+
+
+class Arguments:
+    """The parameters of one function."""
+
+    def __init__(self, task: str, function: Callable[..., Any]) -> None:
+        self._task = task
+        self._function = function
+        self._signature = inspect.signature(function)
+        parameters = self._signature.parameters.values()
+        for parameter in parameters:
+            if parameter.kind in (_Kind.VAR_POSITIONAL, _Kind.POSITIONAL_ONLY):
+                raise TypeError(
+                    f"task {task!r} cannot take {parameter}: arguments travel by name, so there "
+                    "can be neither *args nor positional-only parameters"
+                )
+        self._rest = next((p.name for p in parameters if p.kind is _Kind.VAR_KEYWORD), None)
+        self._known = frozenset(p.name for p in parameters if p.name != self._rest)
+        self._required = frozenset(
+            p.name for p in parameters if p.name in self._known and p.default is _Kind.empty
+        )
+        self._decoders: dict[str, msgspec.json.Decoder[Any]] | None = None
+
+    def write(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """Return the payload of a call; raise TypeError if the call or a value is not possible."""
+        bound = self._signature.bind(*args, **kwargs).arguments
+        values = {name: value for name, value in bound.items() if name != self._rest}
+        if self._rest is not None:
+            values |= bound.get(self._rest, {})
+        try:
+            payload = msgspec.json.encode(values, enc_hook=encode_custom)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            message = f"an argument of {self._task!r} cannot be written as JSON: {error}"
+            raise TypeError(message) from None
+        if len(payload) > limits.PAYLOAD_BYTES_MAX:
+            raise TypeError(
+                f"the arguments of {self._task!r} take {len(payload)} bytes as JSON; "
+                f"at most {limits.PAYLOAD_BYTES_MAX} are possible"
+            )
+        return payload
+
+    def read(self, payload: bytes) -> dict[str, Any]:
+        """Return the keyword arguments in a payload; null means none. Raise BadPayload."""
+        if payload == b"null":
+            payload = b"{}"
+        try:
+            members = _MEMBERS.decode(payload)
+        except msgspec.DecodeError:
+            raise BadPayload(
+                f"the payload must be a JSON object with the arguments of {self._task!r}"
+            ) from None
+        if not self._fits(members):
+            raise BadPayload(self._explain(members))
+        if self._decoders is None:
+            self._decoders = self._make_decoders()
+        rest = self._decoders.get(self._rest or "", _ANY)
+        values = {}
+        for name, raw in members.items():
+            try:
+                values[name] = self._decoders.get(name, rest).decode(raw)
+            except Exception as error:  # the application's own constructors run here
+                raise BadPayload(f"payload /{name}: {error}") from None
+        return values
+
+    def _fits(self, members: Mapping[str, Any]) -> bool:
+        names = members.keys()
+        return names >= self._required and (self._rest is not None or names <= self._known)
+
+    def _explain(self, members: Mapping[str, Any]) -> str:
+        parameters = self._signature.parameters
+        missing = [name for name in parameters if name in self._required - members.keys()]
+        unknown = [name for name in members if name not in self._known]
+        wrong = [f"{name!r} is missing" for name in missing]
+        if self._rest is None:
+            wrong += [f"{name[:64]!r} is unknown" for name in unknown[:5]]
+        return f"{', '.join(wrong)}; the task is {self._task}{self._signature}"
+
+    def _make_decoders(self) -> dict[str, msgspec.json.Decoder[Any]]:
+        annotations = {
+            name: parameter.annotation
+            for name, parameter in self._signature.parameters.items()
+            if parameter.annotation is not _Kind.empty
+        }
+        return {name: self._make_decoder(name, annotations[name]) for name in annotations}
+
+    def _make_decoder(self, name: str, annotation: Any) -> msgspec.json.Decoder[Any]:
+        # Annotations may name what only a type checker imports, or what has no JSON form.
+        function = inspect.unwrap(self._function)
+        try:
+            hints = get_type_hints(
+                SimpleNamespace(__annotations__={name: annotation}),
+                getattr(function, "__globals__", {}),
+                include_extras=True,
+            )
+            return msgspec.json.Decoder(hints[name], dec_hook=decode_custom)
+        except (NameError, AttributeError, TypeError, SyntaxError):
+            return _ANY
+
+
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Any)
+
+
+def encode_custom(value: Any) -> Any:
+    """Return what to write for a value that msgspec does not know, or raise TypeError."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__qualname__} has no JSON form")
+
+
+def decode_custom(wanted: Any, value: Any) -> Any:
+    """Return the value as a type that msgspec does not know; raise ValueError."""
+    if hasattr(wanted, "model_validate"):
+        return wanted.model_validate(value)
+    if isinstance(wanted, type) and isinstance(value, wanted):
+        return value
+    raise ValueError(f"{getattr(wanted, '__qualname__', wanted)} cannot be read from JSON")

@@ -1,0 +1,285 @@
+"""The http task: one request to a web hook, signed, guarded and judged by its status.
+
+The request carries the job's id as webhook-id and Idempotency-Key, the same over all attempts, so
+that a receiver can tell a repeated call. Expected statuses complete the job; 408, 425, 429, 5xx and
+network trouble are tried again, after Retry-After if it is given; everything else fails at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ipaddress
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from schedo.clock import SystemClock
+from schedo.core import limits
+from schedo.core.ids import render_id
+from schedo.core.leases import (
+    AttemptResult,
+    CapturedOutput,
+    Completed,
+    Failed,
+    Lease,
+    Outcome,
+    Stopped,
+)
+from schedo.core.model import Failure
+from schedo.core.strict_json import decode_strictly
+from schedo.errors import BadJson, Invalid
+from schedo.protocol.times import parse_duration, render_instant
+from schedo.tasks.http.client import ExchangeFailed, Request, Response, exchange
+from schedo.tasks.http.egress import AddressRules, TargetRefused
+from schedo.tasks.http.payload import HttpPayload, Url, check_http_payload, parse_url
+from schedo.tasks.http.signatures import parse_secrets, render_signature
+from schedo.tasks.payloads import refuse_payload
+from schedo.tasks.runner import AttemptContext
+from schedo.tasks.shortage import Shortage, is_shortage
+
+log = logging.getLogger("schedo.workers")
+
+_RETRY_AFTER_US_MAX = limits.DAY
+_RESULT_BODY_BYTES_MAX = 65_536
+_LOOKUPS_MAX = 16  # at once; a resolver that hangs must not take the loop's own threads
+_TRIED_AGAIN = frozenset({408, 425, 429})
+_KEPT_HEADERS = ("content-type", "content-length", "date", "etag", "location", "retry-after")
+_WITH_LENGTH = frozenset({"POST", "PUT", "PATCH"})
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+
+class HttpRunner:
+    """Runs http jobs; allow names the private targets that may be called."""
+
+    def __init__(
+        self,
+        allow: Sequence[str] = (),
+        user_agent: str = "schedo",
+        *,
+        secrets: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        resolve: Resolve | None = None,
+        now: Callable[[], int] | None = None,
+    ) -> None:
+        self._rules = AddressRules(allow)
+        self._user_agent = user_agent
+        self._secrets = {name: parse_secrets(text) for name, text in (secrets or {}).items()}
+        self._tls = tls
+        self._resolve = resolve or Resolver()
+        self._now = now or SystemClock().now
+        self._shortage = Shortage("no connection can be opened")
+
+    async def __call__(self, call: AttemptContext) -> AttemptResult:
+        """Return what became of the request, with the response's body."""
+        try:
+            payload = check_http_payload(call.lease.payload or b"null")
+        except Invalid as error:
+            return AttemptResult(call.lease.key, refuse_payload(error))
+        attempt = asyncio.create_task(self._attempt(call.lease, payload))
+        stopping = asyncio.create_task(call.stop.wait())
+        try:
+            await asyncio.wait((attempt, stopping), return_when=asyncio.FIRST_COMPLETED)
+            report = (
+                attempt.result() if attempt.done() else AttemptResult(call.lease.key, Stopped())
+            )
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            missing = error
+        else:
+            self._shortage.end()
+            return report
+        finally:
+            attempt.cancel()
+            stopping.cancel()
+            await asyncio.wait((attempt, stopping))
+        return AttemptResult(call.lease.key, await self._shortage.wait(missing, call.stop))
+
+    def find_reasons(self) -> list[str]:
+        """Return in a sentence why no request can be made."""
+        return self._shortage.find_reasons()
+
+    async def _attempt(self, lease: Lease, payload: HttpPayload) -> AttemptResult:
+        url = parse_url(payload.url)
+        try:
+            request = self._prepare(lease, payload, url)
+            response = await self._call(request, parse_duration(payload.timeout))
+        except _UnknownSecret as error:
+            return AttemptResult(lease.key, _fail("unknown-secret", str(error), retryable=False))
+        except TargetRefused as error:
+            job_id = render_id(lease.key.job_id)
+            log.warning("job %s (%s) may not call %s: %s", job_id, lease.queue, url.origin, error)
+            return AttemptResult(lease.key, _fail("target-refused", str(error), retryable=False))
+        except ExchangeFailed as error:
+            return AttemptResult(
+                lease.key, _fail(error.kind, f"{url.origin}: {error}", error.status)
+            )
+        except socket.gaierror as error:
+            message = f"{url.host} cannot be resolved: {error.strerror}"
+            return AttemptResult(lease.key, _fail("dns", message))
+        except TimeoutError:
+            message = f"{url.origin} took longer than {payload.timeout} to answer"
+            return AttemptResult(lease.key, _fail("request-timeout", message))
+        outcome = _settle(response, payload, url, self._now())
+        return AttemptResult(lease.key, outcome, _capture(response))
+
+    async def _call(self, request: Request, timeout_us: int) -> Response:
+        async with asyncio.timeout(timeout_us / limits.SECOND):
+            found = await self._find_addresses(request.host, request.port)
+            addresses = self._rules.check(request.host, request.port, found)
+            return await exchange(request, addresses, self._find_tls() if request.is_tls else None)
+
+    async def _find_addresses(self, host: str, port: int) -> list[str]:
+        try:
+            return [str(ipaddress.ip_address(host))]
+        except ValueError:
+            return await self._resolve(host, port)
+
+    def _find_tls(self) -> ssl.SSLContext:
+        if self._tls is None:  # 1.7 MB, so only once somebody needs it
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+    def _prepare(self, lease: Lease, payload: HttpPayload, url: Url) -> Request:
+        body, content_type = payload.content()
+        method = payload.method or ("GET" if body is None else "POST")
+        headers = {
+            "host": url.host_header,
+            "user-agent": self._user_agent,
+            "accept": "*/*",
+            "accept-encoding": "identity",
+            "connection": "close",
+        }
+        if content_type is not None:
+            headers["content-type"] = content_type
+        if body is not None or method in _WITH_LENGTH:
+            headers["content-length"] = str(len(body or b""))
+        headers |= self._identify(lease, payload, body or b"")
+        headers |= {name.lower(): value for name, value in payload.headers.items()}
+        target, is_tls = url.target, url.is_tls
+        items = tuple(headers.items())
+        return Request(method, url.host, url.port, is_tls, target, items, body or b"")
+
+    def _identify(self, lease: Lease, payload: HttpPayload, body: bytes) -> dict[str, str]:
+        """Return the headers that say which job and which attempt this is, and prove it."""
+        job_id = render_id(lease.key.job_id)
+        timestamp_s = self._now() // limits.SECOND
+        headers = {
+            "webhook-id": job_id,
+            "webhook-timestamp": str(timestamp_s),
+            "idempotency-key": f'"{job_id}"',
+            "schedo-attempt": str(lease.key.attempt),
+            "schedo-fence": str(lease.key.epoch),
+            "schedo-scheduled-for": render_instant(lease.scheduled_for),
+        }
+        keys = self._find_keys(payload)
+        if keys:
+            signature = render_signature(keys, job_id, timestamp_s, body)
+            headers["webhook-signature"] = signature
+        if lease.options.traceparent is not None:
+            headers["traceparent"] = lease.options.traceparent
+            if lease.options.tracestate is not None:
+                headers["tracestate"] = lease.options.tracestate
+        return headers
+
+    def _find_keys(self, payload: HttpPayload) -> list[bytes]:
+        if payload.secret is not None:
+            return parse_secrets(payload.secret)
+        if payload.secret_name is None:
+            return []
+        if payload.secret_name not in self._secrets:
+            raise _UnknownSecret(f"this server has no secret named {payload.secret_name!r}")
+        return self._secrets[payload.secret_name]
+
+
+class _UnknownSecret(Exception):
+    """The payload names a secret that the server was not given."""
+
+
+class Resolver:
+    """Looks names up in threads of its own."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_LOOKUPS_MAX, thread_name_prefix="schedo-lookup")
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        """Return all addresses of the host; raise socket.gaierror."""
+        look_up = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        return [str(address[0]) for *_, address in found]
+
+
+def _fail(kind: str, message: str, status: int | None = None, *, retryable: bool = True) -> Failed:
+    return Failed(Failure(kind, message, http_status=status), retryable)
+
+
+def _settle(response: Response, payload: HttpPayload, url: Url, now: int) -> Outcome:
+    status = response.status
+    if payload.expects(status):
+        return Completed(_render_result(response))
+    retryable = status in _TRIED_AGAIN or status >= 500
+    message = f"{url.origin} answered {_name_status(status)}"
+    if status == 410:
+        message += ": it takes no more calls"
+    elif 300 <= status < 400:
+        message += ": redirects are not followed"
+    failure = Failure("http-status", message, http_status=status)
+    retry_in_us = parse_retry_after(response.headers.get("retry-after"), now) if retryable else None
+    return Failed(failure, retryable, retry_in_us)
+
+
+def _name_status(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def parse_retry_after(text: str | None, now: int) -> int | None:
+    """Return the wait in µs, at most a day; None if it is absent, past or neither form."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        wait_us = int(text[:12]) * limits.SECOND
+    else:
+        try:
+            at = parsedate_to_datetime(text)
+        except (ValueError, OverflowError):
+            return None
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+        wait_us = (at - _EPOCH) // timedelta(microseconds=1) - now
+    return min(wait_us, _RETRY_AFTER_US_MAX) if wait_us > 0 else None
+
+
+def _render_result(response: Response) -> bytes:
+    kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+    result: dict[str, Any] = {"status": response.status, "headers": kept}
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = media_type == "application/json" or media_type.endswith("+json")
+    if is_json and not response.is_cut and 0 < len(response.body) <= _RESULT_BODY_BYTES_MAX:
+        try:
+            decoded = decode_strictly(response.body)
+            with_body = msgspec.json.encode({**result, "body": decoded})
+            decode_strictly(with_body)  # it stands one level deeper there
+        except BadJson:  # it is still in the output, as it came
+            result["body_is_json"] = False
+        else:
+            return with_body
+    return msgspec.json.encode(result)
+
+
+def _capture(response: Response) -> tuple[CapturedOutput, ...]:
+    if not response.body:
+        return ()
+    return (CapturedOutput("body", response.body, b"", response.total_bytes),)

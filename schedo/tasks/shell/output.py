@@ -1,0 +1,230 @@
+"""What a command writes: read as it comes, the first and the last bytes kept, memory bounded.
+
+A child never waits for its reader, except while the file that takes the whole output is behind. A
+file that cannot be written (a full disk) ends the file, not the job; what went wrong is said in the
+result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import struct
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from schedo.core import limits
+from schedo.core.leases import CapturedOutput
+
+_HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
+_READ_BYTES = 4_096  # malloc's own; most commands write little
+_READ_BYTES_MAX = 65_536  # a whole pipe, once a read was full
+_FILE_BEHIND_BYTES_MAX = 1_048_576
+
+Stream = Literal["stdout", "stderr"]
+
+
+class HeadAndTail:
+    """The first and the last bytes of a stream of any length."""
+
+    def __init__(self, half_bytes: int = _HALF_BYTES) -> None:
+        self._half = half_bytes
+        self._head = bytearray()
+        self._ring = bytearray()  # allocated when the head is full
+        self._next = 0  # where the ring is written next
+        self.total_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.total_bytes += len(data)
+        if len(self._head) < self._half:
+            room = self._half - len(self._head)
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._turn(data[-self._half :])
+
+    def _turn(self, data: bytes) -> None:
+        if not self._ring:
+            self._ring = bytearray(self._half)
+        first = min(len(data), self._half - self._next)
+        self._ring[self._next : self._next + first] = data[:first]
+        self._ring[: len(data) - first] = data[first:]
+        self._next = (self._next + len(data)) % self._half
+
+    @property
+    def head(self) -> bytes:
+        return bytes(self._head)
+
+    @property
+    def tail(self) -> bytes:
+        """The bytes at the end that the head does not have."""
+        if self.total_bytes < 2 * self._half:
+            return bytes(self._ring[: self._next])
+        return bytes(self._ring[self._next :] + self._ring[: self._next])
+
+
+class OutputFile:
+    """A file that gets a whole stream; written off the loop, in order. No output, no file."""
+
+    def __init__(self, path: Path, path_if_taken: Path | None = None) -> None:
+        self.path = path
+        self._path_if_taken = path_if_taken
+        self.note: str | None = None  # what went wrong
+        self.on_room: Callable[[], None] = lambda: None
+        self._descriptor: int | None = None
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._writing: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    @property
+    def is_behind(self) -> bool:
+        return self._pending_bytes > _FILE_BEHIND_BYTES_MAX
+
+    def write(self, data: bytes) -> None:
+        """Queue the bytes; after a failure they are dropped."""
+        if self.note is not None:
+            return
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_pending())
+
+    async def close(self) -> None:
+        """Return when everything is written, or has failed."""
+        self._is_closing = True
+        if self._writing is None:
+            self._close_descriptor()
+        else:
+            await asyncio.shield(self._writing)  # it closes what its thread writes to
+
+    def give_up(self) -> None:
+        """Write no more, and close the file once the thread has let go of it."""
+        self._is_closing = True
+        self._pending.clear()
+        if self._writing is None:
+            self._close_descriptor()
+
+    async def _write_pending(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._pending:
+            data = b"".join(self._pending)
+            self._pending.clear()
+            try:
+                await loop.run_in_executor(None, self._append, data)
+            except OSError as error:
+                self.note = f"{self.path.name} is incomplete: {error.strerror}"
+                self._pending.clear()
+            self._pending_bytes = sum(map(len, self._pending))
+            self.on_room()
+        self._writing = None
+        if self._is_closing:
+            self._close_descriptor()
+
+    def _append(self, data: bytes) -> None:
+        if self._descriptor is None:
+            self._descriptor = self._create()
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def _create(self) -> int:
+        try:
+            return _create(self.path)
+        except FileExistsError:
+            if self._path_if_taken is None:
+                raise
+            self.path = self._path_if_taken
+            return _create(self.path)
+
+    def _close_descriptor(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _create(path: Path) -> int:
+    # The directory is the operator's, but a job may run as the same user and plant a link or a FIFO
+    # in it.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, 0o600)
+
+
+class PipeReader:
+    """The read end of a child's pipe; give write_end to the child, then call start()."""
+
+    def __init__(self, stream: Stream, file: OutputFile | None = None) -> None:
+        self.stream: Stream = stream
+        self.file = file
+        self.kept = HeadAndTail()
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self.loop.create_future()  # the last writer has gone
+        self._read_bytes = _READ_BYTES
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self._is_reading = False
+        if file is not None:
+            file.on_room = self._resume
+
+    def start(self) -> None:
+        """Close our copy of the write end and begin to read."""
+        os.close(self.write_end)
+        self.write_end = -1
+        self._resume()
+
+    def drain(self) -> None:
+        """Read what lies in the pipe now, and no more: a process left behind may go on writing."""
+        if self._read_end < 0:
+            return
+        waiting = struct.unpack("i", fcntl.ioctl(self._read_end, termios.FIONREAD, b"\0\0\0\0"))[0]
+        while waiting > 0 and (count := self._read()):
+            waiting -= count
+
+    def close(self) -> None:
+        """Stop reading; whoever still writes gets SIGPIPE."""
+        self._pause()
+        for descriptor in (self._read_end, self.write_end):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._read_end = self.write_end = -1
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def capture(self) -> CapturedOutput:
+        """Return what was kept."""
+        kept = self.kept
+        return CapturedOutput(self.stream, kept.head, kept.tail, kept.total_bytes)
+
+    def _read(self) -> int:
+        try:
+            data = os.read(self._read_end, self._read_bytes)
+        except BlockingIOError:
+            return 0
+        if not data:
+            self.close()
+            return 0
+        if len(data) == self._read_bytes:
+            self._read_bytes = _READ_BYTES_MAX
+        self.kept.feed(data)
+        if self.file is not None:
+            self.file.write(data)
+        return len(data)
+
+    def _on_readable(self) -> None:
+        self._read()
+        if self.file is not None and self.file.is_behind:
+            self._pause()
+
+    def _resume(self) -> None:
+        if self._read_end >= 0 and not self._is_reading:
+            self.loop.add_reader(self._read_end, self._on_readable)
+            self._is_reading = True
+
+    def _pause(self) -> None:
+        if self._is_reading:
+            self.loop.remove_reader(self._read_end)
+            self._is_reading = False

@@ -1,0 +1,238 @@
+"""The small process that starts the server's commands and learns of their ends.
+
+A start waits until the new program is loaded, a millisecond and more on a busy machine. Here it
+keeps nobody; in the server it would keep the timers. The process is told by a socket what to do and
+tells what happened; each message is marshalled, with its length before it. It ends with the socket,
+so with the server, and leaves what runs running.
+Rule: whatever has been sent a signal is reaped only when the server says so. Until then its pid,
+which is also its group's, cannot become another process's.
+
+It is run by its path, isolated and without site, and imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import errno
+import marshal
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+START, SIGNAL, RELEASE, PING = "start", "signal", "release", "ping"  # (what, id, ...) to here
+# (what, id, ...) from here, many in a list
+STARTED, REFUSED, ENDED, PONG = "started", "refused", "ended", "pong"
+CLOSED = "closed"  # an argument: be not dumpable, as the server is
+LENGTH = struct.Struct("=I")
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+_DESCRIPTORS_MAX = 3  # with START come those for stdout and stderr, and perhaps one for stdin
+_UMASK = 0o077
+_PR_SET_DUMPABLE = 4
+_NOT_INHERITED = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+# What Python ignores, and a command expects to be killed by.
+_DEFAULT_SIGNALS = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ")]
+_OUTLIVED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # for the server to drain
+
+
+def find_ticks() -> int | None:
+    """Return the time since boot, in the ticks in which /proc gives start times."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // TICK_NS
+
+
+class SpawnerProcess:
+    """What runs, and the way to the server."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self._home = os.open(".", os.O_RDONLY)
+        self._null = os.open(os.devnull, os.O_RDONLY)
+        self._pids: dict[int, int] = {}  # by the command's id
+        self._ids: dict[int, int] = {}  # by pid; not yet ended
+        self._signalled: set[int] = set()
+        self._news: list[tuple[Any, ...]] = []
+
+    def run(self) -> None:
+        """Do what the server says until it has gone."""
+        ends, wakeup = socket.socketpair()
+        ends.setblocking(False)
+        wakeup.setblocking(False)
+        signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, *_OUTLIVED):
+            signal.signal(number, lambda *_: None)
+        poll = select.poll()
+        poll.register(self._server, select.POLLIN)
+        poll.register(ends, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == ends.fileno():
+                    with contextlib.suppress(BlockingIOError):
+                        ends.recv(4_096)
+                    self._collect()
+                elif not self._handle_request():
+                    return
+            if self._news:
+                data = marshal.dumps(self._news)
+                self._server.sendall(LENGTH.pack(len(data)) + data)
+                self._news.clear()
+
+    def _handle_request(self) -> bool:
+        """Take one message; return False when there is no server any more."""
+        room = socket.CMSG_SPACE(_DESCRIPTORS_MAX * array.array("i").itemsize)
+        head, ancillary, flags, _ = self._server.recvmsg(LENGTH.size, room, _NOT_INHERITED)
+        if not head:
+            return False
+        descriptors = array.array("i")
+        for _, _, data in ancillary:
+            descriptors.frombytes(data)
+        (length,) = LENGTH.unpack(head)
+        body = self._server.recv(length, socket.MSG_WAITALL)
+        while len(body) < length:  # a signal came between
+            body += self._server.recv(length - len(body), socket.MSG_WAITALL)
+        what, number, *rest = marshal.loads(body)
+        if what == START:
+            self._start(number, descriptors, bool(flags & socket.MSG_CTRUNC), *rest)
+        elif what == PING:
+            self._news.append((PONG, number))
+        elif number not in self._pids:  # it has ended by itself
+            pass
+        elif what == SIGNAL:
+            self._signal(number, *rest)
+        else:
+            self._release(number)
+        return True
+
+    def _start(
+        self,
+        number: int,
+        descriptors: array.array[int],
+        are_cut: bool,
+        argv: list[str],
+        env: dict[str, str],
+        cwd: str | None,
+    ) -> None:
+        try:
+            if are_cut:  # there is no room here for all that were sent
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            pid = self._spawn(descriptors, argv, env, cwd)
+        except (OSError, ValueError) as error:
+            code = getattr(error, "errno", None)
+            text = getattr(error, "strerror", None) or str(error)
+            self._news.append((REFUSED, number, code, text, getattr(error, "filename", None)))
+        else:
+            self._pids[number] = pid
+            self._ids[pid] = number
+            self._news.append((STARTED, number, pid, find_ticks()))
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _spawn(
+        self,
+        descriptors: array.array[int],
+        argv: list[str],
+        env: dict[str, str],
+        cwd: str | None,
+    ) -> int:
+        stdout, stderr, *rest = descriptors
+        inherited = (rest[0] if rest else self._null, stdout, stderr)
+        actions = [(os.POSIX_SPAWN_DUP2, each, to) for to, each in enumerate(inherited)]
+        if cwd is not None:
+            os.chdir(cwd)
+        try:
+            found: OSError | None = None
+            for program in _list_programs(argv[0], env):
+                try:
+                    return os.posix_spawn(
+                        program,
+                        argv,
+                        env,
+                        file_actions=actions,
+                        setsid=True,
+                        setsigdef=_DEFAULT_SIGNALS,
+                    )
+                except OSError as error:
+                    error.filename = None  # the server takes a name for that of the directory
+                    if found is None or found.errno in (errno.ENOENT, errno.ENOTDIR):
+                        found = error
+            raise found or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        finally:
+            if cwd is not None:
+                os.fchdir(self._home)
+
+    def _signal(self, number: int, signal_number: int) -> None:
+        self._signalled.add(number)
+        # ProcessLookupError, or PermissionError when all that is left of the group runs as another
+        # user.
+        with contextlib.suppress(OSError):
+            os.killpg(self._pids[number], signal_number)
+
+    def _release(self, number: int) -> None:
+        if self._pids[number] not in self._ids:  # it has ended
+            os.waitpid(self._pids.pop(number), 0)
+        self._signalled.discard(number)
+
+    def _collect(self) -> None:
+        """Take what has ended: all at once, or one by one while some must not be reaped."""
+        if self._signalled:
+            for pid, number in list(self._ids.items()):
+                self._collect_one(pid, number)
+            return
+        while self._ids:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            self._end(pid, os.waitstatus_to_exitcode(status))
+
+    def _collect_one(self, pid: int, number: int) -> None:
+        if number not in self._signalled:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                self._end(pid, os.waitstatus_to_exitcode(status))
+        elif found := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            is_exit = found.si_code == os.CLD_EXITED
+            self._end(pid, found.si_status if is_exit else -found.si_status)
+
+    def _end(self, pid: int, status: int) -> None:
+        number = self._ids.pop(pid)
+        if number not in self._signalled:
+            del self._pids[number]
+        self._news.append((ENDED, number, status))
+
+
+def _list_programs(name: str, env: dict[str, str]) -> list[str]:
+    if "/" in name:
+        return [name]
+    return [os.path.join(directory, name) for directory in os.get_exec_path(env)]
+
+
+def _close_process() -> None:
+    """Keep commands from attaching to this process, which holds the ends of others' output."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def main() -> None:
+    """Serve the socket that the server has passed on."""
+    if sys.argv[2:] == [CLOSED]:
+        _close_process()
+    with socket.socket(fileno=int(sys.argv[1])) as server:
+        server.set_inheritable(False)
+        os.umask(_UMASK)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(ConnectionError):
+            SpawnerProcess(server).run()
+
+
+if __name__ == "__main__":
+    main()

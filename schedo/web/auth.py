@@ -1,0 +1,158 @@
+"""What stands before every handler: the Host header, the token, the site a browser comes from.
+
+A server on loopback without a token still has an enemy: any web page that the user's browser shows.
+It can send requests here, by name rebinding even readable ones. So the Host header must name this
+server, and a request that changes something must not come from another origin. Here, too, every
+exception becomes an answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from schedo.errors import (
+    BadRequest,
+    CrossSite,
+    Forbidden,
+    Misdirected,
+    NoCapacity,
+    SchedoError,
+    Unauthorized,
+    Unavailable,
+)
+from schedo.web.http import answer_error, index_headers, send_answer
+from schedo.web.settings import WebSettings
+from schedo.web.token_throttle import Guesses
+
+log = logging.getLogger("schedo.web")
+
+WORK_PATH = "/v1/work"
+OPEN_PATHS = frozenset({"/healthz"})
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+_OWN_SITES = frozenset({b"same-origin", b"none"})
+_HOSTS_REMEMBERED_MAX = 64
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+class AccessMiddleware:
+    """ASGI middleware: lets a request through, or answers it with a problem."""
+
+    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+        self._app = app
+        self._tokens = settings.token_sha256
+        self._grants = settings.worker_tokens
+        # Whoever has a token has proven enough: a page that rebinds a name cannot send it.
+        hosts = ("*",) if settings.token_sha256 else settings.allowed_hosts
+        self._hosts = frozenset(_bracket(host.lower()) for host in hosts)
+        self._known_hosts: set[bytes] = set()
+        self._guesses = Guesses()
+        self._numbers = itertools.count(1)
+        self._prefix = secrets.token_hex(4)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request_id = f"{self._prefix}-{next(self._numbers):06x}"
+        scope["schedo.request_id"] = request_id
+        try:
+            headers = scope["schedo.headers"] = index_headers(scope)
+            if scope["path"] not in OPEN_PATHS:
+                self._check_host(headers)
+                scope["schedo.client_id"] = self._check_token(headers, scope)
+                if scope["method"] not in _SAFE_METHODS:
+                    _check_site(headers)
+            await self._app(scope, receive, send)
+        except SchedoError as error:
+            if error.status >= 500 and not isinstance(error, NoCapacity | Unavailable):
+                log.warning("request %s: %s", request_id, error)
+            await send_answer(send, answer_error(error, request_id), request_id)
+        except ClientGone:
+            log.debug("request %s: the client went away", request_id)
+        except Exception:
+            log.exception("request %s: a bug in schedo", request_id)
+            bug = SchedoError(f"a bug in schedo; its log has more under {request_id}")
+            await send_answer(send, answer_error(bug, request_id), request_id)
+
+    def _check_host(self, headers: Mapping[bytes, bytes]) -> None:
+        host = headers.get(b"host")
+        if host in self._known_hosts:
+            return
+        if host is None:
+            raise BadRequest("the Host header is missing")
+        name = host_name(host.decode("latin-1"))
+        if "*" not in self._hosts and name not in self._hosts:
+            raise Misdirected(
+                f"this server is not {name[:100]!r}; allow the name with --allowed-hosts"
+            )
+        if len(self._known_hosts) < _HOSTS_REMEMBERED_MAX:
+            self._known_hosts.add(host)
+
+    def _check_token(self, headers: Mapping[bytes, bytes], scope: Scope) -> str:
+        """Return whose token it is: an id for logs and Idempotency-Keys, never the token."""
+        if self._tokens is None and not self._grants:
+            return "anyone"
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        digest = hashlib.sha256(token.strip()).digest()
+        # No early end: the time must not tell which of several tokens came close.
+        matches = [known for known in self._tokens or () if hmac.compare_digest(known, digest)]
+        grants = [known for known in self._grants if hmac.compare_digest(known, digest)]
+        is_bearer = scheme.lower() == b"bearer"
+        if grants and is_bearer and not matches:
+            if (scope["method"], scope["path"]) != ("POST", WORK_PATH):
+                raise Forbidden(f"a worker's token opens nothing but POST {WORK_PATH}")
+            scope["schedo.grant"] = self._grants[grants[0]]
+        elif self._tokens is None:
+            return "anyone"
+        elif not matches or not is_bearer:
+            if b"authorization" in headers:
+                self._guesses.count(_find_address(scope), time.monotonic())
+            raise Unauthorized("send the token as 'Authorization: Bearer <token>'")
+        return digest.hex()[:16]
+
+
+def _find_address(scope: Scope) -> str:
+    """Return the client's address; looked up only where it matters, for it may be a system call."""
+    transport = scope.get("schedo.transport")
+    peer = transport.get_extra_info("peername") if transport is not None else None
+    return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
+def _check_site(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a change that a browser sends for another origin; programs send neither header."""
+    site = headers.get(b"sec-fetch-site")
+    if site is not None and site not in _OWN_SITES:
+        raise CrossSite("a page of another site sent this request")
+    origin = headers.get(b"origin")
+    if origin is None:
+        return
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    try:
+        sender = urlsplit(origin.decode("latin-1").lower()).netloc
+    except ValueError:
+        sender = ""
+    if sender != host:
+        raise CrossSite("the Origin header names another site")
+
+
+def _bracket(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header: lower case, without the port, brackets kept."""
+    name = host.lower()
+    if name.startswith("["):
+        return name.partition("]")[0] + "]"
+    return name.partition(":")[0].removesuffix(".")

@@ -1,0 +1,400 @@
+"""One HTTP/1.1 connection: what is read of it, what is kept of it, and how long is waited for it.
+
+A connection carries out one request at a time. What a client sends ahead stays unparsed, and no
+more of it is received until its turn comes; the next request begins when the client has taken the
+answers before it. So a connection holds a small, known number of bytes whatever is sent to it, and
+the ledger that all connections share adds up those that wait for a client. Deadlines are watched by
+the server once a second, so that requests pay no timers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from schedo.protocol.problems import KINDS, ProblemKind
+from schedo.web.chunked_body import BadChunk, Chunks
+from schedo.web.connection_stages import DEADLINES_S, Stage
+from schedo.web.cycle import UNREAD_BYTES_MAX, Exchange
+from schedo.web.fallback_responses import render_refusal
+from schedo.web.head import ORDINARY_HEAD_BYTES, BadHead, check_beginning, find_end, parse_head
+from schedo.web.light_event import LightEvent
+
+if TYPE_CHECKING:
+    from schedo.web.connections import Connections
+
+FIRST_REQUEST_GRACE_S = 1.0  # while draining: for a connection that has not sent anything yet
+WRITE_DEADLINE_S = 30.0
+WRITE_BYTES_PER_S_MIN = 1_024
+LINGER_BYTES_MAX = 1_048_576  # beside what is left of a body whose length was announced
+LINGER_BODY_BYTES_MAX = 33_554_432
+SKIPPED_BYTES_MAX = 65_536  # of a body that came for nothing, on a connection that stays open
+
+
+class Connection(asyncio.BufferedProtocol):
+    """An HTTP/1.1 connection with limits."""
+
+    __slots__ = (
+        "__weakref__",
+        "_chunks",
+        "_exchange",
+        "_head_bytes",
+        "_held",
+        "_is_paused",
+        "_is_surplus",
+        "_kept",
+        "_left",
+        "_rest",
+        "_sent_at",
+        "_shared",
+        "_since",
+        "_skipped",
+        "_writable",
+        "_written",
+        "stage",
+        "transport",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(self, shared: Connections) -> None:
+        self._shared = shared
+        self.stage = Stage.HEAD
+        self._since = shared.loop.time()
+        self._rest = b""  # what came and is not parsed
+        self._exchange: Exchange | None = None
+        self._chunks: Chunks | None = None
+        self._left = 0  # bytes of the body that are still to come
+        self._is_paused = False
+        self._is_surplus = False
+        self._skipped = 0
+        self._head_bytes = 0  # of the request at hand, if they are many
+        self._held = 0  # bytes that stand in the ledger
+        self._written = 0  # since the client had taken everything
+        self._kept = 0  # and the size of the texts that it has not taken whole
+        self._sent_at = 0.0  # when the client had last taken everything
+        self._writable: LightEvent | None = None  # while it has not
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        # Pause as soon as anything waits: the next request is not begun until all is taken.
+        transport.set_write_buffer_limits(high=0)
+        self._is_surplus = not self._shared.admit(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._shared.forget(self)
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None and not exchange.is_answered:
+            exchange.leave()
+        writable, self._writable = self._writable, None
+        self._rest, self._head_bytes, self._chunks = b"", 0, None
+        self._charge()
+        self.stage = Stage.GONE
+        if writable is not None:
+            writable.set()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the loop may put what comes: one buffer for all, as none keeps it."""
+        is_long = self.stage is Stage.BODY or self.stage is Stage.LINGER
+        return self._shared.long_buffer if is_long else self._shared.short_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.stage is Stage.GONE:
+            return
+        if self.stage is Stage.LINGER:
+            self._left -= nbytes
+            if self._left < -LINGER_BYTES_MAX:
+                self.transport.abort()
+            return
+        data = bytes(self._shared.long_buffer[:nbytes])
+        if self.stage is Stage.BODY:
+            self._take_body(data)
+        elif self.stage is Stage.ANSWER or self.stage is Stage.TURN:
+            self._keep(self._rest + data)
+            self._pause()
+        else:
+            is_first = not self._rest
+            if self.stage is Stage.IDLE:
+                self.stage, self._since = Stage.HEAD, self._shared.loop.time()
+            self._rest += data
+            self._advance(is_first)
+
+    def eof_received(self) -> None:
+        """Close: who has ended its half is taken to be gone."""
+
+    def pause_writing(self) -> None:
+        if self._writable is None:
+            self._writable = LightEvent()
+            self._sent_at = self._shared.loop.time()
+            self._written = self.transport.get_write_buffer_size()
+
+    def resume_writing(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is None:
+            return
+        writable.set()
+        self._charge()
+        if self._rest and self.stage is Stage.HEAD and not self.transport.is_closing():
+            self._since = self._shared.loop.time()
+            self._advance(is_first=True)
+
+    # Reading.
+
+    def _keep(self, rest: bytes) -> None:
+        """Hold what came and is not parsed."""
+        self._rest = rest
+        self._charge()
+
+    def _pause(self) -> None:
+        if not self._is_paused and not self.transport.is_closing():
+            self._is_paused = True
+            self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._is_paused and not self.transport.is_closing():
+            self._is_paused = False
+            self.transport.resume_reading()
+
+    def _advance(self, is_first: bool, is_admitted: bool = False) -> None:
+        """Begin the request whose head has come, if it is its turn."""
+        if self._writable is not None or self.transport.is_closing():
+            self._pause()
+            return
+        self._resume()
+        rest = self._rest if self._rest[:1] not in b"\r\n" else self._rest.lstrip(b"\r\n")
+        try:
+            end = find_end(rest)
+            if not end:
+                check_beginning(rest, is_first)
+                self._keep(rest)
+            elif is_admitted or self._shared.share.admits():
+                self._rest = b""
+                self._begin(rest, end)
+            else:
+                self.stage, self._rest = Stage.TURN, rest
+                self._pause()
+                self._shared.share.begin_later(partial(self._advance, is_first, True))
+        except BadHead as bad:
+            self.refuse(bad.kind)
+
+    def _begin(self, data: bytes, end: int) -> None:
+        """Parse the head, hand the request to the application, and take what came of its body."""
+        shared = self._shared
+        head = parse_head(data[:end])
+        head.scope["schedo.defaults"] = shared.default_headers
+        head.scope["schedo.transport"] = self.transport
+        head.scope["schedo.is_surplus"] = self._is_surplus
+        keeps_alive = head.keeps_alive and not (shared.is_draining or self._is_surplus)
+        exchange = Exchange(self, head.scope, keeps_alive, head.expects_continue)
+        self._exchange = exchange
+        self._head_bytes = end if end > ORDINARY_HEAD_BYTES else 0
+        self._left = head.body_bytes
+        self._chunks = Chunks() if head.is_chunked else None
+        if head.body_bytes or head.is_chunked:
+            self.stage, self._since = Stage.BODY, shared.loop.time()
+            self._charge()
+            if end < len(data):
+                self._take_body(data[end:])
+                if self.stage is Stage.LINGER:
+                    return
+        else:
+            exchange.add([], is_complete=True)  # an application may read it all the same
+            self._end_body(data[end:])
+        shared.start(exchange.run(shared.app))
+
+    def _take_body(self, data: bytes) -> None:
+        exchange = self._exchange
+        assert exchange is not None
+        if self._chunks is None:
+            parts, rest = [data[: self._left]], data[self._left :]
+            self._left -= len(parts[0])
+            is_complete = self._left == 0
+        else:
+            try:
+                parts, rest = self._chunks.feed(data)
+            except BadChunk:
+                self.refuse(KINDS["bad-http"])
+                return
+            is_complete = self._chunks.is_complete
+        exchange.add(parts, is_complete)
+        if is_complete:
+            self._end_body(rest)
+        elif exchange.is_answered:
+            # Its chunks, and what stands between them, might go on for ever.
+            self._skipped += len(data)
+            if self._skipped > SKIPPED_BYTES_MAX:
+                self._linger()
+        elif exchange.unread_bytes > UNREAD_BYTES_MAX:
+            self._pause()
+
+    def _end_body(self, rest: bytes) -> None:
+        """Go on to the answer, which may have been given already."""
+        self._chunks = None
+        self.stage = Stage.ANSWER
+        self._keep(rest)
+        if self._exchange is None or self._exchange.is_answered:
+            self._end_exchange()
+        elif rest:
+            self._pause()
+
+    # Answering: what an Exchange asks of its peer.
+
+    def write(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        was_paused = self._writable is not None
+        self.transport.write(data)
+        if self._writable is not None:
+            # The transport keeps a text as a whole until the last byte of it is sent.
+            self._kept = self._kept + len(data) if was_paused else len(data)
+            self._written += len(data) if was_paused else 0
+            self._charge()
+
+    async def flushed(self) -> None:
+        while self._writable is not None:
+            await self._writable.wait()
+
+    def want_body(self) -> None:
+        if self.stage is Stage.BODY:
+            self._resume()
+
+    def may_stay_open(self) -> bool:
+        """Say whether another request can follow: not behind a long body that nobody reads."""
+        is_short = self._chunks is not None or self._left <= SKIPPED_BYTES_MAX
+        return self.stage is not Stage.BODY or is_short
+
+    def end_answer(self) -> None:
+        exchange = self._exchange
+        if exchange is None or self.transport.is_closing():
+            return
+        self._shared.requests += 1
+        if not exchange.keeps_alive:
+            if self.stage is Stage.ANSWER and not self._rest:
+                self.transport.close()
+            else:
+                self._linger()
+        elif self.stage is Stage.ANSWER:
+            self._end_exchange()
+        else:  # the rest of the body is passed over
+            self._skipped = 0
+            self._resume()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _end_exchange(self) -> None:
+        """Go on to the next request."""
+        self._exchange = None
+        self._head_bytes = 0
+        self._since = self._shared.loop.time()
+        if self._rest:
+            self.stage = Stage.HEAD
+            self._advance(is_first=True)
+        else:
+            self.stage = Stage.IDLE
+            self._charge()
+            self._resume()
+
+    # Ending.
+
+    def refuse(self, kind: ProblemKind) -> None:
+        """Answer in the application's place, unless it answers or may have acted, and close."""
+        if self.transport.is_closing() or self.stage is Stage.LINGER:
+            return
+        exchange = self._exchange
+        if exchange is not None and not exchange.withdraw():
+            if exchange.is_answered:  # and its body was passed over
+                self._linger()
+            else:
+                self.transport.close()
+            return
+        self.write(render_refusal(kind))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close once the client has: what it still sends is thrown away for a moment.
+
+        Closing at once, with bytes unread, would reset the connection and take the answer away from
+        a client that sends all of its request before it reads.
+        """
+        self.stage, self._since = Stage.LINGER, self._shared.loop.time()
+        self._left = min(self._left, LINGER_BODY_BYTES_MAX)
+        self._chunks = None
+        self._head_bytes = 0
+        self._keep(b"")
+        self._resume()
+        self.transport.write_eof()
+
+    def shed(self) -> None:
+        """Close at once, because the memory that it takes is needed."""
+        self.stage = Stage.GONE
+        self._rest = b""
+        self._shared.charge(self, -self._held)
+        self._held = 0
+        self.transport.abort()
+
+    def shutdown(self) -> None:
+        """Close after the request at hand; a connection not yet read gets its first answer too."""
+        if self.stage is Stage.LINGER or self.stage is Stage.IDLE:
+            self.transport.close()
+        elif self._exchange is not None:
+            self._exchange.keeps_alive = False
+
+    # Deadlines and memory.
+
+    def check_deadline(self, now: float) -> None:
+        """Close the connection if the client has kept it waiting for too long."""
+        waited_s = now - self._since
+        is_unread = self._shared.is_draining and self.stage is Stage.HEAD
+        self._charge()
+        if self._writable is not None:
+            if self.lag(now, WRITE_BYTES_PER_S_MIN) > WRITE_DEADLINE_S:
+                self.transport.abort()
+        elif waited_s > DEADLINES_S.get(self.stage, waited_s):
+            self._end_stage()
+        elif is_unread and waited_s > FIRST_REQUEST_GRACE_S:
+            self.transport.close()
+
+    def _end_stage(self) -> None:
+        """Give up waiting."""
+        if self.stage is Stage.LINGER:
+            self.transport.abort()
+        elif self.stage is Stage.IDLE:
+            self.transport.close()
+        else:
+            self.refuse(KINDS["request-timeout"])
+
+    def lag(self, now: float, bytes_per_s: int) -> float:
+        """Return by how many seconds the client reads later than at this rate."""
+        if self._writable is None:
+            return 0.0
+        return now - self._sent_at - (self._written - self._unsent()) / bytes_per_s
+
+    @property
+    def held(self) -> int:
+        """How many bytes the ledger has for it."""
+        return self._held
+
+    @property
+    def has_sent_ahead(self) -> bool:
+        """Whether it holds bytes that came, and not only an answer that is not read."""
+        return bool(self._rest) or self._head_bytes > 0
+
+    def idle_since(self) -> float | None:
+        """Return since when nothing is going on; None if something is."""
+        is_idle = self.stage is Stage.IDLE or (self.stage is Stage.HEAD and not self._rest)
+        return self._since if is_idle and self._writable is None else None
+
+    def _unsent(self) -> int:
+        return 0 if self._writable is None else self.transport.get_write_buffer_size()
+
+    def _charge(self) -> None:
+        """Tell the ledger how much is held now."""
+        kept = 0 if self._writable is None else self._kept
+        held = len(self._rest) + self._head_bytes + kept
+        if held != self._held and self.stage is not Stage.GONE:
+            change, self._held = held - self._held, held
+            self._shared.charge(self, change)

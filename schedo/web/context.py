@@ -1,0 +1,154 @@
+"""What the handlers share: the engine, the settings and a few small memories."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from schedo.core.limits import LARGE_READS_MAX
+from schedo.core.model import Job, JobSpec
+from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.engine import Engine
+from schedo.errors import ShellDisabled
+from schedo.web.body_limiter import Intake
+from schedo.web.http import Request, Response
+from schedo.web.limiter import WeightedSemaphore
+from schedo.web.settings import WebSettings
+
+T = TypeVar("T")
+
+_NAMES_REMEMBERED_MAX = 10_000
+
+WATCH_AFTER_S = 0.02
+BATCHED_JOBS_MAX = 2_048  # of all batches that are carried out at a time
+
+
+class KnownWorker(NamedTuple):
+    """Who spoke for a worker last, and the offer it made, which it makes again and again."""
+
+    client_id: str
+    offer: WorkerSpec
+
+
+async def _no_wait() -> None:
+    """Return at once."""
+
+
+@dataclass(slots=True)
+class AppContext:
+    """One server's HTTP side."""
+
+    engine: Engine
+    settings: WebSettings
+    keys_in_progress: set[str] = field(default_factory=set)
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    schedule_names: dict[int, str] = field(default_factory=dict)
+    polls: set[Callable[[], None]] = field(default_factory=set)  # each ends one that waits
+    workers: dict[str, KnownWorker] = field(default_factory=dict)
+    batches: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(BATCHED_JOBS_MAX))
+    intake: Intake = field(default_factory=Intake)
+    reads: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(LARGE_READS_MAX))
+    unsent_room: Callable[[], Awaitable[None]] = _no_wait  # returns when few answers are unread
+    has_shell_workers: bool = False  # since this server began
+
+    def check_work(self, spec: JobSpec) -> None:
+        """Refuse work that this server does not do, or whose payload its task cannot take."""
+        if spec.task == "shell" and not (self.settings.allow_shell or self.has_shell_workers):
+            raise ShellDisabled(
+                "this server runs no commands, and no worker has come that does; "
+                "start one of them with --allow-shell"
+            )
+        check = self.settings.payload_checks.get(spec.task)
+        if check is not None:
+            check(spec.payload)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """Read something that may be large, and render it; wait for one's turn first.
+
+        What is rendered is written right after, so the next sees whether clients read it.
+        """
+        async with self.reads.taken(1):
+            await self.unsent_room()
+            yield
+
+    async def learn_names(self, jobs: list[Job]) -> dict[int, str]:
+        """Return the names of the jobs' schedules; a name never changes, so it is remembered."""
+        names = self.schedule_names
+        for schedule_id in {job.schedule_id for job in jobs} - names.keys() - {None}:
+            assert schedule_id is not None
+            schedule = await self.engine.store.load_schedule(schedule_id)
+            if schedule is not None:
+                if len(names) >= _NAMES_REMEMBERED_MAX:
+                    names.clear()
+                names[schedule_id] = schedule.name
+        return names
+
+    async def run_until_drain(
+        self, work: Coroutine[Any, Any, T], gone: Awaitable[None]
+    ) -> T | None:
+        """Return the work's result, or None as soon as the server drains or the client is gone."""
+        tasks = [
+            asyncio.ensure_future(work),
+            asyncio.ensure_future(self.draining.wait()),
+            asyncio.ensure_future(gone),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return tasks[0].result() if tasks[0].done() else None
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def run_until_disconnect(
+        self, work: Awaitable[T], gone: Callable[[], Awaitable[None]]
+    ) -> T | None:
+        """As or_drain, but for thousands that wait: the work runs in the task that asks.
+
+        What the work waits for may come in the same moment as the end; then its result is dropped,
+        so work that gives something away must notice that it was cancelled.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        has_left = False
+
+        def leave(_: object = None) -> None:
+            nonlocal has_left
+            if not has_left:
+                has_left = True
+                task.cancel()
+
+        watch: asyncio.Future[None] | None = None
+
+        def begin_watch() -> None:
+            nonlocal watch
+            watch = asyncio.ensure_future(gone())
+            watch.add_done_callback(leave)
+
+        # Under load most are answered before it would be worth a task to watch the connection.
+        timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, begin_watch)
+        self.polls.add(leave)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if has_left and task.uncancel() == 0:
+                return None
+            raise
+        finally:
+            self.polls.discard(leave)
+            timer.cancel()
+            if watch is not None:
+                watch.remove_done_callback(leave)
+                watch.cancel()
+
+    def drain(self) -> None:
+        """End long waits: the server is about to stop."""
+        self.draining.set()
+        for leave in list(self.polls):
+            leave()
+
+
+Handler = Callable[[AppContext, Request], Awaitable[Response]]

@@ -1,0 +1,176 @@
+"""GET /metrics: what the engine has measured, for Prometheus and for `schedo top`.
+
+A label is a queue, a state, an outcome, a verdict or a kind of window, never a job; at most
+QUEUES_NAMED_MAX queues are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Literal
+
+from schedo.core.limits import SECOND
+from schedo.core.states import State
+from schedo.engine.gauges import Gauges
+from schedo.engine.metrics import DURATION_BOUNDS_US, Histogram, Metrics
+from schedo.engine.sharing import in_steps
+from schedo.protocol.prometheus import (
+    CONTENT_TYPE,
+    Family,
+    Sample,
+    histogram_samples,
+    render_exposition,
+    render_labels,
+)
+from schedo.web.context import AppContext
+from schedo.web.handlers.process_metrics import read_process
+from schedo.web.http import Request, Response
+
+_BOUNDS_S = tuple(bound / SECOND for bound in DURATION_BOUNDS_US)
+
+
+async def get_metrics(site: AppContext, request: Request) -> Response:
+    """Return all metrics."""
+    gauges = await site.engine.gauges()
+    # Many who ask at once get the gauges in the same moment.
+    text = await in_steps(_render(site, gauges))
+    return Response(200, text, content_type=CONTENT_TYPE)
+
+
+def _render(site: AppContext, gauges: Gauges) -> Generator[None, None, bytes]:
+    families = [*_render_counts(site.engine.metrics), *_render_histograms(site.engine.metrics)]
+    yield
+    families += [*_render_state(site, gauges), *_render_queues(gauges), *read_process()]
+    yield
+    return render_exposition(families)
+
+
+def _render_counts(metrics: Metrics) -> list[Family]:
+    outcomes = {"completed": metrics.ended[State.COMPLETED], **metrics.unsuccessful}
+    return [
+        _one("schedo_attempts_started_total", "Attempts handed to workers.", metrics.starts),
+        _each("schedo_attempts_ended_total", "Ended attempts.", "outcome", outcomes.items()),
+        _each("schedo_jobs_ended_total", "Ended jobs.", "state", metrics.ended.items()),
+        _each(
+            "schedo_schedule_instants_total",
+            "Instants of schedules by what was decided about them.",
+            "verdict",
+            metrics.verdicts.items(),
+        ),
+    ]
+
+
+def _render_histograms(metrics: Metrics) -> list[Family]:
+    jobs = metrics.commit_jobs
+    delays = {queue: times.start_delay for queue, times in metrics.queues.items()}
+    waits = {queue: times.commit_wait for queue, times in metrics.queues.items()}
+    return [
+        _times_by_queue(
+            "schedo_start_delay_seconds",
+            "From due to handed to a worker, whatever the attempt waited for.",
+            delays,
+        ),
+        _times(
+            "schedo_start_lateness_seconds",
+            "From due to handed to a worker, for attempts that waited for no slot.",
+            metrics.start_lateness,
+        ),
+        _times_by_queue("schedo_commit_wait_seconds", "From submitted to durable.", waits),
+        _times("schedo_commit_seconds", "How long commits take.", metrics.commit_time),
+        Family(
+            "schedo_commit_jobs",
+            "histogram",
+            "Jobs in one commit.",
+            histogram_samples(jobs.bounds, jobs.counts, jobs.total),
+        ),
+        _times(
+            "schedo_loop_lag_seconds",
+            "From when a turn of the timer loop was due to when it began.",
+            metrics.loop_lag,
+        ),
+    ]
+
+
+def _render_state(site: AppContext, gauges: Gauges) -> list[Family]:
+    health = site.engine.health()
+    is_ready = health.ready and not site.draining.is_set()
+    version = render_labels(version=site.settings.version)
+    return [
+        Family("schedo_info", "gauge", "The version.", [Sample(1, version)]),
+        _one("schedo_ready", "Whether jobs are accepted and fired on time.", int(is_ready)),
+        _one("schedo_epoch", "How often the server started or recovered.", health.epoch),
+        _one(
+            "schedo_loop_lag_recent_seconds",
+            "The worst lag of the last second or two.",
+            gauges.lag_us / SECOND,
+        ),
+        _one(
+            "schedo_clock_behind_seconds",
+            "How far the clock is behind the newest instant in the store.",
+            gauges.clock_behind_us / SECOND,
+        ),
+        _each("schedo_window_entries", "Entries in memory.", "window", gauges.windows.items()),
+        _each(
+            "schedo_backlog_age_seconds",
+            "How long the oldest of what is overdue and still to be moved has been due; 0: none.",
+            "kind",
+            [(kind, age_us / SECOND) for kind, age_us in gauges.backlogs_us.items()],
+        ),
+        _one("schedo_job_records", "Job records in memory.", gauges.records),
+        _one("schedo_uncommitted_jobs", "Jobs not yet on their way to disk.", gauges.uncommitted),
+        _one("schedo_workers", "Attached workers.", gauges.workers),
+        _one("schedo_worker_slots", "Attempts they can run at once.", gauges.slots),
+        _one("schedo_worker_slots_busy", "Attempts they run.", gauges.slots_busy),
+        _one("schedo_store_bytes", "What the store takes on disk.", gauges.store_bytes),
+    ]
+
+
+def _render_queues(gauges: Gauges) -> list[Family]:
+    queues = gauges.queues
+    waiting = [
+        Sample(count, render_labels(queue=name, state=state.value))
+        for name, queue in queues.items()
+        for state, count in queue.waiting.items()
+    ]
+    running = {name: queue.running for name, queue in queues.items()}
+    paused = {name: queue.paused for name, queue in queues.items()}
+    return [
+        Family("schedo_queue_waiting_jobs", "gauge", "Jobs that wait, in the store.", waiting),
+        _one(
+            "schedo_queue_waiting_age_seconds",
+            "How old the numbers of waiting jobs are.",
+            gauges.count_age_us / SECOND,
+        ),
+        _each("schedo_queue_running_jobs", "Jobs that run.", "queue", running.items()),
+        _each("schedo_queue_paused", "Whether the queue is paused.", "queue", paused.items()),
+    ]
+
+
+def _one(name: str, text: str, value: float) -> Family:
+    return Family(name, _kind_of(name), text, [Sample(value)])
+
+
+def _each(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> Family:
+    samples = [Sample(value, render_labels(**{label: key})) for key, value in values]
+    return Family(name, _kind_of(name), text, samples)
+
+
+def _kind_of(name: str) -> Literal["counter", "gauge"]:
+    return "counter" if name.endswith("_total") else "gauge"
+
+
+def _times(name: str, text: str, histogram: Histogram) -> Family:
+    return Family(name, "histogram", text, _in_seconds(histogram))
+
+
+def _times_by_queue(name: str, text: str, histograms: Mapping[str, Histogram]) -> Family:
+    samples = [
+        sample
+        for queue, histogram in histograms.items()
+        for sample in _in_seconds(histogram, render_labels(queue=queue))
+    ]
+    return Family(name, "histogram", text, samples)
+
+
+def _in_seconds(histogram: Histogram, labels: str = "") -> list[Sample]:
+    return histogram_samples(_BOUNDS_S, histogram.counts, histogram.total / SECOND, labels)

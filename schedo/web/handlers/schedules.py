@@ -1,0 +1,166 @@
+"""Schedules: put, read, pause, trigger, and what became of their instants."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import orjson
+
+from schedo.core import limits
+from schedo.core.cron import explain, parse_cron
+from schedo.core.ids import render_id
+from schedo.core.model import Overlap, Rule, Schedule
+from schedo.core.triggers import next_after
+from schedo.engine.sharing import each_in_steps, in_steps
+from schedo.errors import BadRequest
+from schedo.protocol import fields
+from schedo.protocol.cursors import parse_name_cursor, render_cursor
+from schedo.protocol.query import read_limit
+from schedo.protocol.responses import decision_fields, job_fields, render_page, schedule_fields
+from schedo.protocol.schedules import (
+    CronRequest,
+    PauseRequest,
+    ResumeRequest,
+    ScheduleRequest,
+    TriggerRequest,
+)
+from schedo.protocol.times import render_duration, render_instant
+from schedo.web.context import AppContext
+from schedo.web.http import Request, Response
+from schedo.web.idempotency import HEADER
+
+
+async def put_schedule(site: AppContext, request: Request) -> Response:
+    """Create or replace a schedule."""
+    spec = (await request.read(ScheduleRequest)).to_spec(_name(request))
+    site.check_work(spec.job)
+    schedule, is_new = await site.engine.put_schedule(spec)
+    location = (b"location", f"/v1/schedules/{schedule.name}".encode())
+    return _answer(site, schedule, 201 if is_new else 200).with_headers(location)
+
+
+async def get_schedule(site: AppContext, request: Request) -> Response:
+    """Read a schedule."""
+    return _answer(site, await site.engine.get_schedule(_name(request)))
+
+
+async def list_schedules(site: AppContext, request: Request) -> Response:
+    """List schedules by name."""
+    limit = read_limit(request.query)
+    after = parse_name_cursor("schedules", request.query)
+    schedules = await site.engine.list_schedules(after, limit)
+    items = await in_steps(each_in_steps(partial(_describe, site), schedules))
+    if len(schedules) < limit:
+        return Response(200, render_page(items))
+    cursor = render_cursor("schedules", request.query, schedules[-1].name)
+    return Response(200, render_page(items, cursor)).with_headers(request.next_link(cursor))
+
+
+async def delete_schedule(site: AppContext, request: Request) -> Response:
+    """Delete a schedule."""
+    await site.engine.delete_schedule(_name(request))
+    return Response(204, b"")
+
+
+async def list_decisions(site: AppContext, request: Request) -> Response:
+    """List what became of the latest instants."""
+    limit = read_limit(request.query)
+    schedule = await site.engine.get_schedule(_name(request))
+    decisions = await site.engine.store.list_decisions(schedule.id, limit)
+    return Response(200, render_page([decision_fields(decision) for decision in decisions]))
+
+
+async def pause_schedule(site: AppContext, request: Request) -> Response:
+    """Pause a schedule."""
+    note = (await request.read(PauseRequest)).note
+    return _answer(site, await site.engine.pause_schedule(_name(request), note))
+
+
+async def resume_schedule(site: AppContext, request: Request) -> Response:
+    """Resume a schedule."""
+    resume_from = fields.read_instant_or_none(
+        "/resume_from", (await request.read(ResumeRequest)).resume_from
+    )
+    return _answer(site, await site.engine.resume_schedule(_name(request), resume_from))
+
+
+async def trigger_schedule(site: AppContext, request: Request) -> Response:
+    """Run a schedule's job now."""
+    if HEADER in request.headers:
+        raise BadRequest("a trigger takes no Idempotency-Key; submit a job with one instead")
+    asked = (await request.read(TriggerRequest)).overlap
+    name = _name(request)
+    overlap = None if asked is None else Overlap(asked)
+    job, skipped_by = await site.engine.trigger_schedule(name, overlap)
+    if job is not None:
+        made = {"job": job_fields(job, await site.learn_names([job]))}
+        return Response(201, orjson.dumps(made))
+    skipped: dict[str, Any] = {"skipped_overlap": True}
+    if skipped_by is not None:
+        skipped["blocking_job"] = render_id(skipped_by)
+    return Response(200, orjson.dumps(skipped))
+
+
+async def explain_cron(site: AppContext, request: Request) -> Response:
+    """Say what a cron expression means."""
+    when = (await request.read(CronRequest)).read()
+    rule = Rule(cron=when.normalized, every_us=when.every_us, tz=when.tz)
+    answer: dict[str, Any] = {
+        "tz": when.tz,
+        "description": _explain(rule),
+        "next_fires": [render_instant(fire) for fire in _next_fires(rule, site.engine.clock.now())],
+        "warnings": when.warnings,
+    }
+    if when.normalized is not None:
+        answer["normalized"] = when.normalized
+    if when.every_us is not None:
+        answer["every"] = render_duration(when.every_us)
+    return Response(200, orjson.dumps(answer))
+
+
+def _answer(site: AppContext, schedule: Schedule, status: int = 200) -> Response:
+    return Response(status, orjson.dumps(_describe(site, schedule)))
+
+
+def _describe(site: AppContext, schedule: Schedule) -> dict[str, Any]:
+    rule, source = schedule.spec.rule, schedule.spec.cron_source
+    now = site.engine.clock.now()
+    # A clock that was set back comes again to instants that were decided on already.
+    has_ended = schedule.next_fire_at is None
+    fires = [] if has_ended else _next_fires(schedule.rule, max(now, schedule.evaluated_through))
+    warnings = list(parse_cron(source, seed=schedule.name).warnings) if source else []
+    if not fires:
+        warnings.append(f"it will not fire again: {_why_never(rule)}")
+    shown = [] if schedule.paused else fires
+    return schedule_fields(schedule, shown, _explain(rule), warnings)
+
+
+def _why_never(rule: Rule) -> str:
+    if rule.end_at is not None:
+        return f"no instant of it comes before its end, {render_instant(rule.end_at)}"
+    if rule.at is not None:
+        return f"its instant, {render_instant(rule.at)}, has passed"
+    return f"no such time comes in {rule.tz} within 50 years"
+
+
+def _next_fires(rule: Rule, after: int) -> list[int]:
+    fires: list[int] = []
+    fire = next_after(rule, after)
+    while fire is not None and len(fires) < limits.FIRES_SHOWN:
+        fires.append(fire)
+        fire = next_after(rule, fire)
+    return fires
+
+
+def _explain(rule: Rule) -> str:
+    if rule.cron is not None:
+        return explain(rule.cron)
+    if rule.every_us is not None:
+        return f"Every {render_duration(rule.every_us)}"
+    assert rule.at is not None, "a rule has a cron, an interval or an instant"
+    return f"Once, at {render_instant(rule.at)}"
+
+
+def _name(request: Request) -> str:
+    return fields.read_name("/name", request.params["name"])

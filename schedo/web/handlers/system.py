@@ -1,0 +1,116 @@
+"""What keeps a server running: health, readiness, versions, and the documents about the API."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+from functools import lru_cache
+from importlib import resources
+
+import orjson
+
+from schedo.core import limits
+from schedo.errors import NotFound
+from schedo.protocol.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
+from schedo.protocol.problems import get_kind
+from schedo.web.context import AppContext
+from schedo.web.http import Request, Response
+
+_ALIVE = b'{"status":"ok"}'
+_FILES = {
+    "openapi.json": b"application/json",
+    "docs.html": b"text/html; charset=utf-8",
+    "page.js": b"text/javascript; charset=utf-8",
+    "page.css": b"text/css; charset=utf-8",
+}
+_DOCS_FILES = frozenset({"page.js", "page.css"})
+
+
+async def check_health(site: AppContext, request: Request) -> Response:
+    """Say that the process lives."""
+    return Response(200, _ALIVE)
+
+
+async def check_ready(site: AppContext, request: Request) -> Response:
+    """Say whether jobs are accepted and fired on time."""
+    health = site.engine.health()
+    reasons = list(health.reasons)
+    if site.draining.is_set():
+        reasons.append("the server is stopping")
+    is_ready = health.ready and not site.draining.is_set()
+    answer = {"ready": is_ready, "reasons": reasons}
+    if health.clock_behind_us:
+        answer["notes"] = [_describe_clock(health.clock_behind_us)]
+    body = orjson.dumps(answer)
+    return Response(200 if is_ready else 503, body)
+
+
+async def get_info(site: AppContext, request: Request) -> Response:
+    """Return versions and limits."""
+    info = {
+        "version": site.settings.version,
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "tzdata": _tzdata_version(),
+        "shell": site.settings.allow_shell,
+        "limits": {
+            "body_bytes": BODY_BYTES_MAX,
+            "batch_bytes": BATCH_BYTES_MAX,
+            "batch_jobs": limits.BATCH_JOBS_MAX,
+            "payload_bytes": limits.PAYLOAD_BYTES_MAX,
+            "result_bytes": limits.RESULT_BYTES_MAX,
+            "output_bytes": limits.OUTPUT_BYTES_MAX,
+            "attempts": limits.ATTEMPTS_MAX,
+        },
+    }
+    return Response(200, orjson.dumps(info))
+
+
+async def get_openapi(site: AppContext, request: Request) -> Response:
+    """Return the OpenAPI document."""
+    return _answer_file("openapi.json")
+
+
+async def get_docs(site: AppContext, request: Request) -> Response:
+    """Return the page that shows it."""
+    return _answer_file("docs.html")
+
+
+async def get_docs_file(site: AppContext, request: Request) -> Response:
+    """Return a file of that page."""
+    name = request.params["file"]
+    if name not in _DOCS_FILES:  # the only names there are, so no path can lead elsewhere
+        raise NotFound(f"there is no file {name[:40]!a}")
+    return _answer_file(name)
+
+
+async def get_problem(site: AppContext, request: Request) -> Response:
+    """Explain an error code."""
+    return Response(200, orjson.dumps(get_kind(request.params["code"])._asdict()))
+
+
+def _describe_clock(behind_us: int) -> str:
+    return (
+        f"the clock is {behind_us // limits.SECOND} s behind the newest instant in the store:"
+        " what follows the wall clock, such as cron, has nothing to do until it has caught up"
+    )
+
+
+def _answer_file(name: str) -> Response:
+    return Response(200, _read_file(name), content_type=_FILES[name])
+
+
+@lru_cache(maxsize=len(_FILES))
+def _read_file(name: str) -> bytes:
+    return resources.files("schedo.web").joinpath("static", name).read_bytes()
+
+
+@lru_cache(maxsize=1)
+def _tzdata_version() -> str:
+    # Imported when asked for: it brings a megabyte of parsers with it.
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("tzdata")
+    except PackageNotFoundError:
+        return "system"

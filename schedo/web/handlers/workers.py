@@ -1,0 +1,119 @@
+"""Workers as people see them, and what people may say to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from schedo.core.ids import parse_id
+from schedo.core.limits import SECOND
+from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.sharing import each_in_steps, in_steps
+from schedo.engine.worker_messages import ProgressLine, WorkerStatus
+from schedo.protocol import fields
+from schedo.protocol.requirements import amount_fields
+from schedo.protocol.responses import render_page
+from schedo.protocol.times import render_duration, render_instant
+from schedo.web.context import AppContext
+from schedo.web.http import Request, Response
+
+
+async def list_workers(site: AppContext, request: Request) -> Response:
+    """List workers by name."""
+    workers = sorted(site.engine.sessions.list(), key=lambda seen: seen.name)
+    items = await in_steps(each_in_steps(worker_fields, workers))
+    return Response(200, render_page(items))
+
+
+async def get_worker(site: AppContext, request: Request) -> Response:
+    """Read a worker."""
+    return _answer(site.engine.sessions.get(_name(request)))
+
+
+async def cordon_worker(site: AppContext, request: Request) -> Response:
+    """Give a worker no more."""
+    return _answer(site.engine.sessions.cordon(_name(request), True))
+
+
+async def uncordon_worker(site: AppContext, request: Request) -> Response:
+    """Give a worker work again."""
+    return _answer(site.engine.sessions.cordon(_name(request), False))
+
+
+async def drain_worker(site: AppContext, request: Request) -> Response:
+    """Ask a worker to finish and to leave."""
+    return _answer(site.engine.sessions.drain(_name(request)))
+
+
+async def get_progress(site: AppContext, request: Request) -> Response:
+    """Read what the worker says about a running attempt."""
+    job = await site.engine.get(parse_id(request.params["id"]))
+    lines = site.engine.sessions.progress_of(job.id)
+    return Response(200, render_page([_progress_fields(line) for line in lines]))
+
+
+def spec_of(seen: WorkerStatus) -> WorkerSpec:
+    """Return what the worker offers, to hold it against a route."""
+    return WorkerSpec(
+        seen.name,
+        seen.slots,
+        tasks=seen.tasks,
+        queues=seen.queues,
+        labels=seen.labels,
+        resources=seen.resources,
+    )
+
+
+def worker_fields(seen: WorkerStatus) -> dict[str, Any]:
+    """Return the answer for a worker; tasks and queues are left out if it takes any."""
+    answer: dict[str, Any] = {
+        "name": seen.name,
+        "kind": seen.kind,
+        "state": seen.state,
+        "slots": seen.slots,
+        "running": seen.running,
+        "free": max(0, seen.slots - seen.running),
+        "tasks": None if seen.tasks is None else sorted(seen.tasks),
+        "queues": None if seen.queues is None else sorted(seen.queues),
+        "labels": dict(seen.labels),
+        "resources": amount_fields(seen.resources),
+        "resources_used": amount_fields(seen.resources_used),
+        "version": seen.version,
+        "connected_at": _instant(seen.connected_at),
+        "last_seen_at": _instant(seen.last_seen_at),
+        "silence": None
+        if seen.silence_s is None
+        else render_duration(round(seen.silence_s * SECOND)),
+        "health": seen.health,
+    }
+    return _without_nulls(answer)
+
+
+def _progress_fields(line: ProgressLine) -> dict[str, Any]:
+    key, percent, message, log, partial = line.progress
+    answer = {
+        "at": render_instant(line.at),
+        "attempt": key.attempt,
+        "percent": percent,
+        "message": message,
+        "log": log,
+        "stdout": partial,
+    }
+    return _without_nulls(answer)
+
+
+def _answer(seen: WorkerStatus) -> Response:
+    return Response(200, orjson.dumps(worker_fields(seen)))
+
+
+def _without_nulls(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if value is not None}
+
+
+def _instant(us: int | None) -> str | None:
+    return None if us is None else render_instant(us)
+
+
+def _name(request: Request) -> str:
+    return fields.read_name("/name", request.params["name"])

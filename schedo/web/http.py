@@ -1,0 +1,133 @@
+"""A request as handlers read it, and an answer as they give it.
+
+Smaller than Starlette's own classes: a handler gets the whole body, and answers in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+from msgspec import Struct
+from starlette.types import Scope, Send
+
+from schedo.core.limits import BODY_BYTES_UNCOUNTED
+from schedo.engine.sharing import in_steps
+from schedo.errors import BadRequest, SchedoError
+from schedo.protocol.decode import decode_request
+from schedo.protocol.problems import PROBLEM_TYPE, problem_headers, render_problem
+from schedo.protocol.query import Values
+from schedo.protocol.reading import read_request
+from schedo.web.permissions import WorkerPermission
+
+JSON_TYPE = b"application/json"
+SECURITY_HEADERS = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        b"img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+Header = tuple[bytes, bytes]
+T = TypeVar("T", bound=Struct)
+
+
+def _ignore(_: Any) -> None:
+    """See nothing in a value."""
+
+
+class Request(NamedTuple):
+    """One request, with its body read and its query checked."""
+
+    operation: str
+    path: str
+    params: Mapping[str, str]  # the parts of the path that vary
+    headers: Mapping[bytes, bytes]
+    query: Values
+    body: bytes
+    id: str
+    client_id: str  # whose token it carries
+    gone: Callable[[], Awaitable[None]]  # returns when the client has closed the connection
+    is_lines: bool = False  # the body is newline-delimited JSON
+    grant: WorkerPermission | None = None  # what a worker's token allows; None: no such token
+    leave: Callable[[], None] = lambda: None  # gives the room of the body to others
+
+    def find_header(self, name: bytes) -> str | None:
+        """Return a header's text, or None."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    async def read(self, kind: type[T], see: Callable[[Any], None] = _ignore) -> T:
+        """Return what the body asks for; raise BadJson or Invalid.
+
+        `see` gets the body's value, of a large one what names it.
+        """
+        if len(self.body) <= BODY_BYTES_UNCOUNTED:
+            return decode_request(self.body, kind, see)
+        return await in_steps(read_request(self.body, kind, see))
+
+    def next_link(self, cursor: str) -> Header:
+        """Return the Link header to the page that follows."""
+        pairs = {**self.query, "cursor": cursor}
+        return b"link", f'<{self.path}?{urlencode(pairs)}>; rel="next"'.encode()
+
+
+class Response(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    headers: tuple[Header, ...] = ()
+    content_type: bytes = JSON_TYPE
+    pieces: AsyncIterator[bytes] | None = None  # of a body that is never held as a whole
+
+    def with_headers(self, *headers: Header) -> Response:
+        """Return the same answer with more headers."""
+        return self._replace(headers=self.headers + headers)
+
+
+def answer_error(error: SchedoError, request_id: str) -> Response:
+    """Return the problem document for an error."""
+    headers = tuple(problem_headers(error))
+    return Response(error.status, render_problem(error, request_id), headers, PROBLEM_TYPE)
+
+
+async def send_answer(send: Send, answer: Response, request_id: str) -> None:
+    """Send the answer with the headers that every answer has."""
+    headers = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS, *answer.headers]
+    if answer.status != 204:
+        headers.append((b"content-type", answer.content_type))
+        if answer.pieces is None:
+            headers.append((b"content-length", b"%d" % len(answer.body)))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    if answer.pieces is not None:
+        async for piece in answer.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def index_headers(scope: Scope) -> dict[bytes, bytes]:
+    """Return the headers by name; raise BadRequest if one that decides something stands twice."""
+    pairs: list[Header] = scope["headers"]
+    headers = dict(pairs)
+    if len(headers) != len(pairs):
+        names = [name for name, _ in pairs]
+        for name in _ONCE:
+            if names.count(name) > 1:
+                raise BadRequest(f"the header {name.decode()} stands twice")
+    return headers
+
+
+_ONCE = (
+    b"host",
+    b"authorization",
+    b"content-type",
+    b"content-length",
+    b"content-encoding",
+    b"origin",
+    b"idempotency-key",
+)

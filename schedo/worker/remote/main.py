@@ -1,0 +1,54 @@
+"""A worker as a process of its own: logging, signals and the exit code.
+
+SIGTERM and SIGINT stop it in order; a second one cuts the grace short, a third ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+from schedo.errors import Exit, SchedoError
+from schedo.log_format import LogFormat
+from schedo.logs import start_logging
+from schedo.loops import new_loop
+from schedo.worker.remote.worker import Worker
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = "info") -> int:
+    """Work until a signal, the server or an error ends it; return the process's exit code."""
+    listener = start_logging(log_format, log_level, has_application=True)
+    os.umask(0o077)
+    try:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(_run(worker))
+        return Exit.DONE
+    except SchedoError as error:
+        refusal = str(error)
+    finally:
+        listener.stop()  # writes what is left
+    print(f"schedo: {refusal}", file=sys.stderr, flush=True)
+    return Exit.REFUSED
+
+
+async def _run(worker: Worker) -> None:
+    loop = asyncio.get_running_loop()
+    asked = 0
+
+    def ask() -> None:
+        nonlocal asked
+        asked += 1
+        worker.stop()
+        if asked > 1:
+            worker.stop_now()
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL)
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, ask)
+    await worker.run()

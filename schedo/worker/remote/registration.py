@@ -1,0 +1,74 @@
+"""What a worker says of itself with every request: checked here, so that errors come before work.
+
+The server reads labels, resources and names by the same rules.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+import schedo
+from schedo.core.limits import SECOND
+from schedo.core.model import Options
+from schedo.errors import Invalid
+from schedo.protocol.fields import read_name
+from schedo.protocol.requirements import amount_fields, read_amounts, read_labels
+from schedo.protocol.work import PROTOCOL, SILENCE_US, SLOTS_MAX, default_fields, read_worker_name
+from schedo.tasks.shell.task import APART
+from schedo.worker.remote.messages import Record
+
+SLOTS = 16
+SILENCE_S = 30.0
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's name and what it can do; queues None means any."""
+
+    name: str
+    slots: int = SLOTS
+    queues: Sequence[str] | None = None
+    labels: Mapping[str, Any] = {}
+    resources: Mapping[str, Any] = {}
+    silence_s: float = SILENCE_S
+
+    def render(self, tasks: Sequence[str], defaults: Mapping[str, Options]) -> Record:
+        """Return the fields that every request of one process life begins with; raise Invalid."""
+        if not 1 <= self.slots <= SLOTS_MAX:
+            raise Invalid(f"slots = {self.slots}: a worker has 1 to {SLOTS_MAX}")
+        least, most = SILENCE_US
+        if not least <= self.silence_s * SECOND <= most:
+            raise Invalid(f"silence = {self.silence_s:g} s: it must be 5 s to 1 h")
+        told: Record = {
+            "protocol": PROTOCOL,
+            "worker": read_worker_name("name", self.name),
+            "session": secrets.token_hex(8),
+            "version": schedo.__version__,
+            "tasks": list(tasks),
+            "slots": self.slots,
+            "silence": self.silence_s,
+        }
+        if apart := sorted(APART.intersection(tasks)):
+            told["apart"] = apart
+        if self.queues is not None:
+            told["queues"] = [read_name(f"queue {queue!r}", queue) for queue in self.queues]
+        if self.labels:
+            told["labels"] = read_labels("label", self.labels)
+        if self.resources:
+            told["resources"] = amount_fields(dict(read_amounts("resource", self.resources)))
+        rendered = {task: default_fields(options) for task, options in defaults.items()}
+        if any(rendered.values()):
+            told["task_defaults"] = {task: given for task, given in rendered.items() if given}
+        return told
+
+
+def make_name() -> str:
+    """Return a name for a worker that was given none: of this machine and this process."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname().partition(".")[0]).lstrip("._-")
+    return f"{host[:100] or 'worker'}-{os.getpid()}"

@@ -1,0 +1,169 @@
+"""A whole schedo inside the program: jobs, results, failures, and what outlives the program."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from schedo import JobCancelled, JobFailed, JobHandle, Schedo, current_job
+from schedo.errors import DuplicateKey, Invalid, StoreLocked
+from tests.app.example import LONG_S, Example, Sum
+
+
+async def test_a_job_runs_and_its_result_comes_back_as_annotated(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        job = await example.add.enqueue(2, b=3)
+
+        assert await job.result() == Sum(5)
+        assert await (await example.double.enqueue(4)).result() == 8
+        assert (await job.status())["payload"] == {"a": 2, "b": 3}
+
+
+async def test_a_call_that_does_not_fit_makes_no_job(example: Example) -> None:
+    async with example.app:
+        with pytest.raises(TypeError, match="missing a required argument: 'a'"):
+            await example.add.enqueue()  # type: ignore[call-arg]
+
+
+async def test_a_failed_attempt_is_tried_again(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        assert await (await example.fail_until.enqueue(3)).result() == 3
+
+
+async def test_a_job_that_fails_raises_with_its_error(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        job = await example.fail_until.enqueue(4)
+        with pytest.raises(JobFailed, match=f"job {job.id} failed: not yet") as caught:
+            await job.result()
+
+    assert caught.value.error["type"] == "ValueError"
+
+
+async def test_a_handler_can_end_a_job_for_good(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        with pytest.raises(JobFailed, match="no use"):
+            await (await example.give_up.enqueue()).result()
+        with pytest.raises(JobFailed, match="'nobody'"):
+            await (await example.look_up.enqueue()).result()
+
+
+async def test_a_handler_can_snooze(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        assert await (await example.nap.enqueue()).result() == 2
+
+
+async def test_a_job_can_be_cancelled_while_it_waits_and_while_it_runs(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        waiting = await example.add.options(delay="1h").enqueue(1)
+        running = await example.hang.enqueue()
+        await example.running.wait()
+
+        for job in (waiting, running):
+            await job.cancel()
+            with pytest.raises(JobCancelled, match="was cancelled"):
+                await job.result()
+
+
+async def test_a_result_is_awaited_only_as_long_as_asked(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        job = await example.add.options(run_at=datetime(2099, 1, 1, tzinfo=UTC)).enqueue(1)
+        with pytest.raises(TimeoutError):
+            await job.result(timeout=0.001)
+
+        assert (await job.status())["state"] == "scheduled"
+
+
+async def test_a_unique_key_is_held_by_one_job(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        order = example.add.options(delay="1h", unique="k")
+        strict = example.add.options(unique={"key": "k", "on_conflict": "reject"})
+        first, second = await order.enqueue(1), await order.enqueue(2)
+        with pytest.raises(DuplicateKey):
+            await strict.enqueue(3)
+
+    assert (first.is_conflict, second.is_conflict, second.id) == (False, True, first.id)
+
+
+async def test_many_jobs_are_handed_in_at_once(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        jobs = await example.double.enqueue_many({"n": n} for n in range(1_001))
+        handles = [job for job in jobs if isinstance(job, JobHandle)]
+
+        assert len(handles) == 1_001
+        assert await handles[0].result() == 0
+        assert await handles[1_000].result() == 2_000
+
+
+async def test_a_job_of_many_that_is_refused_has_its_error_in_its_place(example: Example) -> None:
+    strict = example.add.options(delay="1h", unique={"key": "k", "on_conflict": "reject"})
+    async with example.app, asyncio.timeout(LONG_S):
+        first, second = await strict.enqueue_many([{"a": 1}, {"a": 2}])
+
+    assert isinstance(first, JobHandle)
+    assert isinstance(second, DuplicateKey)
+
+
+async def test_a_plain_function_can_enqueue_from_its_thread(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        assert await (await example.add_from_thread.enqueue(4)).result() == 5
+
+
+async def test_a_schedule_in_the_code_fires(tmp_path: Path) -> None:
+    app = Schedo(tmp_path / "jobs.db")
+    fired: asyncio.Future[datetime] = asyncio.get_running_loop().create_future()
+
+    @app.every("1s")
+    async def tick() -> None:
+        if not fired.done():
+            fired.set_result(current_job().scheduled_for)
+
+    async with app, asyncio.timeout(LONG_S):
+        instant = await fired
+
+    assert instant.microsecond == 0
+
+
+async def test_jobs_outlive_the_program(tmp_path: Path) -> None:
+    before = Example(tmp_path)
+    async with before.app, asyncio.timeout(LONG_S):
+        cut_off = await before.hang.enqueue()
+        await before.running.wait()
+
+    after = Example(tmp_path)
+    async with after.app, asyncio.timeout(LONG_S):
+        await after.running.wait()
+        record = await after.app.find_backend().get(cut_off.id)
+
+    assert (record["state"], record["attempt"], record["losses"]) == ("running", 2, 0)
+
+
+async def test_a_store_has_one_owner(tmp_path: Path) -> None:
+    first, second = Example(tmp_path), Example(tmp_path)
+
+    async with first.app:
+        with pytest.raises(StoreLocked):
+            await second.app.__aenter__()
+        with pytest.raises(RuntimeError, match="running already"):
+            await first.app.__aenter__()
+    async with second.app, asyncio.timeout(LONG_S):
+        assert await (await second.double.enqueue(1)).result() == 2
+
+
+async def test_a_memory_store_needs_no_file() -> None:
+    app = Schedo(":memory:")
+
+    @app.task
+    async def one() -> int:
+        return 1
+
+    async with app, asyncio.timeout(LONG_S):
+        assert await (await one.enqueue()).result() == 1
+
+
+async def test_an_unknown_kind_of_store_is_refused() -> None:
+    with pytest.raises(Invalid, match="give the path of a SQLite file"):
+        async with Schedo("postgresql://localhost/jobs"):
+            pass

@@ -1,0 +1,240 @@
+"""Which due instants run: late, caught up, coalesced or missed; each has exactly one verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedo.core.catchup import FirePlan, Firing, plan_fires
+from schedo.core.model import Catchup, Decision, DecisionRecord, Rule, Schedule, Trigger
+from schedo.core.triggers import latest_through
+from tests.core.builders import HOUR, MINUTE, SECOND, T0, every, make_schedule, make_schedule_spec
+
+S, C = Trigger.SCHEDULE, Trigger.CATCHUP
+
+
+def schedule(catchup: Catchup = Catchup.LATEST, rule: Rule | None = None, **spec: Any) -> Schedule:
+    """Return a schedule of each minute, seen through T0, that next fires at one minute."""
+    return make_schedule(make_schedule_spec(rule=rule, catchup=catchup, **spec))
+
+
+def folded(plan: FirePlan) -> list[tuple[Decision, int, int]]:
+    return [(d.decision, d.scheduled_for, d.count) for d in plan.decisions]
+
+
+# On time and late.
+
+
+@pytest.mark.parametrize("late", [0, 1, 59 * SECOND])
+def test_one_instant_that_is_on_time_or_late_runs(late: int) -> None:
+    plan = plan_fires(schedule(), MINUTE + late)
+
+    assert plan == FirePlan([Firing(MINUTE, S)], [], 2 * MINUTE)
+
+
+@pytest.mark.parametrize("catchup", Catchup)
+def test_an_instant_exactly_60_s_late_is_late_and_not_missed(catchup: Catchup) -> None:
+    plan = plan_fires(schedule(catchup, every(60, end_at=MINUTE)), 2 * MINUTE)
+
+    assert plan == FirePlan([Firing(MINUTE, S)], [], None)
+
+
+def test_several_instants_within_60_s_all_run_oldest_first() -> None:
+    one = make_schedule(make_schedule_spec(rule=every(20)), next_fire_at=20 * SECOND)
+
+    plan = plan_fires(one, 61 * SECOND)
+
+    assert plan == FirePlan(
+        [Firing(20 * SECOND, S), Firing(40 * SECOND, S), Firing(60 * SECOND, S)], [], 80 * SECOND
+    )
+
+
+def test_late_instants_beyond_the_maximum_are_coalesced_into_the_latest() -> None:
+    spec = make_schedule_spec(rule=every(10), catchup_max=2)
+
+    plan = plan_fires(make_schedule(spec, next_fire_at=10 * SECOND), 50 * SECOND)
+
+    assert plan.fires == [Firing(40 * SECOND, S), Firing(50 * SECOND, S)]
+    assert folded(plan) == [(Decision.COALESCED, 30 * SECOND, 3)]
+
+
+def test_a_rule_that_has_come_to_its_end_has_no_next_fire() -> None:
+    plan = plan_fires(schedule(rule=every(60, end_at=90 * SECOND)), MINUTE)
+
+    assert plan == FirePlan([Firing(MINUTE, S)], [], None)
+
+
+# Missed: each policy with 1 and with 100 missed instants.
+
+ONE = 2 * MINUTE + 30 * SECOND  # after the instants 1:00 (missed) and 2:00 (late)
+
+
+@pytest.mark.parametrize(
+    ("catchup", "fires", "decisions"),
+    [
+        (
+            Catchup.LATEST,
+            [Firing(2 * MINUTE, S, missed_count=1)],
+            [(Decision.COALESCED, MINUTE, 1)],
+        ),
+        (Catchup.ALL, [Firing(MINUTE, C), Firing(2 * MINUTE, S)], []),
+        (Catchup.SKIP, [Firing(2 * MINUTE, S)], [(Decision.MISSED, MINUTE, 1)]),
+    ],
+)
+def test_one_missed_and_one_late_instant(
+    catchup: Catchup, fires: list[Firing], decisions: list[tuple[Decision, int, int]]
+) -> None:
+    plan = plan_fires(schedule(catchup), ONE)
+
+    assert plan.fires == fires
+    assert folded(plan) == decisions
+    assert plan.next_fire_at == 3 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("catchup", "fires", "decisions"),
+    [
+        (Catchup.LATEST, [Firing(MINUTE, C)], []),
+        (Catchup.ALL, [Firing(MINUTE, C)], []),
+        (Catchup.SKIP, [], [(Decision.MISSED, MINUTE, 1)]),
+    ],
+)
+def test_one_missed_instant_alone(
+    catchup: Catchup, fires: list[Firing], decisions: list[tuple[Decision, int, int]]
+) -> None:
+    plan = plan_fires(schedule(catchup, every(60, end_at=MINUTE)), HOUR)
+
+    assert plan.fires == fires
+    assert folded(plan) == decisions
+    assert plan.next_fire_at is None
+
+
+def test_of_100_missed_instants_latest_runs_one_that_counts_the_others() -> None:
+    plan = plan_fires(schedule(rule=every(60, end_at=100 * MINUTE)), 200 * MINUTE)
+
+    assert plan.fires == [Firing(100 * MINUTE, C, missed_count=99)]
+    assert folded(plan) == [(Decision.COALESCED, 99 * MINUTE, 99)]
+
+
+def test_of_100_missed_instants_all_runs_each() -> None:
+    plan = plan_fires(schedule(Catchup.ALL, every(60, end_at=100 * MINUTE)), 200 * MINUTE)
+
+    assert plan.fires == [Firing(n * MINUTE, C) for n in range(1, 101)]
+    assert plan.decisions == []
+
+
+def test_all_runs_no_more_than_its_maximum_and_counts_the_oldest_as_missed() -> None:
+    spec = schedule(Catchup.ALL, every(60, end_at=100 * MINUTE), catchup_max=3)
+
+    plan = plan_fires(spec, 200 * MINUTE)
+
+    assert plan.fires == [Firing(n * MINUTE, C) for n in (98, 99, 100)]
+    assert folded(plan) == [(Decision.MISSED, 97 * MINUTE, 97)]
+
+
+def test_of_100_missed_instants_skip_runs_none() -> None:
+    plan = plan_fires(schedule(Catchup.SKIP, every(60, end_at=100 * MINUTE)), 200 * MINUTE)
+
+    assert plan.fires == []
+    assert folded(plan) == [(Decision.MISSED, 100 * MINUTE, 100)]
+
+
+# The window.
+
+
+@pytest.mark.parametrize(
+    ("catchup", "fires", "decisions"),
+    [
+        (
+            Catchup.LATEST,
+            [Firing(60 * MINUTE, S, missed_count=9)],
+            [(Decision.MISSED, 50 * MINUTE, 50), (Decision.COALESCED, 59 * MINUTE, 9)],
+        ),
+        (
+            Catchup.ALL,
+            [*(Firing(n * MINUTE, C) for n in range(51, 60)), Firing(60 * MINUTE, S)],
+            [(Decision.MISSED, 50 * MINUTE, 50)],
+        ),
+        (
+            Catchup.SKIP,
+            [Firing(60 * MINUTE, S)],
+            [(Decision.MISSED, 50 * MINUTE, 50), (Decision.MISSED, 59 * MINUTE, 9)],
+        ),
+    ],
+)
+def test_what_is_older_than_the_window_is_missed_whatever_the_policy(
+    catchup: Catchup, fires: list[Firing], decisions: list[tuple[Decision, int, int]]
+) -> None:
+    spec = schedule(catchup, catchup_window_us=10 * MINUTE)
+
+    plan = plan_fires(spec, 60 * MINUTE + 30 * SECOND)
+
+    assert plan.fires == fires
+    assert folded(plan) == decisions
+
+
+def test_a_window_shorter_than_lateness_leaves_nothing_to_catch_up() -> None:
+    plan = plan_fires(schedule(Catchup.ALL, catchup_window_us=0), 10 * MINUTE + SECOND)
+
+    assert plan.fires == [Firing(10 * MINUTE, S)]
+    assert folded(plan) == [(Decision.MISSED, 9 * MINUTE, 9)]
+
+
+def test_a_single_instant_older_than_the_window_is_missed() -> None:
+    rule = Rule(at=MINUTE)
+
+    plan = plan_fires(schedule(rule=rule, catchup_window_us=HOUR), 3 * HOUR)
+
+    assert plan == FirePlan(
+        [], [DecisionRecord(1, MINUTE, 3 * HOUR, Decision.MISSED, None, 1)], None
+    )
+
+
+def test_a_watermark_within_the_last_minute_leaves_nothing_to_catch_up() -> None:
+    one = make_schedule(
+        make_schedule_spec(rule=every(10)), evaluated_through=25 * SECOND, next_fire_at=30 * SECOND
+    )
+
+    plan = plan_fires(one, 45 * SECOND)
+
+    assert plan == FirePlan([Firing(30 * SECOND, S), Firing(40 * SECOND, S)], [], 50 * SECOND)
+
+
+def test_a_schedule_that_is_looked_at_too_early_does_nothing() -> None:
+    resumed = make_schedule(evaluated_through=10 * SECOND, next_fire_at=None)
+
+    assert plan_fires(resumed, 50 * SECOND) == FirePlan([], [], MINUTE)
+
+
+@given(
+    seconds=st.sampled_from([7, 10, 30, 59, 60, 61, 600]),
+    through=st.integers(T0, 10 * MINUTE),
+    now=st.integers(10 * MINUTE, 3 * HOUR),
+    catchup=st.sampled_from(Catchup),
+    window_us=st.sampled_from([0, 30 * SECOND, 5 * MINUTE, 24 * HOUR]),
+    count_max=st.sampled_from([1, 2, 100]),
+)
+def test_every_instant_has_exactly_one_verdict(
+    seconds: int, through: int, now: int, catchup: Catchup, window_us: int, count_max: int
+) -> None:
+    rule = every(seconds)
+    spec = make_schedule_spec(
+        rule=rule, catchup=catchup, catchup_window_us=window_us, catchup_max=count_max
+    )
+    due = (through // (seconds * SECOND) + 1) * seconds * SECOND
+    one = make_schedule(spec, evaluated_through=through, next_fire_at=due)
+
+    plan = plan_fires(one, now)
+
+    instants = [fire.scheduled_for for fire in plan.fires]
+    assert instants == sorted(set(instants))
+    assert all(through < instant <= now for instant in instants)
+    _, due_count = latest_through(rule, through, now, 0)
+    assert len(instants) + sum(decision.count for decision in plan.decisions) == due_count
+    coalesced = sum(d.count for d in plan.decisions if d.decision is Decision.COALESCED)
+    counted = sum(fire.missed_count for fire in plan.fires)
+    assert counted <= coalesced
+    assert plan.next_fire_at == (now // (seconds * SECOND) + 1) * seconds * SECOND

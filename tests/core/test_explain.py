@@ -1,0 +1,105 @@
+"""Nothing waits in silence: each job says what it waits for."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.model import Failure, Job, Queue
+from schedo.core.states import State
+from tests.core.builders import HOUR, T0, make_job, make_spec, offer
+from tests.core.server import Server
+
+
+def why(server: Server, job: Job) -> str:
+    return server.scheduler.why(server.job(job.id))
+
+
+@pytest.mark.parametrize(
+    ("job", "sentence"),
+    [
+        (make_job(state=State.SCHEDULED), "its time has not come"),
+        (make_job(state=State.BLOCKED), "an earlier run of its schedule is not finished"),
+        (make_job(state=State.RUNNING, attempt=2, worker="w"), "attempt 2 is running on w"),
+        (
+            make_job(state=State.RETRYING, attempt=1),
+            "attempt 1 failed; the next one has its time set",
+        ),
+        (make_job(state=State.COMPLETED), "it has completed"),
+        (make_job(state=State.FAILED), "it has failed"),
+        (make_job(state=State.FAILED, failure=Failure("x", "it broke")), "it broke"),
+        (make_job(state=State.CANCELLED), "it was cancelled"),
+        (make_job(state=State.EXPIRED), "its expiry came before it could start"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_state_has_its_sentence(job: Job, sentence: str) -> None:
+    assert Server().scheduler.why(job) == sentence
+
+
+def test_a_job_of_a_paused_queue_says_so() -> None:
+    server = Server()
+    server.scheduler.set_queue(Queue("default", paused=True))
+
+    assert why(server, server.submit(make_spec())) == "queue default is paused"
+
+
+def test_a_job_of_a_full_queue_says_so() -> None:
+    server = Server()
+    server.scheduler.set_queue(Queue("default", concurrency=1))
+    server.submit(make_spec())
+    second = server.submit(make_spec())
+    server.run(T0)
+
+    assert why(server, second) == ("queue default runs 1 jobs, as many as its concurrency allows")
+
+
+def test_a_job_that_nobody_serves_says_so() -> None:
+    server = Server(slots=0)
+    job = server.submit(make_spec("mail", queue="q"))
+
+    assert why(server, job) == "no worker offers task mail on queue q"
+
+
+def test_a_job_that_waits_for_a_slot_says_how_many_there_are() -> None:
+    server = Server(slots=1)
+    server.attach(offer("other", slots=1))
+    server.attach(offer("elsewhere", slots=5, tasks=frozenset({"mail"})))
+    jobs = [server.submit(make_spec()) for _ in range(3)]
+    server.run(T0)
+
+    assert why(server, jobs[2]) == "all 2 slots for task work are taken"
+
+
+def test_slots_of_a_worker_that_may_not_have_it_do_not_count() -> None:
+    server = Server(slots=1)
+    server.attach(offer("other", slots=3))
+    server.scheduler.workers.cordon("other", True)
+    jobs = [server.submit(make_spec()) for _ in range(2)]
+    server.run(T0)
+
+    assert why(server, jobs[1]) == "all 1 slots for task work are taken"
+
+
+def test_a_job_whose_worker_does_not_ask_says_so() -> None:
+    server = Server(slots=0)
+    server.attach(offer("idle", slots=4, polls=True))
+    job = server.submit(make_spec())
+    server.run(T0)
+
+    assert why(server, job) == "whoever could run it does not ask for work now: idle"
+
+
+def test_a_job_behind_its_lanes_window_says_how_many_go_first() -> None:
+    server = Server(capacity=1, slots=0)
+    jobs = [server.submit(make_spec()) for _ in range(6)]
+    server.attach(offer())
+
+    assert why(server, jobs[0]) == "it is next"
+    assert why(server, jobs[5]) == "1 jobs of its lane go first"
+
+
+def test_a_job_of_a_lane_that_memory_does_not_know_still_has_a_sentence() -> None:
+    server = Server()
+    elsewhere = make_job(state=State.QUEUED, due_at=HOUR)
+
+    assert server.scheduler.why(elsewhere) == "0 jobs of its lane go first"

@@ -1,0 +1,252 @@
+"""What becomes of a job when an attempt of it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schedo.core.leases import (
+    Blame,
+    Completed,
+    Failed,
+    Lost,
+    Outcome,
+    Released,
+    Snoozed,
+    Stopped,
+    StopReason,
+)
+from schedo.core.model import Failure, Job, Options, Trigger
+from schedo.core.outcomes import OutcomeContext, Transition, requeue_rank, settle
+from schedo.core.states import State
+from tests.core.builders import DAY, MINUTE, SECOND, make_job, tries
+from tests.core.fake_store import OOPS
+
+NOW = 100 * SECOND
+
+
+def running(**fields: Any) -> Job:
+    fields = {"options": Options(retry=tries(3)), "attempt": 1, **fields}
+    return make_job(state=State.RUNNING, **fields)
+
+
+def settled(
+    job: Job,
+    outcome: Outcome,
+    *,
+    stop: StopReason | None = None,
+    retry_before: int | None = None,
+    random: float = 0.5,
+) -> Transition:
+    return settle(job, outcome, OutcomeContext(NOW, random, stop, retry_before))
+
+
+def test_a_completed_attempt_completes_the_job_with_its_result() -> None:
+    assert settled(running(), Completed(b"42")) == Transition(State.COMPLETED, result=b"42")
+
+
+def test_a_failed_attempt_is_retried_after_its_delay() -> None:
+    assert settled(running(), Failed(OOPS)) == Transition(
+        State.RETRYING, "failed", OOPS, due_at=110 * SECOND, failures=1
+    )
+
+
+def test_the_last_allowed_failure_fails_the_job() -> None:
+    assert settled(running(failures=2), Failed(OOPS)) == Transition(
+        State.FAILED, "failed", OOPS, failures=1
+    )
+
+
+def test_the_budget_counts_failures_and_not_attempts() -> None:
+    assert settled(running(attempt=50, failures=1), Failed(OOPS)).state is State.RETRYING
+
+
+def test_a_failure_that_is_not_worth_a_retry_fails_the_job() -> None:
+    assert settled(running(), Failed(OOPS, retryable=False)).state is State.FAILED
+
+
+def test_a_handler_may_name_the_delay_itself() -> None:
+    outcome = Failed(OOPS, retry_in_us=7 * SECOND)
+
+    assert settled(running(), outcome).due_at == 107 * SECOND
+
+
+def test_a_job_without_a_policy_is_tried_once() -> None:
+    assert settled(running(options=Options()), Failed(OOPS)).state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    ("until_at", "state"),
+    [(110 * SECOND, State.FAILED), (110 * SECOND + 1, State.RETRYING)],
+    ids=["at the deadline", "before it"],
+)
+def test_no_retry_starts_at_or_after_the_deadline(until_at: int, state: State) -> None:
+    job = running(options=Options(retry=tries(3, until_at=until_at)))
+
+    assert settled(job, Failed(OOPS)).state is state
+
+
+@pytest.mark.parametrize(
+    ("next_fire_at", "state"),
+    [(110 * SECOND, State.FAILED), (110 * SECOND + 1, State.RETRYING)],
+    ids=["at the next fire", "before it"],
+)
+def test_a_run_is_not_retried_past_the_next_fire(next_fire_at: int, state: State) -> None:
+    assert settled(running(), Failed(OOPS), retry_before=next_fire_at).state is state
+
+
+def test_a_snooze_waits_and_uses_up_nothing() -> None:
+    assert settled(running(), Snoozed(MINUTE)) == Transition(
+        State.SCHEDULED, "snoozed", due_at=160 * SECOND
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [(Snoozed(MINUTE), "snoozed"), (Stopped(), "interrupted"), (Released(), "handed-back")],
+)
+def test_an_invocation_is_never_put_off(outcome: Outcome, why: str) -> None:
+    found = settled(running(trigger=Trigger.INVOKE), outcome)
+
+    assert found.state is State.FAILED
+    assert found.failure is not None
+    assert found.failure.type == why
+
+
+def test_a_timeout_is_a_failure() -> None:
+    job = running(options=Options(retry=tries(3), timeout_us=1_500_000))
+
+    assert settled(job, Stopped(), stop=StopReason.TIMEOUT) == Transition(
+        State.RETRYING,
+        "timeout",
+        Failure("timeout", "timed out after 1.5 s"),
+        due_at=110 * SECOND,
+        failures=1,
+    )
+
+
+def test_a_result_that_came_before_the_stop_counts() -> None:
+    assert settled(running(), Completed(), stop=StopReason.TIMEOUT).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("outcome", [Released(), Stopped()], ids=["handed back", "stopped"])
+def test_what_a_worker_could_not_finish_goes_to_the_front_uncounted(outcome: Outcome) -> None:
+    assert settled(running(), outcome) == Transition(
+        State.QUEUED, "handed_back", requeue_first=True
+    )
+
+
+def test_a_stopped_attempt_of_a_job_that_runs_at_most_once_is_not_repeated() -> None:
+    job = running(options=Options(retry=tries(3), at_most_once=True))
+
+    result = settled(job, Stopped())
+
+    assert result.state is State.FAILED
+    assert result.evidence == "handed_back"
+    assert result.failure == Failure(
+        "interrupted", "it was stopped, and is not begun a second time"
+    )
+
+
+def test_an_attempt_that_never_started_is_handed_back_even_if_the_job_runs_at_most_once() -> None:
+    job = running(options=Options(at_most_once=True))
+
+    assert settled(job, Released()).state is State.QUEUED
+
+
+@pytest.mark.parametrize("losses", [0, 1])
+def test_a_lost_attempt_is_no_failure_and_goes_to_the_front(losses: int) -> None:
+    assert settled(running(losses=losses), Lost("gone")) == Transition(
+        State.QUEUED, "lost", Failure("lost", "gone"), requeue_first=True, losses=1
+    )
+
+
+def test_a_job_that_was_lost_beside_others_is_a_suspect_and_not_charged() -> None:
+    result = settled(running(losses=2), Lost("gone", Blame.SHARED))
+
+    assert (result.state, result.losses, result.poison_suspect) == (State.QUEUED, 0, True)
+
+
+def test_a_loss_that_cannot_be_the_jobs_doing_is_not_counted_however_often() -> None:
+    lost = Lost("the server was restarted", Blame.NONE)
+
+    assert settled(running(losses=2), lost) == Transition(
+        State.QUEUED, "lost", Failure("lost", "the server was restarted"), requeue_first=True
+    )
+
+
+def test_a_job_that_runs_at_most_once_is_not_repeated_whoever_is_to_blame() -> None:
+    job = running(options=Options(at_most_once=True, retry=tries(3)))
+
+    result = settled(job, Lost("the server was restarted", Blame.NONE))
+
+    assert (result.state, result.losses) == (State.FAILED, 0)
+
+
+@pytest.mark.parametrize("blame", Blame)
+def test_what_was_invoked_is_tried_again_once_whatever_it_was_lost_with(blame: Blame) -> None:
+    job = running(trigger=Trigger.INVOKE)
+
+    assert settled(job, Lost("gone", blame)).state is State.QUEUED
+    assert settled(running(trigger=Trigger.INVOKE, losses=1), Lost("gone", blame)).state is (
+        State.FAILED
+    )
+
+
+@pytest.mark.parametrize("outcome", [Lost("gone"), Released()], ids=["lost", "handed back"])
+def test_a_suspect_stays_one_until_it_has_run_to_an_end(outcome: Outcome) -> None:
+    assert settled(running(poison_suspect=True), outcome).poison_suspect
+
+
+@pytest.mark.parametrize("outcome", [Completed(), Failed(OOPS), Snoozed(5)])
+def test_a_suspect_that_ran_to_an_end_is_cleared(outcome: Outcome) -> None:
+    assert not settled(running(poison_suspect=True), outcome).poison_suspect
+
+
+def test_the_third_loss_fails_the_job() -> None:
+    assert settled(running(losses=2), Lost("gone")) == Transition(
+        State.FAILED, "lost", Failure("lost", "gone"), losses=1
+    )
+
+
+def test_a_lost_attempt_of_a_job_that_runs_at_most_once_fails_it() -> None:
+    job = running(options=Options(at_most_once=True, retry=tries(3)))
+
+    assert settled(job, Lost()).state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result", "failure"),
+    [
+        (Completed(b"1"), b"1", None),
+        (Failed(OOPS), None, OOPS),
+        (Stopped(), None, None),
+        (Released(), None, None),
+        (Snoozed(5), None, None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_after_a_cancel_the_job_is_cancelled_whatever_its_handler_still_says(
+    outcome: Outcome, result: bytes | None, failure: Failure | None
+) -> None:
+    job = running(cancel_requested_at=NOW - 1)
+
+    assert settled(job, outcome, stop=StopReason.CANCEL) == Transition(
+        State.CANCELLED, "cancelled", failure, result
+    )
+
+
+def test_a_job_that_is_lost_after_a_cancel_is_cancelled() -> None:
+    job = running(cancel_requested_at=NOW - 1)
+
+    assert settled(job, Lost("gone"), stop=StopReason.CANCEL) == Transition(
+        State.CANCELLED, "lost", Failure("lost", "gone"), losses=1
+    )
+
+
+def test_the_front_is_further_than_any_priority_reaches() -> None:
+    job = make_job(due_at=NOW)
+
+    assert requeue_rank(job, 0) == NOW - 366 * DAY
+    assert requeue_rank(job, 0) < NOW - 9 * 24 * 60 * MINUTE

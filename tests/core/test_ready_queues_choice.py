@@ -1,0 +1,371 @@
+"""The choice of the next job against a scan of everything, and how much of that it touches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from schedo.core.model import Job, LeaseKey, Options, Queue
+from schedo.core.paged_index import PagedIndex
+from schedo.core.queue_states import LaneWindow
+from schedo.core.ready_queues import ReadyQueues
+from schedo.core.requirements import Condition, Preference, Requirements
+from schedo.core.worker_groups import WorkerGroup
+from schedo.core.worker_pool import Worker, WorkerPool, WorkerSpec
+from tests.core.builders import offer
+from tests.core.lane_scan import pick, scan, scan_pages
+
+QUEUES = ("a", "b", "c", "d", "e")
+TASKS = ("t", "u", "v")
+ROUTES = (
+    None,
+    None,
+    Requirements(resources=(("cpu", 2_000),)),
+    Requirements(resources=(("cpu", 1_000),)),
+    Requirements(labels=(Condition("zone", "=", ("x",)),)),
+    Requirements(worker="w1"),
+    Requirements(prefer=(Preference((Condition("zone", "=", ("y",)),), 2.0),)),
+)
+NAMES = ("w0", "w1", "w2", "w3")
+
+
+class History:
+    """Lanes, workers and a store, to which random things happen."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.workers = WorkerPool()
+        self.lanes = ReadyQueues(self.workers, 4, 32)
+        self.queues: tuple[str, ...] = QUEUES
+        self.tasks: tuple[str, ...] = TASKS
+        self.routes: tuple[Requirements | None, ...] = ROUTES
+        if seed % 3 == 0:  # often a single lane, which is taken many at a time
+            self.queues, self.tasks, self.routes = QUEUES[:1], TASKS[:1], (None,)
+        for name in NAMES[:2]:
+            self.workers.attach(offer(name, 2))
+        self.next_id = 1
+        self.waiting: dict[int, Job] = {}  # all there are, in memory or not
+        self.running: list[tuple[str, LeaseKey, Job | None]] = []
+        self.started = 0
+
+    def step(self) -> None:
+        """Let one thing happen."""
+        deeds: list[tuple[int, Callable[[], None]]] = [
+            (10, self.add),
+            (3, self.remove),
+            (8, self.take),
+            (8, self.end),
+            (3, self.set_queue),
+            (2, self.attach),
+            (1, self.detach),
+            (2, self.close_or_cordon),
+            (4, self.ask),
+            (2, self.reserve),
+            (6, self.deliver),
+            (1, self.retreat),
+            (1, self.trim),
+            (1, self.lanes.evict_idle),
+        ]
+        weights = [weight for weight, _ in deeds]
+        self.random.choices([deed for _, deed in deeds], weights)[0]()
+        if self.lanes.is_crowded:
+            self.trim()
+
+    def add(self) -> None:
+        draw = self.random
+        options = Options(requirements=draw.choice(self.routes))
+        for _ in range(draw.choice((1, 1, 3))):
+            job = Job(
+                id=self.next_id,
+                rank=draw.randrange(100),
+                queue=draw.choice(self.queues),
+                task=draw.choice(self.tasks),
+                options=options,
+                poison_suspect=draw.random() < 0.1,
+            )
+            self.next_id += 1
+            self.put(job)
+
+    def put(self, job: Job) -> None:
+        self.waiting[job.id] = job
+        window = self.lanes.add(job)
+        if window is not None and window.is_overfull:
+            list(window.trim())
+
+    def remove(self) -> None:
+        if self.waiting:
+            job = self.waiting.pop(self.random.choice(list(self.waiting)))
+            self.lanes.remove(job)
+
+    def take(self) -> None:
+        """Start what can start, each as the scan says."""
+        for _ in range(self.random.choice((1, 2, 100))):
+            expected = scan(self.lanes, self.workers)
+            taken = self.lanes.take()
+            if not taken:
+                assert expected is None
+                return
+            assert (taken[0][0], taken[0][1].spec.id) == expected
+            has_expired = self.random.random() < 0.1
+            for job_id, worker in taken:
+                job = self.waiting.pop(job_id)
+                if not has_expired:
+                    assert worker is pick(job.ready_key, self.workers)
+                    self.start(worker, LeaseKey(job_id, 1, 1), job)
+
+    def start(self, worker: Worker, key: LeaseKey, job: Job) -> None:
+        route = job.options.requirements
+        worker.hold(key, route.resources if route is not None else ())
+        self.lanes.started(job.queue)
+        self.running.append((worker.spec.id, key, job))
+        self.started += 1
+
+    def end(self) -> None:
+        if not self.running:
+            return
+        at = self.random.randrange(len(self.running))
+        name, key, job = self.running.pop(at)
+        self.workers.release(name, key)
+        if job is not None:
+            self.lanes.ended(job.queue)
+            if self.random.random() < 0.2:
+                job.rank = self.random.randrange(-50, 50)
+                self.put(job)
+
+    def set_queue(self) -> None:
+        draw = self.random
+        self.lanes.set_queue(
+            Queue(
+                draw.choice(self.queues),
+                concurrency=draw.choice((None, None, 0, 1, 2, 5)),
+                paused=draw.random() < 0.2,
+                weight=draw.choice((1, 1, 2, 4)),
+            )
+        )
+
+    def attach(self) -> None:
+        self.workers.attach(self.random_offer())
+
+    def random_offer(self) -> WorkerSpec:
+        draw = self.random
+        return offer(
+            draw.choice(NAMES),
+            draw.choice((1, 2, 5)),
+            tasks=draw.choice((None, None, frozenset({"t"}), frozenset({"t", "u"}))),
+            queues=draw.choice((None, None, None, frozenset({"a", "b"}))),
+            isolated=draw.random() < 0.15,
+            labels=draw.choice(({}, {"zone": "x"}, {"zone": "y"})),
+            resources=draw.choice(({}, {"cpu": 4_000})),
+            polls=draw.random() < 0.3,
+        )
+
+    def detach(self) -> None:
+        name = self.random.choice(NAMES)
+        gone = set(self.workers.detach(name))
+        kept = []
+        for worker, key, job in self.running:
+            if key in gone and job is not None:
+                self.lanes.ended(job.queue)
+            elif worker != name:
+                kept.append((worker, key, job))
+        self.running = kept
+
+    def close_or_cordon(self) -> None:
+        name = self.random.choice(NAMES)
+        if self.random.random() < 0.3:
+            self.workers.close(name)
+        else:
+            self.workers.cordon(name, self.random.random() < 0.5)
+
+    def ask(self) -> None:
+        self.workers.poll(self.random.choice(NAMES), self.random.choice((0, 1, 3)))
+
+    def reserve(self) -> None:
+        worker = self.workers.find(self.random.choice(NAMES))
+        if worker is not None and worker.slots_free > 0:
+            key = LeaseKey(-self.next_id, 0, 0)
+            self.next_id += 1
+            worker.hold(key, (("cpu", 1_000),) if worker.spec.resources else ())
+            self.running.append((worker.spec.id, key, None))
+
+    # The store.
+
+    def deliver(self) -> None:
+        """Load the pages of the lanes that the scan says."""
+        limit = self.random.choice((1, 2, 8))
+        expected = scan_pages(self.lanes)
+        assert self.lanes.needs_pages() == bool(expected)
+        taken = self.lanes.take_pages(limit)
+        assert [lane for lane, _ in taken] == expected[:limit]
+        for lane, window in taken:
+            after = window.horizon
+            assert after is not None
+            if self.random.random() < 0.1:
+                list(window.retreat((0, 0)))  # it was trimmed meanwhile
+            behind = sorted(
+                (job.rank, job.id)
+                for job in self.waiting.values()
+                if job.ready_key == lane and (job.rank, job.id) > after
+            )
+            page = behind[: window.page_size]
+            last = page[-1] if len(page) == window.page_size else None
+            if window.extend(after, last):
+                for _, job_id in page:
+                    self.put(self.waiting[job_id])
+            self.lanes.settle(lane)
+
+    def retreat(self) -> None:
+        """The store has queued jobs by itself."""
+        if self.waiting:
+            job = self.waiting[self.random.choice(list(self.waiting))]
+            self.lanes.retreat(job.ready_key, (job.rank, job.id))
+
+    def trim(self) -> None:
+        list(self.lanes.trim())
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_next_job_is_the_one_that_a_scan_of_everything_finds(seed: int) -> None:
+    history = History(seed)
+    for _ in range(400):
+        history.step()
+    history.take()
+
+    assert history.started > 0
+
+
+# What the choice touches.
+
+
+class Touches:
+    """How often a lane's first job, its need of a page or a worker's room was looked at."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def counted(self, call: Callable[..., object]) -> Callable[..., object]:
+        def count(*arguments: object) -> object:
+            self.count += 1
+            return call(*arguments)
+
+        return count
+
+
+@pytest.fixture
+def touches(monkeypatch: pytest.MonkeyPatch) -> Touches:
+    touches = Touches()
+    monkeypatch.setattr(PagedIndex, "first", touches.counted(PagedIndex.first))
+    monkeypatch.setattr(LaneWindow, "needs_page", touches.counted(LaneWindow.needs_page))
+    monkeypatch.setattr(WorkerGroup, "_rank", touches.counted(WorkerGroup._rank))
+    return touches
+
+
+def fill(lanes: ReadyQueues, queues: int, tasks: int, jobs: int) -> None:
+    for number in range(jobs):
+        queue, task = f"q{number % queues}", f"t{number % tasks}"
+        assert lanes.add(Job(id=number + 1, rank=number, queue=queue, task=task))
+
+
+def turns(lanes: ReadyQueues, workers: WorkerPool, count: int) -> None:
+    """End one job and start the next one, so many times."""
+    running: list[tuple[str, LeaseKey]] = []
+    for number in range(count):
+        if running:
+            name, key = running.pop(0)
+            workers.release(name, key)
+        while taken := lanes.take():
+            for job_id, worker in taken:
+                key = LeaseKey(job_id, number, 1)
+                worker.hold(key, ())
+                running.append((worker.spec.id, key))
+        lanes.needs_pages()
+
+
+@pytest.mark.parametrize(
+    ("queues", "tasks"), [(1, 1), (1, 1_000), (1_000, 1), (2_000, 1), (50, 40)]
+)
+def test_a_start_touches_as_much_with_thousands_of_lanes_as_with_one(
+    queues: int, tasks: int, touches: Touches
+) -> None:
+    workers = WorkerPool()
+    workers.attach(offer("busy", 3, tasks=frozenset(f"t{n}" for n in range(tasks))))
+    workers.attach(offer("idle", 3, tasks=frozenset({"other"})))
+    lanes = ReadyQueues(workers, 10_000)
+    fill(lanes, queues, tasks, 4_000)
+    turns(lanes, workers, 100)
+
+    touches.count = 0
+    turns(lanes, workers, 500)
+
+    assert touches.count < 500 * 12
+
+
+def test_a_start_touches_as_much_with_a_thousand_workers_as_with_one(
+    touches: Touches,
+) -> None:
+    workers = WorkerPool()
+    for number in range(1_000):
+        workers.attach(offer(f"w{number}", 2))
+    lanes = ReadyQueues(workers, 10_000)
+    fill(lanes, 20, 1, 6_000)
+    turns(lanes, workers, 1)
+
+    touches.count = 0
+    turns(lanes, workers, 500)
+
+    assert touches.count < 500 * 14
+
+
+def test_queues_that_are_full_or_paused_are_not_touched_by_the_starts_of_others(
+    touches: Touches,
+) -> None:
+    workers = WorkerPool()
+    workers.attach(offer("w", 3))
+    lanes = ReadyQueues(workers, 10_000)
+    fill(lanes, 2_000, 1, 4_000)
+    for number in range(1_000):
+        lanes.set_queue(Queue(f"q{number}", paused=number % 2 == 0, concurrency=1))
+        lanes.started(f"q{number}")
+    turns(lanes, workers, 1)
+
+    touches.count = 0
+    turns(lanes, workers, 500)
+
+    assert touches.count < 500 * 12
+
+
+def test_lanes_that_need_pages_are_found_without_a_look_at_those_that_do_not(
+    touches: Touches,
+) -> None:
+    workers = WorkerPool()
+    lanes = ReadyQueues(workers, 100)
+    fill(lanes, 2_000, 1, 2_000)
+    for number in (3, 7):
+        lane = Job(queue=f"new{number}", task="t0").ready_key
+        lanes.announce(lane)
+
+    touches.count = 0
+    assert lanes.needs_pages()
+    assert len(lanes.take_pages(8)) == 2
+    assert not lanes.needs_pages()
+
+    assert touches.count < 10
+
+
+def test_workers_that_come_and_go_alike_touch_no_lane(touches: Touches) -> None:
+    workers = WorkerPool()
+    workers.attach(offer("first", 1))
+    lanes = ReadyQueues(workers, 10_000)
+    fill(lanes, 2_000, 1, 2_000)
+    turns(lanes, workers, 10)
+
+    touches.count = 0
+    for number in range(100):
+        workers.attach(offer(f"w{number}", 1))
+    for number in range(100):
+        workers.detach(f"w{number}")
+    assert lanes.take() == []
+
+    assert touches.count < 100 * 6

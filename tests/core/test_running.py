@@ -1,0 +1,201 @@
+"""Attempts: leases out, timeouts, stops, and taking attempts back after a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.leases import Blame, Lease, Lost, Stopped, StopReason, StopRequest
+from schedo.core.model import LeaseKey, Options, Retry, Trigger
+from schedo.core.states import State
+from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_job, make_spec, offer, tries
+from tests.core.server import Server
+
+LIMITED = make_spec(timeout_us=30 * SECOND, retry=tries(2))
+
+
+def started(spec: object = None) -> tuple[Server, int]:
+    """Return a server that runs one job since T0, and the job's id."""
+    server = Server()
+    job = server.submit(LIMITED if spec is None else make_spec(), T0)
+    server.run(T0)
+    return server, job.id
+
+
+def test_a_lease_carries_all_that_a_worker_needs() -> None:
+    server = Server()
+    job = server.submit(make_spec("mail", queue="q", payload=b"[1]", run_at=SECOND), T0)
+    server.settle(2 * SECOND)
+
+    assert list(server.leases.values()) == [
+        Lease(
+            LeaseKey(job.id, 1, 1),
+            "w",
+            "mail",
+            "q",
+            b"[1]",
+            Options(retry=Retry()),
+            SECOND,
+            Trigger.SUBMIT,
+            0,
+        )
+    ]
+
+
+def test_a_started_job_says_when_and_where() -> None:
+    server = Server()
+    job = server.submit(make_spec(run_at=SECOND), T0)
+    server.settle(2 * SECOND)
+
+    running = server.job(job.id)
+    assert running.state is State.RUNNING
+    assert (running.picked_at, running.started_at) == (2 * SECOND, 2 * SECOND)
+    assert (running.attempt, running.epoch, running.worker) == (1, 1, "w")
+
+
+def test_leases_and_stops_are_drained_once() -> None:
+    server, job_id = started()
+    server.cancel(job_id, SECOND)
+
+    assert len(server.scheduler.attempts.take_stops()) == 1
+    assert server.scheduler.attempts.take_stops() == []
+    assert server.scheduler.attempts.take_leases() == []
+
+
+def test_an_attempt_is_live_until_it_is_reported() -> None:
+    server, job_id = started()
+    [key] = server.leases
+    attempts = server.scheduler.attempts
+
+    assert attempts.is_live(key)
+    assert not attempts.is_live(key._replace(attempt=2))
+    assert not attempts.is_live(key._replace(epoch=9))
+    server.complete(job_id, T0)
+    assert not attempts.is_live(key)
+
+
+# Timeouts.
+
+
+def test_an_attempt_is_told_to_stop_when_its_timeout_has_passed_and_not_before() -> None:
+    server, job_id = started()
+    assert server.scheduler.next_wake_at() == 30 * SECOND
+
+    server.tick(30 * SECOND - 1)
+    assert server.stops == []
+
+    server.tick(30 * SECOND)
+    assert server.stops == [StopRequest(LeaseKey(job_id, 1, 1), "w", StopReason.TIMEOUT)]
+    assert server.scheduler.next_wake_at() is None
+
+
+def test_a_timed_out_attempt_is_a_failure_and_the_next_one_has_its_own_time() -> None:
+    server, job_id = started()
+    server.tick(30 * SECOND)
+
+    server.report(job_id, Stopped(), 31 * SECOND)
+    assert server.state(job_id) is State.RETRYING
+    server.settle(41 * SECOND)
+
+    assert server.state(job_id) is State.RUNNING
+    assert server.scheduler.next_wake_at() == 71 * SECOND
+
+
+def test_an_attempt_that_ends_in_time_is_told_nothing() -> None:
+    server, job_id = started()
+
+    server.complete(job_id, 29 * SECOND)
+    server.settle(HOUR)
+
+    assert server.stops == []
+
+
+def test_an_attempt_without_a_timeout_may_run_for_ever() -> None:
+    server, _ = started("no timeout")
+
+    server.tick(1_000 * HOUR)
+
+    assert server.stops == []
+    assert server.scheduler.attempts.next_timeout_at() is None
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
+def test_a_timeout_counts_elapsed_time_when_the_clock_is_set(step: int) -> None:
+    server, _ = started()
+
+    server.scheduler.attempts.shift_deadlines(step)
+
+    assert server.scheduler.attempts.next_timeout_at() == 30 * SECOND + step
+
+
+def test_the_first_reason_to_stop_stays() -> None:
+    server, job_id = started()
+    server.cancel(job_id, SECOND)
+
+    server.tick(30 * SECOND)
+
+    assert [stop.reason for stop in server.stops] == [StopReason.CANCEL, StopReason.TIMEOUT]
+    assert server.scheduler.attempts.stop_reason(job_id) is StopReason.CANCEL
+    assert server.report(job_id, Stopped(), 31 * SECOND).state is State.CANCELLED
+    assert server.scheduler.attempts.stop_reason(job_id) is None
+
+
+# Taking attempts back.
+
+LEASE = Lease(LeaseKey(1, 3, 1), "w", "work", "default", b"null", Options(), T0, Trigger.SUBMIT, 0)
+
+
+@pytest.mark.parametrize("state", [s for s in State if s is not State.COMPLETED])
+def test_a_lease_is_resumed_however_old_the_stored_row_is(state: State) -> None:
+    server = Server()
+
+    server.scheduler.recover_running(make_job(1, state=state), LEASE, MINUTE)
+
+    job = server.job(1)
+    assert job.state is State.RUNNING
+    assert job.key == LEASE.key
+    assert job.worker == "w"
+    assert server.scheduler.jobs.ready_queues.queue_state("default").running == 1
+    assert 1 in server.scheduler.jobs.changes.jobs
+
+
+def test_a_resumed_attempt_keeps_its_start_and_its_timeout_begins_anew() -> None:
+    server = Server()
+    options = Options(timeout_us=30 * SECOND)
+    row = make_job(1, state=State.RUNNING, started_at=SECOND, picked_at=SECOND, options=options)
+
+    server.scheduler.recover_running(row, LEASE, MINUTE)
+
+    assert server.job(1).started_at == SECOND
+    assert server.scheduler.next_wake_at() == 90 * SECOND
+
+
+def test_a_resumed_attempt_that_was_cancelled_is_told_to_stop_again() -> None:
+    server = Server()
+    row = make_job(1, state=State.RUNNING, cancel_requested_at=SECOND)
+
+    server.scheduler.recover_running(row, LEASE, MINUTE)
+
+    assert server.scheduler.attempts.take_stops() == [
+        StopRequest(LEASE.key, "w", StopReason.CANCEL)
+    ]
+
+
+def test_a_resumed_attempt_takes_up_a_slot_of_its_worker() -> None:
+    server = Server(slots=1)
+    server.store.jobs[1] = make_job(1, state=State.RUNNING)
+    server.scheduler.recover_running(make_job(1, state=State.RUNNING), LEASE, MINUTE)
+    server.submit(make_spec(), MINUTE)
+
+    assert server.run(MINUTE) == []
+    server.attach(offer("other"))
+    assert len(server.run(MINUTE)) == 1
+
+
+@pytest.mark.parametrize(("blame", "losses"), [(Blame.SOLE, 1), (Blame.NONE, 0)])
+def test_a_running_job_of_which_nobody_has_a_lease_is_lost(blame: Blame, losses: int) -> None:
+    server = Server()
+    row = make_job(1, state=State.RUNNING, attempt=1)
+
+    server.scheduler.recover_lost(row, Lost("the server was restarted", blame), MINUTE)
+
+    assert (server.job(1).state, server.job(1).losses) == (State.QUEUED, losses)

@@ -1,0 +1,332 @@
+"""Workers: who serves a lane, who has room, and what each holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedo.core.model import LeaseKey, Options, ReadyKey
+from schedo.core.requirements import Condition, Preference, Requirements
+from schedo.core.worker_pool import Worker, WorkerPool
+from tests.core.builders import offer
+
+LANE = ReadyKey("default", "work")
+
+
+def attached(*offers: tuple[str, int]) -> WorkerPool:
+    workers = WorkerPool()
+    for worker_id, slots in offers:
+        workers.attach(offer(worker_id, slots))
+    return workers
+
+
+def picked(workers: WorkerPool, lane: ReadyKey = LANE) -> str | None:
+    workers.groups.note_freed()
+    worker = workers.groups.find(lane).first()
+    return worker.spec.id if worker is not None else None
+
+
+def test_without_workers_there_is_no_room() -> None:
+    workers = WorkerPool()
+
+    assert picked(workers) is None
+    assert "w" not in workers
+
+
+def test_the_worker_with_the_most_free_slots_is_picked() -> None:
+    workers = attached(("a", 1), ("b", 3), ("c", 2))
+
+    assert picked(workers) == "b"
+    workers.hold("b", LeaseKey(1, 1, 1))
+    workers.hold("b", LeaseKey(2, 1, 1))
+    assert picked(workers) == "c"
+
+
+def test_a_worker_that_names_tasks_or_queues_serves_no_others() -> None:
+    workers = WorkerPool()
+    workers.attach(offer("tasks", tasks=frozenset({"work"})))
+    workers.attach(offer("queues", slots=5, queues=frozenset({"mail"})))
+
+    assert picked(workers, ReadyKey("default", "work")) == "tasks"
+    assert picked(workers, ReadyKey("default", "other")) is None
+    assert picked(workers, ReadyKey("mail", "other")) == "queues"
+    assert [w.spec.id for w in workers.eligible_workers(ReadyKey("mail", "work"))] == [
+        "tasks",
+        "queues",
+    ]
+
+
+def test_a_full_worker_serves_its_lanes_but_is_not_picked() -> None:
+    workers = attached(("a", 1))
+    workers.hold("a", LeaseKey(1, 1, 1))
+
+    assert picked(workers) is None
+    assert len(workers.eligible_workers(LANE)) == 1
+
+
+def test_a_released_attempt_makes_room() -> None:
+    workers = attached(("a", 1))
+    workers.hold("a", LeaseKey(1, 1, 1))
+
+    workers.release("a", LeaseKey(1, 1, 1))
+    workers.release("gone", LeaseKey(2, 1, 1))
+    workers.release(None, LeaseKey(2, 1, 1))
+
+    assert picked(workers) == "a"
+
+
+def test_a_closed_worker_gets_no_more_until_it_attaches_again() -> None:
+    workers = attached(("a", 2))
+
+    workers.close("a")
+    workers.close("nobody")
+
+    assert picked(workers) is None
+    workers.attach(offer("a", 2))
+    assert picked(workers) == "a"
+
+
+def test_a_new_offer_changes_the_slots_and_keeps_what_runs() -> None:
+    workers = attached(("a", 3))
+    workers.hold("a", LeaseKey(1, 1, 1))
+    workers.hold("a", LeaseKey(2, 1, 1))
+
+    worker = workers.attach(offer("a", 1))
+
+    assert worker.free == -1
+    assert picked(workers) is None
+    assert list(worker.running) == [LeaseKey(1, 1, 1), LeaseKey(2, 1, 1)]
+
+
+def test_detaching_returns_what_the_worker_held() -> None:
+    workers = attached(("a", 3))
+    workers.hold("a", LeaseKey(1, 1, 1))
+
+    assert workers.detach("a") == [LeaseKey(1, 1, 1)]
+    assert workers.detach("a") == []
+    assert "a" not in workers
+
+
+def test_the_defaults_of_a_task_come_from_whoever_offers_it() -> None:
+    workers = WorkerPool()
+    workers.attach(offer("a"))
+    workers.attach(offer("b", task_defaults={"mail": Options(timeout_us=5)}))
+
+    assert workers.task_defaults("mail") == Options(timeout_us=5)
+    assert workers.task_defaults("work") is None
+
+
+def test_an_open_worker_that_holds_nothing_has_all_its_slots() -> None:
+    assert Worker(offer(slots=4)).free == 4
+
+
+def test_an_attempt_can_be_held_by_a_worker_that_has_gone() -> None:
+    workers = attached(("a", 1))
+
+    workers.hold("gone", LeaseKey(1, 1, 1))
+
+    assert picked(workers) == "a"
+
+
+def test_a_worker_kept_for_suspects_serves_nobody_else() -> None:
+    workers = WorkerPool()
+    workers.attach(offer("kept", isolated=True))
+
+    assert picked(workers) is None
+    assert picked(workers, ReadyKey("default", "work", isolated=True)) == "kept"
+
+
+def test_a_worker_that_runs_suspects_apart_serves_them_and_everybody_else() -> None:
+    workers = WorkerPool()
+    workers.attach(offer("far", apart=frozenset({"shell"})))
+
+    assert picked(workers, ReadyKey("default", "shell", isolated=True)) == "far"
+    assert picked(workers, ReadyKey("default", "work", isolated=True)) is None
+    assert picked(workers, ReadyKey("default", "work")) == "far"
+
+
+def test_who_serves_a_lane_is_known_anew_when_somebody_comes_or_goes() -> None:
+    workers = attached(("a", 1))
+
+    assert [w.spec.id for w in workers.eligible_workers(LANE)] == ["a"]
+    workers.attach(offer("b"))
+    assert [w.spec.id for w in workers.eligible_workers(LANE)] == ["a", "b"]
+    workers.attach(offer("a", tasks=frozenset({"other"})))
+    assert [w.spec.id for w in workers.eligible_workers(LANE)] == ["b"]
+    workers.detach("b")
+    assert workers.eligible_workers(LANE) == []
+
+
+def test_a_worker_that_asks_gets_no_more_than_it_asked_for() -> None:
+    workers = WorkerPool()
+    worker = workers.attach(offer("a", 4, polls=True))
+    assert worker.free == 0
+
+    workers.poll("a", 2)
+    assert worker.free == 2
+    workers.hold("a", LeaseKey(1, 1, 1))
+    workers.hold("a", LeaseKey(2, 1, 1))
+    assert worker.free == 0
+    workers.release("a", LeaseKey(1, 1, 1))
+    assert worker.free == 0, "what has ended makes a slot free, but nobody asked for it"
+    workers.poll("a", 9)
+    assert worker.free == 3
+
+
+def test_a_released_reservation_may_be_given_after_all() -> None:
+    workers = WorkerPool()
+    worker = workers.attach(offer("a", 4, polls=True))
+    workers.poll("a", 1)
+    workers.hold("a", LeaseKey(-1, 0, 0))
+    assert worker.free == 0
+
+    workers.release("a", LeaseKey(-1, 0, 0))
+
+    assert worker.free == 1
+
+
+def test_a_cordoned_worker_gets_nothing_until_it_is_uncordoned() -> None:
+    workers = attached(("a", 4))
+
+    workers.cordon("a", True)
+    workers.attach(offer("a", 4))
+    assert picked(workers) is None
+    workers.cordon("a", False)
+    assert picked(workers) == "a"
+
+
+# Routes.
+
+
+def routed(**fields: Any) -> ReadyKey:
+    return LANE._replace(requirements=Requirements(**fields))
+
+
+def test_a_route_reaches_only_workers_that_meet_it() -> None:
+    workers = WorkerPool()
+    workers.attach(offer("eu", labels={"region": "eu"}))
+    workers.attach(offer("us", labels={"region": "us"}, resources={"cpu": 4_000}))
+
+    assert picked(workers, routed(labels=(Condition("region", "=", ("eu",)),))) == "eu"
+    assert picked(workers, routed(worker="us")) == "us"
+    assert picked(workers, routed(resources=(("cpu", 1_000),))) == "us"
+    assert picked(workers, routed(resources=(("cpu", 5_000),))) is None
+    assert picked(workers, routed(labels=(Condition("gpu", "=", ("a100",)),))) is None
+
+
+def test_resources_are_counted_while_attempts_run() -> None:
+    workers = WorkerPool()
+    workers.attach(offer("a", slots=10, resources={"cpu": 4_000}))
+    lane = routed(resources=(("cpu", 3_000),))
+    worker = workers.groups.find(lane).first()
+    assert worker is not None
+
+    worker.hold(LeaseKey(1, 1, 1), (("cpu", 3_000),))
+
+    assert picked(workers, lane) is None
+    assert worker.capacity_for(Requirements(resources=(("cpu", 1_000),))) == 1
+    assert worker.capacity_for(None) == 9
+    workers.release("a", LeaseKey(1, 1, 1))
+    assert picked(workers, lane) == "a"
+
+
+def test_the_preferred_worker_is_picked_while_it_has_room() -> None:
+    workers = WorkerPool()
+    workers.attach(offer("far", slots=9, labels={"zone": "us"}))
+    workers.attach(offer("near", slots=1, labels={"zone": "lhr"}))
+    lane = routed(prefer=(Preference((Condition("zone", "=", ("lhr",)),), 2.0),))
+
+    assert picked(workers, lane) == "near"
+    workers.hold("near", LeaseKey(1, 1, 1))
+    assert picked(workers, lane) == "far"
+
+
+# Groups.
+
+
+def test_lanes_that_the_same_workers_serve_share_a_group() -> None:
+    workers = WorkerPool()
+    workers.attach(offer("a", tasks=frozenset({"t", "u"})))
+    workers.attach(offer("b", tasks=frozenset({"v"})))
+    find = workers.groups.find
+
+    assert find(ReadyKey("q", "t")) is find(ReadyKey("r", "u"))
+    assert find(ReadyKey("q", "t")) is not find(ReadyKey("q", "v"))
+    assert find(ReadyKey("q", "t")) is not find(
+        ReadyKey("q", "t", requirements=Requirements(resources=(("cpu", 1_000),)))
+    )
+
+
+def test_a_worker_that_serves_all_lanes_of_a_group_joins_it() -> None:
+    workers = attached(("a", 1))
+    group = workers.groups.find(LANE)
+
+    workers.attach(offer("b"))
+    assert [worker.spec.id for worker in group.members] == ["a", "b"]
+    workers.detach("a")
+
+    assert [worker.spec.id for worker in group.members] == ["b"]
+    assert workers.groups.find(LANE) is group
+    assert workers.groups.generation == 0
+
+
+def test_a_worker_that_divides_the_lanes_of_a_group_lets_all_look_anew() -> None:
+    workers = attached(("a", 1))
+    find = workers.groups.find
+    assert find(ReadyKey("q", "t")) is find(ReadyKey("q", "u"))
+
+    workers.attach(offer("b", tasks=frozenset({"t"})))
+
+    assert workers.groups.generation == 1
+    assert find(ReadyKey("q", "t")) is not find(ReadyKey("q", "u"))
+    workers.detach("b")
+    assert workers.groups.generation == 2
+    assert find(ReadyKey("q", "t")) is find(ReadyKey("q", "u"))
+
+
+def test_queues_count_only_while_a_worker_names_some() -> None:
+    workers = attached(("a", 1))
+    find = workers.groups.find
+    assert find(ReadyKey("q", "t")) is find(ReadyKey("r", "t"))
+
+    workers.attach(offer("b", queues=frozenset({"q"})))
+
+    assert [worker.spec.id for worker in find(ReadyKey("q", "t")).members] == ["a", "b"]
+    assert [worker.spec.id for worker in find(ReadyKey("r", "t")).members] == ["a"]
+
+
+def test_groups_without_jobs_are_forgotten_so_that_a_worker_is_in_few() -> None:
+    workers = attached(("a", 1))
+    kept = workers.groups.find(LANE)
+    kept.lanes = 1
+
+    for number in range(10_000):
+        workers.groups.find(routed(resources=(("cpu", number),)))
+
+    worker = workers.find("a")
+    assert worker is not None
+    assert len(worker.groups) < 100
+    assert workers.groups.find(LANE) is kept
+
+
+def test_kinds_of_lanes_are_forgotten_when_they_are_too_many() -> None:
+    workers = attached(("a", 1))
+
+    for number in range(10_000):
+        workers.groups.find(ReadyKey("q", f"t{number}"))
+
+    assert len(workers.groups._by_kind) <= 4_096
+    assert workers.groups.generation == 2
+
+
+def test_jobs_are_shared_out_as_if_each_were_given_in_turn() -> None:
+    workers = attached(("a", 2), ("b", 5), ("c", 4))
+    shares = [worker.spec.id for worker in workers.groups.find(LANE).share(9)]
+
+    singly = []
+    for number in range(9):
+        name = picked(workers)
+        assert name is not None
+        workers.hold(name, LeaseKey(number + 1, 1, 1))
+        singly.append(name)
+
+    assert shares == singly

@@ -1,0 +1,225 @@
+"""The engine follows a clock that is set, while it runs and while there is no server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from schedo.core.leases import StopReason
+from schedo.core.limits import DAY, HOUR, MINUTE, SECOND
+from schedo.core.model import Job, JobSpec, Options, Overlap, Rule, ScheduleSpec
+from schedo.core.states import State
+from schedo.errors import StoreFull
+from schedo.store.base import JobFilter
+from schedo.testing.clock import VirtualClock
+from tests.engine.world import T0, World, leased, recovered, running
+
+STEPS = pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
+
+
+def every(us: int) -> ScheduleSpec:
+    return ScheduleSpec("s", Rule(every_us=us), JobSpec("work"), overlap=Overlap.ALLOW)
+
+
+async def stopped_at(path: Path, now: int, **spec: object) -> Job:
+    """Let a server take a job at the instant, and stop."""
+    async with running(path, now=now) as world:
+        return await world.submit(**spec)
+
+
+async def followed(world: World) -> None:
+    """Return when the engine has followed the clock and loaded what comes next."""
+    for _ in range(4):
+        await world.engine.flush()
+
+
+async def started_by(world: World, at: int) -> bool:
+    """Return whether the worker has been given something when the clock shows the instant."""
+    await world.run_until(at)
+    return bool(world.worker.leases)
+
+
+@STEPS
+@pytest.mark.parametrize("window", [2, 100])
+async def test_a_delay_goes_on_when_the_clock_is_set(path: Path, step: int, window: int) -> None:
+    async with running(path, window=window) as world:
+        for _ in range(10):
+            await world.submit(delay_us=5 * MINUTE)
+        await world.run_until(T0 + MINUTE)
+
+        world.clock.step(step)
+        await followed(world)
+
+        assert not await started_by(world, T0 + step + 5 * MINUTE - 1)
+        assert await started_by(world, T0 + step + 5 * MINUTE)
+
+
+@STEPS
+async def test_an_answer_shows_a_delay_by_the_clock_as_it_is_set(path: Path, step: int) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE)
+
+        world.clock.step(step)
+        await followed(world)
+
+        assert (await world.engine.get(job.id)).due_at == T0 + MINUTE + step
+        [listed] = await world.store.list_jobs(JobFilter(), None, 9)
+        assert listed.due_at == T0 + MINUTE + step
+
+
+@STEPS
+async def test_an_interval_fires_on_when_the_clock_is_set(path: Path, step: int) -> None:
+    async with running(path) as world:
+        await world.engine.put_schedule(every(10 * SECOND))
+        await world.run_until(T0 + 10 * SECOND)
+        await world.engine.flush()
+        before = len(world.worker.leases)
+
+        world.clock.step(step)
+        await followed(world)
+        await world.run_until(T0 + step + 30 * SECOND)
+        await world.engine.flush()
+
+        assert len(world.worker.leases) == before + 2
+
+
+@STEPS
+async def test_a_step_while_there_is_no_server_is_noticed(path: Path, step: int) -> None:
+    await stopped_at(path, T0, delay_us=5 * MINUTE)
+    world = World(path, now=T0 + MINUTE + step)
+    world.clock.base_us = step
+    await world.engine.start()
+    world.worker.attach()
+
+    assert not await started_by(world, T0 + step + 5 * MINUTE - 1)
+    assert await started_by(world, T0 + step + 5 * MINUTE)
+    await world.engine.stop()
+
+
+async def test_a_clock_that_starts_in_the_past_postpones_no_delay(path: Path) -> None:
+    await stopped_at(path, T0, delay_us=5 * MINUTE)
+    long_ago = T0 - 2_000 * DAY
+    world = World(path, now=long_ago)
+    world.clock = world.engine.clock = _rebooted(world, long_ago)
+    await world.engine.start()
+    world.worker.attach()
+
+    assert round(world.engine.health().clock_behind_us / DAY) == 2_000
+    assert not await started_by(world, long_ago + 5 * MINUTE - 1)
+    assert await started_by(world, long_ago + 5 * MINUTE)
+    await world.engine.stop()
+
+
+async def test_downtime_on_a_machine_that_was_restarted_counts_by_the_clock(path: Path) -> None:
+    await stopped_at(path, T0, delay_us=5 * MINUTE)
+    world = World(path, now=T0 + HOUR)
+    world.clock = world.engine.clock = _rebooted(world, T0 + HOUR)
+    await world.engine.start()
+    world.worker.attach()
+
+    assert await started_by(world, T0 + HOUR)
+    await world.engine.stop()
+
+
+def _rebooted(world: World, now: int) -> VirtualClock:
+    """Give the world the clock of a machine that was started anew."""
+    world.clock.boot += 1
+    return world.clock
+
+
+@STEPS
+async def test_a_step_that_the_store_cannot_take_is_followed_when_it_can(
+    path: Path, step: int
+) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=5 * MINUTE)
+        world.store.fail_next(StoreFull("no room"))
+
+        world.clock.step(step)
+        await recovered(world)
+
+        assert world.clock.now() == T0 + step
+        assert not await started_by(world, T0 + step + 5 * MINUTE - 1)
+        assert await started_by(world, T0 + step + 5 * MINUTE)
+
+
+@STEPS
+async def test_replies_that_wait_for_a_commit_survive_a_step(path: Path, step: int) -> None:
+    async with running(path) as world:
+        world.store.hold()
+        submit = asyncio.create_task(world.submit())
+        await world.store.wait_held()
+        later = asyncio.create_task(world.submit(delay_us=MINUTE))
+
+        world.clock.step(step)
+        world.store.release()
+
+        await submit
+        job = await later
+        await leased(world)
+        await world.engine.flush()
+        assert (await world.engine.get(job.id)).state is State.SCHEDULED
+        assert await world.engine.get(job.id) is not None
+
+
+async def test_a_clock_that_was_set_back_is_told_of_until_it_has_caught_up(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=DAY)
+        assert world.engine.health().clock_behind_us == 0
+
+        world.clock.step(-HOUR)
+        await world.engine.flush()
+
+        health = world.engine.health()
+        assert (health.ready, health.clock_behind_us) == (True, HOUR)
+        assert (await world.engine.gauges()).clock_behind_us == HOUR
+        await world.run_until(T0)
+        assert world.engine.health().clock_behind_us == 0
+
+
+async def test_the_counts_of_the_metrics_are_taken_anew_after_a_step_back(path: Path) -> None:
+    async with running(path) as world:
+        await world.engine.gauges()
+        world.clock.step(-HOUR)
+        await world.engine.flush()
+        await world.submit(delay_us=DAY)
+
+        await world.run_until(T0 - HOUR + MINUTE)
+
+        gauges = await world.engine.gauges()
+        assert gauges.queues["default"].waiting[State.SCHEDULED] == 1
+
+
+async def test_nothing_comes_due_by_a_clock_that_was_set_while_a_commit_lasts(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(run_at=T0 + MINUTE)
+        world.store.hold()
+        later = asyncio.ensure_future(world.submit(run_at=T0 + HOUR))
+        await world.store.wait_held()
+
+        world.clock.step(-HOUR)
+        world.clock.stall(2 * MINUTE)
+        world.store.release()
+        await later
+        await followed(world)
+
+        assert (await world.engine.get(job.id)).state is State.SCHEDULED
+        assert not world.worker.leases
+        assert await started_by(world, T0 + MINUTE)
+
+
+async def test_a_timeout_is_kept_while_a_clock_that_was_set_waits_for_a_commit(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(options=Options(timeout_us=MINUTE))
+        world.store.hold()
+        later = asyncio.ensure_future(world.submit(run_at=T0 + HOUR))
+        await world.store.wait_held()
+
+        world.clock.step(-HOUR)
+        world.clock.stall(MINUTE)
+
+        assert [stop.reason for stop in world.worker.stops] == [StopReason.TIMEOUT]
+        world.store.release()
+        await later

@@ -1,0 +1,367 @@
+"""Work placed right now: taken at once or refused at once, and never queued."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedo.core.leases import AttemptResult, Completed, Failed, Lease, Lost
+from schedo.core.model import Failure, JobSpec, Options
+from schedo.core.requirements import Condition, Requirements
+from schedo.core.states import State
+from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.worker_messages import PollRequest, PollResponse
+from schedo.errors import IllegalTransition, NoCapacity, NoReservation, Unsatisfiable
+from tests.engine.world import World, running
+
+EU = Requirements(labels=(Condition("region", "=", ("eu",)),))
+
+
+def spec(route: Requirements | None = None, **fields: Any) -> JobSpec:
+    return JobSpec(
+        "increment", b'{"n":1}', options=Options(requirements=route, at_most_once=True), **fields
+    )
+
+
+class Remote:
+    """A worker elsewhere: waits for work, and takes or refuses what it gets."""
+
+    def __init__(self, world: World, name: str, *, slots: int = 1, region: str = "eu") -> None:
+        self.engine = world.engine
+        self.sessions = world.engine.sessions
+        self.offer = WorkerSpec(
+            name,
+            slots,
+            frozenset({"increment"}),
+            labels={"region": region},
+            resources={"cpu": 4_000},
+        )
+        self.waiting: asyncio.Task[PollResponse] | None = None
+
+    async def wait(self, **fields: Any) -> None:
+        """Begin to wait for work."""
+        ask = PollRequest(self.offer.id, "s", self.offer, wait_s=30.0, bids=True, **fields)
+        self.waiting = asyncio.create_task(self.sessions.work(ask))
+        await self.engine.flush()
+
+    async def given(self) -> PollResponse:
+        """Return the answer of the request that waits."""
+        assert self.waiting is not None
+        return await asyncio.wait_for(self.waiting, 5)
+
+    async def say(self, **fields: Any) -> PollResponse:
+        return await self.sessions.work(
+            PollRequest(self.offer.id, "s", self.offer, want=0, **fields)
+        )
+
+    async def end(self, lease: Lease, outcome: Any = None) -> None:
+        await self.say(reports=[AttemptResult(lease.key, outcome or Completed(b'{"n":2}'))])
+
+
+async def hired(world: World, *names: str, **fields: Any) -> list[Remote]:
+    remotes = [Remote(world, name, **fields) for name in names]
+    for remote in remotes:
+        await remote.wait()
+    await world.engine.flush()
+    return remotes
+
+
+async def running_jobs(world: World, count: int) -> None:
+    """Return once so many attempts are decided on, durable or not."""
+    line = world.engine._loop.scheduler.jobs.ready_queues.queue_state("default")
+    while line.running < count:
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+
+
+async def test_an_invocation_runs_at_once_and_its_result_comes_back(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        call = asyncio.create_task(world.engine.invoke(spec(EU), 1, 5.0))
+
+        given = await remote.given()
+        [lease] = given.leases
+        assert given.bids == {lease.key}
+        await remote.end(lease)
+
+        [job] = await call
+        assert (job.state, job.result, job.worker) == (State.COMPLETED, b'{"n":2}', "a")
+        assert job.trigger == "invoke"
+
+
+async def test_an_invocation_is_on_the_disk_before_its_worker_hears_of_it(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        world.store.hold()
+        call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        await running_jobs(world, 1)
+
+        assert remote.waiting is not None
+        assert not remote.waiting.done()
+        world.store.release()
+        [lease] = (await remote.given()).leases
+        await remote.end(lease)
+        await call
+
+
+async def test_without_room_the_answer_is_no_at_once(path: Path) -> None:
+    async with running(path) as world:
+        await hired(world, "a")
+        first = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        await running_jobs(world, 1)
+
+        with pytest.raises(NoCapacity) as refusal:
+            await world.engine.invoke(spec(), 1, 5.0)
+
+        assert refusal.value.considered == 2, "the one of this test, and the one of the world"
+        assert refusal.value.rejected == {"task": 1, "no_slots": 1}
+        first.cancel()
+
+
+async def test_what_nobody_could_ever_take_is_unsatisfiable(path: Path) -> None:
+    async with running(path) as world:
+        await hired(world, "a", region="us")
+
+        with pytest.raises(Unsatisfiable):
+            await world.engine.invoke(spec(EU), 1, 0.0)
+        with pytest.raises(Unsatisfiable):
+            await world.engine.invoke(spec(Requirements(resources=(("cpu", 5_000),))), 1, 0.0)
+
+
+async def test_a_refused_bid_goes_to_the_next_worker(path: Path) -> None:
+    async with running(path) as world:
+        remotes = {remote.offer.id: remote for remote in await hired(world, "a", "b")}
+        call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        done, _ = await asyncio.wait(
+            [r.waiting for r in remotes.values() if r.waiting], return_when=asyncio.FIRST_COMPLETED
+        )
+        [lease] = done.pop().result().leases
+        first = remotes.pop(lease.worker)
+        [second] = remotes.values()
+
+        await first.say(reject=[(lease.key, "I am busy")])
+        [again] = (await second.given()).leases
+        await second.end(again)
+
+        [job] = await call
+        assert (job.state, job.worker, job.attempt) == (State.COMPLETED, second.offer.id, 2)
+
+
+async def test_a_bid_that_everybody_refuses_is_no_capacity(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        [lease] = (await remote.given()).leases
+
+        await remote.say(reject=[(lease.key, "I am busy")])
+
+        with pytest.raises(NoCapacity, match="I am busy") as refusal:
+            await call
+        assert (refusal.value.considered, refusal.value.rejected) == (1, {"rejected": 1})
+
+
+async def test_without_a_wait_the_answer_comes_when_the_worker_has_accepted(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        call = asyncio.create_task(world.engine.invoke(spec(), 1, 0.0))
+        [lease] = (await remote.given()).leases
+        assert not call.done()
+
+        await remote.say(accept=[lease.key])
+
+        [job] = await asyncio.wait_for(call, 5)
+        assert (job.state, job.worker) == (State.RUNNING, "a")
+
+
+async def test_a_worker_that_does_not_answer_its_bid_is_passed_over(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        await remote.given()
+
+        with pytest.raises(NoCapacity, match="did not answer within"):
+            await asyncio.wait_for(call, 5)
+
+
+async def test_an_acceptance_that_comes_too_late_is_disowned(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        [lease] = (await remote.given()).leases
+        with pytest.raises(NoCapacity):
+            await asyncio.wait_for(call, 5)
+
+        given = await remote.say(accept=[lease.key], running=frozenset({lease.key}))
+
+        assert given.disowned == [lease.key]
+
+
+async def test_all_or_nothing(path: Path) -> None:
+    async with running(path) as world:
+        a, b = await hired(world, "a", "b")
+
+        with pytest.raises(Unsatisfiable, match="could take 2 at most, not 3"):
+            await world.engine.invoke(spec(), 3, 5.0)
+        call = asyncio.create_task(world.engine.invoke(spec(), 2, 5.0))
+        leases = [(await remote.given()).leases[0] for remote in (a, b)]
+        first = asyncio.create_task(a.say(accept=[leases[0].key]))
+        await world.engine.flush()
+        assert not first.done(), "it may not begin before the other one is taken"
+        assert (await b.say(accept=[leases[1].key])).disowned == []
+        assert (await first).disowned == []
+        for remote, lease in zip((a, b), leases, strict=True):
+            await remote.end(lease)
+
+        assert [job.state for job in await call] == [State.COMPLETED] * 2
+
+
+async def test_not_room_for_all_is_room_for_none(path: Path) -> None:
+    async with running(path) as world:
+        await hired(world, "a", "b")
+        first = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        await running_jobs(world, 1)
+
+        with pytest.raises(NoCapacity) as refusal:
+            await world.engine.invoke(spec(), 2, 5.0)
+
+        assert refusal.value.rejected == {"task": 1, "no_slots": 1, "too_few": 1}
+        first.cancel()
+
+
+async def test_workers_that_are_equally_free_take_turns(path: Path) -> None:
+    async with running(path) as world:
+        remotes = {remote.offer.id: remote for remote in await hired(world, "a", "b", slots=4)}
+        names = []
+        for _ in range(4):
+            call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+            done, _ = await asyncio.wait(
+                [r.waiting for r in remotes.values() if r.waiting],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            [lease] = done.pop().result().leases
+            remote = remotes[lease.worker]
+            await remote.end(lease)
+            await remote.wait()
+            await call
+            names.append(lease.worker)
+
+        assert names in (["a", "b", "a", "b"], ["b", "a", "b", "a"])
+
+
+@pytest.mark.parametrize(
+    "outcome", [Failed(Failure("ValueError", "no")), Lost("it died")], ids=["raises", "dies"]
+)
+async def test_a_failed_invocation_is_not_tried_again(path: Path, outcome: Any) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        [lease] = (await remote.given()).leases
+
+        await remote.end(lease, outcome)
+
+        [job] = await call
+        assert (job.state, job.attempt) == (State.FAILED, 1)
+
+
+async def test_what_was_invoked_is_not_queued_by_a_retry(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
+        [lease] = (await remote.given()).leases
+        await remote.end(lease, Failed(Failure("ValueError", "no")))
+        [job] = await call
+
+        with pytest.raises(IllegalTransition, match="invoke it anew"):
+            await world.engine.retry(job.id)
+
+
+# Reservations.
+
+
+async def test_a_reserved_slot_is_kept_for_who_knows_the_nonce(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        kept = await world.engine.reserve("increment", "default", EU, 1, 10.0)
+        assert kept.workers == ["a"]
+        with pytest.raises(NoCapacity):
+            await world.engine.invoke(spec(), 1, 0.0)
+        with pytest.raises(NoReservation):
+            await world.engine.commit_reservation(kept.id, "guess", spec(), 0.0)
+
+        call = asyncio.create_task(
+            world.engine.commit_reservation(kept.id, kept.nonce, spec(), 5.0)
+        )
+        [lease] = (await remote.given()).leases
+        await remote.end(lease)
+
+        assert [job.state for job in await call] == [State.COMPLETED]
+        with pytest.raises(NoReservation):
+            await world.engine.commit_reservation(kept.id, kept.nonce, spec(), 0.0)
+
+
+async def test_a_refused_commit_leaves_the_reservation_for_a_better_one(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        kept = await world.engine.reserve("increment", "default", EU, 1, 10.0)
+
+        for _ in range(2):
+            with pytest.raises(Unsatisfiable):
+                await world.engine.commit_reservation(
+                    kept.id, kept.nonce, JobSpec("decrement", b"{}"), 5.0
+                )
+        with pytest.raises(NoCapacity):  # the slot is still held
+            await world.engine.invoke(spec(), 1, 0.0)
+        call = asyncio.create_task(
+            world.engine.commit_reservation(kept.id, kept.nonce, spec(), 5.0)
+        )
+        [lease] = (await remote.given()).leases
+        await remote.end(lease)
+
+        assert [job.state for job in await call] == [State.COMPLETED]
+
+
+async def test_of_two_commits_at_once_one_has_the_reservation(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        kept = await world.engine.reserve("increment", "default", None, 1, 10.0)
+
+        calls = [
+            asyncio.create_task(world.engine.commit_reservation(kept.id, kept.nonce, spec(), 5.0))
+            for _ in range(2)
+        ]
+        [lease] = (await remote.given()).leases
+        await remote.end(lease)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+
+        assert [isinstance(answer, NoReservation) for answer in answers] == [False, True]
+
+
+async def test_a_released_or_expired_reservation_frees_its_slot(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        kept = await world.engine.reserve("increment", "default", None, 1, 10.0)
+        await world.engine.release_reservation(kept.id, kept.nonce)
+        await world.engine.flush()
+        await remote.wait()
+        await world.engine.flush()
+        kept = await world.engine.reserve("increment", "default", None, 1, 0.01)
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.05)
+        await remote.wait()
+        await world.engine.flush()
+
+        kept = await world.engine.reserve("increment", "default", None, 1, 10.0)
+        assert kept.workers == ["a"]
+
+
+async def test_a_reservation_ends_with_its_worker(path: Path) -> None:
+    async with running(path) as world:
+        await hired(world, "a")
+        kept = await world.engine.reserve("increment", "default", None, 1, 10.0)
+
+        world.engine.detach("a", "it left")
+        await world.engine.flush()
+
+        with pytest.raises(NoReservation, match="has gone"):
+            await world.engine.commit_reservation(kept.id, kept.nonce, spec(), 0.0)

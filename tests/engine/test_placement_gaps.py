@@ -1,0 +1,136 @@
+"""Work placed right now where a worker is between two requests, does not know bids, or is away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from schedo.core.leases import AttemptResult, Completed
+from schedo.core.limits import SECOND
+from schedo.core.model import JobSpec
+from schedo.core.states import State
+from schedo.errors import NoCapacity, Unsatisfiable
+from tests.engine.test_placement import EU, hired, spec
+from tests.engine.test_worker_sessions import ask, hire
+from tests.engine.world import T0, running
+
+
+async def test_a_worker_between_two_requests_is_as_good_as_there(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a", slots=2)
+        await world.engine.submit([JobSpec("increment", b"{}")])
+        [queued] = (await remote.given()).leases  # and it does not ask at this moment
+
+        call = asyncio.create_task(world.engine.invoke(spec(EU), 1, 5.0))
+        await world.engine.flush()
+        await remote.wait(running=frozenset({queued.key}))
+        [lease] = (await remote.given()).leases
+        await remote.end(lease)
+
+        assert [job.state for job in await call] == [State.COMPLETED]
+
+
+async def test_a_worker_that_never_asks_again_is_passed_over_in_a_moment(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        kept = await world.engine.reserve("increment", "default", None, 1, 20.0)
+        assert remote.waiting is not None
+        remote.waiting.cancel()  # its machine is gone
+
+        with pytest.raises(NoCapacity, match="did not answer within"):
+            await asyncio.wait_for(
+                world.engine.commit_reservation(kept.id, kept.nonce, spec(), 0.0), 5
+            )
+
+
+async def test_a_worker_that_does_not_know_bids_has_said_yes_by_asking(path: Path) -> None:
+    async with running(path) as world:
+        waiting = asyncio.create_task(world.engine.sessions.work(ask(want=1, wait_s=30.0)))
+        await world.engine.flush()
+        call = asyncio.create_task(world.engine.invoke(JobSpec("resize", b"{}"), 1, 0.0))
+
+        given = await asyncio.wait_for(waiting, 5)
+
+        assert given.bids == set()
+        [job] = await asyncio.wait_for(call, 5)
+        assert (job.state, job.worker) == (State.RUNNING, "far")
+        [lease] = given.leases
+        await hire(world, want=0, reports=[AttemptResult(lease.key, Completed())])
+        assert (await world.engine.get(job.id)).state is State.COMPLETED
+
+
+async def test_a_worker_that_forgets_what_it_is_given_is_charged_for_it_in_the_end(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        await hire(world, want=0)
+        job = await world.submit(task="resize")
+
+        for _ in range(40):
+            await hire(world, running=frozenset())
+
+        found = await world.engine.get(job.id)
+        assert (found.state, found.losses) == (State.FAILED, 3)
+        assert found.failure is not None
+        assert found.failure.message == "worker far forgets what it is given"
+
+
+async def test_a_paused_or_full_queue_is_no_capacity(path: Path) -> None:
+    async with running(path) as world:
+        await hired(world, "a")
+        await world.engine.change_queue("default", paused=True)
+        with pytest.raises(NoCapacity, match="is paused"):
+            await world.engine.invoke(spec(), 1, 0.0)
+
+        await world.engine.change_queue("default", paused=False, concurrency=1)
+        with pytest.raises(NoCapacity, match="as many jobs as it may"):
+            await world.engine.invoke(spec(), 2, 0.0)
+
+
+async def test_what_a_worker_could_take_that_is_away_is_no_capacity(path: Path) -> None:
+    async with running(path) as world:
+        [remote] = await hired(world, "a")
+        assert remote.waiting is not None
+        await remote.say(is_draining=True, running=frozenset())
+        await world.engine.flush()
+
+        with pytest.raises(NoCapacity, match="one that could is away"):
+            await world.engine.invoke(spec(EU), 1, 0.0)
+
+
+async def test_just_after_a_restart_a_worker_that_could_take_it_may_still_come(path: Path) -> None:
+    async with running(path) as world:
+        await hired(world, "a")
+    async with running(path) as world:
+        with pytest.raises(NoCapacity, match="one that could is away"):
+            await world.engine.invoke(spec(EU), 1, 0.0)
+
+        await world.run_until(T0 + 6 * SECOND)
+        with pytest.raises(Unsatisfiable):
+            await world.engine.invoke(spec(EU), 1, 0.0)
+
+
+async def test_results_for_what_a_worker_never_had_are_refused_and_not_kept(path: Path) -> None:
+    async with running(path) as world:
+        await hire(world, want=0)
+        job = await world.submit(task="resize")
+        [lease] = (await hire(world)).leases
+
+        stranger = ask("other", reports=[AttemptResult(lease.key._replace(attempt=9), Completed())])
+        given = await world.engine.sessions.work(stranger)
+
+        assert len(given.refused) == 1
+        assert await world.store.list_attempts(job.id) == []
+
+
+async def test_the_reason_names_the_workers_that_are_cordoned(path: Path) -> None:
+    async with running(path) as world:
+        await hire(world, want=0)
+        world.engine.sessions.cordon("far", True)
+        job = await world.submit(task="resize")
+
+        why = world.engine.why(await world.engine.get(job.id))
+
+        assert why == "whoever could run it is cordoned or draining: far"

@@ -1,0 +1,348 @@
+"""Workers elsewhere in rare moments: what is neither lost nor done twice nor kept for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from schedo.core.states import State
+from schedo.errors import SchedoError
+from schedo.testing.loop import VirtualLoop
+from tests.engine.far import (
+    Disk,
+    Server,
+    ask,
+    done,
+    hang_up,
+    leased,
+    live,
+    polling,
+    spec,
+    submitted,
+    works_again,
+)
+
+
+def test_a_job_that_runs_at_most_once_is_not_begun_again_when_server_and_worker_both_restart() -> (
+    None
+):
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        server = await Server(loop, disk).start()
+        job = await submitted(server, spec(once=True))
+        await leased(server)
+        await server.die()
+        server = await Server(loop, disk).start()
+
+        given = await server.engine.sessions.work(ask(session="s2", want=None, running=frozenset()))
+
+        await server.engine.flush()
+        assert given.leases == []
+        assert (await server.engine.get(job.id)).state is State.FAILED
+
+    live(test)
+
+
+def test_a_worker_without_sessions_that_restarts_has_lost_what_ran_at_most_once() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        job = await submitted(server, spec(once=True))
+        await leased(server, session="")
+
+        given = await server.engine.sessions.work(ask(session="", want=None, running=frozenset()))
+
+        await server.engine.flush()
+        assert given.leases == []
+        assert (await server.engine.get(job.id)).state is State.FAILED
+
+    live(test)
+
+
+def test_a_lease_that_no_answer_held_is_handed_back_when_its_worker_is_lost() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        poll = polling(server)
+        await server.engine.flush()
+        job = await submitted(server, spec(once=True))
+        server.engine.sessions.wake()  # it is answered before the start is durable
+        assert (await poll).leases == []
+        await server.engine.flush()
+
+        await loop.pass_time(60)
+
+        found = await server.engine.get(job.id)
+        assert (found.state, found.losses) == (State.QUEUED, 0)
+
+    live(test)
+
+
+def test_two_failures_in_a_row_do_not_make_a_worker_hold_what_it_never_got() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        server = await Server(loop, disk).start()
+        poll = polling(server, silence_s=3600.0, wait_s=60.0)
+        await server.engine.flush()
+        await submitted(server, spec(once=True))
+        commit = disk.memory.commit
+
+        async def written_but_failed(changes: Any) -> None:
+            await commit(changes)
+            disk.commit_fails = 1.0
+
+        disk.memory.commit = written_but_failed  # type: ignore[method-assign]
+        await loop.pass_time(5)
+        disk.memory.commit = commit  # type: ignore[method-assign]
+        await works_again(server, loop)
+        await hang_up(poll)
+
+        session = server.engine.sessions._sessions["a"]
+        assert [held.given_at for held in session.held.values()] in ([], [None])
+
+    live(test)
+
+
+def test_a_worker_is_not_lost_because_the_server_stood_still() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await submitted(server)
+        lease = await leased(server, silence_s=5.0)
+
+        loop.stall(9.0)
+        await loop.pass_time(0.5)  # timers come first, then what lies in the sockets
+        given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
+
+        assert given.disowned == []
+        await loop.pass_time(8)
+        assert (await server.engine.get(lease.key.job_id)).losses == 0
+
+    live(test)
+
+
+@pytest.mark.parametrize("seconds", [5.01, 5.2, 5.9, 60.0])
+def test_a_worker_that_spoke_while_the_server_stood_still_is_heard_first(seconds: float) -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await submitted(server)
+        lease = await leased(server, silence_s=5.0)
+
+        loop.stall(seconds)
+        await loop.pass_time(0.01)  # timers come first, then what lies in the sockets
+        given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
+
+        assert given.disowned == []
+        assert (await server.engine.get(lease.key.job_id)).losses == 0
+
+    live(test)
+
+
+def test_a_worker_has_the_rest_of_its_time_after_the_server_stood_still() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await submitted(server)
+        lease = await leased(server, silence_s=5.0)
+
+        await loop.pass_time(1)
+        loop.stall(60)
+        await loop.pass_time(3)
+        given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
+
+        assert given.disowned == []
+
+    live(test)
+
+
+def test_a_worker_that_is_silent_after_the_server_stood_still_is_lost() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        job = await submitted(server)
+        await leased(server, silence_s=5.0)
+
+        loop.stall(9.0)
+        await loop.pass_time(6)
+        await server.engine.flush()
+
+        assert (await server.engine.get(job.id)).losses == 1
+
+    live(test)
+
+
+def test_a_worker_whose_results_wait_for_a_slow_disk_is_not_lost() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        server = await Server(loop, disk).start()
+        await submitted(server, spec(), spec())
+        first, second = (await polling(server, slots=2)).leases
+        await server.engine.flush()
+        disk.delay_s = 12.0
+
+        running = frozenset({second.key})
+        telling = server.engine.sessions.work(
+            ask(slots=2, reports=[done(first)], running=running, silence_s=5.0)
+        )
+        await telling
+
+        given = await server.engine.sessions.work(ask(slots=2, running=running, silence_s=5.0))
+        assert given.disowned == []
+
+    live(test)
+
+
+def test_a_worker_that_hangs_up_before_its_turn_asks_for_nothing() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await server.engine.sessions.work(ask())
+        await server.engine.flush()
+        request = server.engine.sessions.work(ask(want=None, wait_s=30.0))
+        request.send(None).cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            request.throw(asyncio.CancelledError())
+
+        job = await submitted(server)
+        await server.engine.flush()
+
+        assert (await server.engine.get(job.id)).state is State.QUEUED
+
+    live(test)
+
+
+def test_a_draining_worker_gets_nothing_through_a_request_that_still_waits() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        poll = polling(server, slots=2)
+        await submitted(server)
+        [lease] = (await poll).leases
+        poll = polling(server, slots=2, running=frozenset({lease.key}))
+        await server.engine.flush()
+        await server.engine.sessions.work(
+            ask(slots=2, is_draining=True, running=frozenset({lease.key}))
+        )
+
+        job = await submitted(server)
+        await loop.pass_time(1)
+
+        assert (await server.engine.get(job.id)).state is State.QUEUED
+        await hang_up(poll)
+
+    live(test)
+
+
+def test_a_draining_worker_hands_back_at_once_what_was_on_its_way() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        job = await submitted(server)
+        await leased(server)
+
+        await server.engine.sessions.work(ask(is_draining=True, running=frozenset()))
+
+        await server.engine.flush()
+        found = await server.engine.get(job.id)
+        assert (found.state, found.losses) == (State.QUEUED, 0)
+        assert server.engine.sessions.get("a").state == "away"
+
+    live(test)
+
+
+def test_a_cordon_outlives_a_failure_of_the_store() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await server.engine.sessions.work(ask())
+        await server.engine.flush()
+        server.engine.sessions.cordon("a", True)
+        server.disk.commit_fails = 1.0
+        with contextlib.suppress(SchedoError):
+            await server.engine.change_queue("other")
+        await works_again(server, loop)
+
+        assert server.engine.sessions.get("a").state == "cordoned"
+
+    live(test)
+
+
+def test_a_cordon_outlives_an_absence_of_the_worker() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await server.engine.sessions.work(ask())
+        await server.engine.flush()
+        server.engine.sessions.cordon("a", True)
+        await loop.pass_time(60)
+        assert server.engine.sessions.get("a").state == "away"
+
+        await server.engine.sessions.work(ask())
+        await server.engine.flush()
+
+        assert server.engine.sessions.get("a").state == "cordoned"
+
+    live(test)
+
+
+def test_a_worker_that_was_sent_away_and_is_uncordoned_may_stay() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await server.engine.sessions.work(ask())
+        await server.engine.flush()
+        server.engine.sessions.drain("a")
+
+        server.engine.sessions.cordon("a", False)
+
+        assert not (await server.engine.sessions.work(ask())).drain
+
+    live(test)
+
+
+def test_a_lease_that_waits_for_its_commit_is_handed_back_when_its_worker_leaves() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        poll = polling(server)
+        await loop.pass_time(0.01)
+        job = await submitted(server, spec(once=True))
+        while (await server.engine.get(job.id)).state is not State.RUNNING:
+            await loop.pass_time(0)
+
+        server.engine.detach("a", "it left")
+        await server.engine.flush()
+
+        found = await server.engine.get(job.id)
+        assert (found.state, found.losses) == (State.QUEUED, 0)
+        await hang_up(poll)
+
+    live(test)
+
+
+def test_the_next_process_of_a_drained_name_may_work() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        await server.engine.sessions.work(ask())
+        await server.engine.flush()
+        server.engine.sessions.drain("a")
+        await server.engine.sessions.work(ask(is_draining=True, running=frozenset()))
+        await server.engine.flush()
+
+        await server.engine.sessions.work(ask(session="s2"))
+        await server.engine.flush()
+
+        assert server.engine.sessions.get("a").state == "active"
+
+    live(test)
+
+
+def test_a_draining_worker_hands_back_what_no_answer_held() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        poll = polling(server)
+        await loop.pass_time(0.01)
+        job = await submitted(server, spec(once=True))
+        server.engine.sessions.wake()  # it is answered before the start is durable
+        assert (await poll).leases == []
+        await loop.pass_time(1)
+        for _ in range(2):
+            await server.engine.sessions.work(ask(is_draining=True, running=frozenset()))
+            await loop.pass_time(1)
+
+        found = await server.engine.get(job.id)
+        assert (found.state, found.losses) == (State.QUEUED, 0)
+        assert server.engine.sessions.get("a").state == "away"
+
+    live(test)

@@ -1,0 +1,45 @@
+"""Cursors lead on in the same list, and only there."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.errors import BadRequest
+from schedo.protocol.cursors import parse_name_cursor, parse_number_cursor, render_cursor
+
+
+def test_a_cursor_leads_back_to_its_place() -> None:
+    cursor = render_cursor("jobs", {"queue": "q", "limit": "5"}, "42")
+
+    assert parse_number_cursor("jobs", {"queue": "q", "limit": "9", "cursor": cursor}) == 42
+    assert parse_number_cursor("jobs", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("order", "values"),
+    [
+        ("jobs", {"queue": "other"}),
+        ("jobs", {}),
+        ("jobs", {"task": "q"}),
+        ("schedules", {"queue": "q"}),
+    ],
+)
+def test_a_cursor_of_another_list_is_refused(order: str, values: dict[str, str]) -> None:
+    cursor = render_cursor("jobs", {"queue": "q"}, "42")
+
+    with pytest.raises(BadRequest, match="another filter"):
+        parse_name_cursor(order, {**values, "cursor": cursor})
+
+
+@pytest.mark.parametrize("text", ["", "a", "!!!!", "AAAA", "\u00e9", "A" * 513, "A A="])
+def test_what_was_never_given_out_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest, match="not a cursor"):
+        parse_name_cursor("jobs", {"cursor": text})
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "\u0665", "9223372036854775808", "9" * 20])
+def test_a_forged_place_is_refused(last: str) -> None:
+    cursor = render_cursor("jobs", {}, last)
+
+    with pytest.raises(BadRequest):
+        parse_number_cursor("jobs", {"cursor": cursor})

@@ -1,0 +1,180 @@
+"""What becomes of the files under an open store is noticed, and nothing is promised after it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from schedo.errors import StoreBroken, StoreDamaged, StoreError, StoreFull, StoreUnsuitable
+from schedo.store.sqlite import file_guard, file_watch
+from schedo.store.sqlite.store import SqliteStore
+from tests.factories import make_job
+from tests.store.steps import listed, of_jobs, put
+
+SUFFIXES = ("", "-wal", "-shm", ".lock", ".last-commit")
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path)
+    await store.open()
+    for number in range(1, 10):
+        await put(store, make_job(id=number, payload=b"x" * 2_000))
+    yield store
+    await store.close()
+
+
+def remove(suffix: str, path: Path) -> None:
+    os.remove(f"{path}{suffix}")
+
+
+def replace(suffix: str, path: Path) -> None:
+    """Put a copy in the place of the file, as an editor or a restore does."""
+    shutil.copy(f"{path}{suffix}", f"{path}.copy")
+    os.replace(f"{path}.copy", f"{path}{suffix}")
+
+
+def put_older_back(path: Path) -> None:
+    """Write an older copy over the database, which stays the same file of the same size."""
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+REMOVALS: dict[str, Callable[[Path], object]] = {
+    **{f"{suffix or 'db'} removed": partial(remove, suffix) for suffix in SUFFIXES},
+    **{f"{suffix or 'db'} replaced": partial(replace, suffix) for suffix in SUFFIXES},
+    "db moved": lambda path: os.rename(path, f"{path}.moved"),
+    "db emptied": lambda path: os.truncate(path, 0),
+    "db cut": lambda path: os.truncate(path, 4_096),
+    "db overwritten in place": put_older_back,
+    "-wal emptied": lambda path: os.truncate(f"{path}-wal", 0),
+    "-wal cut": lambda path: os.truncate(f"{path}-wal", 3 * 4_120 + 32),
+    "-wal cut by a byte": lambda path: os.truncate(
+        f"{path}-wal", os.stat(f"{path}-wal").st_size - 1
+    ),
+    "-wal zeroed": lambda path: Path(f"{path}-wal").write_bytes(bytes(100_000)),
+    "-shm emptied": lambda path: os.truncate(f"{path}-shm", 0),
+    "-shm cut": lambda path: os.truncate(f"{path}-shm", 100),
+    "directory renamed": lambda path: os.rename(path.parent, path.parent.parent / "renamed"),
+}
+
+
+@pytest.mark.parametrize("name", REMOVALS)
+async def test_a_change_of_the_files_is_noticed(store: SqliteStore, path: Path, name: str) -> None:
+    await store.check()
+    REMOVALS[name](path)
+
+    with pytest.raises(StoreBroken, match=r"while the server ran.*the server must stop"):
+        await store.check()
+    with pytest.raises(StoreBroken):
+        await store.commit(of_jobs(make_job(id=99)))
+
+
+@pytest.mark.parametrize(
+    "name", ["db removed", "-wal removed", "db moved", "db replaced", "directory renamed"]
+)
+async def test_no_commit_is_acknowledged_to_a_file_without_a_name(
+    store: SqliteStore, path: Path, name: str
+) -> None:
+    REMOVALS[name](path)
+
+    with pytest.raises(StoreBroken, match="while the server ran"):
+        await store.commit(of_jobs(make_job(id=99)))
+
+
+async def test_a_log_that_is_cut_between_two_commits_is_noticed_although_it_grew_again(
+    store: SqliteStore, path: Path
+) -> None:
+    await store.check()
+    await put(store, make_job(id=50))
+    os.truncate(f"{path}-wal", 32)
+    await put(store, make_job(id=51))
+
+    with pytest.raises(StoreBroken, match="was cut off"):
+        await store.check()
+
+
+async def test_a_log_that_was_cut_is_not_copied_into_the_database(
+    store: SqliteStore, path: Path
+) -> None:
+    before = os.stat(path).st_size, os.stat(path).st_mtime_ns
+    os.truncate(f"{path}-wal", 32)
+
+    await store.close()
+
+    assert (os.stat(path).st_size, os.stat(path).st_mtime_ns) == before
+    with pytest.raises(StoreDamaged):
+        await SqliteStore(path).open()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.EIO, StoreBroken), (errno.ENOSPC, StoreFull), (errno.EACCES, StoreUnsuitable)],
+)
+async def test_a_disk_that_fails_during_the_start_is_told_from_one_that_cannot_be_used(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StoreError]
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    places: tuple[tuple[type, str], ...] = ((file_watch.Files, "begin"), (file_guard.Guard, "take"))
+    for owner, name in places:
+        monkeypatch.setattr(owner, name, fail)
+        with pytest.raises(kind):
+            await SqliteStore(path).open()
+        monkeypatch.undo()
+
+
+async def test_a_log_that_cannot_be_read_any_more_breaks_the_store(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> bytes:
+        raise OSError(errno.EIO, "the disk failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", fail)
+        with pytest.raises(StoreBroken, match="cannot be read any more"):
+            await store.check()
+
+
+async def test_a_store_that_was_moved_can_be_put_back(store: SqliteStore, path: Path) -> None:
+    os.rename(path, f"{path}.moved")
+    with pytest.raises(StoreBroken):
+        await store.check()
+    await store.close()
+    os.rename(f"{path}.moved", path)
+
+    await store.open()
+
+    assert await listed(store) == list(range(9, 0, -1))
+
+
+async def test_checkpoints_and_the_stores_own_writing_are_no_change(
+    store: SqliteStore, path: Path
+) -> None:
+    assert store._writer is not None
+    for number in range(100, 160):
+        await put(store, make_job(id=number, payload=b"x" * 3_000))
+        await store.check()
+        if number % 7 == 0:
+            await store._writer.run(store._checkpoint)
+            await store.check()
+    await store.snapshot()
+    await store.check()
+
+
+async def test_readers_beside_the_store_are_no_change(store: SqliteStore, path: Path) -> None:
+    for number in range(100, 110):
+        with closing(sqlite3.connect(path)) as shell:
+            assert shell.execute("SELECT count(*) FROM job").fetchone() is not None
+        await put(store, make_job(id=number))
+        await store.check()

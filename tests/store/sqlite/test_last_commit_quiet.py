@@ -1,0 +1,166 @@
+"""What a crash, a power cut or another program leaves of a whole store is not refused."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from schedo.core.model import Options
+from schedo.errors import StoreDamaged
+from schedo.store.sqlite.store import SqliteStore
+from tests.factories import make_job
+from tests.store.crashes import checkpointed, content, contents, copy, crashed, lay, opened, remove
+from tests.store.steps import put
+
+# What the migrations after the witness's expect; they make the indexes anew.
+UNDO_CLOCK = """
+DROP INDEX job_timers; DROP INDEX job_expires; DROP INDEX job_instant; DROP INDEX schedule_next;
+ALTER TABLE job DROP COLUMN due_elapsed;
+ALTER TABLE job DROP COLUMN expires_elapsed;
+ALTER TABLE job DROP COLUMN offset_us;
+ALTER TABLE schedule DROP COLUMN phase_us;
+ALTER TABLE schedule DROP COLUMN elapsed;
+CREATE INDEX job_timers ON job (id); CREATE INDEX job_expires ON job (id);
+CREATE INDEX job_instant ON job (id); CREATE INDEX schedule_next ON schedule (id);
+"""
+
+
+async def test_a_killed_server_is_started_again(path: Path, tmp_path: Path) -> None:
+    left = await crashed(path, tmp_path)
+
+    assert await opened(left) == list(range(12, 0, -1))
+
+
+@pytest.mark.parametrize("suffix", ["emptied", "zeroed", "deleted", "cut"])
+async def test_a_power_cut_that_takes_the_witness_is_no_damage(
+    path: Path, tmp_path: Path, suffix: str
+) -> None:
+    left = await crashed(path, tmp_path)
+    witness = Path(f"{left}.last-commit")
+    match suffix:
+        case "emptied":
+            os.truncate(witness, 0)
+        case "zeroed":
+            lay(witness, bytes(128))
+        case "deleted":
+            remove(left, ".last-commit")
+        case "cut":
+            os.truncate(witness, 60)
+
+    assert len(await opened(left)) == 12
+
+
+async def test_a_witness_that_is_behind_is_no_damage(path: Path, tmp_path: Path) -> None:
+    """A power cut takes whatever of it was not written back, back to any earlier state."""
+    store = SqliteStore(path)
+    await store.open()
+    earlier = []
+    for number in range(1, 30):
+        await put(store, make_job(id=number))
+        earlier.append(content(Path(f"{path}.last-commit")))
+        if number % 10 == 0:
+            await checkpointed(store)
+            earlier.append(content(Path(f"{path}.last-commit")))
+    left = copy(path, tmp_path / "left")
+    await store.close()
+    clean = copy(path, tmp_path / "clean", ("", ".last-commit"))
+
+    for number, witness in enumerate(earlier):
+        for base, suffixes in ((left, ("", "-wal")), (clean, ("",))):
+            again = copy(base, tmp_path / f"{base.parent.name}{number}", suffixes)
+            lay(Path(f"{again}.last-commit"), witness)
+            assert len(await opened(again)) == 29
+
+
+async def test_a_read_with_the_shell_of_sqlite_is_no_damage(path: Path, tmp_path: Path) -> None:
+    """It copies the log into the database and deletes it when it closes the file."""
+    left = await crashed(path, tmp_path)
+    with closing(sqlite3.connect(left)) as shell:
+        assert shell.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert "jobs.db-wal" not in contents(left)
+
+    assert len(await opened(left)) == 12
+
+
+async def test_a_read_after_a_kill_in_the_middle_of_a_checkpoint_is_no_damage(
+    path: Path, tmp_path: Path
+) -> None:
+    left = await half_copied(path, tmp_path)
+    with closing(sqlite3.connect(left)) as shell:
+        assert shell.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+    assert len(await opened(left)) == 12
+
+
+async def test_a_log_that_is_deleted_in_the_middle_of_a_checkpoint_is_missed(
+    path: Path, tmp_path: Path
+) -> None:
+    left = await half_copied(path, tmp_path)
+    assert len(await opened(copy(left, tmp_path / "with_log"))) == 12
+    remove(left, "-wal")
+
+    with pytest.raises(StoreDamaged, match=r"was not copied yet|is damaged"):
+        await opened(left)
+
+
+async def half_copied(path: Path, tmp_path: Path) -> Path:
+    """Return a crash in which the first half of the database's pages was copied from the log."""
+    store = SqliteStore(path)
+    await store.open()
+    for number in range(1, 13):
+        await put(store, make_job(id=number, payload=b"x" * 3_000, options=Options(tags=("a",))))
+    before = copy(path, tmp_path / "half")
+    copying: list[bytes] = []
+    assert store._writer is not None
+
+    def look(connection: sqlite3.Connection) -> bool:
+        copying.append(Path(f"{path}.last-commit").read_bytes())
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return True
+
+    await store._writer.run(lambda connection: store._guard.copy_log(connection, look))
+    after = content(path)
+    await store.close()
+    middle = len(after) // 2 // 4_096 * 4_096
+    lay(before, after[:middle] + content(before)[middle:])
+    lay(Path(f"{before}.last-commit"), copying[0])
+    return before
+
+
+async def test_a_store_moved_as_a_whole_or_restored_elsewhere_is_no_damage(
+    path: Path, tmp_path: Path
+) -> None:
+    left = await crashed(path, tmp_path)
+    moved = copy(left, tmp_path / "moved")
+    alone = tmp_path / "backup" / "jobs.db"
+    os.mkdir(alone.parent, 0o700)
+    with closing(sqlite3.connect(left)) as shell:
+        shell.execute("VACUUM INTO ?", (str(alone),))
+
+    assert len(await opened(moved)) == len(await opened(alone)) == 12
+
+
+async def test_a_start_that_failed_before_the_store_was_made_is_no_damage(path: Path) -> None:
+    os.mkdir(path.parent, 0o700)
+    lay(path, b"")
+    lay(Path(f"{path}.lock"), b"")
+
+    assert await opened(path) == []
+
+
+async def test_a_store_from_before_there_was_a_witness_gets_one(path: Path, tmp_path: Path) -> None:
+    left = await crashed(path, tmp_path)
+    with closing(sqlite3.connect(left)) as older:
+        older.execute("DELETE FROM meta WHERE name IN ('commits', 'store')")
+        older.execute("DROP TRIGGER journal_commit")
+        older.executescript(UNDO_CLOCK)
+        older.execute("PRAGMA user_version = 3")
+        older.commit()
+    remove(left, ".last-commit")
+
+    assert len(await opened(left)) == 12
+    assert content(Path(f"{left}.last-commit")).startswith(b"store ")

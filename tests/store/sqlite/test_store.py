@@ -1,0 +1,186 @@
+"""The SQLite store keeps the contract, and the promises that only a file can keep."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from schedo.core.changes import Changes
+from schedo.core.model import Job
+from schedo.core.states import State
+from schedo.errors import StoreError, StoreLocked
+from schedo.store.sqlite import reads, rows
+from schedo.store.sqlite.store import SqliteStore
+from tests.factories import make_job, make_schedule
+from tests.store.contract import StoreContract
+from tests.store.steps import LARGE, of_jobs, put
+
+
+class TestSqliteStore(StoreContract):
+    @pytest.fixture
+    async def store(self, path: Path) -> AsyncIterator[SqliteStore]:
+        store = SqliteStore(path)
+        await store.open()
+        yield store
+        await store.close()
+
+    async def test_another_store_on_the_file_sees_what_was_committed(
+        self, store: SqliteStore, path: Path
+    ) -> None:
+        await put(store, make_job(id=1, payload=LARGE))
+        await store.commit(Changes(schedules={2: make_schedule(id=2)}))
+        await store.close()
+
+        second = SqliteStore(path)
+        opening = await second.open()
+        payload, schedule = await second.load_payload(1), await second.load_schedule("report")
+        await second.close()
+
+        assert (opening.epoch, opening.last_id, payload) == (2, 2, LARGE)
+        assert schedule == make_schedule(id=2)
+
+    async def test_a_second_opener_is_told_who_holds_the_file(
+        self, store: SqliteStore, path: Path
+    ) -> None:
+        with pytest.raises(StoreLocked, match=rf"{path}: pid {os.getpid()} on .+ since 2\d\d\d-"):
+            await SqliteStore(path).open()
+
+        await put(store, make_job(id=1))
+
+    async def test_the_file_is_free_when_the_holder_has_closed(
+        self, store: SqliteStore, path: Path
+    ) -> None:
+        await store.close()
+        second = SqliteStore(path)
+
+        assert (await second.open()).epoch == 2
+        await second.close()
+
+    async def test_closing_leaves_no_thread_and_no_log(
+        self, store: SqliteStore, path: Path
+    ) -> None:
+        await put(store, make_job(id=1))
+        assert store._writer is not None
+        assert store._reader is not None
+        threads = [store._writer._thread, store._reader._thread]
+
+        await store.close()
+
+        for thread in threads:
+            thread.join(timeout=5)
+        assert not any(thread.is_alive() for thread in threads)
+        names = sorted(file.name for file in path.parent.iterdir())
+        assert names == ["jobs.db", "jobs.db.last-commit", "jobs.db.lock"]
+
+    async def test_the_files_are_for_their_owner_alone(
+        self, store: SqliteStore, path: Path
+    ) -> None:
+        await put(store, make_job(id=1))
+
+        modes = {file.name: oct(file.stat().st_mode & 0o777) for file in path.parent.iterdir()}
+        suffixes = ("", "-wal", "-shm", ".lock", ".last-commit")
+        names = [f"jobs.db{suffix}" for suffix in suffixes]
+        assert modes == dict.fromkeys(names, "0o600")
+        assert oct(path.parent.stat().st_mode & 0o777) == "0o700"
+
+    async def test_every_commit_is_synced_and_only_one_connection_can_write(
+        self, store: SqliteStore
+    ) -> None:
+        assert store._writer is not None
+        assert store._reader is not None
+
+        async def pragma(name: str) -> list[object]:
+            connections = (store._writer, store._reader)
+            found = [await c.execute_fetchall(f"PRAGMA {name}") for c in connections if c]
+            return [next(iter(each))[0] for each in found]
+
+        assert await pragma("journal_mode") == ["wal", "wal"]
+        assert (await pragma("synchronous"))[0] == 2
+        assert (await pragma("wal_autocheckpoint"))[0] == 0
+        assert await pragma("query_only") == [0, 1]
+        await store._reader.execute("PRAGMA query_only = OFF")
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            await store._reader.execute("DELETE FROM job")
+
+    async def test_the_log_does_not_grow_for_ever(self, store: SqliteStore, path: Path) -> None:
+        # Each commit is a megabyte, the log starts over after four.
+        for first in range(1, 6_000, 200):
+            jobs = range(first, first + 200)
+            await put(store, *(make_job(id=n, payload=b"x" * 4_096) for n in jobs))
+        await store.load_running(0, 1)  # after the last checkpoint
+
+        assert os.stat(f"{path}-wal").st_size < 8_000_000
+        assert os.stat(path).st_size > 20_000_000
+
+    async def test_the_size_is_that_of_all_its_files(self, store: SqliteStore, path: Path) -> None:
+        names = ("jobs.db", "jobs.db-wal", "jobs.db-shm")
+        expected = sum(path.with_name(name).stat().st_size for name in names)
+
+        assert await store.size_bytes() == expected > 0
+
+    @pytest.mark.parametrize(
+        "job",
+        [make_job(due_at=2**63), make_job(task="\ud800")],
+        ids=["an instant beyond 63 bits", "a lone surrogate"],
+    )
+    async def test_a_value_that_sqlite_cannot_hold_fails_the_commit(
+        self, store: SqliteStore, job: Job
+    ) -> None:
+        with pytest.raises(StoreError):
+            await store.commit(of_jobs(make_job(id=1), job))
+
+        assert await store.get_job(1) is None
+        await put(store, make_job(id=2))
+
+    async def test_a_known_job_is_found_in_a_page_without_its_large_parts(
+        self, store: SqliteStore
+    ) -> None:
+        await put(store, make_job(id=1, state=State.SCHEDULED, task="a" * 9))
+        await put(store, make_job(id=2, state=State.SCHEDULED, task="a" * 9))
+
+        first, second = await store.load_timers(None, 9)
+
+        # Names and options are shared, or a window of jobs would cost twice the memory.
+        assert first.task is second.task
+        assert first.options is second.options
+
+
+MEMORY_ONLY = ("is_new", "location", "poison_suspect")
+
+
+def test_a_row_has_the_order_of_the_fields() -> None:
+    fields = tuple(name for name in Job.__slots__ if name not in MEMORY_ONLY)
+
+    assert fields == rows.JOB_COLUMNS
+    assert set(rows.JOB_MUTABLE_COLUMNS) < set(rows.JOB_COLUMNS)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+async def test_counting_in_parts_counts_each_job_once(path: Path, limit: int) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    instants = [5, 5, 5, 5, 5, 9, 11, 12, 12, 40]
+    jobs = [
+        make_job(id=n, due_at=at, queue="ab"[n % 2], state=State.SCHEDULED)
+        for n, at in enumerate(instants, 1)
+    ]
+    await put(store, *jobs)
+    await store.close()
+
+    found: Counter[str] = Counter()
+    after, parts = None, 0
+    with closing(sqlite3.connect(path)) as connection:
+        while parts == 0 or after is not None:
+            counted, after = reads.count_timed(connection, after, limit)
+            for queue, _, count in counted:
+                found[queue] += count
+            parts += 1
+            assert sum(count for _, _, count in counted) <= 2 * limit
+
+    assert found == {"a": 5, "b": 5}

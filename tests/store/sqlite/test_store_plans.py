@@ -1,0 +1,175 @@
+"""How SQLite runs each query: through its index, without sorting, so that a page costs a page."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from schedo.store.base import JobFilter
+from schedo.store.sqlite import queries, write_buffer, writes
+from schedo.store.sqlite.schema import migrate
+
+KEY = "USING INTEGER PRIMARY KEY"
+PLANS = {
+    "load_timers, same": (
+        queries.TIMERS.same,
+        "INDEX job_timers (due_elapsed=? AND due_at=? AND id>?)",
+    ),
+    "load_timers, later": (queries.TIMERS.later, "INDEX job_timers (due_elapsed=? AND due_at>?)"),
+    "promote_due, same": (
+        queries.DUE.same,
+        "INDEX job_timers (due_elapsed=? AND due_at=? AND id>?)",
+    ),
+    "promote_due, later": (
+        queries.DUE.later,
+        "INDEX job_timers (due_elapsed=? AND due_at>? AND due_at<?)",
+    ),
+    "promote_due": (queries.QUEUE_JOBS, f"SEARCH job {KEY} (rowid=?)"),
+    "load_ready, same": (queries.LANE.same, "job_lane (queue=? AND task=? AND route=? AND rank=?"),
+    "load_ready, later": (queries.LANE.later, "(queue=? AND task=? AND route=? AND rank>?)"),
+    "load_running": (queries.RUNNING, "INDEX job_state (state=? AND id>?)"),
+    "load_expired": (queries.EXPIRED, "INDEX job_expires (expires_elapsed=? AND expires_at"),
+    "load_job": (queries.JOB, KEY),
+    "load_unique": (queries.UNIQUE, "INDEX job_unique (unique_key=?)"),
+    "load_schedules, same": (
+        queries.SCHEDULES.same,
+        "schedule_next (elapsed=? AND next_fire_at=? AND id>?)",
+    ),
+    "load_schedules, later": (
+        queries.SCHEDULES.later,
+        "INDEX schedule_next (elapsed=? AND next_fire_at>?)",
+    ),
+    "load_schedule by name": (
+        queries.SCHEDULE_BY_NAME,
+        "INDEX sqlite_autoindex_schedule_1 (name=?)",
+    ),
+    "list_schedules": (queries.SCHEDULES_BY_NAME, "INDEX sqlite_autoindex_schedule_1 (name>?)"),
+    "blocked jobs": (queries.BLOCKED, "INDEX job_state (state=?)"),
+    "get_job": (queries.WHOLE_JOB, KEY),
+    "load_payload": (queries.PAYLOAD, KEY),
+    "list_decisions": (queries.DECISIONS, "PRIMARY KEY (schedule_id=?)"),
+    "list_attempts": (queries.ATTEMPTS, "PRIMARY KEY (job_id=?)"),
+    "list_output_sizes": (queries.OUTPUT_SIZES, "INDEX sqlite_autoindex_output_1 (job_id=?)"),
+    "read_output": (queries.OUTPUT_PARTS["head"], "INDEX sqlite_autoindex_output_1 (job_id=?"),
+    "find_idempotency_record": (queries.ANSWER, "INDEX sqlite_autoindex_answer_1 (scope=?)"),
+    "prune ended jobs": (queries.ENDED, "COVERING INDEX job_ended (state=? AND ended_at"),
+    "prune answers": (queries.DELETE_ANSWERS, "COVERING INDEX answer_created (created_at<?)"),
+    "prune jobs": (queries.DELETE_JOB[0], KEY),
+    "prune payloads": (queries.DELETE_JOB[1], KEY),
+    "prune tags": (queries.DELETE_JOB[2], "COVERING INDEX job_tag_job (job_id=?)"),
+    "prune attempts": (queries.DELETE_JOB[3], "PRIMARY KEY (job_id=?)"),
+    "prune outputs": (queries.DELETE_JOB[4], "INDEX sqlite_autoindex_output_1 (job_id=?)"),
+    "update a job": (writes.UPDATE_JOB, KEY),
+    "update many jobs": (writes.UPDATE_JOBS, f"SEARCH job {KEY} (rowid=?)"),
+    "append an entry, new jobs": (write_buffer.APPEND, f"SEARCH job {KEY} (rowid>? AND rowid<?)"),
+    "append an entry, known jobs": (write_buffer.APPEND, f"SEARCH job {KEY} (rowid=?)"),
+    "trim attempts": (writes.TRIM_ATTEMPTS, "PRIMARY KEY (job_id=? AND number<?)"),
+    "trim decisions": (writes.TRIM_DECISIONS, "old USING PRIMARY KEY (schedule_id=? AND number<?)"),
+}
+LISTS = {
+    "all": (JobFilter(), KEY),
+    "state": (JobFilter(state="failed"), "INDEX job_state (state=? AND"),
+    "task": (JobFilter(task="a"), "INDEX job_task (task=? AND"),
+    "queue": (JobFilter(queue="a"), "INDEX job_queue (queue=? AND"),
+    "the default queue": (JobFilter(queue="default"), KEY),
+    "schedule": (JobFilter(schedule_id=1), "INDEX job_schedule (schedule_id=? AND"),
+    "unique key": (JobFilter(unique_key="k"), "INDEX job_unique (unique_key=?"),
+    "tag": (JobFilter(tag="a"), "PRIMARY KEY (tag=? AND job_id<?)"),
+    "tag and state": (JobFilter(tag="a", state="failed"), "PRIMARY KEY (tag=? AND job_id<?)"),
+    "created": (JobFilter(created_after=5), KEY),
+}
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+    yield connection
+    connection.close()
+
+
+def plan(connection: sqlite3.Connection, query: str) -> str:
+    names = {*re.findall(r":([a-z_]+)", query)}
+    values = dict.fromkeys(names, 1) if names else [1] * query.count("?")
+    return "\n".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", values))
+
+
+@pytest.mark.parametrize(("query", "index"), PLANS.values(), ids=PLANS)
+def test_a_query_uses_its_index_and_does_not_sort(
+    connection: sqlite3.Connection, query: str, index: str
+) -> None:
+    found = plan(connection, query)
+
+    assert index in found
+    assert "SCAN job" not in found
+    assert "TEMP B-TREE" not in found
+
+
+@pytest.mark.parametrize(("which", "index"), LISTS.values(), ids=LISTS)
+def test_a_list_uses_its_index_and_does_not_sort(
+    connection: sqlite3.Connection, which: JobFilter, index: str
+) -> None:
+    query, _ = queries.job_list(which, 9, 9)
+
+    found = plan(connection, query)
+    assert index in found
+    assert "TEMP B-TREE" not in found
+
+
+@pytest.mark.parametrize(("state", "index"), [("queued", "job_lane"), ("scheduled", "job_timers")])
+def test_waiting_jobs_are_listed_out_of_the_index_that_has_them(
+    connection: sqlite3.Connection, state: str, index: str
+) -> None:
+    query, _ = queries.job_list(JobFilter(state=state), None, 9)
+
+    assert f"SCAN job USING COVERING INDEX {index}" in plan(connection, query)
+
+
+def test_the_active_jobs_of_a_page_of_schedules_are_found_through_their_index(
+    connection: sqlite3.Connection,
+) -> None:
+    found = plan(connection, queries.ACTIVE)
+
+    assert "SEARCH job USING COVERING INDEX job_active (schedule_id=?)" in found
+    assert "SEARCH run USING INTEGER PRIMARY KEY" in found
+    assert "SCAN run" not in found
+
+
+def test_lanes_are_found_by_skipping_from_one_to_the_next(connection: sqlite3.Connection) -> None:
+    found = plan(connection, queries.LANES)
+
+    assert "SEARCH job USING COVERING INDEX job_lane (queue=? AND task>?)" in found
+    assert "SEARCH job USING COVERING INDEX job_lane (queue>?)" in found
+    assert "TEMP B-TREE" not in found
+
+
+def test_counting_reads_indexes_alone(connection: sqlite3.Connection) -> None:
+    found = plan(connection, queries.COUNTS)
+
+    assert "SCAN job USING COVERING INDEX job_lane" in found
+    assert "SEARCH job USING INDEX job_state (state=?)" in found
+    assert "SCAN job\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (
+            queries.COUNT_SAME,
+            "SEARCH job USING COVERING INDEX job_timers (due_elapsed=? AND due_at=? AND id>?)",
+        ),
+        (
+            queries.COUNT_BOUND,
+            "SEARCH job USING COVERING INDEX job_timers (due_elapsed=? AND due_at>?)",
+        ),
+        (queries.COUNT_BELOW, "INDEX job_timers (due_elapsed=? AND due_at>? AND due_at<?)"),
+    ],
+    ids=["same", "bound", "below"],
+)
+def test_counting_a_part_reads_that_part_of_an_index(
+    connection: sqlite3.Connection, query: str, index: str
+) -> None:
+    assert index in plan(connection, query)

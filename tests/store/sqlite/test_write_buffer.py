@@ -1,0 +1,236 @@
+"""Commits that are durable in the journal and reach the tables later."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from schedo.core.changes import Changes
+from schedo.core.model import Options, Queue
+from schedo.core.states import State
+from schedo.errors import StoreError
+from schedo.store.sqlite import write_buffer
+from schedo.store.sqlite.store import SqliteStore
+from tests.factories import make_job
+from tests.store.files import Crashed, in_journal, in_table, raw
+from tests.store.steps import LARGE, ended, listed, of_jobs, put
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def fold_old(store: SqliteStore) -> None:
+    """Let a period pass."""
+    assert store._writer is not None
+    await store._writer.run(store._buffer.flush_old)
+
+
+async def test_a_commit_of_plain_jobs_is_one_row_and_touches_no_index(store: SqliteStore) -> None:
+    await put(store, *(make_job(id=n) for n in range(1, 101)))
+
+    assert (await in_journal(store), await in_table(store)) == (1, {})
+
+
+async def test_a_job_that_has_ended_when_it_is_folded_is_written_once(store: SqliteStore) -> None:
+    job = make_job(id=1, payload=b"[1]")
+    await put(store, job)
+    job.state, job.attempt, job.worker = State.RUNNING, 1, "w"
+    await store.commit(of_jobs(job))
+    await store.commit(of_jobs(ended(job, b"[2]")))
+    before = (await raw(store, "SELECT total_changes()"))[0][0]
+
+    found = await store.load_job(1)
+
+    # One insert of the job, three deletes of entries, and the number of the commit.
+    assert (await raw(store, "SELECT total_changes()"))[0][0] - before == 5
+    assert found == job
+    assert await in_journal(store) == 0
+
+
+async def test_an_update_of_a_job_stored_long_ago_is_journaled_too(store: SqliteStore) -> None:
+    job = make_job(id=1)
+    await put(store, job)
+    await store.load_job(1)
+
+    await store.commit(of_jobs(ended(job)))
+
+    assert (await in_journal(store), await in_table(store)) == (1, {1: "queued"})
+    assert (await store.load_job(1)) == job
+    assert (await in_journal(store), await in_table(store)) == (0, {1: "completed"})
+
+
+async def test_an_update_of_a_job_that_is_not_there_fails_and_leaves_no_entry(
+    store: SqliteStore,
+) -> None:
+    await put(store, make_job(id=1))
+
+    with pytest.raises(StoreError, match="1 of 2 updated jobs are not in the store"):
+        await store.commit(of_jobs(make_job(id=1, is_new=False), make_job(id=2, is_new=False)))
+
+    assert await listed(store) == [1]
+    await put(store, make_job(id=3))
+    assert await listed(store) == [3, 1]
+
+
+@pytest.mark.parametrize("is_folded", [True, False])
+async def test_a_second_job_with_the_id_of_one_fails_the_commit(
+    store: SqliteStore, is_folded: bool
+) -> None:
+    await put(store, make_job(id=1, payload=b"[1]"))
+    if is_folded:
+        await store.load_job(1)
+
+    with pytest.raises(StoreError):
+        await store.commit(of_jobs(make_job(id=2), make_job(id=1, payload=b"[2]")))
+
+    found = await store.get_job(1)
+    assert found is not None
+    assert (found.payload, await listed(store)) == (b"[1]", [1])
+
+
+async def test_new_jobs_may_come_in_any_order_of_their_ids(store: SqliteStore) -> None:
+    await put(store, make_job(id=5), make_job(id=9))
+    await put(store, make_job(id=7))
+    await store.load_job(7)
+    await put(store, make_job(id=6), make_job(id=8))
+
+    assert await listed(store) == [9, 8, 7, 6, 5]
+
+
+NOT_PLAIN = {
+    "a unique key": of_jobs(make_job(id=2, unique_key="k")),
+    "a schedule's job": of_jobs(make_job(id=2, schedule_id=3)),
+    "tags": of_jobs(make_job(id=2, options=Options(tags=("a",)))),
+    "a large payload": of_jobs(make_job(id=2, payload=LARGE)),
+    "a large result": of_jobs(make_job(id=2, result=b"x" * write_buffer.ENTRY_BYTES_MAX)),
+    "a queue": Changes(jobs={2: make_job(id=2)}, queues={"a": Queue("a")}),
+}
+
+
+@pytest.mark.parametrize("changes", NOT_PLAIN.values(), ids=NOT_PLAIN)
+async def test_other_commits_go_to_the_tables_at_once_after_all_that_is_pending(
+    store: SqliteStore, changes: Changes
+) -> None:
+    await put(store, make_job(id=1))
+
+    await store.commit(changes)
+
+    table = {1: "queued", 2: "queued"}
+    assert (await in_journal(store), await in_table(store)) == (0, table)
+
+
+async def test_what_is_pending_is_bounded(store: SqliteStore) -> None:
+    held = []
+    for first in range(1, 20_000, 900):
+        await put(store, *(make_job(id=n) for n in range(first, first + 900)))
+        held.append(store._buffer._count)
+
+    assert max(held) <= 2 * write_buffer.PENDING_ROWS_MAX
+    await raw(store, "SELECT 1")
+    assert store._buffer._count <= write_buffer.PENDING_ROWS_MAX
+    assert len(await in_table(store)) >= 19_800 - write_buffer.PENDING_ROWS_MAX
+
+
+async def test_jobs_that_wait_for_an_instant_do_not_pile_up(store: SqliteStore) -> None:
+    for first in range(1, 5_000, 100):
+        jobs = range(first, first + 100)
+        await put(store, *(make_job(id=n, state=State.SCHEDULED) for n in jobs))
+
+    await raw(store, "SELECT 1")
+    assert store._buffer._count <= write_buffer.WAITING_ROWS_MAX
+
+
+async def test_large_payloads_do_not_pile_up(store: SqliteStore) -> None:
+    for first in range(1, 3_000, 100):
+        jobs = range(first, first + 100)
+        await put(store, *(make_job(id=n, payload=b"x" * 4_000) for n in jobs))
+
+    await raw(store, "SELECT 1")
+    assert store._buffer._size <= write_buffer.PENDING_BYTES_MAX
+
+
+async def test_the_oldest_are_folded_first_and_their_later_updates_count(
+    store: SqliteStore, path: Path
+) -> None:
+    first = make_job(id=1)
+    bulk = [make_job(id=n, state=State.SCHEDULED) for n in range(2, 1_502)]
+    await put(store, first)
+    await put(store, *bulk[:1_000])
+    await store.commit(of_jobs(ended(first, b"[1]")))
+    await put(store, *bulk[1_000:])
+    assert await in_table(store) == {
+        n: "completed" if n == 1 else "scheduled" for n in range(1, 1_002)
+    }
+    await store.commit(of_jobs(ended(first, b"[2]")))
+
+    found = await Crashed(path).jobs()
+
+    assert len(found) == 1_501
+    assert found[1].result == b"[2]"
+
+
+async def test_a_job_is_folded_after_one_period_and_before_two(store: SqliteStore) -> None:
+    await put(store, make_job(id=1))
+    await fold_old(store)
+    assert await in_table(store) == {}
+    await put(store, make_job(id=2))
+
+    await fold_old(store)
+
+    assert await in_table(store) == {1: "queued"}
+    await fold_old(store)
+    assert await in_table(store) == {1: "queued", 2: "queued"}
+    assert not store._buffer
+
+
+def timer_of(store: SqliteStore) -> asyncio.TimerHandle | None:
+    return store._fold_timer
+
+
+async def test_a_timer_runs_only_while_something_is_pending(store: SqliteStore) -> None:
+    assert timer_of(store) is None
+    await put(store, make_job(id=1))
+    timer = timer_of(store)
+    assert timer is not None
+    await store.load_job(1)
+
+    timer.cancel()
+    store._flush_old()
+    assert timer_of(store) is None
+
+
+async def test_closing_cancels_the_timer(store: SqliteStore) -> None:
+    await put(store, make_job(id=1))
+    timer = timer_of(store)
+
+    await store.close()
+
+    assert timer is not None
+    assert timer.cancelled()
+
+
+async def test_closing_leaves_nothing_in_the_journal(store: SqliteStore, path: Path) -> None:
+    await put(store, make_job(id=1))
+
+    await store.close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT id FROM job").fetchall() == [(1,)]
+        assert connection.execute("SELECT id FROM journal").fetchall() == []
+
+
+async def test_after_a_fold_commits_are_synced_again(store: SqliteStore) -> None:
+    await put(store, make_job(id=1))
+    await store.load_job(1)
+
+    assert await raw(store, "PRAGMA synchronous") == [(2,)]

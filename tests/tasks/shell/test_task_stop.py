@@ -1,0 +1,187 @@
+"""How commands are ended: with grace, then by force, with all their descendants."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from schedo.core.leases import AttemptResult, Blame, Completed, Lost, Stopped, StopReason
+from schedo.tasks.runner import AttemptContext
+from schedo.tasks.shell.task import ShellRunner
+from tests.worker.calls import both_loops, capture_of, make_call, text_of, wait_gone
+
+DIED = "the process that starts commands has died"
+MakeLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Path:
+    """A named pipe; a command says through it that it has got so far."""
+    os.mkfifo(tmp_path / "ready")
+    return tmp_path / "ready"
+
+
+async def stop_when_ready(
+    call: AttemptContext, ready: Path, runner: ShellRunner
+) -> tuple[AttemptResult, str]:
+    """Run the call, stop it once it has written to the pipe; return what it wrote there too."""
+    running = asyncio.create_task(runner(call))
+    try:
+        async with asyncio.timeout(30):
+            said = await asyncio.to_thread(ready.read_text)
+            call.stop.set(StopReason.CANCEL)
+            return await running, said
+    finally:
+        runner.close()
+
+
+@both_loops
+def test_a_stop_lets_the_command_clean_up(make_loop: MakeLoop, ready: Path) -> None:
+    line = f"trap 'echo bye; exit 0' TERM; echo up > {ready}; while :; do sleep 0.01; done"
+    call = make_call({"command": line})
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        report, _ = runner.run(stop_when_ready(call, ready, ShellRunner()))
+
+    assert report.outcome == Stopped()
+    assert text_of(report) == "bye\n"
+
+
+async def test_a_grandchild_has_the_grace_time_after_its_parent_has_gone(ready: Path) -> None:
+    cleanup = (
+        f"trap 'sleep 0.2; echo clean; exit' TERM; echo up > {ready}; while :; do sleep 0.01; done"
+    )
+    call = make_call({"command": f"({cleanup}) & wait"})
+
+    report, _ = await stop_when_ready(call, ready, ShellRunner())
+
+    assert text_of(report) == "clean\n"
+
+
+@both_loops
+def test_what_ignores_the_stop_is_killed_with_all_its_descendants(
+    make_loop: MakeLoop, ready: Path
+) -> None:
+    line = (
+        "trap '' TERM; sleep 60 & first=$!; setsid sleep 60 & second=$!;"
+        "(setsid sh -c 'sleep 60 & echo $!' &) > escaped; while [ ! -s escaped ]; do :; done;"
+        f"echo $$ $first $second $(cat escaped) > {ready}; while :; do sleep 1; done"
+    )
+    call = make_call({"command": line, "grace": 0.1, "cwd": str(ready.parent)})
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        report, said = runner.run(stop_when_ready(call, ready, ShellRunner()))
+
+    pids = [int(word) for word in said.split()]
+    assert report.outcome == Stopped()
+    assert len(pids) == 4
+    assert [wait_gone(pid) for pid in pids] == [True] * 4
+
+
+async def test_a_stopped_flood_ends_too(ready: Path) -> None:
+    call = make_call({"command": f"trap '' TERM; echo up > {ready}; yes", "grace": 0.05})
+
+    report, _ = await stop_when_ready(call, ready, ShellRunner())
+
+    assert report.outcome == Stopped()
+    assert capture_of(report, "stdout").head.startswith(b"y\ny\n")
+
+
+async def test_a_process_that_stopped_itself_is_still_ended(ready: Path) -> None:
+    call = make_call({"command": f"echo up > {ready}; kill -STOP $$", "grace": "10s"})
+
+    report, _ = await stop_when_ready(call, ready, ShellRunner())
+
+    assert report.outcome == Stopped()
+
+
+async def test_a_stop_before_the_start_still_ends_it() -> None:
+    call = make_call({"command": "sleep 60"})
+    call.stop.set(StopReason.TIMEOUT)
+
+    runner = ShellRunner()
+
+    async with asyncio.timeout(10):
+        report = await runner(call)
+
+    assert report.outcome == Stopped()
+    runner.close()
+
+
+async def test_a_stop_after_the_end_changes_nothing() -> None:
+    call = make_call({"command": "true"})
+
+    runner = ShellRunner()
+
+    report = await runner(call)
+    call.stop.set(StopReason.CANCEL)
+
+    assert isinstance(report.outcome, Completed)
+    runner.close()
+
+
+@pytest.mark.parametrize("is_suspect", [False, True])
+async def test_a_runner_that_is_cancelled_leaves_no_process(ready: Path, is_suspect: bool) -> None:
+    call = make_call({"command": f"setsid sleep 60 & echo $$ $! > {ready}; sleep 60"})
+    call = replace(call, lease=replace(call.lease, is_suspect=is_suspect))
+    runner = ShellRunner()
+    running = asyncio.create_task(runner(call))
+    pids = map(int, (await asyncio.to_thread(ready.read_text)).split())
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert [await asyncio.to_thread(wait_gone, pid) for pid in pids] == [True, True]
+    runner.close()
+
+
+async def test_what_a_dead_starter_had_started_is_ended_and_the_attempt_is_lost(
+    ready: Path,
+) -> None:
+    line = f"setsid sleep 60 & echo $$ $PPID $! > {ready}; sleep 60"
+    runner = ShellRunner()
+    running = asyncio.create_task(runner(make_call({"command": line})))
+    said = await asyncio.to_thread(ready.read_text)
+    leader, starter, escaped = map(int, said.split())
+
+    os.kill(starter, signal.SIGKILL)
+    report = await running
+
+    assert report.outcome == Lost(DIED)
+    assert [wait_gone(pid) for pid in (leader, escaped)] == [True, True]
+    assert isinstance((await runner(make_call({"command": "true"}))).outcome, Completed)
+    runner.close()
+
+
+async def test_a_suspect_is_started_by_a_process_of_its_own(tmp_path: Path) -> None:
+    runner = ShellRunner()
+
+    async def begin(name: str, *, is_suspect: bool) -> tuple[asyncio.Task[AttemptResult], int]:
+        """Return the attempt and the process that has started its command."""
+        pipe = tmp_path / name
+        os.mkfifo(pipe)
+        call = make_call({"command": f"echo $PPID > {pipe}; exec sleep 60"})
+        call = replace(call, lease=replace(call.lease, is_suspect=is_suspect))
+        attempt = asyncio.create_task(runner(call))
+        return attempt, int(await asyncio.to_thread(pipe.read_text))
+
+    first, shared = await begin("first", is_suspect=False)
+    second, same = await begin("second", is_suspect=False)
+    suspect, own = await begin("suspect", is_suspect=True)
+    assert same == shared != own
+
+    os.kill(own, signal.SIGKILL)
+    assert (await suspect).outcome == Lost(DIED, Blame.SOLE)
+    assert not first.done()
+    os.kill(shared, signal.SIGKILL)
+    outcomes = [(await each).outcome for each in (first, second)]
+    assert outcomes == [Lost(DIED, Blame.SHARED)] * 2
+    assert runner.find_reasons() == []
+    runner.close()

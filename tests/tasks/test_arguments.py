@@ -1,0 +1,168 @@
+"""How a Python call becomes a payload and comes back: names, types, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+
+from schedo.tasks.arguments import Arguments, BadPayload
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Order:
+    number: int
+    colour: Colour
+
+
+class Model:
+    """Works as pydantic's models do."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def model_dump(self, mode: str) -> dict[str, int]:
+        return {"value": self.value}
+
+    @classmethod
+    def model_validate(cls, data: dict[str, int]) -> Model:
+        return cls(data["value"])
+
+
+class Opaque:
+    pass
+
+
+def send(to: str, subject: str = "hi", *, copies: int = 1) -> None: ...
+def typed(when: datetime, key: UUID, order: Order, pair: tuple[int, float]) -> None: ...
+def untyped(value, other=None): ...  # type: ignore[no-untyped-def]
+def open_ended(first: int, **rest: int) -> None: ...
+def modelled(model: Model) -> None: ...
+def opaque(thing: Opaque) -> None: ...
+def checker_only(amount: Decimal) -> None: ...
+
+
+def test_positional_arguments_get_their_names() -> None:
+    payload = Arguments("send", send).write(("ada", "hello"), {"copies": 2})
+
+    assert payload == b'{"to":"ada","subject":"hello","copies":2}'
+
+
+def test_defaults_are_not_written_down() -> None:
+    assert Arguments("send", send).write(("ada",), {}) == b'{"to":"ada"}'
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((), {}), (("a", "b", "c"), {}), (("a",), {"to": "b"}), (("a",), {"cc": "b"})],
+    ids=["missing", "too many", "twice", "unknown"],
+)
+def test_a_call_that_does_not_fit_is_a_type_error(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    with pytest.raises(TypeError):
+        Arguments("send", send).write(args, kwargs)
+
+
+@pytest.mark.parametrize(
+    "value", [Opaque(), "\ud800", {Opaque(): 1}], ids=["class", "surrogate", "key"]
+)
+def test_a_value_without_a_json_form_is_a_type_error(value: object) -> None:
+    with pytest.raises(TypeError, match="'untyped' cannot be written as JSON"):
+        Arguments("untyped", untyped).write((value,), {})
+
+
+def test_arguments_larger_than_a_payload_are_refused() -> None:
+    with pytest.raises(TypeError, match="take 1048587 bytes as JSON; at most 1048576"):
+        Arguments("untyped", untyped).write(("x" * 1_048_575,), {})
+
+
+def test_values_come_back_as_annotated() -> None:
+    arguments = Arguments("typed", typed)
+    values = {
+        "when": datetime(2026, 11, 20, 11, 4, 5, tzinfo=UTC),
+        "key": UUID("12345678-1234-5678-1234-567812345678"),
+        "order": Order(3, Colour.RED),
+        "pair": (1, 2.5),
+    }
+
+    assert arguments.read(arguments.write((), values)) == values
+
+
+def test_values_without_annotation_come_back_as_plain_json() -> None:
+    read = Arguments("untyped", untyped).read(b'{"value": {"a": [1, null]}, "other": "x"}')
+
+    assert read == {"value": {"a": [1, None]}, "other": "x"}
+
+
+def test_an_annotation_that_only_a_type_checker_knows_means_plain_json() -> None:
+    assert Arguments("c", checker_only).read(b'{"amount": "1.5"}') == {"amount": "1.5"}
+
+
+def test_extra_keyword_arguments_have_their_annotated_type() -> None:
+    arguments = Arguments("open_ended", open_ended)
+
+    assert arguments.write((1,), {"x": 2}) == b'{"first":1,"x":2}'
+    assert arguments.read(b'{"first": 1, "x": 2, "y": 3}') == {"first": 1, "x": 2, "y": 3}
+    with pytest.raises(BadPayload, match="payload /x: Expected `int`"):
+        arguments.read(b'{"first": 1, "x": "two"}')
+
+
+def test_models_write_and_read_themselves() -> None:
+    arguments = Arguments("modelled", modelled)
+    payload = arguments.write((Model(7),), {})
+
+    assert payload == b'{"model":{"value":7}}'
+    assert arguments.read(payload)["model"].value == 7
+
+
+def test_null_means_no_arguments() -> None:
+    assert Arguments("untyped", lambda: None).read(b"null") == {}
+
+
+@pytest.mark.parametrize(
+    ("function", "payload", "message"),
+    [
+        (send, b"[1]", "must be a JSON object with the arguments of 'task'"),
+        (send, b'"text"', "must be a JSON object"),
+        (send, b"null", "'to' is missing; the task is task(to: 'str'"),
+        (send, b'{"to": "a", "cc": "b"}', "'cc' is unknown"),
+        (send, b'{"to": 1}', "payload /to: Expected `str`, got `int`"),
+        (send, b'{"to": "a", "copies": "2"}', "payload /copies: Expected `int`, got `str`"),
+        (typed, b'{"when": "soon", "key": 1, "order": 1, "pair": 1}', "payload /when: Invalid"),
+        (opaque, b'{"thing": {}}', "payload /thing: Opaque cannot be read from JSON"),
+        (modelled, b'{"model": {}}', "payload /model: 'value'"),
+    ],
+    ids=["list", "text", "missing", "unknown", "type", "strict", "format", "opaque", "model"],
+)
+def test_a_payload_that_does_not_fit_says_what_is_wrong(
+    function: Callable[..., Any], payload: bytes, message: str
+) -> None:
+    with pytest.raises(BadPayload) as caught:
+        Arguments("task", function).read(payload)
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda *args: None, lambda a, /: None],
+    ids=["*args", "positional-only"],
+)
+def test_arguments_that_have_no_name_are_refused_when_declared(
+    function: Callable[..., Any],
+) -> None:
+    with pytest.raises(TypeError, match="arguments travel by name"):
+        Arguments("task", function)

@@ -1,0 +1,82 @@
+"""What a handler can ask about the job it runs, and how long it may snooze."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from schedo.core.model import Options
+from schedo.tasks.arguments import Arguments
+from schedo.tasks.current_job import Snooze, current_job
+from schedo.tasks.python import TaskRunner
+from schedo.tasks.registry import TaskSpec
+from tests.worker.calls import JOB, make_call, result_of
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
+async def test_a_handler_can_ask_which_job_it_runs(is_async: bool) -> None:
+    def look() -> dict[str, Any]:
+        job = current_job()
+        assert job.scheduled_for == datetime(2026, 11, 20, 11, 4, 5, 250, tzinfo=UTC)
+        assert job.stop_reason is None
+        return {
+            "id": job.id,
+            "task": job.task,
+            "queue": job.queue,
+            "attempt": job.attempt,
+            "trigger": job.trigger,
+            "missed": job.missed_count,
+            "tags": job.tags,
+            "meta": job.meta,
+            "trace": job.traceparent,
+            "cancelled": job.is_cancelled,
+        }
+
+    async def look_async() -> dict[str, Any]:
+        return look()
+
+    handler = look_async if is_async else look
+    options = Options(tags=("a",), meta={"b": 1}, traceparent="00-x")
+    with ThreadPoolExecutor(1) as pool:
+        runner = TaskRunner(TaskSpec("task", handler, Arguments("task", handler)), pool)
+        report = await runner(make_call(None, "task", options))
+
+    assert result_of(report) == {
+        "id": JOB,
+        "task": "task",
+        "queue": "default",
+        "attempt": 2,
+        "trigger": "submit",
+        "missed": 0,
+        "tags": ["a"],
+        "meta": {"b": 1},
+        "trace": "00-x",
+        "cancelled": False,
+    }
+
+
+async def test_the_current_job_is_named_by_id_task_and_attempt() -> None:
+    async def look() -> str:
+        return repr(current_job())
+
+    with ThreadPoolExecutor(1) as pool:
+        runner = TaskRunner(TaskSpec("task", look, Arguments("task", look)), pool)
+        report = await runner(make_call(None, "task"))
+
+    assert result_of(report) == f"<CurrentJob {JOB} task attempt 2>"
+
+
+def test_outside_of_a_handler_there_is_no_current_job() -> None:
+    with pytest.raises(RuntimeError, match="only inside a task"):
+        current_job()
+
+
+def test_a_snooze_takes_the_usual_durations() -> None:
+    delays = [Snooze("90s"), Snooze(1.5), Snooze(timedelta(minutes=1))]
+
+    assert [snooze.delay_us for snooze in delays] == [90_000_000, 1_500_000, 60_000_000]
+    with pytest.raises(ValueError, match="is not a duration"):
+        Snooze("soon")

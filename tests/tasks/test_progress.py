@@ -1,0 +1,86 @@
+"""What is said while an attempt runs: gathered, and passed on in turns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from schedo import report_progress
+from schedo.core.model import LeaseKey
+from schedo.tasks.progress import Progress, Said
+from schedo.worker.progress_report import to_word
+
+KEY = LeaseKey(1, 1, 1)
+
+
+def test_the_later_word_counts_and_every_line_of_the_log() -> None:
+    said = Said(10.0, "first", "one").then(Said(log="two")).then(Said(40.0, output="half"))
+
+    assert said == Said(40.0, "first", "one\ntwo", "half")
+
+
+def test_a_log_is_bounded() -> None:
+    said = Said(log="a" * 16_384).then(Said(log="b"))
+
+    assert said.log is not None
+    assert (len(said.log), said.log[-2:]) == (16_384, "\nb")
+
+
+async def test_what_is_said_in_a_moment_is_passed_on_as_one_and_nothing_of_what_has_ended() -> None:
+    passed: asyncio.Queue[tuple[LeaseKey, Said]] = asyncio.Queue()
+    progress = Progress(lambda key, said: passed.put_nowait((key, said)))
+    other = LeaseKey(2, 1, 1)
+
+    for percent in range(5):
+        progress.tell(KEY, Said(float(percent)))
+    progress.tell(other, Said(1.0))
+    asyncio.get_running_loop().call_soon(progress.forget, other)
+
+    async with asyncio.timeout(10):
+        assert await passed.get() == (KEY, Said(4.0))
+    assert passed.empty()
+    progress.close()
+
+
+def test_outside_of_a_worker_progress_is_said_to_nobody() -> None:
+    report_progress(50, "half")
+
+
+@pytest.mark.parametrize("percent", [-1, 101, float("nan")])
+def test_a_percentage_that_is_none_is_refused(percent: float) -> None:
+    with pytest.raises(ValueError, match="percent is 0 to 100"):
+        report_progress(percent)
+
+
+@pytest.mark.parametrize("percent", ["half", [50], 1j, object()])
+def test_a_percentage_that_is_no_number_is_refused(percent: object) -> None:
+    with pytest.raises(TypeError):
+        report_progress(percent)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("said", [{"message": b"half"}, {"log": 1}], ids=["bytes", "number"])
+def test_a_text_that_is_none_is_refused(said: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="is no text"):
+        report_progress(50, **said)
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        (Said(float("nan"), "m"), Said(None, "m")),
+        (Said(float("inf")), Said()),
+        (Said(-0.1, log="l"), Said(log="l")),
+        (Said(10**30), Said()),
+        (Said(100), Said(100)),
+        (Said(message="a\0\ud800" + "b" * 2_000), Said(message="a\ufffd?" + "b" * 997)),
+        (Said(log="a" * 20_000 + "\0"), Said(log="a" * 16_383 + "\ufffd")),
+        (Said(output="a" * 70_000 + "b"), Said(output="a" * 65_535 + "b")),
+    ],
+    ids=["nan", "inf", "negative", "huge", "whole", "message", "log", "output"],
+)
+def test_what_is_said_is_made_to_fit(said: Said, wanted: Said) -> None:
+    word = to_word(KEY, said)
+
+    assert Said(word.percent, word.message, word.log, word.partial) == wanted

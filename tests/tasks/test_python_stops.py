@@ -1,0 +1,223 @@
+"""How an attempt of a Python task is stopped, also when its handler has other plans."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from schedo.core.leases import AttemptResult, Released, Stopped, StopReason
+from schedo.core.model import LeaseKey
+from schedo.tasks.arguments import Arguments
+from schedo.tasks.current_job import current_job
+from schedo.tasks.python import TaskRunner, Watcher
+from schedo.tasks.registry import TaskSpec
+from schedo.tasks.runner import AttemptContext
+from tests.worker.calls import KEY, make_call
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+class Notes(Watcher):
+    """Remembers what it hears."""
+
+    def __init__(self, may_start: bool = True, on_start: Callable[[], None] = lambda: None) -> None:
+        self.started: list[LeaseKey] = []
+        self.left: list[LeaseKey] = []
+        self._may_start = may_start
+        self._on_start = on_start
+
+    def may_start(self, key: LeaseKey) -> bool:
+        self.started.append(key)
+        self._on_start()
+        return self._may_start
+
+    def abandoned(self, key: LeaseKey) -> None:
+        self.left.append(key)
+
+
+def make_task(
+    function: Callable[..., Any], no_retry: tuple[type[BaseException], ...] = ()
+) -> TaskSpec:
+    return TaskSpec("task", function, Arguments("task", function), no_retry=no_retry)
+
+
+async def stop_once_running(
+    runner: TaskRunner, call: AttemptContext, running: asyncio.Event
+) -> AttemptResult:
+    attempt = asyncio.create_task(runner(call))
+    async with asyncio.timeout(30):
+        await running.wait()
+        call.stop.set(StopReason.CANCEL)
+        return await attempt
+
+
+async def test_an_async_handler_is_cancelled_when_told_to_stop(
+    threads: ThreadPoolExecutor,
+) -> None:
+    running = asyncio.Event()
+    seen: list[str] = []
+
+    async def wait() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append(str(current_job().stop_reason))
+
+    report = await stop_once_running(
+        TaskRunner(make_task(wait), threads), make_call(None, "task"), running
+    )
+
+    assert report.outcome == Stopped()
+    assert seen == ["cancel"]
+
+
+async def test_a_handler_that_was_stopped_has_stopped_whatever_it_returns(
+    threads: ThreadPoolExecutor,
+) -> None:
+    running = asyncio.Event()
+
+    async def go_on() -> str:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "done all the same"
+        return ""
+
+    report = await stop_once_running(
+        TaskRunner(make_task(go_on), threads), make_call(None, "task"), running
+    )
+
+    assert report.outcome == Stopped()
+
+
+async def test_a_plain_function_can_look_whether_to_stop(threads: ThreadPoolExecutor) -> None:
+    running = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    stopped = threading.Event()
+    seen: list[bool] = []
+
+    def work() -> None:
+        loop.call_soon_threadsafe(running.set)
+        stopped.wait(30)
+        seen.append(current_job().is_cancelled)
+
+    call = make_call(None, "task")
+    attempt = asyncio.create_task(TaskRunner(make_task(work), threads)(call))
+    async with asyncio.timeout(30):
+        await running.wait()
+        call.stop.set(StopReason.TIMEOUT)
+        stopped.set()
+        report = await attempt
+
+    assert report.outcome == Stopped()
+    assert seen == [True]
+
+
+@pytest.fixture
+async def release() -> AsyncIterator[asyncio.Event]:
+    """Ends a handler that ignores everything else."""
+    event = asyncio.Event()
+    yield event
+    event.set()
+
+
+async def test_a_handler_that_ignores_its_stop_is_abandoned(
+    threads: ThreadPoolExecutor, release: asyncio.Event
+) -> None:
+    running = asyncio.Event()
+    notes = Notes()
+
+    async def stubborn() -> None:
+        running.set()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    runner = TaskRunner(make_task(stubborn), threads, grace_s=0.01, watcher=notes)
+    report = await stop_once_running(runner, make_call(None, "task"), running)
+
+    assert report.outcome == Stopped()
+    assert notes.left == [KEY]
+
+
+async def test_a_function_whose_turn_comes_after_its_stop_does_not_run(
+    threads: ThreadPoolExecutor,
+) -> None:
+    ran: list[int] = []
+    release = threading.Event()
+    busy = [threads.submit(release.wait, 30) for _ in range(2)]
+    started = asyncio.Event()
+    notes = Notes(on_start=started.set)
+    runner = TaskRunner(make_task(lambda: ran.append(1)), threads, grace_s=0.01, watcher=notes)
+
+    report = await stop_once_running(runner, make_call(None, "task"), started)
+    release.set()
+    for future in busy:
+        future.result(30)
+    threads.shutdown()
+
+    assert report.outcome == Stopped()
+    assert ran == []
+
+
+async def test_an_attempt_that_was_stopped_before_its_turn_does_not_start(
+    threads: ThreadPoolExecutor,
+) -> None:
+    ran: list[int] = []
+
+    async def handler() -> None:
+        ran.append(1)
+
+    notes = Notes()
+    call = make_call(None, "task")
+    attempt = asyncio.create_task(TaskRunner(make_task(handler), threads, watcher=notes)(call))
+    call.stop.set(StopReason.CANCEL)
+
+    assert (await attempt).outcome == Stopped()
+    assert (notes.started, ran) == ([], [])
+
+
+async def test_an_attempt_that_may_not_start_is_handed_back(threads: ThreadPoolExecutor) -> None:
+    ran: list[int] = []
+
+    async def handler() -> None:
+        ran.append(1)
+
+    notes = Notes(may_start=False)
+    report = await TaskRunner(make_task(handler), threads, watcher=notes)(make_call(None, "task"))
+
+    assert report.outcome == Released()
+    assert (notes.started, ran) == ([KEY], [])
+
+
+async def test_cancelling_the_runner_cancels_the_handler(threads: ThreadPoolExecutor) -> None:
+    running = asyncio.Event()
+    ended = asyncio.Event()
+
+    async def wait() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    attempt = asyncio.create_task(TaskRunner(make_task(wait), threads)(make_call(None, "task")))
+    async with asyncio.timeout(30):
+        await running.wait()
+        attempt.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+        await ended.wait()

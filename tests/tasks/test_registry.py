@@ -1,0 +1,35 @@
+"""Declaring tasks: what can be one, and which names are free."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from schedo.tasks.arguments import Arguments
+from schedo.tasks.registry import Registry, TaskSpec, check_function
+
+
+async def ticks() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [(3, "a task is a function"), (int, "a task is a function"), (ticks, "is a generator")],
+    ids=["number", "class", "generator"],
+)
+def test_what_cannot_be_a_task_is_refused(function: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        check_function(function)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("shell", "is built in"), ("send", "two tasks named 'send'")]
+)
+def test_a_task_name_that_is_taken_is_refused(name: str, message: str) -> None:
+    registry = Registry()
+    registry.add_task(TaskSpec("send", print, Arguments("send", lambda: None)))
+
+    with pytest.raises(ValueError, match=message):
+        registry.add_task(TaskSpec(name, print, Arguments("send", lambda: None)))

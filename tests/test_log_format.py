@@ -1,0 +1,53 @@
+"""A log line is one line, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+from schedo.log_format import JsonFormatter, TextFormatter
+
+
+def record(message: str, *values: object, is_error: bool = False) -> logging.LogRecord:
+    try:
+        raise ValueError("a\nb")
+    except ValueError:
+        info = sys.exc_info() if is_error else None
+    found = logging.LogRecord("shop", logging.WARNING, "shop.py", 1, message, values, info)
+    found.created, found.msecs = 1_795_172_645.25, 250.0  # 2026-11-20T11:04:05.250Z
+    return found
+
+
+def test_text_is_instant_level_logger_and_message() -> None:
+    line = TextFormatter().format(record("order %d is late", 7))
+
+    assert line == "2026-11-20T11:04:05.250Z warning shop: order 7 is late"
+
+
+def test_text_stays_one_line() -> None:
+    line = TextFormatter().format(record("%s", "a\nforged\x1b[2J\u2028", is_error=True))
+
+    assert line.startswith(
+        "2026-11-20T11:04:05.250Z warning shop: a\\nforged\\x1b[2J\\u2028 | Trace"
+    )
+    assert len(line.splitlines()) == 1
+    assert line.endswith("ValueError: a\\nb")
+
+
+def test_json_is_one_object_a_line() -> None:
+    line = JsonFormatter().format(record("a\n%s", "b", is_error=True))
+
+    fields = json.loads(line)
+    assert len(line.splitlines()) == 1
+    assert fields.pop("traceback").endswith("ValueError: a\nb")
+    assert fields == {
+        "at": "2026-11-20T11:04:05.250Z",
+        "level": "warning",
+        "logger": "shop",
+        "message": "a\nb",
+    }
+
+
+def test_json_takes_text_that_is_no_unicode() -> None:
+    assert json.loads(JsonFormatter().format(record("%s", "a\ud800")))["message"] == "a?"

@@ -1,0 +1,85 @@
+"""How long another process has been silent, as far as this one could have heard it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from schedo.silence_timer import SilenceTimer
+from schedo.testing.loop import VirtualLoop
+
+
+def run(check: Callable[[VirtualLoop, list[float]], object]) -> list[float]:
+    """Return when a timer of two seconds called; `check` may stall the loop meanwhile."""
+    called: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        timer = SilenceTimer(2.0, lambda: called.append(loop.time()))
+        check(loop, called)
+        await loop.pass_time(60.0)
+        timer.cancel()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+    return called
+
+
+def test_a_silence_ends_when_its_time_is_up() -> None:
+    assert run(lambda loop, called: None) == [pytest.approx(2.0)]
+
+
+@pytest.mark.parametrize("at", [0.1, 1.0, 1.7, 1.9])
+def test_a_time_in_which_this_process_stood_still_is_not_counted(at: float) -> None:
+    (called,) = run(lambda loop, called: loop.call_later(at, loop.stall, 30.0))
+
+    assert 31.5 <= called <= 32.5
+
+
+@pytest.mark.parametrize("at", [0.1, 1.0, 1.7, 1.9])
+def test_what_came_in_a_pause_is_read_before_anybody_is_judged(at: float) -> None:
+    heard: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        timer = SilenceTimer(2.0, lambda: pytest.fail("it was not silent"))
+
+        def hear() -> None:
+            heard.append(loop.time())
+            timer.cancel()
+
+        def pause() -> None:
+            loop.stall(30.0)
+            loop.call_later(0.001, hear)  # after the timers that are due already
+
+        loop.call_later(at, pause)
+        await loop.pass_time(60.0)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+    assert heard == [pytest.approx(at + 30.001)]
+
+
+def test_a_loop_that_is_late_all_the_time_judges_too() -> None:
+    def stall(loop: VirtualLoop, called: list[float]) -> None:
+        def again() -> None:
+            loop.stall(1.0)
+            if not called:
+                loop.call_later(0.01, again)
+
+        again()
+
+    assert len(run(stall)) == 1
+
+
+async def test_a_timer_that_is_cancelled_calls_nobody() -> None:
+    timer = SilenceTimer(0.0, lambda: pytest.fail("it was cancelled"))
+    timer.cancel()
+
+    for _ in range(5):
+        await asyncio.to_thread(int)

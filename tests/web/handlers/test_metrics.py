@@ -1,0 +1,171 @@
+"""/metrics, read with the parser of the Prometheus project."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from schedo.core.leases import AttemptResult, Completed
+from schedo.core.model import JobSpec
+from schedo.store.base import Counts
+from schedo.store.memory import MemoryStore
+from schedo.web.settings import WebSettings
+from tests.web.world import SECOND, T0, World
+
+TOKEN = "a-token-of-enough-characters"
+
+
+async def scrape(world: World) -> dict[str, Metric]:
+    reply = await world.get("/metrics")
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = list(text_string_to_metric_families(reply.body.decode()))
+    assert len({family.name for family in families}) == len(families)
+    return {family.name: family for family in families}
+
+
+def values(family: Metric, suffix: str = "") -> dict[tuple[str, ...], float]:
+    """The samples by the values of their labels."""
+    return {
+        tuple(sample.labels.values()): sample.value
+        for sample in family.samples
+        if sample.name == family.name + suffix
+    }
+
+
+def series(families: dict[str, Metric]) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    for family in families.values():
+        for sample in family.samples:
+            yield sample.name, tuple(sorted(sample.labels.items()))
+
+
+async def test_what_has_happened_is_counted(world: World) -> None:
+    world.hire()
+    await world.submit(queue="mail")
+    await world.submit(queue="mail", delay="1h")
+    lease = await world.hands.first()
+    world.engine.report(AttemptResult(lease.key, Completed()))
+    await world.engine.flush()
+
+    page = await scrape(world)
+
+    assert values(page["schedo_attempts_started"], "_total") == {(): 1}
+    assert values(page["schedo_attempts_ended"], "_total")[("completed",)] == 1
+    assert values(page["schedo_jobs_ended"], "_total")[("completed",)] == 1
+    assert values(page["schedo_commit_wait_seconds"], "_count") == {("mail",): 2}
+    assert values(page["schedo_start_delay_seconds"], "_count") == {("mail",): 1}
+    assert values(page["schedo_start_lateness_seconds"], "_count") == {(): 1}
+    assert values(page["schedo_queue_waiting_jobs"]) == {
+        ("mail", "scheduled"): 1,
+        ("mail", "blocked"): 0,
+        ("mail", "queued"): 0,
+        ("mail", "retrying"): 0,
+    }
+
+
+async def test_how_it_stands_is_told(world: World) -> None:
+    world.hire(slots=3)
+    await world.submit(queue="mail")
+    await world.hands.first()
+    await world.engine.pause_queue("mail")
+
+    page = await scrape(world)
+
+    def one(name: str) -> float:
+        return values(page[name])[()]
+
+    assert (one("schedo_ready"), one("schedo_epoch")) == (1, 1)
+    assert (one("schedo_workers"), one("schedo_worker_slots")) == (1, 3)
+    assert one("schedo_worker_slots_busy") == 1
+    assert values(page["schedo_queue_running_jobs"]) == {("mail",): 1}
+    assert values(page["schedo_queue_paused"]) == {("mail",): 1}
+    assert values(page["schedo_window_entries"]).keys() == {("timers",), ("lanes",), ("schedules",)}
+    assert one("process_resident_memory_bytes") > 10_000_000
+    assert one("process_open_fds") > 3
+    assert one("process_start_time_seconds") > 1_700_000_000
+
+
+async def test_every_metric_has_help_and_type_and_a_unit_in_its_name(world: World) -> None:
+    await world.submit()
+
+    for family in (await scrape(world)).values():
+        assert family.documentation.endswith("."), family.name
+        assert family.type in ("counter", "gauge", "histogram"), family.name
+        assert family.name.startswith(("schedo_", "process_"))
+        assert "_us" not in family.name
+
+
+async def test_the_buckets_of_a_histogram_never_fall(world: World) -> None:
+    await world.submit()
+
+    buckets = values((await scrape(world))["schedo_commit_wait_seconds"], "_bucket")
+
+    first, *_, last = buckets
+    assert (first, last) == (("default", "0.00005"), ("default", "+Inf"))
+    assert all(before <= after for before, after in pairwise(buckets.values()))
+
+
+async def test_a_hundred_thousand_names_of_queues_stay_below_a_thousand_series(
+    world: World,
+) -> None:
+    for start in range(0, 2_000, 1_000):
+        specs = [JobSpec(task="t", queue=f"q{start + number}") for number in range(1_000)]
+        await world.engine.submit(specs)
+    for number in range(100_000):
+        world.engine.metrics.queue(f"other-{number}").start_delay.observe(1)
+
+    page = await scrape(world)
+
+    found = list(series(page))
+    assert len(found) == len(set(found)) < 1_000
+    waiting = values(page["schedo_queue_waiting_jobs"])
+    assert sum(waiting.values()) == 2_000
+    assert waiting[("other", "queued")] == 2_000 - 16
+
+
+async def test_without_the_token_nothing_is_told() -> None:
+    settings = WebSettings(token_sha256=[hashlib.sha256(TOKEN.encode()).digest()])
+    async with World(settings) as world:
+        assert (await world.get("/metrics")).code == "unauthorized"
+        authorized = [("authorization", f"Bearer {TOKEN}")]
+        assert (await world.get("/metrics", authorized)).status == 200
+
+
+class SlowCounts(MemoryStore):
+    """Counts how often it was asked to count, and lets each take its time."""
+
+    asked = 0
+    world: World
+    takes_us = 0
+
+    async def count_jobs(self) -> Counts:
+        self.asked += 1
+        self.world.clock.stall(self.takes_us)
+        return await super().count_jobs()
+
+
+@pytest.mark.parametrize(
+    ("takes_us", "fresh_us"),
+    [(0, 5 * SECOND), (SECOND // 2, 25 * SECOND)],
+    ids=["at most every 5 s", "at most a fiftieth of the time"],
+)
+async def test_the_waiting_jobs_are_counted_seldom(takes_us: int, fresh_us: int) -> None:
+    store = SlowCounts()
+    async with World(store=store) as world:
+        store.world, store.takes_us = world, takes_us
+        await scrape(world)
+        world.clock.stall(fresh_us - 1)
+        age = values((await scrape(world))["schedo_queue_waiting_age_seconds"])[()]
+        assert store.asked == 1
+        assert age == pytest.approx(fresh_us / SECOND, abs=1e-5)
+
+        world.clock.stall(1)
+        await scrape(world)
+
+        assert store.asked == 2
+        assert world.clock.now() > T0

@@ -1,0 +1,214 @@
+"""Batches, idempotency keys and the check of what a server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+import orjson
+import pytest
+
+from schedo.core.states import State
+from schedo.errors import Invalid
+from schedo.store.base import JobFilter
+from schedo.web.settings import WebSettings
+from tests.web.world import World
+
+
+async def count_jobs(world: World) -> int:
+    return len(await world.store.list_jobs(JobFilter(), None, 1_000))
+
+
+async def test_a_batch_has_a_result_for_each_item_in_order(world: World) -> None:
+    reply = await world.post(
+        "/v1/jobs:batch",
+        [{"task": "a"}, {"task": "../x"}, {}, {"task": "b", "delay": "1h"}, "no", None],
+    )
+
+    items = reply.json()["items"]
+    assert reply.status == 200
+    assert [item["status"] for item in items] == [201, 422, 422, 201, 422, 422]
+    assert items[0]["job"]["task"] == "a"
+    assert items[1]["problem"]["errors"][0]["pointer"] == "/task"
+    assert items[3]["job"]["state"] == "scheduled"
+    assert await count_jobs(world) == 2
+
+
+async def test_one_bad_job_among_a_thousand_is_the_only_one_refused(world: World) -> None:
+    jobs: list[object] = [{"task": "a"} for _ in range(999)]
+    jobs.insert(500, {"task": "a", "priority": 10})
+
+    items = (await world.post("/v1/jobs:batch", jobs)).json()["items"]
+
+    assert [n for n, item in enumerate(items) if item["status"] != 201] == [500]
+    assert await count_jobs(world) == 999
+
+
+async def test_a_batch_may_come_as_lines(world: World) -> None:
+    body = b'{"task":"a"}\n\n{"task":"b","payload":"one\\ntwo"}\r\n'
+
+    reply = await world.send("POST", "/v1/jobs:batch", body, content_type="application/x-ndjson")
+
+    assert [item["job"]["task"] for item in reply.json()["items"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{}", "invalid"),
+        (b'"x"', "invalid"),
+        (b"", "bad-json"),
+        (b"[", "bad-json"),
+        (b'[{"task":"a","task":"b"}]', "bad-json"),
+        (b"[" + b"1," * 1_000 + b"1]", "too-large"),
+    ],
+)
+async def test_what_is_no_batch_is_refused_as_a_whole(world: World, body: bytes, code: str) -> None:
+    headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
+
+    reply = await world.send("POST", "/v1/jobs:batch", body, headers, content_type=None)
+
+    assert reply.code == code
+
+
+async def test_a_line_that_is_no_json_refuses_the_batch_and_names_the_line(world: World) -> None:
+    reply = await world.send(
+        "POST", "/v1/jobs:batch", b'{"task":"a"}\n{"task"', content_type="application/x-ndjson"
+    )
+
+    assert reply.code == "bad-json"
+    assert "value 2" in reply.json()["detail"]
+    assert await count_jobs(world) == 0
+
+
+async def test_an_empty_batch_is_done_at_once(world: World) -> None:
+    assert (await world.send("POST", "/v1/jobs:batch", b"[]")).json() == {"items": []}
+
+
+async def test_a_large_payload_comes_back_from_a_batch(world: World) -> None:
+    items = (await world.post("/v1/jobs:batch", [{"task": "a", "payload": "x" * 9_000}])).json()
+
+    assert items["items"][0]["job"]["payload"] == "x" * 9_000
+
+
+KEY = [("Idempotency-Key", '"key-1"')]
+
+
+async def test_the_same_key_and_body_get_the_same_answer_and_one_job(world: World) -> None:
+    first = await world.post("/v1/jobs", {"task": "a", "delay": 60}, KEY)
+    second = await world.send(
+        "POST", "/v1/jobs", b' {"delay": 60, "task": "a"}', [("idempotency-key", "key-1")]
+    )
+
+    assert (second.status, second.body) == (201, first.body)
+    assert second.headers["idempotency-replayed"] == "true"
+    assert "idempotency-replayed" not in first.headers
+    assert second.headers["location"] == first.headers["location"]
+    assert await count_jobs(world) == 1
+
+
+async def test_the_same_key_with_another_body_is_refused(world: World) -> None:
+    await world.post("/v1/jobs", {"task": "a"}, KEY)
+
+    reply = await world.post("/v1/jobs", {"task": "b"}, KEY)
+
+    assert (reply.status, reply.code) == (422, "idempotency-mismatch")
+    assert await count_jobs(world) == 1
+
+
+async def test_the_same_key_while_the_first_is_in_progress_is_refused(world: World) -> None:
+    first, second = await asyncio.gather(
+        world.post("/v1/jobs", {"task": "a"}, KEY), world.post("/v1/jobs", {"task": "a"}, KEY)
+    )
+
+    assert first.status == 201
+    assert (second.status, second.code) == (409, "idempotency-in-progress")
+    assert await count_jobs(world) == 1
+
+
+async def test_a_key_holds_for_one_operation_only(world: World) -> None:
+    single = await world.post("/v1/jobs", {"task": "a"}, KEY)
+    batch = await world.post("/v1/jobs:batch", [{"task": "a"}], KEY)
+    again = await world.post("/v1/jobs:batch", [{"task": "a"}], KEY)
+
+    assert (single.status, batch.status) == (201, 200)
+    assert again.body == batch.body
+    assert await count_jobs(world) == 2
+
+
+async def test_a_key_of_another_client_is_another_key() -> None:
+    tokens = {name: _digest(name) for name in ("token-a", "token-b")}
+    settings = WebSettings(token_sha256=list(tokens.values()))
+    async with World(settings) as world:
+        for name in tokens:
+            headers = [*KEY, ("authorization", f"Bearer {name}")]
+            assert (await world.post("/v1/jobs", {"task": name}, headers)).status == 201
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+async def test_a_refused_request_leaves_its_key_free(world: World) -> None:
+    assert (await world.post("/v1/jobs", {"task": "-"}, KEY)).status == 422
+    assert (await world.post("/v1/jobs", {"task": "a"}, KEY)).status == 201
+
+
+async def test_a_repeated_wait_waits_for_the_same_job(world: World) -> None:
+    first = await world.post("/v1/jobs?wait=0", {"task": "a", "delay": 60}, KEY)
+    await world.post(f"/v1/jobs/{first.json()['id']}:cancel")
+
+    second = await world.post("/v1/jobs?wait=0", {"task": "a", "delay": 60}, KEY)
+
+    assert (first.status, second.status) == (202, 200)
+    assert second.json()["id"] == first.json()["id"]
+    assert second.json()["state"] == State.CANCELLED
+
+
+@pytest.mark.parametrize("key", ["", '""', "x" * 256, "a\tb", "caf\u00e9"])
+async def test_a_bad_key_is_refused(world: World, key: str) -> None:
+    reply = await world.post("/v1/jobs", {"task": "a"}, [("idempotency-key", key)])
+
+    assert reply.code == "bad-request"
+
+
+async def test_two_keys_are_refused(world: World) -> None:
+    assert (await world.post("/v1/jobs", {"task": "a"}, [*KEY, *KEY])).code == "bad-request"
+
+
+SHELL = {"task": "shell", "payload": {"command": "id"}}
+
+
+async def test_without_allow_shell_no_way_leads_to_a_shell_job() -> None:
+    async with World(WebSettings()) as world:
+        job = await world.post("/v1/jobs", SHELL)
+        batch = await world.post("/v1/jobs:batch", [SHELL, {"task": "a"}])
+        schedule = await world.put("/v1/schedules/s", {**SHELL, "every": "1m"})
+        short = await world.post("/schedule", {"command": "id"})
+
+        for reply in (job, schedule, short):
+            assert (reply.status, reply.code) == (403, "shell-disabled")
+        assert [item["status"] for item in batch.json()["items"]] == [403, 201]
+        assert batch.json()["items"][0]["problem"]["code"] == "shell-disabled"
+        assert await count_jobs(world) == 1
+        assert (await world.get("/v1/schedules")).json() == {"items": []}
+
+
+async def test_a_payload_that_its_task_cannot_run_is_refused_at_the_door() -> None:
+    def check(payload: bytes) -> None:
+        if "url" not in orjson.loads(payload):
+            raise Invalid.field("/payload/url", "this field is required")
+
+    async with World(WebSettings(payload_checks={"http": check})) as world:
+        reply = await world.post("/v1/jobs", {"task": "http", "payload": {"method": "GET"}})
+        batch = await world.post("/v1/jobs:batch", [{"task": "http", "payload": {"a": 1}}])
+        schedule = await world.put(
+            "/v1/schedules/s", {"task": "http", "payload": {"a": 1}, "every": 60}
+        )
+
+        assert reply.json()["errors"] == [
+            {"pointer": "/payload/url", "detail": "this field is required"}
+        ]
+        assert batch.json()["items"][0]["status"] == 422
+        assert schedule.code == "invalid"
+        assert await count_jobs(world) == 0

@@ -1,0 +1,85 @@
+"""Health, readiness, versions, documents."""
+
+from __future__ import annotations
+
+import re
+
+import orjson
+import pytest
+
+from schedo.protocol.operations import OPERATIONS
+from tests.web.world import World
+
+
+async def test_health_says_nothing_but_ok(world: World) -> None:
+    assert (await world.get("/healthz")).body == b'{"status":"ok"}'
+    assert (await world.send("GET", "/healthz", host="10.1.2.3")).status == 200
+
+
+async def test_a_server_is_ready_while_its_engine_works(world: World) -> None:
+    assert (await world.get("/readyz")).json() == {"ready": True, "reasons": []}
+
+
+async def test_a_server_whose_timers_were_late_is_not_ready_until_they_keep_time(
+    world: World,
+) -> None:
+    await world.submit(delay="1m")
+    await world.engine.flush()
+
+    world.clock.stall(62_000_000)
+    late = await world.get("/readyz")
+    world.clock.stall(5_000_000)
+    again = await world.get("/readyz")
+
+    reasons = ["the timer loop was 2.0 s late just now"]
+    assert (late.status, late.json()) == (503, {"ready": False, "reasons": reasons})
+    assert (again.status, again.json()) == (200, {"ready": True, "reasons": []})
+
+
+async def test_info_tells_versions_and_limits(world: World) -> None:
+    info = (await world.get("/v1/info")).json()
+
+    assert (info["shell"], info["limits"]["batch_jobs"]) == (True, 1_000)
+    assert re.fullmatch(r"3\.\d+\.\d+.*", info["python"])
+
+
+async def test_each_problem_type_leads_to_its_explanation(world: World) -> None:
+    problem = (await world.get("/v1/jobs/none")).json()
+
+    kind = (await world.get(problem["type"])).json()
+
+    assert kind["code"] == problem["code"]
+    assert (kind["status"], kind["title"]) == (404, problem["title"])
+    assert (await world.get("/problems/none")).status == 404
+
+
+async def test_the_docs_page_needs_nothing_from_elsewhere(world: World) -> None:
+    page = await world.get("/docs")
+    script = await world.get("/docs/page.js")
+    style = await world.get("/docs/page.css")
+
+    assert page.headers["content-type"].startswith("text/html")
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert style.headers["content-type"].startswith("text/css")
+    for part in (page, script, style):
+        assert b"//" not in part.body.replace(b"// Shows", b"")
+    assert b"<script>" not in page.body
+    assert b"<style" not in page.body
+    assert not re.search(rb"\son\w+=", page.body)
+    assert b"innerHTML" not in script.body
+
+
+@pytest.mark.parametrize("name", ["openapi.json", "../app.py", "%2e%2e", "docs.html", "", "\0"])
+async def test_no_other_file_can_be_had(world: World, name: str) -> None:
+    assert (await world.get(f"/docs/{name}")).status == 404
+
+
+async def test_the_openapi_document_lists_every_operation(world: World) -> None:
+    document = orjson.loads((await world.get("/openapi.json")).body)
+
+    found = {(path, method.upper()) for path, item in document["paths"].items() for method in item}
+    assert found == {(operation.path, operation.method) for operation in OPERATIONS}
+
+
+async def test_head_is_answered_as_get(world: World) -> None:
+    assert (await world.send("HEAD", "/healthz")).status == 200

@@ -1,0 +1,90 @@
+"""Whoever finds no room waits in line, and nobody's room is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from schedo.web.limiter import WeightedSemaphore
+
+
+class Visitor:
+    """Takes room until it is told to leave."""
+
+    def __init__(self, room: WeightedSemaphore, amount: int) -> None:
+        self.is_in = False
+        self._leave = asyncio.Event()
+        self.task = asyncio.create_task(self._visit(room, amount))
+
+    async def _visit(self, room: WeightedSemaphore, amount: int) -> None:
+        async with room.taken(amount):
+            self.is_in = True
+            try:
+                await self._leave.wait()
+            finally:
+                self.is_in = False
+
+    async def leave(self) -> None:
+        self._leave.set()
+        await self.task
+
+    async def give_up(self) -> None:
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+async def visitors(room: WeightedSemaphore, *amounts: int) -> list[Visitor]:
+    found = [Visitor(room, amount) for amount in amounts]
+    await settled(found)
+    return found
+
+
+async def settled(found: list[Visitor]) -> None:
+    await asyncio.wait([visitor.task for visitor in found], timeout=0)
+
+
+def inside(found: list[Visitor]) -> list[int]:
+    return [number for number, visitor in enumerate(found) if visitor.is_in]
+
+
+async def test_as_many_enter_as_fit_and_the_others_follow_in_order() -> None:
+    found = await visitors(WeightedSemaphore(10), 4, 4, 4, 2)
+    assert inside(found) == [0, 1], "the last one would fit, but it is not its turn"
+
+    await found[0].leave()
+    await settled(found)
+    assert inside(found) == [1, 2, 3]
+
+
+async def test_what_is_larger_than_all_room_enters_alone() -> None:
+    found = await visitors(WeightedSemaphore(10), 1, 99, 1)
+    assert inside(found) == [0]
+
+    await found[0].leave()
+    await settled(found)
+    assert inside(found) == [1]
+    await found[1].leave()
+    await settled(found)
+    assert inside(found) == [2]
+
+
+async def test_who_gives_up_waiting_lets_the_next_one_in() -> None:
+    found = await visitors(WeightedSemaphore(10), 8, 8, 2)
+    assert inside(found) == [0]
+
+    await found[1].give_up()
+    await settled(found)
+    assert inside(found) == [0, 2]
+
+
+async def test_who_gives_up_in_the_moment_it_is_let_in_leaves_its_room() -> None:
+    found = await visitors(WeightedSemaphore(10), 8, 8, 8)
+
+    leaving = asyncio.create_task(found[0].leave())
+    await asyncio.wait([found[0].task])
+    await found[1].give_up()
+    await leaving
+    await settled(found)
+
+    assert inside(found) == [2]

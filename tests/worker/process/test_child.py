@@ -1,0 +1,113 @@
+"""The child process itself: what it says when it cannot work, and that it dies with its server."""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from schedo.child_process import write_unnamed_file
+from schedo.core.leases import Lease
+from schedo.core.model import PLAIN, LeaseKey, Trigger
+from schedo.worker.process import frames
+from schedo.worker.process.start_counter import make_memory
+from schedo.worker.process.supervisor import CannotServe
+from tests.worker.calls import wait_gone
+from tests.worker.site import LONG_S, TARGET, serving
+
+
+@pytest.mark.parametrize(
+    ("code", "target", "reason"),
+    [
+        ("", "nowhere:app", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("1 / 0", "broken:app", 'broken.py", line 1, in <module>\n    1 / 0\n'),
+        ("raise SystemExit(4)", "broken:app", "SystemExit: 4"),
+        ("x = 1", "broken:app", "broken has no 'app'"),
+        ("app = 1", "broken", "broken is a int, not a Schedo application"),
+        ("x = 1", ":app", "write module:attribute"),
+        ("import os; os._exit(9)", "broken:app", "the process exited with code 9"),
+    ],
+    ids=["no module", "raises", "exits", "no name", "no app", "no target", "dies"],
+)
+async def test_an_application_that_cannot_be_imported_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, target: str, reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text(code)
+
+    with pytest.raises(CannotServe) as caught:
+        async with serving(tmp_path, target):
+            pass
+
+    assert reason in str(caught.value)
+    assert "importlib" not in str(caught.value)
+
+
+def test_a_child_does_not_outlive_a_killed_server(tmp_path: Path, pipe: Path) -> None:
+    code = f"""
+import asyncio, pathlib
+from tests.worker.site import serving
+async def main():
+    async with serving(pathlib.Path({str(tmp_path)!r})) as site:
+        print((await site.run("where"))["result"], flush=True)
+        await site.run("block", pipe={str(pipe)!r})
+asyncio.run(main())
+"""
+    server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        child = int(server.stdout.readline())
+        with pipe.open("w"):  # the handler blocks its loop, for it has opened the other end
+            server.kill()
+            server.wait(LONG_S)
+
+            assert wait_gone(child, LONG_S)
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def test_a_child_that_leaves_says_all_it_has_to_say_first() -> None:
+    payload = json.dumps({"text": "x" * 100_000}).encode()
+    leases = [
+        Lease(LeaseKey(n, 1, 1), "w", "echo", "default", payload, PLAIN, 0, Trigger.SUBMIT, 0)
+        for n in range(50)
+    ]
+    ours, theirs = socket.socketpair()
+    memory = make_memory()
+    options = [f"--fd={theirs.fileno()}", f"--starts={memory}", "--slots=4", "--grace=1"]
+    environment = write_unnamed_file(marshal.dumps({}))
+    options += [f"--environment={environment}"]
+    options += [f"--parent={os.getpid()}", "--log-format=text", "--log-level=info"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "schedo.worker.process.child", *options, TARGET],
+        pass_fds=(theirs.fileno(), memory, environment),
+    )
+    theirs.close()
+    os.close(memory)
+    os.close(environment)
+    said: list[frames.FromChild] = []
+    reader = frames.child_frames()
+    try:
+        with ours:
+            ours.settimeout(LONG_S)
+            for lease in leases:
+                start_by = time.monotonic() + LONG_S
+                ours.sendall(frames.encode_frame(frames.Leases([lease], start_by)))
+            ours.sendall(frames.encode_frame(frames.Drain()))
+            while data := ours.recv(65_536):
+                said += reader.feed(data)
+        code = child.wait(LONG_S)
+    finally:
+        child.kill()
+        child.wait()
+
+    ended = [frame.report.key.job_id for frame in said if isinstance(frame, frames.Result)]
+    assert (code, sorted(ended)) == (0, list(range(50)))

@@ -1,0 +1,190 @@
+"""Frames: how they lie on the wire, how they are cut, and what is none."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from schedo.core.leases import AttemptResult, Completed, Failed, Lease, StopReason
+from schedo.core.model import (
+    PLAIN,
+    Failure,
+    JobSpec,
+    LeaseKey,
+    Options,
+    Retry,
+    Rule,
+    ScheduleSpec,
+    Trigger,
+    Unique,
+)
+from schedo.tasks.backend import SubmittedJob
+from schedo.worker.process import frames
+from schedo.worker.process.frames import (
+    BadFrame,
+    FrameConnection,
+    child_frames,
+    encode_frame,
+    server_frames,
+)
+from tests.worker.calls import both_loops
+
+KEY = LeaseKey(job_id=2**62, attempt=1, epoch=3)
+LEASE = Lease(
+    KEY, "w", "task", "default", b'{"a":"\xc3\xa9"}', Options(tags=("x",)), 17, Trigger.SCHEDULE, 2
+)
+SPEC = JobSpec("task", b"[1]", options=Options(retry=Retry(max_attempts=2)))
+
+FROM_CHILD: list[frames.FromChild] = [
+    frames.Attach(7, {"task": Options()}, [ScheduleSpec("s", Rule(cron="* * * * *"), SPEC)]),
+    frames.CannotImport("why"),
+    frames.Result(AttemptResult(KEY, Completed(b'{"x":1}'))),
+    frames.Result(AttemptResult(KEY, Failed(Failure("ValueError", "no"), retryable=False))),
+    frames.Abandoned(KEY),
+    frames.Pong(),
+    frames.BackendRequest(1, "submit", specs=[SPEC]),
+]
+FROM_SERVER: list[frames.FromServer] = [
+    frames.Leases([LEASE, LEASE], 12.5),
+    frames.Stops([(KEY, StopReason.TIMEOUT)]),
+    frames.Ping(),
+    frames.Drain(),
+    frames.BackendResponse(
+        1, [SubmittedJob("00"), frames.Refusal("conflict", "no")], {"state": "x"}
+    ),
+]
+
+
+def test_a_frame_is_its_length_and_messagepack() -> None:
+    assert encode_frame(frames.Ping()) == b"\x00\x00\x00\x0b\x81\xa4type\xa4ping"
+
+
+def test_every_frame_of_a_child_comes_back_as_it_was() -> None:
+    sent = b"".join(map(encode_frame, FROM_CHILD))
+
+    assert list(child_frames().feed(sent)) == FROM_CHILD
+
+
+def test_every_frame_of_the_server_comes_back_as_it_was() -> None:
+    sent = b"".join(map(encode_frame, FROM_SERVER))
+
+    assert list(server_frames().feed(sent)) == FROM_SERVER
+
+
+def test_frames_may_arrive_byte_by_byte() -> None:
+    reader = server_frames()
+    sent = b"".join(map(encode_frame, FROM_SERVER))
+
+    got = [frame for byte in sent for frame in reader.feed(bytes([byte]))]
+
+    assert got == FROM_SERVER
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00\x00\x00\x01\x80",
+        b"\x00\x00\x00\x09\x81\xa4type\xa2\xff\xfe",
+        b"\x00\x00\x00\x0c\x81\xa4type\xa5bogus",
+        b"\x00\x00\x00\x0d\x81\xa4type\xa6leases",
+        b"\x00\x00\x00\x00",
+        b"\x00\x00\x9c\x40" + b"\x91" * 40_000,
+    ],
+    ids=["http", "no type", "not UTF-8", "unknown", "a server's", "empty", "deep"],
+)
+def test_what_is_no_frame_is_refused(data: bytes) -> None:
+    with pytest.raises(BadFrame):
+        list(child_frames().feed(data))
+
+
+def test_a_frame_that_is_too_long_is_refused_at_its_header() -> None:
+    with pytest.raises(BadFrame, match="a frame of 4194305 bytes is announced"):
+        list(child_frames().feed(b"\x00\x40\x00\x01"))
+    with pytest.raises(BadFrame, match="at most 4194304 are possible"):
+        encode_frame(frames.CannotImport("x" * 4_194_304))
+
+
+TEXT = "x" * 1_000
+HEAVY = Options(
+    tags=tuple(f"{n:0128}" for n in range(20)),
+    meta={"numbers": [0.5] * 1_000},
+    traceparent="0" * 55,
+    tracestate="x" * 512,
+    unique=Unique("\u20ac" * 255),
+)
+
+
+@pytest.mark.parametrize(
+    "lease",
+    [
+        Lease(KEY, "w", "task", "default", TEXT.encode(), PLAIN, 17, Trigger.SUBMIT, 0),
+        Lease(KEY, "w" * 64, "t" * 128, "q" * 128, b"1", HEAVY, 2**62, Trigger.CATCHUP, 10_000),
+    ],
+    ids=["a payload", "every option"],
+)
+def test_a_lease_takes_no_more_bytes_than_it_is_measured_at(lease: Lease) -> None:
+    assert len(encode_frame(frames.Leases([lease], 12.5))) <= frames.measure_lease(lease)
+
+
+class End:
+    """One end of a real socket pair, which remembers what it hears."""
+
+    def __init__(self) -> None:
+        self.frames: list[frames.FromChild] = []
+        self.closed: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self.connection = FrameConnection(
+            child_frames(), self.frames.append, self.closed.set_result
+        )
+
+    async def hear(self, sent: bytes) -> str | None:
+        """Return what was wrong once the other end has sent this and closed."""
+        ours, theirs = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: self.connection, sock=ours)
+        theirs.sendall(sent)
+        theirs.shutdown(socket.SHUT_WR)
+        async with asyncio.timeout(30):
+            fault = await self.closed
+        theirs.close()
+        return fault
+
+
+async def test_a_connection_that_ends_has_no_fault() -> None:
+    end = End()
+
+    assert await end.hear(encode_frame(frames.Pong())) is None
+    assert end.frames == [frames.Pong()]
+    end.connection.send(frames.Ping())  # harmless by now
+
+
+async def test_garbage_closes_the_connection_and_what_came_before_it_counts() -> None:
+    end = End()
+
+    fault = await end.hear(encode_frame(frames.Pong()) + b"garbage, garbage")
+
+    assert fault == "a frame of 1734439522 bytes is announced"
+    assert end.frames == [frames.Pong()]
+
+
+@both_loops
+def test_what_was_sent_before_the_other_end_closed_is_read_though_a_write_fails(
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def main() -> tuple[str | None, list[frames.FromChild]]:
+        end = End()
+        ours, theirs = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: end.connection, sock=ours)
+        end.connection.send(frames.Ping())  # never read there, so that closing is a reset
+        theirs.sendall(encode_frame(frames.Pong()) * 100)
+        theirs.close()
+        end.connection.send(frames.Ping())  # the loop closes the connection because of this
+        async with asyncio.timeout(30):
+            return await end.closed, end.frames
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        assert runner.run(main()) == (None, [frames.Pong()] * 100)

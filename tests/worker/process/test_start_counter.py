@@ -1,0 +1,28 @@
+"""Starts: one number that two processes see, whatever becomes of one of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from schedo.worker.process.start_counter import StartCounter, make_memory
+
+CHILD = """
+import os, signal, sys
+from schedo.worker.process.start_counter import StartCounter
+StartCounter(int(sys.argv[1])).count = 70_000
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_wrote_is_seen() -> None:
+    memory = make_memory()
+    starts = StartCounter(memory)
+    before = starts.count
+
+    subprocess.run([sys.executable, "-c", CHILD, str(memory)], pass_fds=(memory,), check=False)
+    os.close(memory)
+
+    assert (before, starts.count) == (0, 70_000)
+    starts.close()

@@ -1,0 +1,154 @@
+"""The words of the protocol, as they lie on the wire."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from schedo.core.leases import (
+    AttemptResult,
+    Blame,
+    CapturedOutput,
+    Completed,
+    Failed,
+    Lost,
+    Outcome,
+    Released,
+    Snoozed,
+    Stopped,
+    StopReason,
+)
+from schedo.core.model import Failure, LeaseKey, Trigger
+from schedo.errors import Invalid, SchedoError
+from schedo.worker.remote.messages import GivenStop, parse_answer, render_result
+from tests.worker.remote.server import LEASE, lease_of
+
+KEY = LeaseKey(33, 1, 7)
+
+
+def told(outcome: Outcome, *output: CapturedOutput) -> dict[str, Any]:
+    word = render_result(LEASE, AttemptResult(KEY, outcome, output))
+    result: dict[str, Any] = json.loads(word.body)
+    assert result.pop("lease") == LEASE
+    return result
+
+
+OUTCOMES: dict[str, tuple[Outcome, dict[str, Any]]] = {
+    "nothing": (Completed(), {"outcome": "completed"}),
+    "a result": (Completed(b'{"n":1}'), {"outcome": "completed", "result": {"n": 1}}),
+    "an error": (
+        Failed(Failure("exit-code", "it ended with 3", exit_code=3)),
+        {
+            "outcome": "failed",
+            "error": {"type": "exit-code", "message": "it ended with 3", "exit_code": 3},
+        },
+    ),
+    "an error for good": (
+        Failed(Failure("discarded", "no\0pe"), retryable=False, retry_in_us=1_500_000),
+        {
+            "outcome": "failed",
+            "error": {"type": "discarded", "message": "no\ufffdpe"},
+            "retryable": False,
+            "retry_in": 1.5,
+        },
+    ),
+    "a snooze": (Snoozed(90_000_000), {"outcome": "snoozed", "delay": 90.0}),
+    "a stop": (Stopped(), {"outcome": "stopped"}),
+    "given back": (Released(), {"outcome": "handed_back"}),
+    "a loss": (
+        Lost("its process died", Blame.SHARED),
+        {
+            "outcome": "lost",
+            "blame": "shared",
+            "error": {"type": "lost", "message": "its process died"},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("outcome", "expected"), OUTCOMES.values(), ids=list(OUTCOMES))
+def test_an_outcome_is_told(outcome: Outcome, expected: dict[str, Any]) -> None:
+    assert told(outcome) == expected
+
+
+def test_output_is_text_unless_it_cannot_be() -> None:
+    result = told(
+        Completed(),
+        CapturedOutput("stdout", b"caf\xc3", b"\xa9", 5),
+        CapturedOutput("stderr", b"a\0", b"", 2),
+        CapturedOutput("body", b"\xff", b"", 9),
+    )
+
+    assert result["output"] == [
+        {"stream": "stdout", "total_bytes": 5, "text": "café"},
+        {"stream": "stderr", "total_bytes": 2, "base64": "YQA="},
+        {"stream": "body", "total_bytes": 9, "base64": "/w=="},
+    ]
+
+
+def test_a_lease_is_read_with_all_it_says() -> None:
+    body = json.dumps(
+        {
+            "leases": [
+                lease_of(
+                    payload={"Num": 1},
+                    trigger="catchup",
+                    missed_count=3,
+                    timeout=1.5,
+                    tags=["a"],
+                    meta={"k": 1},
+                    traceparent="00-1-2-3",
+                    at_most_once=True,
+                    suspect=True,
+                )
+            ]
+        }
+    ).encode()
+
+    (given,) = parse_answer(body).leases
+    lease = given.read("w1")
+
+    assert lease.key == KEY
+    assert (lease.worker, lease.task, lease.queue) == ("w1", "work", "default")
+    assert lease.is_suspect
+    assert (lease.payload, lease.trigger, lease.missed_count) == (
+        b'{"Num": 1}',
+        Trigger.CATCHUP,
+        3,
+    )
+    options = lease.options
+    assert (options.timeout_us, options.at_most_once) == (1_500_000, True)
+    assert (options.tags, options.meta, options.traceparent) == (("a",), {"k": 1}, "00-1-2-3")
+
+
+def test_a_lease_without_a_payload_has_null() -> None:
+    given = lease_of()
+    del given["payload"]
+
+    (lease,) = parse_answer(json.dumps({"leases": [given]}).encode()).leases
+
+    assert lease.read("w1").payload == b"null"
+
+
+@pytest.mark.parametrize("text", ["", "x", "0000000000011.1", "0000000000011.-1.7", "U.1.2"])
+def test_what_is_no_lease_is_refused(text: str) -> None:
+    (given,) = parse_answer(json.dumps({"leases": [lease_of(lease=text)]}).encode()).leases
+
+    with pytest.raises(Invalid, match="no lease"):
+        given.read("w1")
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("cancel", StopReason.CANCEL), ("timeout", StopReason.TIMEOUT), ("?", StopReason.CANCEL)],
+)
+def test_a_stop_has_a_reason(reason: str, expected: StopReason) -> None:
+    assert GivenStop(LEASE, reason).why is expected
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"drain": 3}', b"[" * 5_000], ids=len)
+def test_an_answer_that_is_none_is_an_error(body: bytes) -> None:
+    with pytest.raises(SchedoError, match="this is no answer of a schedo server"):
+        parse_answer(body)

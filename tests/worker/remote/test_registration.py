@@ -1,0 +1,81 @@
+"""What a worker says of itself, and what it cannot say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import schedo
+from schedo.core.model import Options, Retry
+from schedo.errors import Invalid
+from schedo.protocol.work import read_worker_name
+from schedo.worker.remote.registration import Registration, make_name
+
+
+def test_an_offer_is_told_with_every_request() -> None:
+    offer = Registration(
+        name="gpu-1",
+        slots=4,
+        queues=["a", "b"],
+        labels={"region": "eu", "vram": 40},
+        resources={"cpu": "4", "memory": "8GiB", "disk": 0},
+        silence_s=5.0,
+    )
+
+    told = offer.render(["http", "resize"], {"resize": Options(timeout_us=30_000_000)})
+
+    session = told.pop("session")
+    assert len(session) == 16
+    assert told == {
+        "protocol": 1,
+        "worker": "gpu-1",
+        "version": schedo.__version__,
+        "tasks": ["http", "resize"],
+        "slots": 4,
+        "silence": 5.0,
+        "queues": ["a", "b"],
+        "labels": {"region": "eu", "vram": "40"},
+        "resources": {"cpu": 4, "memory": 8_589_934_592},
+        "task_defaults": {"resize": {"timeout": "30s"}},
+    }
+
+
+def test_what_a_task_does_not_say_is_not_told() -> None:
+    told = Registration(name="w1").render(
+        ["a", "b"], {"a": Options(), "b": Options(retry=Retry(1))}
+    )
+
+    assert list(told["task_defaults"]) == ["b"]
+    assert "queues" not in told
+
+
+def test_each_process_life_is_a_session_of_its_own() -> None:
+    offer = Registration(name="w1")
+
+    assert offer.render([], {})["session"] != offer.render([], {})["session"]
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "an empty name": ({"name": ""}, "a worker's name is"),
+    "a name with a space": ({"name": "my worker"}, "a worker's name is"),
+    "the server's own name": ({"name": "embedded"}, "the server uses itself"),
+    "a child's name": ({"name": "process-1"}, "the server uses itself"),
+    "no slots": ({"slots": 0}, "1 to 10000"),
+    "a short silence": ({"silence_s": 1.0}, "5 s to 1 h"),
+    "a queue": ({"queues": ["a b"]}, "queue 'a b'"),
+    "a label": ({"labels": {"a b": "c"}}, "label/a b"),
+    "a resource": ({"resources": {"cpu": "many"}}, "resource/cpu"),
+}
+
+
+@pytest.mark.parametrize(("fields", "reason"), WRONG.values(), ids=list(WRONG))
+def test_a_wrong_offer_is_refused_by_name(fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        Registration(**{"name": "w1", **fields}).render([], {})
+
+    assert reason in str(caught.value)
+
+
+def test_a_worker_without_a_name_gets_one_that_will_do() -> None:
+    assert read_worker_name("", make_name()) == make_name()

@@ -1,0 +1,62 @@
+"""How long a worker waits before it asks again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schedo.errors import SchedoError
+from schedo.worker.remote.poller import Busy
+from schedo.worker.remote.retry_delay import RetryDelay
+
+
+def test_the_span_doubles_up_to_five_seconds_and_begins_anew_after_an_answer() -> None:
+    patience = RetryDelay(lambda: 0.5, asyncio.Event())
+
+    assert [patience.delay_s(None) for _ in range(7)] == [*(0.125, 0.25, 0.5, 1.0, 2.0, 2.5, 2.5)]
+    patience.note_success()
+    assert patience.delay_s(None) == 0.125
+
+
+@pytest.mark.parametrize("random", [0.0, 0.5, 0.999])
+def test_workers_that_lost_their_server_together_come_back_one_by_one(random: float) -> None:
+    assert RetryDelay(lambda: random, asyncio.Event()).delay_s(None) == random * 0.25
+
+
+@pytest.mark.parametrize(
+    ("asked", "random", "delay"),
+    [(0, 0.5, 0.0), (2, 0.0, 2.0), (2, 0.5, 2.5), (3600, 0.5, 75.0)],
+    ids=str,
+)
+def test_what_the_server_asks_for_is_the_least(asked: float, random: float, delay: float) -> None:
+    assert RetryDelay(lambda: random, asyncio.Event()).delay_s(asked) == delay
+
+
+async def test_a_wait_is_cut_short_by_the_end() -> None:
+    waking = asyncio.Event()
+    patience = RetryDelay(lambda: 0.999, waking)
+    waking.set()
+
+    async with asyncio.timeout(10):
+        await patience.wait_after(Busy("draining", 60.0))
+    assert not waking.is_set()
+
+
+async def test_the_same_trouble_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    patience = RetryDelay(lambda: 0.0, asyncio.Event())
+
+    for _ in range(3):
+        await patience.wait_after(SchedoError("no answer"))
+
+    assert [record.message for record in caplog.records] == ["no answer; trying again"]
+
+
+def test_answers_that_say_nothing_too_soon_are_asked_for_less_often() -> None:
+    patience = RetryDelay(lambda: 0.0, asyncio.Event())
+
+    assert [patience.idle_s(is_idle=True) for _ in range(9)] == [
+        *(0.0, 0.0, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0)
+    ]
+    assert patience.idle_s(is_idle=False) == 0.0
+    assert patience.idle_s(is_idle=True) == 0.0
