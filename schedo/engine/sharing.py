@@ -18,6 +18,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 SLICE_S = 0.003
+STEP_S = 0.001
 BEGUN_MAX = 64  # more at a time gain nothing
 _BEGUN_AT_FIRST = 16
 _LONG_TURN_S = 2 * SLICE_S
@@ -138,11 +139,14 @@ class _Work(Generic[T]):
 
 
 def each_in_steps(make: Callable[[T], U], items: Iterable[T]) -> Generator[None, None, list[U]]:
-    """Return what `make` makes of each item."""
+    """Return what `make` makes of each item, of which many go into one step."""
     made = []
+    until = time.perf_counter() + STEP_S
     for item in items:
         made.append(make(item))
-        yield
+        if time.perf_counter() > until:
+            yield
+            until = time.perf_counter() + STEP_S
     return made
 
 

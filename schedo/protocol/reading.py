@@ -60,6 +60,15 @@ def read_request(body: bytes, kind: type[T], see: Callable[[Any], None] = _ignor
     return (yield from read_checked(body, kind))
 
 
+def read_small_item(item: Raw, number: int, kind: type[T], see: Callable[[Any], None]) -> T:
+    """Return one request of a batch that is no longer than a piece; raise as read_item."""
+    try:
+        see(decode_strictly(bytes(item)))
+    except BadJson as error:
+        raise BadJson(f"value {number}: {error}") from None
+    return decode_checked(item, kind)
+
+
 def read_item(item: Raw, number: int, kind: type[T], see: Callable[[Any], None]) -> Steps[T]:
     """Return one request of a batch; raise BadJson, which says which it is, or Invalid."""
     if len(item) > _ITEM_BYTES_MAX:

@@ -45,6 +45,7 @@ async def test_other_things_come_between_the_steps_of_all_long_work_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "STEP_S", 0.0)
     ticks = Ticks()
 
     await asyncio.gather(*(in_steps(each_in_steps(str, range(50))) for _ in range(10)))
@@ -52,7 +53,8 @@ async def test_other_things_come_between_the_steps_of_all_long_work_together(
     assert ticks.end() >= 500
 
 
-async def test_long_work_takes_turns() -> None:
+async def test_long_work_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "STEP_S", 0.0)
     done: list[str] = []
 
     async def work(name: str, count: int) -> None:

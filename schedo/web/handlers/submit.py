@@ -18,9 +18,10 @@ from schedo.engine.sharing import each_in_steps, in_steps
 from schedo.errors import BadJson, Invalid, SchedoError, TooLarge, Unsatisfiable
 from schedo.protocol.invocations import ShortRequest
 from schedo.protocol.jobs import JobRequest
+from schedo.protocol.pieces import PIECE_BYTES
 from schedo.protocol.problems import problem_fields
 from schedo.protocol.query import bad_parameter, read_wait
-from schedo.protocol.reading import Steps, read_item, split_array, split_lines
+from schedo.protocol.reading import Steps, read_item, read_small_item, split_array, split_lines
 from schedo.protocol.responses import job_fields, job_id_in, render_page, short_fields, show_payload
 from schedo.web.context import AppContext
 from schedo.web.handlers.invocations import invoke_short, read_traceparent
@@ -85,10 +86,18 @@ def _read_items(
     else:
         items = yield from split_array(request.body)
     specs: list[JobSpec | SchedoError] = []
+    yield
+    unread = PIECE_BYTES  # of this step
     for number, item in enumerate(items, 1):
-        yield
+        unread -= len(item)
+        if unread < 0:
+            yield
+            unread = PIECE_BYTES
         try:
-            asked = yield from read_item(item, number, JobRequest, once.see)
+            if len(item) <= PIECE_BYTES:
+                asked = read_small_item(item, number, JobRequest, once.see)
+            else:
+                asked = yield from read_item(item, number, JobRequest, once.see)
             specs.append(_read_spec(site, asked, traceparent))
         except (BadJson, TooLarge):  # the batch is none, or too large as a whole
             raise
