@@ -181,13 +181,13 @@ class _Crew:
             f"schedo/{schedo.__version__}",
             secrets=_read_secrets(config.webhook_secrets_file),
         )
-        engine.add_reasons(http.find_reasons)
+        engine.add_reasons(http.not_ready_reasons)
         runners: dict[str, Runner] = {"http": http}
         self._shell: ShellRunner | None = None
         if config.allow_shell:
             output_dir = Path(config.output_dir) if config.output_dir else None
             runners["shell"] = self._shell = ShellRunner(output_dir, self._orphans)
-            engine.add_reasons(self._shell.find_reasons)
+            engine.add_reasons(self._shell.not_ready_reasons)
         self._local = LocalWorker(engine, "local", config.concurrency, runners, apart=APART)
         self._children: ProcessPool | None = None
         if config.app is not None:

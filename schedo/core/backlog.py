@@ -67,7 +67,7 @@ class Backlog:
         """The instant up to which entries may be moved now."""
         return self._reach
 
-    def wants_page(self) -> bool:
+    def needs_page(self) -> bool:
         """Tell whether a page can be moved now; one page is asked for at a time."""
         return (
             self._through is not None and not self.is_loading and self.after < (self._reach, ID_MAX)
@@ -75,7 +75,7 @@ class Backlog:
 
     def next_at(self) -> int | None:
         """Return when the rest is due, if the clock was set back to before that."""
-        if self._through is None or self.is_loading or self.wants_page():
+        if self._through is None or self.is_loading or self.needs_page():
             return None
         return self.after[0] + 1
 

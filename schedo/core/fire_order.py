@@ -92,12 +92,12 @@ class FireOrder:
 
     # Pages.
 
-    def wants_page(self) -> bool:
+    def needs_page(self) -> bool:
         """Whether something must be loaded."""
         return self.window.needs_page() or self._wants_overdue()
 
     def _wants_overdue(self) -> bool:
-        return len(self.overdue) <= self.window.page_size and self.backlog.wants_page()
+        return len(self.overdue) <= self.window.page_size and self.backlog.needs_page()
 
     def wants(self) -> list[LoadSchedules]:
         """Return the pages that are needed, each once."""

@@ -192,14 +192,14 @@ class JobTable:
     def needs_loads(self) -> bool:
         """Whether a window runs low, or a backlog is to be moved."""
         return (
-            self.timers.needs_page() or self.backlog.wants_page() or self.ready_queues.needs_pages()
+            self.timers.needs_page() or self.backlog.needs_page() or self.ready_queues.needs_pages()
         )
 
     def loads(self) -> list[Load]:
         """Return the pages that are needed now; each is asked for once."""
         wants: list[Load] = []
         backlog = self.backlog
-        if backlog.wants_page():
+        if backlog.needs_page():
             backlog.is_loading = True
             wants.append(PromoteDue(backlog.after, backlog.until))
         if self.timers.needs_page():

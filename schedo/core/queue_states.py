@@ -17,7 +17,7 @@ class QueueState:
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self.lanes: dict[ReadyKey, LaneWindow] = {}
+        self.lanes: dict[ReadyKey, ReadyIndex] = {}
         self.sections: dict[WorkerGroup, Section] = {}
         self.running = 0
         self.virtual_time = 0.0
@@ -51,24 +51,24 @@ class QueueState:
         return self.free_slots > 0
 
 
-class LaneWindow(PagedIndex):
+class ReadyIndex(PagedIndex):
     """The head of one lane."""
 
-    __slots__ = ("lane", "line", "number", "section")
+    __slots__ = ("key", "number", "queue", "section")
 
     def __init__(
         self, lane: ReadyKey, line: QueueState, number: int, room: Room, *, empty: bool
     ) -> None:
         super().__init__(room, empty=empty)
-        self.lane = lane
-        self.line = line
+        self.key = lane
+        self.queue = line
         self.number = number  # in the order in which the lanes were opened
         self.section: Section
 
     @property
     def page_key(self) -> Key | None:
         """The lane's place among those that need a page; a paused queue needs none."""
-        line = self.line
+        line = self.queue
         if line.queue.paused or not self.needs_page():
             return None
         return *line.key, self.number
@@ -83,7 +83,7 @@ class Section:
         self.line = line
         self.group = group
         self.count = 0  # of lanes, with those of which memory holds no job
-        self.lanes: LazyHeap[LaneWindow] = LazyHeap(PagedIndex.first)
+        self.lanes: LazyHeap[ReadyIndex] = LazyHeap(PagedIndex.first)
 
     @property
     def key(self) -> Key | None:

@@ -27,7 +27,7 @@ from schedo.core.lazy_heap import LazyHeap
 from schedo.core.limits import SUSPECTS_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.paged_index import PagedIndex, Pair, Room
-from schedo.core.queue_states import LaneWindow, QueueState, Section
+from schedo.core.queue_states import QueueState, ReadyIndex, Section
 from schedo.core.worker_pool import Worker, WorkerPool
 
 _ROOM_MIN = 4  # entries
@@ -69,8 +69,8 @@ class ReadyQueues:
         self._active: dict[str, QueueState] = {}  # the lines that have a lane
         self._numbers = count(1)
         self._turn = 0.0
-        self._filled: set[LaneWindow] = set()  # those that were given jobs since the last choice
-        self._hungry: LazyHeap[LaneWindow] = LazyHeap(attrgetter("page_key"))
+        self._filled: set[ReadyIndex] = set()  # those that were given jobs since the last choice
+        self._hungry: LazyHeap[ReadyIndex] = LazyHeap(attrgetter("page_key"))
 
     def find_queue_state(self, name: str) -> QueueState | None:
         """Return the queue's line if anything is known of it."""
@@ -180,7 +180,7 @@ class ReadyQueues:
         for window in self._filled:
             first = window.first()
             if first is not None and window.section.lanes.push(window, first):
-                window.section.group.await_turn(window.section, window.line.key)
+                window.section.group.await_turn(window.section, window.queue.key)
         self._filled.clear()
 
     def _choose(self) -> Section | None:
@@ -237,14 +237,14 @@ class ReadyQueues:
         taken: list[tuple[ReadyKey, PagedIndex]] = []
         while len(taken) < limit and (window := self._hungry.pop()) is not None:
             window.is_loading = True
-            taken.append((window.lane, window))
+            taken.append((window.key, window))
         return taken
 
     def needs_pages(self) -> bool:
         """Whether a lane needs a page."""
         return self._hungry.first() is not None
 
-    def _check_page(self, window: LaneWindow) -> None:
+    def _check_page(self, window: ReadyIndex) -> None:
         key = window.page_key
         if key is not None:
             self._hungry.push(window, key)
@@ -257,7 +257,7 @@ class ReadyQueues:
 
     # Lanes open and close.
 
-    def _open(self, lane: ReadyKey, *, empty: bool) -> LaneWindow:
+    def _open(self, lane: ReadyKey, *, empty: bool) -> ReadyIndex:
         line = self._lines[lane.queue]
         if not line.lanes:
             line.virtual_time = max(line.virtual_time, self._turn)
@@ -265,7 +265,7 @@ class ReadyQueues:
             line.number = next(self._numbers)
             self._active[lane.queue] = line
         room = self._suspects_room if lane.isolated else self._room
-        window = LaneWindow(lane, line, next(self._numbers), room, empty=empty)
+        window = ReadyIndex(lane, line, next(self._numbers), room, empty=empty)
         line.lanes[lane] = window
         self._assign(window)
         self._check_page(window)
@@ -274,9 +274,9 @@ class ReadyQueues:
             self._share(2 * self._shares)
         return window
 
-    def _assign(self, window: LaneWindow) -> None:
+    def _assign(self, window: ReadyIndex) -> None:
         """Put the lane among those that the same workers serve."""
-        line, group = window.line, self._groups.find(window.lane)
+        line, group = window.queue, self._groups.find(window.key)
         section = line.sections.get(group)
         if section is None:
             section = line.sections[group] = Section(line, group)
@@ -308,16 +308,16 @@ class ReadyQueues:
                 for window in line.lanes.values():
                     self._check_page(window)
 
-    def _shrunk(self, window: LaneWindow) -> None:
+    def _shrunk(self, window: ReadyIndex) -> None:
         """Close the lane if it is exhausted; else it may need a page."""
         if window.horizon is not None:
             self._check_page(window)
         elif window.is_exhausted and not window.is_loading:
             self._close(window)
 
-    def _close(self, window: LaneWindow) -> None:
-        line, section = window.line, window.section
-        del line.lanes[window.lane]
+    def _close(self, window: ReadyIndex) -> None:
+        line, section = window.queue, window.section
+        del line.lanes[window.key]
         self._hungry.discard(window)
         section.lanes.discard(window)
         section.group.lanes -= 1
@@ -329,5 +329,5 @@ class ReadyQueues:
         if self._shares > 1 and 4 * self._count < self._shares:
             self._share(self._shares // 2)
         if not line.lanes:
-            del self._active[window.lane.queue]
-            self._perhaps_idle.add(window.lane.queue)
+            del self._active[window.key.queue]
+            self._perhaps_idle.add(window.key.queue)

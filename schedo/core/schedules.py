@@ -298,7 +298,7 @@ class Schedules:
 
     def needs_loads(self) -> bool:
         """Whether something must be loaded."""
-        return bool(self.pending_loads) or self.order.wants_page()
+        return bool(self.pending_loads) or self.order.needs_page()
 
     def loads(self) -> list[Load]:
         """Return what must be loaded, each once."""

@@ -28,7 +28,7 @@ from schedo.store.base import NO_MARK, ClockMark, Snapshot, Store
 log = logging.getLogger("schedo.engine")
 
 
-class Timekeeping:
+class ClockChanges:
     """Keeps the offset of one store."""
 
     def __init__(self, store: Store, watch: LoopMonitor, shift: Callable[[int], None]) -> None:

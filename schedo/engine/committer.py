@@ -18,7 +18,7 @@ from schedo.core.changes import Changes
 from schedo.core.leases import Lease
 from schedo.core.limits import PAGE_ENTRIES_MAX, PROMOTED_MAX, PROMOTED_MIN, PROMOTING_US
 from schedo.core.model import Job, LeaseKey
-from schedo.engine.clock_changes import Timekeeping
+from schedo.engine.clock_changes import ClockChanges
 from schedo.engine.command_queue import refuse
 from schedo.errors import SchedoError
 from schedo.store.base import Retention, Store
@@ -46,7 +46,7 @@ class Committer:
         take: Callable[[], Batch],
         release: Callable[[Batch], None],
         deliver: Callable[[list[tuple[loads.Load, Any]]], None],
-        timekeeping: Timekeeping,
+        timekeeping: ClockChanges,
     ) -> None:
         self._store = store
         self._take = take

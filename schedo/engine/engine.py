@@ -30,8 +30,8 @@ from schedo.engine.health import LoopMonitor
 from schedo.engine.loop import EngineLoop
 from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
-from schedo.engine.placement import Placing
-from schedo.engine.worker_sessions import Sessions
+from schedo.engine.placement import LivePlacement
+from schedo.engine.worker_sessions import WorkerSessions
 from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Retention, Snapshot, Store
 
@@ -64,8 +64,8 @@ class Engine:
         self._housekeeping = Maintenance(self._loop, store.check, retention or Retention())
         self._payload_bytes = 0
         self.was_killed = False  # the last server of the store was, and not with its host
-        self._placing = Placing(self._loop, self.wait, self.cancel)
-        self.sessions = Sessions(self._loop, self._placing)
+        self._placing = LivePlacement(self._loop, self.wait, self.cancel)
+        self.sessions = WorkerSessions(self._loop, self._placing)
         self.flush = self._loop.flush
         self.note_progress = self._loop.note_progress
         self.note_leaving = store.note_leaving

@@ -26,7 +26,7 @@ from schedo.core.scheduler import Scheduler
 from schedo.core.value_limits import fit_report, is_refused
 from schedo.core.worker_pool import WorkerPool, WorkerSpec
 from schedo.engine.channel import Channel
-from schedo.engine.clock_changes import Timekeeping, tick
+from schedo.engine.clock_changes import ClockChanges, tick
 from schedo.engine.command_queue import Command, QueuedCommand, refuse
 from schedo.engine.committer import Batch, Committer
 from schedo.engine.dispatch import Dispatcher, Transport
@@ -54,7 +54,7 @@ class EngineLoop:
         self._store = store
         self.clock = monitor.clock
         self.monitor = monitor
-        self._timekeeping = Timekeeping(store, monitor, self._follow_clock)
+        self._timekeeping = ClockChanges(store, monitor, self._follow_clock)
         self._make_scheduler = make_scheduler
         self._is_open = False
         self._is_turn_due = False

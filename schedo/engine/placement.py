@@ -41,7 +41,7 @@ class _Reservation:
         self.timer = timer
 
 
-class Placing:
+class LivePlacement:
     """What is being placed, by job id, and the reservations by id."""
 
     def __init__(

@@ -95,7 +95,7 @@ class Session:
 
     # What the next answer holds.
 
-    def has_news(self) -> bool:
+    def has_response(self) -> bool:
         """Whether there is something to say."""
         return any(
             held.given_at is None or (held.stop is not None and not held.is_stop_told)

@@ -17,7 +17,7 @@ from schedo.core.model import LeaseKey, ReadyKey
 from schedo.core.worker_pool import Worker, WorkerSpec
 from schedo.engine.liveness import Listening, Silence
 from schedo.engine.loop import EngineLoop
-from schedo.engine.placement import Placing
+from schedo.engine.placement import LivePlacement
 from schedo.engine.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
 from schedo.engine.worker_session import RESTART_SILENCE_S, Held, Session, is_polling, kind, status
 from schedo.errors import NotFound, Overloaded, WorkerReplaced
@@ -32,10 +32,10 @@ SESSIONS_MAX = 5_000
 FORGOTTEN_MAX = 8  # leases in a row that a worker does not know of; then they count as losses
 
 
-class Sessions:
+class WorkerSessions:
     """The sessions by the worker's name."""
 
-    def __init__(self, turns: EngineLoop, placing: Placing) -> None:
+    def __init__(self, turns: EngineLoop, placing: LivePlacement) -> None:
         self._turns = turns
         self._placing = placing
         self._sessions: dict[str, Session] = {}
@@ -252,7 +252,7 @@ class Sessions:
         try:
             await self._turns.ask(session.name, want)
             self._placing.try_all()
-            if ask.wait_s and not session.has_news():
+            if ask.wait_s and not session.has_response():
                 timer = loop.call_at(loop.time() + ask.wait_s, session.wake)
                 await waiter
             if session.session_id != ask.session:

@@ -63,7 +63,7 @@ class Shortage:
                 await stop.wait()
         return Released()
 
-    def find_reasons(self) -> list[str]:
+    def not_ready_reasons(self) -> list[str]:
         """Return in a sentence why nothing can begin."""
         if not self._until or asyncio.get_running_loop().time() > self._until + _SHOWN_S:
             return []

@@ -21,7 +21,7 @@ WAIT_S_MAX = 10.0
 _LOOK_S = 0.1
 
 
-class Place:
+class BodySlot:
     """The room that one body takes."""
 
     def __init__(self, hall: Hall, size: int) -> None:
@@ -69,10 +69,10 @@ class Hall:
 
     def __init__(self, bytes_max: int) -> None:
         self.room = WeightedSemaphore(bytes_max)
-        self.receiving: set[Place] = set()
+        self.receiving: set[BodySlot] = set()
         self._look: asyncio.TimerHandle | None = None
 
-    async def enter(self, size: int) -> Place:
+    async def enter(self, size: int) -> BodySlot:
         """Take room, as soon as it is there; raise Overloaded if that takes long."""
         if not self.room.has_room_for(size) and self._look is None:
             self._look_again()
@@ -81,7 +81,7 @@ class Hall:
                 await self.room.enter(size)
         except TimeoutError:
             raise Overloaded("too many large requests at a time; try again soon") from None
-        return Place(self, size)
+        return BodySlot(self, size)
 
     def _look_again(self) -> None:
         loop = asyncio.get_running_loop()
@@ -103,7 +103,7 @@ class Intake:
         self._halls = [(size, Hall(room)) for size, room in BODY_ROOMS]
 
     @asynccontextmanager
-    async def place(self, size: int) -> AsyncIterator[Place]:
+    async def place(self, size: int) -> AsyncIterator[BodySlot]:
         """Take room for a body of this size until the end of the block, or until it is left."""
         halls = (hall for most, hall in self._halls if size <= most)
         place = await next(halls, self._halls[-1][1]).enter(size)

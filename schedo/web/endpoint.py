@@ -13,7 +13,7 @@ from schedo.protocol.operation import LINES_TYPE, Operation
 from schedo.protocol.query import parse_query
 from schedo.protocol.schedules import EmptyRequest
 from schedo.web.auth import ClientGone
-from schedo.web.body_limiter import Place
+from schedo.web.body_limiter import BodySlot
 from schedo.web.context import AppContext, Handler
 from schedo.web.cycle import UNREAD_BYTES_MAX
 from schedo.web.http import JSON_TYPE, Request, send_answer
@@ -152,7 +152,7 @@ def _read_length(headers: Mapping[bytes, bytes], operation: Operation) -> int:
 
 
 async def _read_body(
-    body: bytes, message: Message, receive: Receive, operation: Operation, place: Place
+    body: bytes, message: Message, receive: Receive, operation: Operation, place: BodySlot
 ) -> bytes:
     """Return the whole body; stop reading as soon as it is larger than the limit."""
     bytes_max = operation.body_bytes_max

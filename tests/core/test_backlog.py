@@ -39,14 +39,14 @@ def test_a_window_that_reaches_the_present_leaves_no_backlog(horizon: Pair | Non
     backlog.take_over(window, NOW)
 
     assert not backlog
-    assert not backlog.wants_page()
+    assert not backlog.needs_page()
     assert window.horizon == horizon
 
 
 def test_an_overdue_horizon_skips_to_the_present_and_what_it_skipped_is_the_backlog() -> None:
     backlog, window = taken_over((SECOND, 7))
 
-    assert backlog.wants_page()
+    assert backlog.needs_page()
     assert backlog.after == (SECOND, 7)
     assert backlog.until == NOW - BACKLOG_AGE_US
     assert window.horizon == (NOW - BACKLOG_AGE_US, ID_MAX)
@@ -101,11 +101,11 @@ def test_the_next_instant_with_too_many_is_skipped_alone_again() -> None:
 def test_one_page_is_asked_for_at_a_time_and_the_next_begins_behind_it() -> None:
     backlog, _ = taken_over((SECOND, 7))
     backlog.is_loading = True
-    assert not backlog.wants_page()
+    assert not backlog.needs_page()
 
     backlog.advance((SECOND, 7), backlog.until, (2 * SECOND, 1))
 
-    assert backlog.wants_page()
+    assert backlog.needs_page()
     assert backlog.after == (2 * SECOND, 1)
     assert backlog.age_us(NOW) == NOW - 2 * SECOND
 
@@ -129,7 +129,7 @@ def test_what_becomes_overdue_while_a_page_is_on_its_way_is_moved_after_it() -> 
 
     backlog.advance((SECOND, 7), asked, None)
 
-    assert backlog.wants_page()
+    assert backlog.needs_page()
     assert backlog.after == (asked, ID_MAX)
     assert backlog.until == later - BACKLOG_AGE_US
 
@@ -143,7 +143,7 @@ def test_a_window_trimmed_to_before_what_was_moved_has_the_backlog_begin_there_a
     backlog.advance((SECOND, 7), backlog.until, (2 * SECOND, 1))
 
     assert backlog.after == (0, 3)
-    assert backlog.wants_page()
+    assert backlog.needs_page()
 
 
 def test_nothing_is_moved_before_its_time_after_the_clock_was_set_back() -> None:
@@ -151,9 +151,9 @@ def test_nothing_is_moved_before_its_time_after_the_clock_was_set_back() -> None
     assert backlog.next_at() is None, "a page can be moved at once"
 
     backlog.take_over(window, SECOND // 2)
-    assert not backlog.wants_page()
+    assert not backlog.needs_page()
     assert backlog.next_at() == SECOND + 1
 
     backlog.take_over(window, 2 * SECOND)
-    assert backlog.wants_page()
+    assert backlog.needs_page()
     assert backlog.until == 2 * SECOND

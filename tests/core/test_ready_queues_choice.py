@@ -9,7 +9,7 @@ import pytest
 
 from schedo.core.model import Job, LeaseKey, Options, Queue
 from schedo.core.paged_index import PagedIndex
-from schedo.core.queue_states import LaneWindow
+from schedo.core.queue_states import ReadyIndex
 from schedo.core.ready_queues import ReadyQueues
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.worker_groups import WorkerGroup
@@ -257,7 +257,7 @@ class Touches:
 def touches(monkeypatch: pytest.MonkeyPatch) -> Touches:
     touches = Touches()
     monkeypatch.setattr(PagedIndex, "first", touches.counted(PagedIndex.first))
-    monkeypatch.setattr(LaneWindow, "needs_page", touches.counted(LaneWindow.needs_page))
+    monkeypatch.setattr(ReadyIndex, "needs_page", touches.counted(ReadyIndex.needs_page))
     monkeypatch.setattr(WorkerGroup, "_rank", touches.counted(WorkerGroup._rank))
     return touches
 

@@ -74,7 +74,10 @@ def test_a_text_that_is_none_is_refused(said: dict[str, Any]) -> None:
         (Said(-0.1, log="l"), Said(log="l")),
         (Said(10**30), Said()),
         (Said(100), Said(100)),
-        (Said(message="a\0\ud800" + "b" * 2_000), Said(message="a\ufffd?" + "b" * 997)),
+        (
+            Said(message="a\0\ud800" + "b" * 2_000),
+            Said(message="a\ufffd?" + "b" * 997),
+        ),
         (Said(log="a" * 20_000 + "\0"), Said(log="a" * 16_383 + "\ufffd")),
         (Said(output="a" * 70_000 + "b"), Said(output="a" * 65_535 + "b")),
     ],

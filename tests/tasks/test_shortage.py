@@ -56,11 +56,11 @@ def test_what_begins_ends_the_shortage() -> None:
     async def main(loop: VirtualLoop, shortage: Shortage) -> None:
         for end in (1.0, 2.0, 3.0):
             assert await wait(shortage, loop) == end
-            assert shortage.find_reasons() == [
+            assert shortage.not_ready_reasons() == [
                 "no command can be started: Resource temporarily unavailable"
             ]
             shortage.end()
-            assert shortage.find_reasons() == []
+            assert shortage.not_ready_reasons() == []
 
     run(main)
 

@@ -27,7 +27,7 @@ _SKIP_EPOCHS = "UPDATE meta SET value = value + ? WHERE name = 'epoch'"
 _STORE = "SELECT value FROM meta WHERE name = 'store'"
 
 
-class Guard:
+class FileGuard:
     """The guard of the database at one path; `accept_loss`: start with what is left of it."""
 
     def __init__(self, path: str, *, accept_loss: bool) -> None:
@@ -74,7 +74,7 @@ class Guard:
 
     # While SQLite has it. All of this runs in the writer's thread.
 
-    def adopt(self, connection: sqlite3.Connection) -> None:
+    def attach(self, connection: sqlite3.Connection) -> None:
         """Make another store of one that lost commits, inside a transaction.
 
         The files with the lost commits do not go with it any more; and no lease of now may have the

@@ -17,7 +17,7 @@ T = TypeVar("T")
 COUNTED_AT_ONCE = 10_000  # jobs; sorting them takes half a MiB and a few milliseconds
 
 
-class ReadsBeside:
+class ConcurrentReads:
     """What base.Store says of them; the store gives the connection."""
 
     def __init__(self) -> None:

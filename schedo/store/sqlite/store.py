@@ -26,11 +26,11 @@ from schedo.store.base import ClockMark, Retention, Snapshot
 from schedo.store.sqlite import bad_values, queries, reads, rows, startup_checks, writes
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite.connection import Connection
-from schedo.store.sqlite.file_guard import Guard
+from schedo.store.sqlite.file_guard import FileGuard
 from schedo.store.sqlite.path_checks import prepare_directory, size_bytes
 from schedo.store.sqlite.pruning import prune
 from schedo.store.sqlite.queue_due import promote_due
-from schedo.store.sqlite.read_connection import ReadsBeside, first
+from schedo.store.sqlite.read_connection import ConcurrentReads, first
 from schedo.store.sqlite.schema import check_file, migrate
 from schedo.store.sqlite.write_buffer import WriteBuffer, replay
 from schedo.store.sqlite.writes import Commit
@@ -43,13 +43,13 @@ T = TypeVar("T")
 FLUSH_PERIOD_S = 0.1
 
 
-class SqliteStore(ReadsBeside):
+class SqliteStore(ConcurrentReads):
     """A Store whose file is held by this process from open to close."""
 
     def __init__(self, path: str | os.PathLike[str], *, accept_loss: bool = False) -> None:
         # SQLite puts the log beside the file itself, not beside a link to it.
         self.path = os.path.realpath(path)
-        self._guard = Guard(self.path, accept_loss=accept_loss)
+        self._guard = FileGuard(self.path, accept_loss=accept_loss)
         self._writer: Connection | None = None
         self._reader: Connection | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -275,7 +275,7 @@ class SqliteStore(ReadsBeside):
         with connections.transaction(connection):
             replay(connection)
             writes.raise_epoch(connection)
-            self._guard.adopt(connection)
+            self._guard.attach(connection)
         self._guard.begin(connection)
         return reads.read_snapshot(connection)
 

@@ -106,9 +106,9 @@ class HttpRunner:
             await asyncio.wait((attempt, stopping))
         return AttemptResult(call.lease.key, await self._shortage.wait(missing, call.stop))
 
-    def find_reasons(self) -> list[str]:
+    def not_ready_reasons(self) -> list[str]:
         """Return in a sentence why no request can be made."""
-        return self._shortage.find_reasons()
+        return self._shortage.not_ready_reasons()
 
     async def _attempt(self, lease: Lease, payload: HttpPayload) -> AttemptResult:
         url = parse_url(payload.url)

@@ -101,7 +101,7 @@ class Running:
         """It could not be started."""
         self.fail(ValueError(text) if code is None else OSError(code, text, filename))
 
-    def note_end(self, status: int) -> None:
+    def ended_with(self, status: int) -> None:
         """Its first process has exited."""
         if not self.ended.done():
             self.ended.set_result(status)
@@ -140,7 +140,7 @@ class Spawner:
         finally:
             os.close(stdin)
 
-    def find_reasons(self) -> list[str]:
+    def not_ready_reasons(self) -> list[str]:
         """Return in a sentence why commands would not start in time."""
         silence_s = 0.0 if self._starting is None else self._starting.silence_s
         if not silence_s:
@@ -269,7 +269,7 @@ class _SpawnerConnection:
         if what == spawner_process.STARTED:
             self._running[number].note_start(*rest)
         elif what == spawner_process.ENDED:
-            self._running.pop(number).note_end(*rest)
+            self._running.pop(number).ended_with(*rest)
         elif what == spawner_process.REFUSED:
             self._running.pop(number).note_refusal(*rest)
 

@@ -83,10 +83,10 @@ class ShellRunner:
         if output_dir is not None:
             output_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def find_reasons(self) -> list[str]:
+    def not_ready_reasons(self) -> list[str]:
         """Return in a sentence why commands would not start in time."""
-        reasons = [each.find_reasons() for each in (self._commands, *self._apart)]
-        return list(dict.fromkeys(chain(*reasons, self._shortage.find_reasons())))
+        reasons = [each.not_ready_reasons() for each in (self._commands, *self._apart)]
+        return list(dict.fromkeys(chain(*reasons, self._shortage.not_ready_reasons())))
 
     def close(self) -> None:
         """End the processes that start commands."""

@@ -36,7 +36,7 @@ class Outbox:
         return len(self._waiting) + len(self._on_the_way)
 
     @property
-    def has_news(self) -> bool:
+    def has_messages(self) -> bool:
         return bool(self._waiting)
 
     @property

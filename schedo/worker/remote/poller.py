@@ -145,7 +145,7 @@ class Poller:
     async def _batch_results(self) -> None:
         """Let results that come at once be taken along."""
         for _ in range(LINGER_TURNS):
-            if self.outbox.has_news or not len(self.attempts):
+            if self.outbox.has_messages or not len(self.attempts):
                 return
             await _turn()
         if self.attempts.free == 0:

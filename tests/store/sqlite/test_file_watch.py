@@ -126,7 +126,10 @@ async def test_a_disk_that_fails_during_the_start_is_told_from_one_that_cannot_b
     def fail(*arguments: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    places: tuple[tuple[type, str], ...] = ((file_watch.Files, "begin"), (file_guard.Guard, "take"))
+    places: tuple[tuple[type, str], ...] = (
+        (file_watch.Files, "begin"),
+        (file_guard.FileGuard, "take"),
+    )
     for owner, name in places:
         monkeypatch.setattr(owner, name, fail)
         with pytest.raises(kind):

@@ -210,7 +210,7 @@ async def test_without_descriptors_the_attempt_is_handed_back(
     report = await runner(make_call({"url": "http://127.0.0.1:9/"}, "http"))
 
     assert report.outcome == Released()
-    assert runner.find_reasons() == ["no connection can be opened: Too many open files"]
+    assert runner.not_ready_reasons() == ["no connection can be opened: Too many open files"]
 
 
 async def test_a_small_json_body_becomes_part_of_the_result() -> None:

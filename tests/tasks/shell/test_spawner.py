@@ -292,19 +292,19 @@ def test_a_starter_that_does_not_answer_is_killed_and_another_one_started(
         commands = Spawner()
         running, pid = await start_sleeper(commands)
         starter = find_parent(pid)
-        assert commands.find_reasons() == []
+        assert commands.not_ready_reasons() == []
         os.kill(starter, signal.SIGSTOP)
         if not has_begun:
             running.abandon()
             running = commands.start(Command(["sleep", "60"], ENV), 1, 2)
         async with asyncio.timeout(20):
-            while not (reasons := commands.find_reasons()):
+            while not (reasons := commands.not_ready_reasons()):
                 await asyncio.to_thread(int)
             with pytest.raises(SpawnerDied):
                 await running.ended
         running.abandon()
         assert wait_gone(starter)
-        assert commands.find_reasons() == []
+        assert commands.not_ready_reasons() == []
         try:
             return reasons, await run(commands, Command(["echo", "again"], ENV))
         finally:

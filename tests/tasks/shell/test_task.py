@@ -164,9 +164,9 @@ async def test_without_descriptors_the_attempt_is_handed_back() -> None:
             os.close(plug)
 
     assert report.outcome == Released()
-    assert runner.find_reasons() == ["no command can be started: Too many open files"]
+    assert runner.not_ready_reasons() == ["no command can be started: Too many open files"]
     assert result_of(await runner(make_call({"command": "true"}))) == {"exit_code": 0}
-    assert runner.find_reasons() == []
+    assert runner.not_ready_reasons() == []
     runner.close()
 
 

@@ -183,5 +183,5 @@ async def test_a_suspect_is_started_by_a_process_of_its_own(tmp_path: Path) -> N
     os.kill(shared, signal.SIGKILL)
     outcomes = [(await each).outcome for each in (first, second)]
     assert outcomes == [Lost(DIED, Blame.SHARED)] * 2
-    assert runner.find_reasons() == []
+    assert runner.not_ready_reasons() == []
     runner.close()

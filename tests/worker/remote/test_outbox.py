@@ -30,7 +30,7 @@ def test_a_word_counts_until_it_is_confirmed() -> None:
     outbox = filled("a", "b")
     taken = outbox.take()
 
-    assert (len(outbox), outbox.leases, outbox.has_news) == (2, ["a", "b"], False)
+    assert (len(outbox), outbox.leases, outbox.has_messages) == (2, ["a", "b"], False)
     outbox.confirm(taken)
     assert (len(outbox), outbox.leases) == (0, [])
 
@@ -87,4 +87,4 @@ def test_what_is_refused_again_is_given_up() -> None:
     outbox.refuse(outbox.take(), REFUSAL)
     outbox.refuse(outbox.take(), REFUSAL)
 
-    assert (len(outbox), outbox.has_news) == (0, False)
+    assert (len(outbox), outbox.has_messages) == (0, False)

@@ -1,0 +1,76 @@
+"""The glossary's words are the only ones: what it retired does not come back."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from functools import cache
+
+import pytest
+
+from tests.sources import ROOT
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+CODE = ("schedo", "tests", "bench", "examples")
+PAPERS = ("docs", *CODE)
+SUFFIXES = {".py", ".md", ".sql", ".js", ".go", ".sh", ".toml"}
+ROW = re.compile(r"^\| `([^`]+)` \| (.+) \|$", re.MULTILINE)
+
+
+def section(title: str) -> dict[str, str]:
+    """Return the rows of one table of the glossary: the retired word, and what stands for it."""
+    text = GLOSSARY.read_text(encoding="utf-8")
+    return dict(ROW.findall(text.split(f"## {title}\n")[1].split("\n## ")[0]))
+
+
+@cache
+def identifiers() -> dict[str, list[str]]:
+    """Return where each identifier of the code stands."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(path for top in CODE for path in (ROOT / top).rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.NAME:
+                place = f"{path.relative_to(ROOT)}:{token.start[0]}"
+                found.setdefault(token.string, []).append(place)
+    return found
+
+
+@cache
+def texts() -> list[tuple[str, str]]:
+    """Return the lines of all papers and sources, each with its place."""
+    files = [path for top in PAPERS for path in (ROOT / top).rglob("*") if path.suffix in SUFFIXES]
+    return [
+        (f"{path.relative_to(ROOT)}:{number}", line)
+        for path in sorted([*files, *ROOT.glob("*.md"), ROOT / "Dockerfile"])
+        if path not in (GLOSSARY, ROOT / "tests" / "test_words.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+    ]
+
+
+@pytest.mark.parametrize("table", ["Retired names", "Retired phrases"])
+def test_the_glossary_says_what_stands_for_each_retired_word(table: str) -> None:
+    rows = section(table)
+
+    assert rows
+    assert all(instead.strip() for instead in rows.values())
+
+
+def test_no_retired_name_is_used() -> None:
+    used = identifiers()
+    findings = [
+        f"{name} -> {instead}: {', '.join(used[name][:3])}"
+        for name, instead in section("Retired names").items()
+        if name in used
+    ]
+
+    assert not findings, "\n".join(findings)
+
+
+@pytest.mark.parametrize("phrase", section("Retired phrases"))
+def test_no_retired_phrase_is_used(phrase: str) -> None:
+    pattern = re.compile(rf"\b{phrase}\b", re.IGNORECASE)
+    findings = [f"{place}: {line.strip()[:80]}" for place, line in texts() if pattern.search(line)]
+
+    assert not findings, "\n".join(findings[:20])
