@@ -40,12 +40,12 @@ class Admission:
 
     def __init__(
         self,
-        memory: JobTable,
+        jobs: JobTable,
         ids: IdSource,
         workers: WorkerPool,
         cancel: Callable[[Job, int], Job],
     ) -> None:
-        self._jobs = memory
+        self._jobs = jobs
         self._ids = ids
         self._workers = workers
         self._cancel = cancel
@@ -141,8 +141,8 @@ class Admission:
         came_at = job.due_at - self._jobs.offset_us
         if job.priority == 0:
             return came_at
-        line = self._jobs.ready_queues.queue_state(job.queue)
-        return came_at - job.priority * line.queue.priority_step_us
+        queue_state = self._jobs.ready_queues.queue_state(job.queue)
+        return came_at - job.priority * queue_state.queue.priority_step_us
 
     def _make(self, spec: JobSpec, now: int) -> Job:
         due_at = now + spec.delay_us if spec.run_at is None else spec.run_at

@@ -34,14 +34,14 @@ class Backlog:
         """Tell whether something may be left to move."""
         return self._through is not None
 
-    def take_over(self, window: PagedIndex, now: int) -> None:
+    def take_over(self, index: PagedIndex, now: int) -> None:
         """Take from the window what has been overdue for BACKLOG_AGE_US and is not in memory.
 
         No more of it than must be: at first only the instant of the horizon, for many may share
         it. If the next page is overdue too, all but the last minute is skipped, then all but the
         last ten seconds, and so on: what came due while a server started again is still on time.
         """
-        horizon = window.horizon
+        horizon = index.horizon
         if (
             horizon is not None
             and horizon[0] < now - BACKLOG_AGE_US
@@ -52,7 +52,7 @@ class Backlog:
             self.after = horizon if self._through is None else min(self.after, horizon)
             self._through = edge if self._through is None else max(self._through, edge)
             self._skipped = (edge, ID_MAX)
-            window.skip_to(self._skipped)
+            index.skip_to(self._skipped)
         if self._through is not None:
             self._reach = min(self._through, now)
 

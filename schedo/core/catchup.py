@@ -50,13 +50,15 @@ def plan_fires(schedule: Schedule, now: int) -> FirePlan:
     decisions = []
     if late_count > len(late):
         latest = _instant_before(schedule, late[-1])
-        decisions.append(_folded(schedule, latest, now, Decision.COALESCED, late_count - len(late)))
+        decisions.append(
+            _decision_for(schedule, latest, now, Decision.COALESCED, late_count - len(late))
+        )
     if through < late_from:
-        caught_up, verdicts = _plan_missed(schedule, late_from, now, has_late=bool(fires))
-        decisions += verdicts
-        folded = sum(d.count for d in verdicts if d.decision is Decision.COALESCED)
-        if folded and fires and not caught_up:
-            fires[0] = fires[0]._replace(missed_count=folded)
+        caught_up, others = _plan_missed(schedule, late_from, now, has_late=bool(fires))
+        decisions += others
+        coalesced = sum(d.count for d in others if d.decision is Decision.COALESCED)
+        if coalesced and fires and not caught_up:
+            fires[0] = fires[0]._replace(missed_count=coalesced)
         fires = caught_up + fires
     return FirePlan(fires, decisions, following)
 
@@ -72,26 +74,28 @@ def _plan_missed(
 
     beyond, beyond_count = latest_through(rule, through, window_start, 1)
     if beyond_count:
-        decisions.append(_folded(schedule, beyond[0], now, Decision.MISSED, beyond_count))
+        decisions.append(_decision_for(schedule, beyond[0], now, Decision.MISSED, beyond_count))
 
-    wanted = spec.catchup_max if spec.catchup is Catchup.ALL else 1
-    within, count = latest_through(rule, window_start, before, wanted)
+    count_max = spec.catchup_max if spec.catchup is Catchup.ALL else 1
+    within, count = latest_through(rule, window_start, before, count_max)
     if not count:
         return [], decisions
     if spec.catchup is Catchup.SKIP:
-        decisions.append(_folded(schedule, within[0], now, Decision.MISSED, count))
+        decisions.append(_decision_for(schedule, within[0], now, Decision.MISSED, count))
         return [], decisions
     if spec.catchup is Catchup.ALL:
         if count > len(within):
             latest = _instant_before(schedule, within[-1])
-            decisions.append(_folded(schedule, latest, now, Decision.MISSED, count - len(within)))
+            decisions.append(
+                _decision_for(schedule, latest, now, Decision.MISSED, count - len(within))
+            )
         return [Firing(instant, Trigger.CATCHUP) for instant in reversed(within)], decisions
     if has_late:  # a run that is only late stands for all the missed ones
-        decisions.append(_folded(schedule, within[0], now, Decision.COALESCED, count))
+        decisions.append(_decision_for(schedule, within[0], now, Decision.COALESCED, count))
         return [], decisions
     if count > 1:
         latest = _instant_before(schedule, within[0])
-        decisions.append(_folded(schedule, latest, now, Decision.COALESCED, count - 1))
+        decisions.append(_decision_for(schedule, latest, now, Decision.COALESCED, count - 1))
     return [Firing(within[0], Trigger.CATCHUP, count - 1)], decisions
 
 
@@ -101,8 +105,8 @@ def _instant_before(schedule: Schedule, instant: int) -> int:
     return latest_through(rule, schedule.evaluated_through, instant - 1, 1)[0][0]
 
 
-def _folded(
-    schedule: Schedule, latest: int, now: int, verdict: Decision, count: int
+def _decision_for(
+    schedule: Schedule, latest: int, now: int, decision: Decision, count: int
 ) -> DecisionRecord:
     """Return one decision for count instants that end at `latest`."""
-    return DecisionRecord(schedule.id, latest, now, verdict, None, count)
+    return DecisionRecord(schedule.id, latest, now, decision, None, count)

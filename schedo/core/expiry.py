@@ -13,24 +13,24 @@ from schedo.core.transitions import JobTransitions
 class Expiry:
     """Asks the store for such jobs; one page is on its way at a time."""
 
-    def __init__(self, memory: JobTable, moves: JobTransitions) -> None:
-        self._memory = memory
-        self._moves = moves
-        self._is_asking = False
-        self.wanted: list[Load] = []
+    def __init__(self, jobs: JobTable, transitions: JobTransitions) -> None:
+        self._jobs = jobs
+        self._transitions = transitions
+        self._is_loading = False
+        self.loads: list[Load] = []
 
     def sweep(self, now: int) -> None:
         """Ask for the first page, unless one is on its way."""
-        if not self._is_asking:
-            self._is_asking = True
-            self.wanted.append(LoadExpired(now, PAGE_ENTRIES_MAX))
+        if not self._is_loading:
+            self._is_loading = True
+            self.loads.append(LoadExpired(now, PAGE_ENTRIES_MAX))
 
-    def take(self, want: LoadExpired, page: list[Job], now: int) -> None:
+    def take(self, load: LoadExpired, page: list[Job], now: int) -> None:
         """End the jobs of the page, as far as memory agrees, and ask for the next one."""
         for loaded in page:
-            job = self._memory.find(loaded.id) or loaded
+            job = self._jobs.find(loaded.id) or loaded
             if job.state in WAITING and job.expires_at is not None and job.expires_at <= now:
-                self._moves.finish(self._memory.track(job), State.EXPIRED, now)
-        self._is_asking = False
-        if len(page) == want.limit:
+                self._transitions.finish(self._jobs.track(job), State.EXPIRED, now)
+        self._is_loading = False
+        if len(page) == load.limit:
             self.sweep(now)

@@ -11,52 +11,58 @@ from schedo.core.states import State
 from schedo.core.worker_pool import WorkerPool, first_unmet_requirement
 
 
-def explain(job: Job, memory: JobTable, workers: WorkerPool) -> str:
+def explain(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
     """Return why the job is not running, or that it is, or how it ended."""
     if job.state is State.QUEUED:
-        return _explain_queued(job, memory, workers)
+        return _explain_queued(job, jobs, workers)
     return _SENTENCES[job.state](job)
 
 
-def _explain_queued(job: Job, memory: JobTable, workers: WorkerPool) -> str:
-    line = memory.ready_queues.queue_state(job.queue)
-    if line.queue.paused:
+def _explain_queued(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
+    queue_state = jobs.ready_queues.queue_state(job.queue)
+    if queue_state.queue.paused:
         return f"queue {job.queue} is paused"
-    if not line.is_open:
-        return f"queue {job.queue} runs {line.running} jobs, as many as its concurrency allows"
-    lane = job.ready_key
-    servers = workers.eligible_workers(lane)
-    if not servers:
-        return _explain_nobody(lane, workers)
-    if all(worker.is_cordoned or not worker.is_open for worker in servers):
-        names = ", ".join(worker.spec.id for worker in servers[:_NAMED_MAX])
+    if not queue_state.is_open:
+        return (
+            f"queue {job.queue} runs {queue_state.running} jobs, as many as its concurrency allows"
+        )
+    ready_key = job.ready_key
+    eligible = workers.eligible_workers(ready_key)
+    if not eligible:
+        return _explain_no_worker(ready_key, workers)
+    if all(worker.is_cordoned or not worker.is_open for worker in eligible):
+        names = ", ".join(worker.spec.id for worker in eligible[:_NAMED_MAX])
         return f"whoever could run it is cordoned or draining: {names}"
-    able = [worker for worker in servers if worker.slots_free > 0]
-    if not able:
-        slots = sum(w.spec.slots for w in servers if w.is_open and not w.is_cordoned)
+    candidates = [worker for worker in eligible if worker.slots_free > 0]
+    if not candidates:
+        slots = sum(w.spec.slots for w in eligible if w.is_open and not w.is_cordoned)
         return f"all {slots} slots for task {job.task} are taken"
-    able = [worker for worker in able if worker.fit(lane.requirements, 1) > 0]
-    if not able:
-        return f"what it needs is taken: {_render_needs(lane)}"
-    if not any(worker.free > 0 for worker in able):
-        names = ", ".join(worker.spec.id for worker in able[:_NAMED_MAX])
+    candidates = [worker for worker in candidates if worker.fit(ready_key.requirements, 1) > 0]
+    if not candidates:
+        return f"what it needs is taken: {_render_needs(ready_key)}"
+    if not any(worker.free > 0 for worker in candidates):
+        names = ", ".join(worker.spec.id for worker in candidates[:_NAMED_MAX])
         return f"whoever could run it does not ask for work now: {names}"
-    if job.location is not Location.LANE:
-        return f"{len(memory.ready_queues.window(job.ready_key) or ())} jobs of its lane go first"
+    if job.location is not Location.READY:
+        return (
+            f"{len(jobs.ready_queues.ready_index(job.ready_key) or ())} jobs of its lane go first"
+        )
     return "it is next"
 
 
-def _explain_nobody(lane: ReadyKey, workers: WorkerPool) -> str:
+def _explain_no_worker(ready_key: ReadyKey, workers: WorkerPool) -> str:
     """Return what no worker has: the first thing that keeps those away that know the task."""
-    able = [each.spec for each in workers.eligible_workers(lane._replace(requirements=None))]
-    if not able or lane.requirements is None:
-        return f"no worker offers task {lane.task} on queue {lane.queue}"
-    missing = {first_unmet_requirement(lane.requirements, offer): None for offer in able}
+    candidates = [
+        each.spec for each in workers.eligible_workers(ready_key._replace(requirements=None))
+    ]
+    if not candidates or ready_key.requirements is None:
+        return f"no worker offers task {ready_key.task} on queue {ready_key.queue}"
+    missing = {first_unmet_requirement(ready_key.requirements, spec): None for spec in candidates}
     return f"no worker offers {' and '.join(str(each) for each in missing)}"
 
 
-def _render_needs(lane: ReadyKey) -> str:
-    needs = lane.requirements.resources if lane.requirements is not None else ()
+def _render_needs(ready_key: ReadyKey) -> str:
+    needs = ready_key.requirements.resources if ready_key.requirements is not None else ()
     return ", ".join(f"{render_amount(amount)} {name}" for name, amount in needs)
 
 

@@ -24,24 +24,24 @@ class FireOrder:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self.window = PagedIndex(Room(capacity))
+        self.index = PagedIndex(Room(capacity))
         self.backlog = Backlog()
         self.overdue: dict[int, int] = {}  # next fire by id: loaded of the backlog
         self._frequent = Timers()
 
     def __len__(self) -> int:
-        return len(self.window) + len(self.overdue) + len(self._frequent)
+        return len(self.index) + len(self.overdue) + len(self._frequent)
 
     def __contains__(self, ident: int) -> bool:
-        return ident in self.window or ident in self.overdue or ident in self._frequent
+        return ident in self.index or ident in self.overdue or ident in self._frequent
 
     def arm(self, ident: int, at: int) -> bool:
         """Set when the schedule fires; False if that is beyond what memory holds."""
         self._frequent.cancel(ident)
         self.overdue.pop(ident, None)
-        if self.window.add(at, ident):
+        if self.index.add(at, ident):
             return True
-        self.window.remove(ident)
+        self.index.remove(ident)
         return False
 
     def keep(self, ident: int, at: int, now: int) -> bool:
@@ -53,27 +53,27 @@ class FireOrder:
 
     def disarm(self, ident: int) -> None:
         """Forget the schedule."""
-        self.window.remove(ident)
+        self.index.remove(ident)
         self._frequent.cancel(ident)
         self.overdue.pop(ident, None)
 
     def restart(self) -> None:
         """Forget all, and begin anew with what the store has."""
-        self.window.restart()
+        self.index.restart()
         self.backlog = Backlog()
         self.overdue = {}
         self._frequent = Timers()
 
     def trim(self) -> Iterable[int]:
         """Return the ids that no longer fit, now in the store only."""
-        return self.window.trim()
+        return self.index.trim()
 
     def pop_due(self, now: int, limit: int) -> list[int]:
         """Remove and return up to limit schedules that are due; what is overdue has a fourth."""
         due = [ident for _, ident in self._frequent.pop_due(now, limit)]
-        room = limit - len(due) - (limit // 4 if self.overdue else 0)
-        due += [ident for _, ident in self.window.pop_due(now, max(0, room))]
-        self.backlog.take_over(self.window, now)
+        free = limit - len(due) - (limit // 4 if self.overdue else 0)
+        due += [ident for _, ident in self.index.pop_due(now, max(0, free))]
+        self.backlog.take_over(self.index, now)
         late = [*islice(self.overdue, limit - len(due))]
         for ident in late:
             del self.overdue[ident]
@@ -81,7 +81,7 @@ class FireOrder:
 
     def fresh_at(self) -> int | None:
         """Return the soonest fire in memory that is no part of the backlog."""
-        firsts = (self.window.first(), self._frequent.first())
+        firsts = (self.index.first(), self._frequent.first())
         return min((first[0] for first in firsts if first is not None), default=None)
 
     def next_at(self) -> int | None:
@@ -94,44 +94,44 @@ class FireOrder:
 
     def needs_page(self) -> bool:
         """Whether something must be loaded."""
-        return self.window.needs_page() or self._wants_overdue()
+        return self.index.needs_page() or self._needs_overdue()
 
-    def _wants_overdue(self) -> bool:
-        return len(self.overdue) <= self.window.page_size and self.backlog.needs_page()
+    def _needs_overdue(self) -> bool:
+        return len(self.overdue) <= self.index.page_size and self.backlog.needs_page()
 
-    def wants(self) -> list[LoadSchedules]:
+    def loads(self) -> list[LoadSchedules]:
         """Return the pages that are needed, each once."""
-        wants = []
-        if self.window.needs_page():
-            self.window.is_loading = True
-            assert self.window.horizon is not None
-            wants.append(LoadSchedules(self.window.horizon, self.window.page_size))
-        if self._wants_overdue():
+        loads = []
+        if self.index.needs_page():
+            self.index.is_loading = True
+            assert self.index.horizon is not None
+            loads.append(LoadSchedules(self.index.horizon, self.index.page_size))
+        if self._needs_overdue():
             backlog = self.backlog
             backlog.is_loading = True
-            page_size = self.window.page_size
-            wants.append(LoadSchedules(backlog.after, page_size, until=backlog.until))
-        return wants
+            page_size = self.index.page_size
+            loads.append(LoadSchedules(backlog.after, page_size, until=backlog.until))
+        return loads
 
-    def extend(self, want: LoadSchedules, page: Sequence[Schedule]) -> bool:
+    def extend(self, load: LoadSchedules, page: Sequence[Schedule]) -> bool:
         """Note that the page is loaded; False if it is no longer needed."""
-        last = _last_of(page) if len(page) == want.limit else None
-        if want.until is None:
-            return self.window.extend(want.after, last)
-        if last is not None and last[0] > want.until:
+        last = _last_of(page) if len(page) == load.limit else None
+        if load.until is None:
+            return self.index.extend(load.after, last)
+        if last is not None and last[0] > load.until:
             last = None
-        self.backlog.advance(want.after, want.until, last)
+        self.backlog.advance(load.after, load.until, last)
         return True
 
-    def take(self, want: LoadSchedules, schedule: Schedule) -> bool:
+    def take(self, load: LoadSchedules, schedule: Schedule) -> bool:
         """Take in a schedule of the page; False if memory holds no such instant."""
         at, ident = schedule.next_fire_at, schedule.id
         if at is None or schedule.paused:
             return False
         if ident in self:
             return True
-        if want.until is None or at > want.until:
-            return self.window.add(at, ident)
+        if load.until is None or at > load.until:
+            return self.index.add(at, ident)
         self.overdue[ident] = at
         return True
 

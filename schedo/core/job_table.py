@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from schedo.core.backlog import Backlog
 from schedo.core.changes import Changes
 from schedo.core.ids import render_id
-from schedo.core.limits import LANE_PAGES_MAX, PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
+from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, READY_PAGES_MAX, WINDOW_ENTRIES
 from schedo.core.loads import Load, LoadReady, LoadTimers, Promoted, PromoteDue
 from schedo.core.model import Job, Location, ReadyKey
 from schedo.core.paged_index import PagedIndex, Pair, Room
@@ -23,7 +23,7 @@ from schedo.core.worker_pool import WorkerPool
 
 # Naming a member through its class costs as much as a small call, and these are named for each job.
 _QUEUED = State.QUEUED
-_NOWHERE, _IN_TIMERS, _IN_LANE, _RUNNING = Location
+_NOWHERE, _IN_TIMERS, _IN_READY, _RUNNING = Location
 
 
 class JobTable:
@@ -32,7 +32,7 @@ class JobTable:
     def __init__(
         self,
         capacity: int = WINDOW_ENTRIES,
-        lane_limit: int | None = None,
+        ready_limit: int | None = None,
         *,
         workers: WorkerPool | None = None,
         empty: bool = False,
@@ -50,7 +50,7 @@ class JobTable:
         self.timers = PagedIndex(Room(capacity), empty=empty)
         self.backlog = Backlog()  # jobs that came due before the timers had them
         self.ready_queues = ReadyQueues(
-            WorkerPool() if workers is None else workers, capacity, lane_limit
+            WorkerPool() if workers is None else workers, capacity, ready_limit
         )
         self.changes = Changes()
         self.offset_us = offset_us  # the wall clock minus the elapsed timeline
@@ -114,11 +114,11 @@ class JobTable:
         if job.is_new:
             return
         if job.state is _QUEUED:
-            window = self.ready_queues.add(job)
-            if window is not None:
-                job.location = _IN_LANE
-                if window.is_overfull:
-                    self._evict(window.trim())
+            ready = self.ready_queues.add(job)
+            if ready is not None:
+                job.location = _IN_READY
+                if ready.is_overfull:
+                    self._evict(ready.trim())
         elif job.state in TIMED and self.timers.add(job.due_at, job.id):
             job.location = _IN_TIMERS
             if self.timers.is_overfull:
@@ -128,7 +128,7 @@ class JobTable:
         """Take the record out of the timers or its lane."""
         if job.location is _IN_TIMERS:
             self.timers.remove(job.id)
-        elif job.location is _IN_LANE:
+        elif job.location is _IN_READY:
             self.ready_queues.remove(job)
         job.location = _NOWHERE
 
@@ -160,17 +160,17 @@ class JobTable:
                     job.payload = None  # the store has it
                 if job.location is _NOWHERE:
                     self.index(job)
-                if job.location is _IN_LANE:
+                if job.location is _IN_READY:
                     self.ready.add(job.id)
             if job.location is _NOWHERE and job.id not in again:
-                self._forget(job)
+                self._recycle(job)
         if self.ready_queues.is_crowded:
             self._evict(self.ready_queues.trim())
-        loose, self._evictable = self._evictable, set()
-        for job_id in loose:
+        evictable, self._evictable = self._evictable, set()
+        for job_id in evictable:
             known = self._jobs.get(job_id)
             if known is not None and known.location is _NOWHERE and job_id not in again:
-                self._forget(known)
+                self._recycle(known)
 
     # Time.
 
@@ -197,47 +197,47 @@ class JobTable:
 
     def loads(self) -> list[Load]:
         """Return the pages that are needed now; each is asked for once."""
-        wants: list[Load] = []
+        pages: list[Load] = []
         backlog = self.backlog
         if backlog.needs_page():
             backlog.is_loading = True
-            wants.append(PromoteDue(backlog.after, backlog.until))
+            pages.append(PromoteDue(backlog.after, backlog.until))
         if self.timers.needs_page():
             self.timers.is_loading = True
             assert self.timers.horizon is not None
-            wants.append(LoadTimers(self.timers.horizon, self.timers.page_size))
-        for lane, window in self.ready_queues.take_pages(LANE_PAGES_MAX):
-            assert window.horizon is not None
-            wants.append(LoadReady(lane, window.horizon, window.page_size))
-        return wants
+            pages.append(LoadTimers(self.timers.horizon, self.timers.page_size))
+        for ready_key, ready in self.ready_queues.take_pages(READY_PAGES_MAX):
+            assert ready.horizon is not None
+            pages.append(LoadReady(ready_key, ready.horizon, ready.page_size))
+        return pages
 
-    def promoted(self, want: PromoteDue, promoted: Promoted) -> None:
+    def promoted(self, load: PromoteDue, promoted: Promoted) -> None:
         """Note which jobs the store has queued by itself."""
-        self.backlog.advance(want.after, want.until, promoted.last)
+        self.backlog.advance(load.after, load.until, promoted.last)
         firsts: dict[ReadyKey, Pair] = {}
-        for lane, pair in promoted.jobs:
-            firsts[lane] = min(pair, firsts.get(lane, pair))
-        for lane, first in firsts.items():
-            self._evict(self.ready_queues.retreat(lane, first))
+        for ready_key, pair in promoted.jobs:
+            firsts[ready_key] = min(pair, firsts.get(ready_key, pair))
+        for ready_key, first in firsts.items():
+            self._evict(self.ready_queues.retreat(ready_key, first))
         for _, (_, job_id) in promoted.jobs:
             job = self._jobs.get(job_id)
-            if job is not None and job.state in TIMED and job.due_at <= want.until:
+            if job is not None and job.state in TIMED and job.due_at <= load.until:
                 self._queue(job)  # memory wins, so it has to follow
 
-    def extend_timers(self, want: LoadTimers, page: list[Job]) -> None:
+    def extend_timers(self, load: LoadTimers, page: list[Job]) -> None:
         """Take in a page of jobs that wait for an instant."""
-        last = (page[-1].due_at, page[-1].id) if len(page) == want.limit else None
-        if self.timers.extend(want.after, last):
+        last = (page[-1].due_at, page[-1].id) if len(page) == load.limit else None
+        if self.timers.extend(load.after, last):
             self._index_page(page)
 
-    def extend_ready(self, want: LoadReady, page: list[Job]) -> None:
+    def extend_ready(self, load: LoadReady, page: list[Job]) -> None:
         """Take in a page of the lane."""
-        window = self.ready_queues.window(want.lane)
-        assert window is not None, "a lane stays while a page of it is on its way"
-        last = (page[-1].rank, page[-1].id) if len(page) == want.limit else None
-        if window.extend(want.after, last):
+        ready = self.ready_queues.ready_index(load.ready_key)
+        assert ready is not None, "a lane stays while a page of it is on its way"
+        last = (page[-1].rank, page[-1].id) if len(page) == load.limit else None
+        if ready.extend(load.after, last):
             self._index_page(page)
-        self.ready_queues.settle(want.lane)
+        self.ready_queues.settle(load.ready_key)
 
     def shift(self, delta_us: int) -> None:
         """Move the instants that count elapsed time; which come first is asked of the store."""
@@ -271,7 +271,7 @@ class JobTable:
             self._jobs[job_id].location = _NOWHERE
             self._evictable.add(job_id)
 
-    def _forget(self, job: Job) -> None:
+    def _recycle(self, job: Job) -> None:
         del self._jobs[job.id]
         if job.unique_key is not None and self._keys.get(job.unique_key) == job.id:
             del self._keys[job.unique_key]

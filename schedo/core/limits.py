@@ -73,7 +73,7 @@ PROMOTED_MAX = 1_000
 PROMOTING_US = 8 * MILLISECOND
 # A burst of queued jobs up to this many, in all lanes together, never has to be read back.
 READY_ENTRIES_MAX = 8_192
-LANE_PAGES_MAX = 8  # loaded after one commit
+READY_PAGES_MAX = 8  # loaded after one commit
 SUSPECTS_MAX = 1_000_000  # never reached: they are what workers held when they died
 PAYLOAD_INLINE_BYTES_MAX = 4_096
 UNCOMMITTED_JOBS_MAX = 50_000

@@ -46,7 +46,7 @@ class Promoted(NamedTuple):
 class LoadReady:
     """The next page of one lane."""
 
-    lane: ReadyKey
+    ready_key: ReadyKey
     after: Pair
     limit: int
 

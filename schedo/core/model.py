@@ -82,7 +82,7 @@ class Location(IntEnum):
 
     NOWHERE = 0
     TIMERS = 1
-    LANE = 2
+    READY = 2
     RUNNING = 3
 
 
@@ -162,7 +162,7 @@ class Job:
 
     @property
     def ready_key(self) -> ReadyKey:
-        return _lane(self.queue, self.task, self.poison_suspect, self.options.requirements)
+        return _ready_key(self.queue, self.task, self.poison_suspect, self.options.requirements)
 
     @property
     def key(self) -> LeaseKey:
@@ -181,7 +181,7 @@ class Job:
         return Job(*_read_all(self))
 
 
-_lane = lru_cache(maxsize=4_096)(ReadyKey)  # thousands of jobs wait in a handful of lanes
+_ready_key = lru_cache(maxsize=4_096)(ReadyKey)  # thousands of jobs wait in a handful of lanes
 _read_all = attrgetter(*(each.name for each in dataclasses.fields(Job)))
 
 

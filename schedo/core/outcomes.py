@@ -48,7 +48,7 @@ class OutcomeContext(msgspec.Struct, frozen=True, gc=False):
     retry_before: int | None  # no retry at or after this instant: the schedule's next fire
 
 
-def settle(job: Job, outcome: Outcome, around: OutcomeContext) -> Transition:
+def settle(job: Job, outcome: Outcome, context: OutcomeContext) -> Transition:
     """Return what becomes of the running job."""
     if job.cancel_requested_at is not None and not isinstance(outcome, Lost):
         return _cancelled(outcome)
@@ -56,13 +56,13 @@ def settle(job: Job, outcome: Outcome, around: OutcomeContext) -> Transition:
         case Completed(result):
             return Transition(State.COMPLETED, result=result)
         case Failed():
-            return _failed(job, outcome, around)
+            return _failed(job, outcome, context)
         case Snoozed(delay):
-            return _snoozed(job, around.now + delay)
-        case Stopped() if around.stop is StopReason.TIMEOUT:
+            return _snoozed(job, context.now + delay)
+        case Stopped() if context.stop is StopReason.TIMEOUT:
             seconds = (job.options.timeout_us or 0) / 1_000_000
             failure = Failure("timeout", f"timed out after {seconds:g} s")
-            return _failed(job, Failed(failure), around, evidence="timeout")
+            return _failed(job, Failed(failure), context, evidence="timeout")
         case Stopped() if job.options.at_most_once or job.trigger is Trigger.INVOKE:
             failure = Failure("interrupted", "it was stopped, and is not begun a second time")
             return Transition(State.FAILED, "handed_back", failure)
@@ -92,7 +92,7 @@ def _cancelled(outcome: Outcome) -> Transition:
 
 
 def _failed(
-    job: Job, outcome: Failed, around: OutcomeContext, evidence: str = "failed"
+    job: Job, outcome: Failed, context: OutcomeContext, evidence: str = "failed"
 ) -> Transition:
     retry = job.options.retry or ONCE
     failures = job.failures + 1
@@ -101,9 +101,9 @@ def _failed(
         return give_up
     delay = outcome.retry_in_us
     if delay is None:
-        delay = delay_us(retry, failures, around.random)
-    due_at = around.now + delay
-    for bound in (retry.until_at, around.retry_before):
+        delay = delay_us(retry, failures, context.random)
+    due_at = context.now + delay
+    for bound in (retry.until_at, context.retry_before):
         if bound is not None and due_at >= bound:
             return give_up
     return Transition(State.RETRYING, evidence, outcome.failure, due_at=due_at, failures=1)

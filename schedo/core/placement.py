@@ -32,7 +32,7 @@ class ReservedSlot(NamedTuple):
 
     worker: str
     key: LeaseKey
-    route: Requirements | None
+    requirements: Requirements | None
 
 
 class Placement:
@@ -40,17 +40,17 @@ class Placement:
 
     def __init__(
         self,
-        memory: JobTable,
-        acceptor: Admission,
+        jobs: JobTable,
+        admission: Admission,
         workers: WorkerPool,
         attempts: RunningAttempts,
-        moves: JobTransitions,
+        transitions: JobTransitions,
     ) -> None:
-        self._jobs = memory
-        self._admission = acceptor
+        self._jobs = jobs
+        self._admission = admission
         self._workers = workers
         self._attempts = attempts
-        self._transitions = moves
+        self._transitions = transitions
         self._reserved = 0
 
     def invoke(self, spec: JobSpec, count: int, now: int) -> list[Job]:
@@ -60,46 +60,48 @@ class Placement:
         )
         return [self._start(spec, worker, now) for worker in chosen]
 
-    def reserve(self, lane: ReadyKey, count: int) -> list[ReservedSlot]:
+    def reserve(self, ready_key: ReadyKey, count: int) -> list[ReservedSlot]:
         """Hold so many slots, all or none; raise NoCapacity or Unsatisfiable."""
-        places = []
-        for worker in self._choose(lane, count):
+        slots = []
+        for worker in self._choose(ready_key, count):
             self._reserved += 1
             key = LeaseKey(-self._reserved, 0, 0)
-            worker.hold(key, lane.requirements.resources if lane.requirements is not None else ())
-            places.append(ReservedSlot(worker.spec.id, key, lane.requirements))
-        return places
+            worker.hold(
+                key, ready_key.requirements.resources if ready_key.requirements is not None else ()
+            )
+            slots.append(ReservedSlot(worker.spec.id, key, ready_key.requirements))
+        return slots
 
-    def invoke_reserved(self, spec: JobSpec, places: Sequence[ReservedSlot], now: int) -> list[Job]:
+    def invoke_reserved(self, spec: JobSpec, slots: Sequence[ReservedSlot], now: int) -> list[Job]:
         """Start a job in each of the places.
 
         Raise NoReservation if a worker has gone; the other places are let go of then. Raise
         Unsatisfiable if one does not run such jobs; the places are kept for another try.
         """
-        if places and spec.options.requirements is None:
-            spec = replace(spec, options=replace(spec.options, requirements=places[0].route))
-        lane = ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements)
-        workers = [self._workers.find(place.worker) for place in places]
+        if slots and spec.options.requirements is None:
+            spec = replace(spec, options=replace(spec.options, requirements=slots[0].requirements))
+        ready_key = ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements)
+        workers = [self._workers.find(slot.worker) for slot in slots]
         found = [
             worker
-            for worker, place in zip(workers, places, strict=True)
-            if worker is not None and place.key in worker.running
+            for worker, slot in zip(workers, slots, strict=True)
+            if worker is not None and slot.key in worker.running
         ]
-        if len(found) < len(places):
-            self.release(places)
+        if len(found) < len(slots):
+            self.release(slots)
             raise NoReservation("a worker that held a part of the reservation has gone")
-        if not all(worker.spec.serves(lane) for worker in found):
+        if not all(worker.spec.serves(ready_key) for worker in found):
             raise Unsatisfiable("a worker that holds a part of the reservation does not run this")
-        self.release(places)
+        self.release(slots)
         return [self._start(spec, worker, now) for worker in found]
 
-    def release(self, places: Sequence[ReservedSlot]) -> None:
+    def release(self, slots: Sequence[ReservedSlot]) -> None:
         """Let go of the slots; harmless if their workers have gone."""
-        for place in places:
-            self._workers.release(place.worker, place.key)
+        for slot in slots:
+            self._workers.release(slot.worker, slot.key)
 
     def reassign(
-        self, key: LeaseKey, besides: Collection[str], message: str, now: int
+        self, key: LeaseKey, exclude: Collection[str], message: str, now: int
     ) -> Job | None:
         """Give the attempt's job to another worker, or end it; None if the lease is not live."""
         job = self._jobs.find(key.job_id)
@@ -110,7 +112,7 @@ class Placement:
         if job.cancel_requested_at is not None:
             self._transitions.apply(job, Transition(State.CANCELLED, "cancelled"), now)
             return job
-        chosen = self._workers.place(job.ready_key, 1, besides)
+        chosen = self._workers.place(job.ready_key, 1, exclude)
         if chosen:
             self._jobs.move(job, State.QUEUED)
             self._attempts.start(job, chosen[0], now)
@@ -126,19 +128,19 @@ class Placement:
         failure = Failure("no-capacity", f"it was not begun: {message}")
         self._transitions.apply(job, Transition(State.FAILED, "handed_back", failure), now)
 
-    def _choose(self, lane: ReadyKey, count: int) -> list[Worker]:
-        line = self._jobs.ready_queues.queue_state(lane.queue)
-        if line.free_slots < count:
-            why = "is paused" if line.queue.paused else "runs as many jobs as it may"
-            raise NoCapacity(f"queue {lane.queue} {why}")
-        chosen = self._workers.place(lane, count)
+    def _choose(self, ready_key: ReadyKey, count: int) -> list[Worker]:
+        queue_state = self._jobs.ready_queues.queue_state(ready_key.queue)
+        if queue_state.free_slots < count:
+            why = "is paused" if queue_state.queue.paused else "runs as many jobs as it may"
+            raise NoCapacity(f"queue {ready_key.queue} {why}")
+        chosen = self._workers.place(ready_key, count)
         if chosen:
             return chosen
         considered = sum(1 for _ in self._workers)
-        rejected = self._workers.count_rejections(lane)
-        if considered and not self._workers.eligible_workers(lane):
+        rejected = self._workers.count_rejections(ready_key)
+        if considered and not self._workers.eligible_workers(ready_key):
             raise Unsatisfiable(f"none of {considered} workers could ever take it")
-        most = self._workers.capacity(lane)
+        most = self._workers.capacity(ready_key)
         if considered and most < count:
             raise Unsatisfiable(f"{considered} workers could take {most} at most, not {count}")
         raise NoCapacity(f"no worker has room for it now, of {considered}", considered, rejected)

@@ -13,11 +13,11 @@ _UNLIMITED = 1 << 30
 class QueueState:
     """One queue: its limits, its lanes and how many of its jobs are running."""
 
-    __slots__ = ("has_waited", "lanes", "number", "queue", "running", "sections", "virtual_time")
+    __slots__ = ("has_waited", "indexes", "number", "queue", "running", "sections", "virtual_time")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self.lanes: dict[ReadyKey, ReadyIndex] = {}
+        self.indexes: dict[ReadyKey, ReadyIndex] = {}
         self.sections: dict[WorkerGroup, Section] = {}
         self.running = 0
         self.virtual_time = 0.0
@@ -43,7 +43,7 @@ class QueueState:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is known of the queue but its name."""
-        return not self.lanes and not self.running and self.queue == Queue(self.queue.name)
+        return not self.indexes and not self.running and self.queue == Queue(self.queue.name)
 
     @property
     def is_open(self) -> bool:
@@ -54,41 +54,41 @@ class QueueState:
 class ReadyIndex(PagedIndex):
     """The head of one lane."""
 
-    __slots__ = ("key", "number", "queue", "section")
+    __slots__ = ("key", "number", "queue_state", "section")
 
     def __init__(
-        self, lane: ReadyKey, line: QueueState, number: int, room: Room, *, empty: bool
+        self, ready_key: ReadyKey, queue_state: QueueState, number: int, room: Room, *, empty: bool
     ) -> None:
         super().__init__(room, empty=empty)
-        self.key = lane
-        self.queue = line
+        self.key = ready_key
+        self.queue_state = queue_state
         self.number = number  # in the order in which the lanes were opened
         self.section: Section
 
     @property
     def page_key(self) -> Key | None:
         """The lane's place among those that need a page; a paused queue needs none."""
-        line = self.queue
-        if line.queue.paused or not self.needs_page():
+        queue_state = self.queue_state
+        if queue_state.queue.paused or not self.needs_page():
             return None
-        return *line.key, self.number
+        return *queue_state.key, self.number
 
 
 class Section:
     """The lanes of one line that the same workers serve, by the rank of their first job."""
 
-    __slots__ = ("count", "group", "lanes", "line")
+    __slots__ = ("count", "group", "heap", "queue_state")
 
-    def __init__(self, line: QueueState, group: WorkerGroup) -> None:
-        self.line = line
+    def __init__(self, queue_state: QueueState, group: WorkerGroup) -> None:
+        self.queue_state = queue_state
         self.group = group
         self.count = 0  # of lanes, with those of which memory holds no job
-        self.lanes: LazyHeap[ReadyIndex] = LazyHeap(PagedIndex.first)
+        self.heap: LazyHeap[ReadyIndex] = LazyHeap(PagedIndex.first)
 
     @property
     def key(self) -> Key | None:
         """The place of its line, or None if no job of it could start whatever the workers do."""
-        line = self.line
-        if line.free_slots <= 0 or self.lanes.first() is None:
+        queue_state = self.queue_state
+        if queue_state.free_slots <= 0 or self.heap.first() is None:
             return None
-        return line.virtual_time, line.has_waited, line.number
+        return queue_state.virtual_time, queue_state.has_waited, queue_state.number

@@ -41,8 +41,8 @@ class _QueueStates(dict[str, QueueState]):
 
     def __missing__(self, name: str) -> QueueState:
         self._perhaps_idle.add(name)
-        line = self[name] = QueueState(Queue(name))
-        return line
+        queue_state = self[name] = QueueState(Queue(name))
+        return queue_state
 
 
 class ReadyQueues:
@@ -63,92 +63,94 @@ class ReadyQueues:
         self._shares = 1  # a power of two, so that room is seldom shared anew
         self.is_crowded = False  # some lane may hold more than its share
         self._perhaps_idle: set[str] = set()
-        self._lines = _QueueStates(self._perhaps_idle)
+        self._queue_states = _QueueStates(self._perhaps_idle)
         # Returns the queue's line, made with the defaults if it is new.
-        self.queue_state: Callable[[str], QueueState] = self._lines.__getitem__
+        self.queue_state: Callable[[str], QueueState] = self._queue_states.__getitem__
         self._active: dict[str, QueueState] = {}  # the lines that have a lane
         self._numbers = count(1)
-        self._turn = 0.0
-        self._filled: set[ReadyIndex] = set()  # those that were given jobs since the last choice
-        self._hungry: LazyHeap[ReadyIndex] = LazyHeap(attrgetter("page_key"))
+        self._virtual_time = 0.0
+        self._refilled: set[ReadyIndex] = set()  # those that were given jobs since the last choice
+        self._page_heap: LazyHeap[ReadyIndex] = LazyHeap(attrgetter("page_key"))
 
     def find_queue_state(self, name: str) -> QueueState | None:
         """Return the queue's line if anything is known of it."""
-        return self._lines.get(name)
+        return self._queue_states.get(name)
 
     def queue_states(self) -> Iterator[QueueState]:
         """Yield every line of which something is known."""
-        return (line for line in self._lines.values() if not line.is_idle)
+        return (
+            queue_state for queue_state in self._queue_states.values() if not queue_state.is_idle
+        )
 
     def evict_idle(self) -> None:
         """Let go of the lines of which nothing is known."""
         for name in self._perhaps_idle:
-            line = self._lines.get(name)
-            if line is not None and line.is_idle:
-                del self._lines[name]
+            queue_state = self._queue_states.get(name)
+            if queue_state is not None and queue_state.is_idle:
+                del self._queue_states[name]
         self._perhaps_idle.clear()
 
     # The queues' own limits.
 
     def set_queue(self, queue: Queue) -> None:
         """Change the limits of a queue."""
-        line = self._lines[queue.name]
-        line.queue = queue
+        queue_state = self._queue_states[queue.name]
+        queue_state.queue = queue
         self._perhaps_idle.add(queue.name)
-        self._reopen(line)
-        for window in line.lanes.values():
-            self._check_page(window)
+        self._reopen(queue_state)
+        for ready in queue_state.indexes.values():
+            self._check_page(ready)
 
     def started(self, name: str) -> None:
         """Note that a job of the queue has started."""
-        self._lines[name].running += 1
+        self._queue_states[name].running += 1
 
     def ended(self, name: str) -> None:
         """Note that a running job of the queue has ended."""
-        line = self._lines[name]
-        line.running -= 1
-        if not line.running and not line.lanes:
+        queue_state = self._queue_states[name]
+        queue_state.running -= 1
+        if not queue_state.running and not queue_state.indexes:
             self._perhaps_idle.add(name)
-        if line.queue.concurrency is not None and line.free_slots == 1:  # it was full
-            self._reopen(line)
+        if queue_state.queue.concurrency is not None and queue_state.free_slots == 1:  # it was full
+            self._reopen(queue_state)
 
-    def _reopen(self, line: QueueState) -> None:
-        for section in line.sections.values():
-            section.group.await_turn(section, line.key)
+    def _reopen(self, queue_state: QueueState) -> None:
+        for section in queue_state.sections.values():
+            section.group.enqueue(section, queue_state.key)
 
     # The jobs.
 
-    def announce(self, lane: ReadyKey) -> None:
+    def announce(self, ready_key: ReadyKey) -> None:
         """Say that the store holds queued jobs of the lane."""
-        self._open(lane, empty=False)
+        self._open(ready_key, empty=False)
 
     def add(self, job: Job) -> PagedIndex | None:
         """Put the job in its lane and return that, or None if it stays in the store only."""
-        lane = job.ready_key
-        window = self._lines[job.queue].lanes.get(lane)
-        if window is None:
-            window = self._open(lane, empty=True)
-        if not window.add(job.rank, job.id):
+        ready_key = job.ready_key
+        ready = self._queue_states[job.queue].indexes.get(ready_key)
+        if ready is None:
+            ready = self._open(ready_key, empty=True)
+        if not ready.add(job.rank, job.id):
             return None
-        self._filled.add(window)
-        return window
+        self._refilled.add(ready)
+        return ready
 
     def remove(self, job: Job) -> None:
         """Take the job out of its lane."""
-        window = self._lines[job.queue].lanes.get(job.ready_key)
-        if window is not None:
-            window.remove(job.id)
-            self._shrunk(window)
+        ready = self._queue_states[job.queue].indexes.get(job.ready_key)
+        if ready is not None:
+            ready.remove(job.id)
+            self._shrunk(ready)
 
-    def window(self, lane: ReadyKey) -> PagedIndex | None:
+    def ready_index(self, ready_key: ReadyKey) -> PagedIndex | None:
         """Return the lane's window if the lane has jobs."""
-        line = self._active.get(lane.queue)
-        return line.lanes.get(lane) if line is not None else None
+        queue_state = self._active.get(ready_key.queue)
+        return queue_state.indexes.get(ready_key) if queue_state is not None else None
 
-    def windows(self) -> Iterator[tuple[ReadyKey, PagedIndex]]:
+    def ready_indexes(self) -> Iterator[tuple[ReadyKey, PagedIndex]]:
         """Yield every lane that has jobs."""
-        for line in self._active.values():
-            yield from line.lanes.items()
+        for queue_state in self._active.values():
+            yield from queue_state.indexes.items()
 
     def take(self) -> list[tuple[int, Worker]]:
         """Remove and return the jobs whose turn it is, each with its worker; [] if none can start.
@@ -157,19 +159,19 @@ class ReadyQueues:
         """
         self._catch_up()
         section = self._choose() if self._active else None
-        window = section.lanes.first() if section is not None else None
-        if section is None or window is None:
+        ready = section.heap.first() if section is not None else None
+        if section is None or ready is None:
             return []
-        line = section.line
+        queue_state = section.queue_state
         # Where nothing else waits, the lane's turn comes again and again.
-        is_only = len(self._active) == len(line.lanes) == 1
-        shares = section.group.share(min(line.free_slots, len(window)) if is_only else 1)
-        entries = window.pop_first(len(shares))
-        step = 1 / line.queue.weight
-        line.virtual_time += step * len(entries)
-        line.has_waited = True
-        self._turn = line.virtual_time - step
-        self._shrunk(window)
+        is_only = len(self._active) == len(queue_state.indexes) == 1
+        shares = section.group.share(min(queue_state.free_slots, len(ready)) if is_only else 1)
+        entries = ready.pop_first(len(shares))
+        step = 1 / queue_state.queue.weight
+        queue_state.virtual_time += step * len(entries)
+        queue_state.has_waited = True
+        self._virtual_time = queue_state.virtual_time - step
+        self._shrunk(ready)
         return [(job_id, worker) for (_, job_id), worker in zip(entries, shares, strict=True)]
 
     def _catch_up(self) -> None:
@@ -177,57 +179,57 @@ class ReadyQueues:
         self._groups.note_freed()
         if self._generation != self._groups.generation:
             self._regroup()
-        for window in self._filled:
-            first = window.first()
-            if first is not None and window.section.lanes.push(window, first):
-                window.section.group.await_turn(window.section, window.queue.key)
-        self._filled.clear()
+        for ready in self._refilled:
+            first = ready.first()
+            if first is not None and ready.section.heap.push(ready, first):
+                ready.section.group.enqueue(ready.section, ready.queue_state.key)
+        self._refilled.clear()
 
     def _choose(self) -> Section | None:
         """Return the section whose turn it is, of those that a worker with room serves.
 
         Of one line that is the section with the smallest rank.
         """
-        with_room = self._groups.with_room
+        available = self._groups.available
         best: Section | None = None
         best_key: tuple[object, ...] = ()
         stuck = []
-        for group in with_room:
+        for group in available:
             section = group.waiting.first() if group.first() is not None else None
             if section is None:
                 stuck.append(group)
-            elif len(with_room) == 1:
+            elif len(available) == 1:
                 return section
             else:
-                window = section.lanes.first()
-                assert window is not None, "a section that waits has a job"
-                key = (*section.line.key, window.first())
+                ready = section.heap.first()
+                assert ready is not None, "a section that waits has a job"
+                key = (*section.queue_state.key, ready.first())
                 if best is None or key < best_key:
                     best, best_key = section, key
         for group in stuck:
-            del with_room[group]
+            del available[group]
         return best
 
     # Pages.
 
-    def retreat(self, lane: ReadyKey, first: Pair) -> list[int]:
+    def retreat(self, ready_key: ReadyKey, first: Pair) -> list[int]:
         """Note that the store has new jobs of the lane from the pair (rank, id) on.
 
         Return the ids that no longer have a place in it.
         """
-        window = self._lines[lane.queue].lanes.get(lane)
-        if window is None:
-            self._open(lane, empty=False)
+        ready = self._queue_states[ready_key.queue].indexes.get(ready_key)
+        if ready is None:
+            self._open(ready_key, empty=False)
             return []
-        gone = window.retreat(first)
-        self._check_page(window)
+        gone = ready.retreat(first)
+        self._check_page(ready)
         return gone
 
-    def settle(self, lane: ReadyKey) -> None:
+    def settle(self, ready_key: ReadyKey) -> None:
         """Close the lane if a page showed that nothing is left in it."""
-        line = self._active.get(lane.queue)
-        if line is not None and lane in line.lanes:
-            self._shrunk(line.lanes[lane])
+        queue_state = self._active.get(ready_key.queue)
+        if queue_state is not None and ready_key in queue_state.indexes:
+            self._shrunk(queue_state.indexes[ready_key])
 
     def take_pages(self, limit: int) -> list[tuple[ReadyKey, PagedIndex]]:
         """Return up to limit lanes that need a page, those whose queue's turn comes first.
@@ -235,67 +237,67 @@ class ReadyQueues:
         From then on their pages are on their way. What is in a paused queue is not needed.
         """
         taken: list[tuple[ReadyKey, PagedIndex]] = []
-        while len(taken) < limit and (window := self._hungry.pop()) is not None:
-            window.is_loading = True
-            taken.append((window.key, window))
+        while len(taken) < limit and (ready := self._page_heap.pop()) is not None:
+            ready.is_loading = True
+            taken.append((ready.key, ready))
         return taken
 
     def needs_pages(self) -> bool:
         """Whether a lane needs a page."""
-        return self._hungry.first() is not None
+        return self._page_heap.first() is not None
 
-    def _check_page(self, window: ReadyIndex) -> None:
-        key = window.page_key
+    def _check_page(self, ready: ReadyIndex) -> None:
+        key = ready.page_key
         if key is not None:
-            self._hungry.push(window, key)
+            self._page_heap.push(ready, key)
 
     def trim(self) -> Iterator[int]:
         """Yield the ids that no longer fit into their lane, since more lanes share the room."""
         self.is_crowded = False
-        for _, window in self.windows():
-            yield from window.trim()
+        for _, ready in self.ready_indexes():
+            yield from ready.trim()
 
     # Lanes open and close.
 
-    def _open(self, lane: ReadyKey, *, empty: bool) -> ReadyIndex:
-        line = self._lines[lane.queue]
-        if not line.lanes:
-            line.virtual_time = max(line.virtual_time, self._turn)
-            line.has_waited = not empty  # the store had its jobs before
-            line.number = next(self._numbers)
-            self._active[lane.queue] = line
-        room = self._suspects_room if lane.isolated else self._room
-        window = ReadyIndex(lane, line, next(self._numbers), room, empty=empty)
-        line.lanes[lane] = window
-        self._assign(window)
-        self._check_page(window)
+    def _open(self, ready_key: ReadyKey, *, empty: bool) -> ReadyIndex:
+        queue_state = self._queue_states[ready_key.queue]
+        if not queue_state.indexes:
+            queue_state.virtual_time = max(queue_state.virtual_time, self._virtual_time)
+            queue_state.has_waited = not empty  # the store had its jobs before
+            queue_state.number = next(self._numbers)
+            self._active[ready_key.queue] = queue_state
+        room = self._suspects_room if ready_key.isolated else self._room
+        ready = ReadyIndex(ready_key, queue_state, next(self._numbers), room, empty=empty)
+        queue_state.indexes[ready_key] = ready
+        self._assign(ready)
+        self._check_page(ready)
         self._count += 1
         if self._count > self._shares:
             self._share(2 * self._shares)
-        return window
+        return ready
 
-    def _assign(self, window: ReadyIndex) -> None:
+    def _assign(self, ready: ReadyIndex) -> None:
         """Put the lane among those that the same workers serve."""
-        line, group = window.queue, self._groups.find(window.key)
-        section = line.sections.get(group)
+        queue_state, group = ready.queue_state, self._groups.find(ready.key)
+        section = queue_state.sections.get(group)
         if section is None:
-            section = line.sections[group] = Section(line, group)
-        window.section = section
+            section = queue_state.sections[group] = Section(queue_state, group)
+        ready.section = section
         section.count += 1
-        group.lanes += 1
-        self._filled.add(window)
+        group.key_count += 1
+        self._refilled.add(ready)
 
     def _regroup(self) -> None:
         """Let every lane look for its group anew."""
         while self._generation != self._groups.generation:
             self._generation = self._groups.generation
-            for line in self._active.values():
-                for section in line.sections.values():
+            for queue_state in self._active.values():
+                for section in queue_state.sections.values():
                     section.group.waiting.discard(section)
-                    section.group.lanes -= section.count
-                line.sections.clear()
-                for window in line.lanes.values():
-                    self._assign(window)
+                    section.group.key_count -= section.count
+                queue_state.sections.clear()
+                for ready in queue_state.indexes.values():
+                    self._assign(ready)
 
     def _share(self, shares: int) -> None:
         """Let so many lanes share the limit; each has room for a few in any case."""
@@ -304,30 +306,30 @@ class ReadyQueues:
             self._room.limit = max(_ROOM_MIN, self._limit // shares)
             self._room.capacity = min(self._capacity, max(2, self._room.limit // 2))
             self.is_crowded = True
-            for line in self._active.values():
-                for window in line.lanes.values():
-                    self._check_page(window)
+            for queue_state in self._active.values():
+                for ready in queue_state.indexes.values():
+                    self._check_page(ready)
 
-    def _shrunk(self, window: ReadyIndex) -> None:
+    def _shrunk(self, ready: ReadyIndex) -> None:
         """Close the lane if it is exhausted; else it may need a page."""
-        if window.horizon is not None:
-            self._check_page(window)
-        elif window.is_exhausted and not window.is_loading:
-            self._close(window)
+        if ready.horizon is not None:
+            self._check_page(ready)
+        elif ready.is_exhausted and not ready.is_loading:
+            self._close(ready)
 
-    def _close(self, window: ReadyIndex) -> None:
-        line, section = window.queue, window.section
-        del line.lanes[window.key]
-        self._hungry.discard(window)
-        section.lanes.discard(window)
-        section.group.lanes -= 1
+    def _close(self, ready: ReadyIndex) -> None:
+        queue_state, section = ready.queue_state, ready.section
+        del queue_state.indexes[ready.key]
+        self._page_heap.discard(ready)
+        section.heap.discard(ready)
+        section.group.key_count -= 1
         section.count -= 1
-        if not section.count and len(line.sections) > 1:  # the last one is soon needed again
+        if not section.count and len(queue_state.sections) > 1:  # the last one is soon needed again
             section.group.waiting.discard(section)
-            del line.sections[section.group]
+            del queue_state.sections[section.group]
         self._count -= 1
         if self._shares > 1 and 4 * self._count < self._shares:
             self._share(self._shares // 2)
-        if not line.lanes:
-            del self._active[window.key.queue]
-            self._perhaps_idle.add(window.key.queue)
+        if not queue_state.indexes:
+            del self._active[ready.key.queue]
+            self._perhaps_idle.add(ready.key.queue)

@@ -22,8 +22,8 @@ _new_key: Callable[[tuple[int, int, int]], LeaseKey] = partial(tuple.__new__, Le
 class RunningAttempts:
     """Running attempts by job id; one job has at most one."""
 
-    def __init__(self, memory: JobTable, workers: WorkerPool, epoch: int) -> None:
-        self._jobs = memory
+    def __init__(self, jobs: JobTable, workers: WorkerPool, epoch: int) -> None:
+        self._jobs = jobs
         self._workers = workers
         self._epoch = epoch
         self._deadlines = Timers()
@@ -140,8 +140,8 @@ def make_lease(key: LeaseKey, worker_id: str, job: Job) -> Lease:
 
 
 def _amounts(job: Job) -> ResourceAmounts:
-    route = job.options.requirements
-    return route.resources if route is not None else ()
+    requirements = job.options.requirements
+    return requirements.resources if requirements is not None else ()
 
 
 def is_current_lease(key: LeaseKey, job: Job) -> bool:

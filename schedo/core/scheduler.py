@@ -45,7 +45,7 @@ class Scheduler:
         last_id: int,
         random: Callable[[], float],
         capacity: int = WINDOW_ENTRIES,
-        lane_limit: int | None = None,
+        ready_limit: int | None = None,
         ended: dict[State, int] | None = None,
         offset_us: int = 0,
     ) -> None:
@@ -53,7 +53,7 @@ class Scheduler:
         self._random = random
         self._ids = IdSource(last_id)
         self.workers = WorkerPool()
-        self.jobs = JobTable(capacity, lane_limit, workers=self.workers, offset_us=offset_us)
+        self.jobs = JobTable(capacity, ready_limit, workers=self.workers, offset_us=offset_us)
         self.schedules = Schedules(self.jobs, self._ids, self, capacity)
         self._admission = Admission(self.jobs, self._ids, self.workers, self.cancel)
         self._transitions = JobTransitions(self.jobs, self.schedules, self._admission.rank, ended)
@@ -72,13 +72,16 @@ class Scheduler:
     # Restoring: what the store knew when it was opened.
 
     def restore(
-        self, queues: Sequence[Queue], lanes: Sequence[ReadyKey], blocked: list[tuple[int, int]]
+        self,
+        queues: Sequence[Queue],
+        ready_keys: Sequence[ReadyKey],
+        blocked: list[tuple[int, int]],
     ) -> None:
         """Learn the queues, which lanes have jobs, and which schedules have a blocked run."""
         for queue in queues:
             self.jobs.ready_queues.set_queue(queue)
-        for lane in lanes:
-            self.jobs.ready_queues.announce(lane)
+        for ready_key in ready_keys:
+            self.jobs.ready_queues.announce(ready_key)
         self.schedules.restore_blocked(blocked)
 
     def recover_running(self, job: Job, lease: Lease, now: int) -> None:
@@ -247,9 +250,9 @@ class Scheduler:
 
     # Workers.
 
-    def attach(self, offer: WorkerSpec) -> None:
+    def attach(self, spec: WorkerSpec) -> None:
         """Let the worker have jobs from now on, or change what it offers."""
-        self.workers.attach(offer)
+        self.workers.attach(spec)
         self._admission.forget_defaults()
 
     def detach(
@@ -267,9 +270,9 @@ class Scheduler:
             )
         return held
 
-    def report(self, report: AttemptResult, now: int) -> Job:
+    def report(self, result: AttemptResult, now: int) -> Job:
         """Settle an ended attempt; StaleLease, and kept as evidence, if the lease is not live."""
-        key = report.key
+        key = result.key
         job = self.jobs.find(key.job_id)
         if job is None or not is_current_lease(key, job):
             self.jobs.changes.attempts.append(
@@ -279,13 +282,13 @@ class Scheduler:
                 f"attempt {key.attempt} of job {render_id(key.job_id)} no longer holds it;"
                 " its result was refused"
             )
-        for capture in report.output:
+        for capture in result.output:
             self.jobs.changes.outputs.append(Output(key.job_id, key.attempt, capture))
         stop = self.attempts.end(job, key)
         schedule = None if job.schedule_id is None else self.schedules.find(job.schedule_id)
-        around = OutcomeContext(now, self._random(), stop, retry_before(schedule))
+        context = OutcomeContext(now, self._random(), stop, retry_before(schedule))
         job.location = _NOWHERE
-        self._transitions.apply(job, settle(job, report.outcome, around), now)
+        self._transitions.apply(job, settle(job, result.outcome, context), now)
         if job.state is State.RETRYING and job.schedule_id is not None and schedule is None:
             self._check_retry(job.schedule_id, job.key, job.due_at - self.jobs.offset_us)
         return job
@@ -327,36 +330,36 @@ class Scheduler:
             self.jobs.changes
             or self._loads
             or self._admission.loads
-            or self._expiry.wanted
+            or self._expiry.loads
             or self.jobs.needs_loads()
             or self.schedules.needs_loads()
         )
 
     def take_loads(self) -> list[loads.Load]:
         """Return what must be loaded."""
-        wanted = self._loads + self._admission.loads + self._expiry.wanted
-        self._loads, self._admission.loads, self._expiry.wanted = [], [], []
+        pending = self._loads + self._admission.loads + self._expiry.loads
+        self._loads, self._admission.loads, self._expiry.loads = [], [], []
         # First of all what the store is to change: everything that is loaded must show it.
-        return self.jobs.loads() + wanted + self.schedules.loads()
+        return self.jobs.loads() + pending + self.schedules.loads()
 
     def deliver(self, loaded: Sequence[tuple[loads.Load, Any]], now: int) -> None:
         """Take in what was loaded for each want; memory wins over what the store said."""
-        for want, found in loaded:
-            self._deliver(want, found, now)
+        for load, found in loaded:
+            self._deliver(load, found, now)
         self.jobs.place_changed()
 
-    def _deliver(self, want: loads.Load, loaded: Any, now: int) -> None:
-        match want:
+    def _deliver(self, load: loads.Load, loaded: Any, now: int) -> None:
+        match load:
             case loads.LoadTimers():
-                self.jobs.extend_timers(want, loaded)
+                self.jobs.extend_timers(load, loaded)
             case loads.PromoteDue():
-                self.jobs.promoted(want, loaded)
+                self.jobs.promoted(load, loaded)
             case loads.LoadReady():
-                self.jobs.extend_ready(want, loaded)
+                self.jobs.extend_ready(load, loaded)
             case loads.LoadSchedules():
-                self.schedules.extend(want, loaded)
+                self.schedules.extend(load, loaded)
             case loads.LoadExpired():
-                self._expiry.take(want, loaded, now)
+                self._expiry.take(load, loaded, now)
             case loads.LoadJob(job_id, then):
                 then(self.jobs.find(job_id) or loaded, now)
             case loads.LoadUniqueHolder(key, then):

@@ -44,9 +44,9 @@ class Schedules:
     """Schedule records by id, the soonest in a window."""
 
     def __init__(
-        self, memory: JobTable, ids: IdSource, runs: RunCallbacks, capacity: int = WINDOW_ENTRIES
+        self, jobs: JobTable, ids: IdSource, runs: RunCallbacks, capacity: int = WINDOW_ENTRIES
     ) -> None:
-        self._jobs = memory
+        self._jobs = jobs
         self._ids = ids
         self._runs = runs
         self._schedules: dict[int, Schedule] = {}
@@ -249,8 +249,8 @@ class Schedules:
             schedule.buffered += 1
         schedule.fired += 1
         schedule.last_fired_at = fire.scheduled_for
-        verdict = Decision.BUFFERED if is_blocked else _VERDICTS[fire.trigger]
-        self._decide(schedule, fire, verdict, job.id, now)
+        decision = Decision.BUFFERED if is_blocked else _DECISIONS[fire.trigger]
+        self._decide(schedule, fire, decision, job.id, now)
         return job.id, None
 
     # The end of a run.
@@ -302,8 +302,8 @@ class Schedules:
 
     def loads(self) -> list[Load]:
         """Return what must be loaded, each once."""
-        wants, self.pending_loads = self.pending_loads, []
-        return wants + self.order.wants()
+        pending, self.pending_loads = self.pending_loads, []
+        return pending + self.order.loads()
 
     def shift(self, delta_us: int) -> None:
         """Move the instants that count elapsed time; which come first is asked of the store."""
@@ -312,9 +312,9 @@ class Schedules:
         self.order.restart()
         self._evictable.update(self._schedules)
 
-    def extend(self, want: LoadSchedules, page: list[Schedule]) -> None:
+    def extend(self, load: LoadSchedules, page: list[Schedule]) -> None:
         """Take in a page of schedules by their next fire."""
-        if not self.order.extend(want, page):
+        if not self.order.extend(load, page):
             return
         new = [s for s in page if s.id not in self._schedules and not self._is_deleted(s)]
         for schedule in new:
@@ -323,7 +323,7 @@ class Schedules:
         self._review(new)
         ids = [s.id for s in page if s.id in self._schedules]
         for ident in dict.fromkeys([*ids, *self._jobs.changes.schedules]):
-            if not self.order.take(want, self._schedules[ident]):
+            if not self.order.take(load, self._schedules[ident]):
                 self._evictable.add(ident)
         self._evictable.update(self.order.trim())
 
@@ -371,10 +371,10 @@ class Schedules:
         self._evictable.update(self.order.trim())
 
     def _decide(
-        self, schedule: Schedule, fire: Firing, verdict: Decision, job_id: int | None, now: int
+        self, schedule: Schedule, fire: Firing, decision: Decision, job_id: int | None, now: int
     ) -> None:
         self._jobs.changes.decisions.append(
-            DecisionRecord(schedule.id, fire.scheduled_for, now, verdict, job_id)
+            DecisionRecord(schedule.id, fire.scheduled_for, now, decision, job_id)
         )
 
 
@@ -390,7 +390,7 @@ def _restart(schedule: Schedule, through: int) -> None:
     schedule.next_fire_at = next_after(schedule.rule, schedule.evaluated_through)
 
 
-_VERDICTS = {
+_DECISIONS = {
     Trigger.SCHEDULE: Decision.FIRED,
     Trigger.CATCHUP: Decision.CAUGHT_UP,
     Trigger.MANUAL: Decision.MANUAL,

@@ -17,19 +17,19 @@ class JobTransitions:
 
     def __init__(
         self,
-        memory: JobTable,
+        jobs: JobTable,
         schedules: Schedules,
         rank: Callable[[Job], int],
         ended: dict[State, int] | None,
     ) -> None:
-        self._jobs = memory
+        self._jobs = jobs
         self._schedules = schedules
         self._rank = rank
         self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # counts go on in there
 
-    def apply(self, job: Job, settled: Transition, now: int) -> None:
+    def apply(self, job: Job, transition: Transition, now: int) -> None:
         """End the running attempt and let the job go where the settlement says."""
-        if settled.evidence is not None:
+        if transition.evidence is not None:
             self._jobs.changes.attempts.append(
                 AttemptRecord(
                     job.id,
@@ -38,21 +38,21 @@ class JobTransitions:
                     job.worker,
                     job.started_at,
                     now,
-                    settled.evidence,
-                    settled.failure,
+                    transition.evidence,
+                    transition.failure,
                 )
             )
-        job.failures += settled.failures
-        job.losses += settled.losses
-        job.poison_suspect = settled.poison_suspect
-        job.failure = settled.failure
-        job.result = settled.result
-        if settled.state is State.QUEUED:
-            self.queue_at(job, job.due_at, now, is_front=settled.requeue_first)
-        elif settled.due_at is not None:
-            self.wait_until(job, settled.state, settled.due_at)
+        job.failures += transition.failures
+        job.losses += transition.losses
+        job.poison_suspect = transition.poison_suspect
+        job.failure = transition.failure
+        job.result = transition.result
+        if transition.state is State.QUEUED:
+            self.queue_at(job, job.due_at, now, is_front=transition.requeue_first)
+        elif transition.due_at is not None:
+            self.wait_until(job, transition.state, transition.due_at)
         else:
-            self.finish(job, settled.state, now)
+            self.finish(job, transition.state, now)
 
     def finish(self, job: Job, state: State, now: int) -> None:
         """End the job."""

@@ -30,18 +30,20 @@ class WorkerGroup:
     most free slots, then the one that was assigned something longest ago."""
 
     __slots__ = (
-        *("_heap", "_members", "_resources", "_with_room"),
-        *("kinds", "lanes", "route", "waiting"),
+        *("_heap", "_members", "_resources", "_available"),
+        *("kinds", "key_count", "requirements", "waiting"),
     )
 
-    def __init__(self, route: Requirements | None, with_room: dict[WorkerGroup, None]) -> None:
-        self.route = route
+    def __init__(
+        self, requirements: Requirements | None, available: dict[WorkerGroup, None]
+    ) -> None:
+        self.requirements = requirements
         self.kinds: set[ReadyKey] = set()  # of lanes; see WorkerGroups
-        self.lanes = 0  # how many of them have jobs
+        self.key_count = 0  # how many of them have jobs
         # Those lanes, one section for each queue, and the queue whose turn comes first goes first.
         self.waiting: LazyHeap[Section] = LazyHeap(attrgetter("key"))
-        self._with_room = with_room
-        self._resources = route is not None and bool(route.resources)
+        self._available = available
+        self._resources = requirements is not None and bool(requirements.resources)
         self._members: dict[Worker, float] = {}  # the more the route prefers it, the smaller
         self._heap: LazyHeap[Worker] = LazyHeap(self._rank)
 
@@ -53,17 +55,17 @@ class WorkerGroup:
     @property
     def key(self) -> _GroupKey:
         """What no other group has in common with this one."""
-        resources, prefer = _demand(self.route)
+        resources, prefer = _demand(self.requirements)
         return frozenset(worker.number for worker in self._members), resources, prefer
 
     def add(self, worker: Worker) -> None:
         """Take the worker in."""
-        route = self.route
+        requirements = self.requirements
         self._members[worker] = (
-            0.0 if route is None else -route.preference_score(worker.spec.labels)
+            0.0 if requirements is None else -requirements.preference_score(worker.spec.labels)
         )
         worker.groups[self] = None
-        self.offer(worker)
+        self.mark_available(worker)
 
     def remove(self, worker: Worker) -> None:
         """Let go of the worker."""
@@ -71,16 +73,16 @@ class WorkerGroup:
         worker.groups.pop(self, None)
         self._heap.discard(worker)
 
-    def offer(self, worker: Worker) -> None:
+    def mark_available(self, worker: Worker) -> None:
         """Note that the worker may have room, or more of it than before."""
         bound = (self._members[worker], -worker.free, -worker.last_assigned, worker.number)
         if worker.free > 0 and self._heap.push(worker, bound):
-            self._with_room[self] = None
+            self._available[self] = None
 
-    def await_turn(self, section: Section, turn: Key) -> None:
+    def enqueue(self, section: Section, key: Key) -> None:
         """Let the section's jobs start when its queue's turn, at least this one, has come."""
-        if self.waiting.push(section, turn):
-            self._with_room[self] = None
+        if self.waiting.push(section, key):
+            self._available[self] = None
 
     def first(self) -> Worker | None:
         """Return the worker that is to take the next job, or None if none has room."""
@@ -94,7 +96,7 @@ class WorkerGroup:
         best = self._heap.first()
         if best is None:
             return []
-        if count == 1 or self.route is not None:
+        if count == 1 or self.requirements is not None:
             return [best]
         if len(self._members) == 1:
             return [best] * min(count, best.free)
@@ -103,30 +105,30 @@ class WorkerGroup:
     def _draw(self, count: int) -> list[Worker]:
         chosen: list[Worker] = []
         drawn: list[Worker] = []
-        able: list[tuple[int, int, int, Worker]] = []  # the drawn ones as they will stand
+        candidates: list[tuple[int, int, int, Worker]] = []  # the drawn ones as they will stand
         while len(chosen) < count:
             worker = self._heap.first()
             if worker is not None:
                 entry = (-worker.free, -worker.last_assigned, worker.number, worker)
-                if not able or entry < able[0]:
+                if not candidates or entry < candidates[0]:
                     drawn.append(worker)
-                    heappush(able, entry)
+                    heappush(candidates, entry)
                     self._heap.pop()
                     continue
-            if not able:
+            if not candidates:
                 break
-            free, _, number, worker = able[0]
+            free, _, number, worker = candidates[0]
             chosen.append(worker)
             if free == -1:
-                heappop(able)
+                heappop(candidates)
             else:
-                heapreplace(able, (free + 1, _LATER + len(chosen), number, worker))
+                heapreplace(candidates, (free + 1, _LATER + len(chosen), number, worker))
         for worker in drawn:
-            self.offer(worker)
+            self.mark_available(worker)
         return chosen
 
     def _rank(self, worker: Worker) -> Key | None:
-        if worker.free <= 0 or (self._resources and worker.capacity_for(self.route) <= 0):
+        if worker.free <= 0 or (self._resources and worker.capacity_for(self.requirements) <= 0):
             return None
         return self._members[worker], -worker.free, -worker.last_assigned, worker.number
 
@@ -140,7 +142,7 @@ class WorkerGroups:
 
     def __init__(self) -> None:
         # The groups in which a worker may have room and a lane may have a job that can start.
-        self.with_room: dict[WorkerGroup, None] = {}
+        self.available: dict[WorkerGroup, None] = {}
         self.freed: set[Worker] = set()  # those whose room may have grown since `note_freed`
         self.generation = 0  # grows when every lane must look for its group anew
         self._workers: dict[Worker, None] = {}
@@ -150,18 +152,18 @@ class WorkerGroups:
         self._groups_max = IDLE_GROUPS_MAX
         self._kinds_max = KINDS_KNOWN_MAX
 
-    def find(self, lane: ReadyKey) -> WorkerGroup:
+    def find(self, ready_key: ReadyKey) -> WorkerGroup:
         """Return the lane's group."""
         kind = (
-            lane
+            ready_key
             if self._naming_queues
-            else ReadyKey("", lane.task, lane.isolated, lane.requirements)
+            else ReadyKey("", ready_key.task, ready_key.isolated, ready_key.requirements)
         )
         group = self._by_kind.get(kind)
         if group is None:
             if len(self._by_kind) >= self._kinds_max:
-                self._kinds_max = max(KINDS_KNOWN_MAX, 2 * self._count_lanes())
-                self._forget()
+                self._kinds_max = max(KINDS_KNOWN_MAX, 2 * self._count_keys())
+                self._clear()
             group = self._by_kind[kind] = self._find_or_make(kind)
             group.kinds.add(kind)
         return group
@@ -170,7 +172,7 @@ class WorkerGroups:
         """Let the groups know of workers whose room has grown."""
         for worker in self.freed:
             for group in worker.groups:
-                group.offer(worker)
+                group.mark_available(worker)
         self.freed.clear()
 
     def admit(self, worker: Worker) -> None:
@@ -179,7 +181,7 @@ class WorkerGroups:
         if worker.spec.queues is not None:
             self._naming_queues += 1
             if self._naming_queues == 1:
-                self._forget()
+                self._clear()
                 return
         serves = worker.spec.serves
         joined = []
@@ -188,11 +190,11 @@ class WorkerGroups:
             if served == len(group.kinds):
                 joined.append(group)
             elif served:  # it divides the lanes of the group
-                self._forget()
+                self._clear()
                 return
         for group in joined:
             group.add(worker)
-        self._file_anew()
+        self._refile()
 
     def dismiss(self, worker: Worker) -> None:
         """Take a worker out of all groups."""
@@ -202,13 +204,13 @@ class WorkerGroups:
         for group in list(worker.groups):
             group.remove(worker)
         self._naming_queues -= worker.spec.queues is not None
-        self._file_anew()
+        self._refile()
 
-    def _file_anew(self) -> None:
+    def _refile(self) -> None:
         """Find the groups by their present workers; if two have the same ones, begin anew."""
         filed = {group.key: group for group in self._groups.values()}
         if len(filed) < len(self._groups):
-            self._forget()
+            self._clear()
         else:
             self._groups = filed
 
@@ -218,35 +220,35 @@ class WorkerGroups:
         group = self._groups.get(key)
         if group is None:
             if len(self._groups) >= self._groups_max:
-                self._forget_idle()
-            group = self._groups[key] = WorkerGroup(kind.requirements, self.with_room)
+                self._evict_idle()
+            group = self._groups[key] = WorkerGroup(kind.requirements, self.available)
             for worker in members:
                 group.add(worker)
         return group
 
-    def _forget_idle(self) -> None:
+    def _evict_idle(self) -> None:
         """Let go of groups without jobs, for each release of a slot is told to all groups."""
-        idle = [key for key, group in self._groups.items() if not group.lanes]
+        idle = [key for key, group in self._groups.items() if not group.key_count]
         for key in idle:
             group = self._groups.pop(key)
-            self.with_room.pop(group, None)
+            self.available.pop(group, None)
             for kind in group.kinds:
                 del self._by_kind[kind]
             for worker in group.members:
                 group.remove(worker)
         self._groups_max = IDLE_GROUPS_MAX + 2 * len(self._groups)
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self.generation += 1
         self._groups.clear()
         self._by_kind.clear()
-        self.with_room.clear()
+        self.available.clear()
         for worker in self._workers:
             worker.groups.clear()
 
-    def _count_lanes(self) -> int:
-        return sum(group.lanes for group in self._groups.values())
+    def _count_keys(self) -> int:
+        return sum(group.key_count for group in self._groups.values())
 
 
-def _demand(route: Requirements | None) -> tuple[ResourceAmounts, tuple[Preference, ...]]:
-    return ((), ()) if route is None else (route.resources, route.prefer)
+def _demand(requirements: Requirements | None) -> tuple[ResourceAmounts, tuple[Preference, ...]]:
+    return ((), ()) if requirements is None else (requirements.resources, requirements.prefer)

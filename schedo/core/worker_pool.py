@@ -37,31 +37,34 @@ class WorkerSpec:
     polls: bool = False  # it gets only as many attempts as it asks for, each time anew
     durable_starts: bool = False  # it is given an attempt when the start is on disk
 
-    def serves(self, lane: ReadyKey) -> bool:
+    def serves(self, ready_key: ReadyKey) -> bool:
         """Whether jobs of the lane may run here at all, however busy it is.
 
         A lane without a task, as a reservation may have, stands for any.
         """
         return (
-            (lane.isolated is self.isolated or (lane.isolated and lane.task in self.apart))
-            and (self.tasks is None or lane.task in self.tasks or not lane.task)
-            and (self.queues is None or lane.queue in self.queues)
+            (
+                ready_key.isolated is self.isolated
+                or (ready_key.isolated and ready_key.task in self.apart)
+            )
+            and (self.tasks is None or ready_key.task in self.tasks or not ready_key.task)
+            and (self.queues is None or ready_key.queue in self.queues)
             and (
-                lane.requirements is None
-                or first_unmet_requirement(lane.requirements, self) is None
+                ready_key.requirements is None
+                or first_unmet_requirement(ready_key.requirements, self) is None
             )
         )
 
 
-def first_unmet_requirement(route: Requirements, offer: WorkerSpec) -> str | None:
+def first_unmet_requirement(requirements: Requirements, spec: WorkerSpec) -> str | None:
     """Return what of the route the worker can never meet, in a few words, or None."""
-    if route.worker is not None and route.worker != offer.id:
-        return f"worker {route.worker}"
-    for condition in route.labels:
-        if not condition.holds(offer.labels):
+    if requirements.worker is not None and requirements.worker != spec.id:
+        return f"worker {requirements.worker}"
+    for condition in requirements.labels:
+        if not condition.holds(spec.labels):
             return f"label {condition}"
-    for name, amount in route.resources:
-        if amount > offer.resources.get(name, 0):
+    for name, amount in requirements.resources:
+        if amount > spec.resources.get(name, 0):
             return f"{render_amount(amount)} {name}"
     return None
 
@@ -83,11 +86,9 @@ class Worker:
         *("_freed", "groups", "reserved", "number", "used"),
     )
 
-    def __init__(
-        self, offer: WorkerSpec, number: int = 0, freed: set[Worker] | None = None
-    ) -> None:
+    def __init__(self, spec: WorkerSpec, number: int = 0, freed: set[Worker] | None = None) -> None:
         """`freed` is told when it may have more room than before."""
-        self.spec = offer
+        self.spec = spec
         self.number = number  # in the order in which they were attached
         self.groups: dict[WorkerGroup, None] = {}  # those that it belongs to
         self._freed = set() if freed is None else freed
@@ -125,18 +126,18 @@ class Worker:
         """Whether what is given to it reaches it at once."""
         return self.is_polling or not self.spec.polls
 
-    def capacity_for(self, route: Requirements | None) -> int:
+    def capacity_for(self, requirements: Requirements | None) -> int:
         """Return how many more attempts of such jobs it takes now."""
-        return self.fit(route, self.free)
+        return self.fit(requirements, self.free)
 
-    def fit(self, route: Requirements | None, room: int) -> int:
+    def fit(self, requirements: Requirements | None, free: int) -> int:
         """Return how many more attempts of such jobs fit, at most so many."""
-        if route is not None:
-            for name, amount in route.resources:
+        if requirements is not None:
+            for name, amount in requirements.resources:
                 if amount:
                     left = self.spec.resources.get(name, 0) - self.used.get(name, 0)
-                    room = min(room, left // amount)
-        return room
+                    free = min(free, left // amount)
+        return free
 
     def hold(self, key: LeaseKey, amounts: ResourceAmounts) -> None:
         """Note that it runs the attempt."""
@@ -162,8 +163,8 @@ class Worker:
         self.refresh()
 
 
-def _preference_score(route: Requirements, worker: Worker) -> float:
-    return route.preference_score(worker.spec.labels)
+def _preference_score(requirements: Requirements, worker: Worker) -> float:
+    return requirements.preference_score(worker.spec.labels)
 
 
 class WorkerPool:
@@ -185,22 +186,22 @@ class WorkerPool:
         """Return the worker if it is attached."""
         return self._workers.get(worker_id)
 
-    def attach(self, offer: WorkerSpec) -> Worker:
+    def attach(self, spec: WorkerSpec) -> Worker:
         """Add the worker, or take its new offer; what it runs stays."""
-        known = self._workers.get(offer.id)
+        known = self._workers.get(spec.id)
         if known is None:
-            known = self._workers[offer.id] = Worker(offer, next(self._numbers), self.groups.freed)
-            self._set_offer(known, offer)
-        elif known.spec != offer:
-            self._set_offer(known, offer)
+            known = self._workers[spec.id] = Worker(spec, next(self._numbers), self.groups.freed)
+            self._set_spec(known, spec)
+        elif known.spec != spec:
+            self._set_spec(known, spec)
         known.is_open = True
         known.refresh()
         return known
 
-    def _set_offer(self, worker: Worker, offer: WorkerSpec) -> None:
+    def _set_spec(self, worker: Worker, spec: WorkerSpec) -> None:
         self._defaults.clear()
         self.groups.dismiss(worker)
-        worker.spec = offer
+        worker.spec = spec
         self.groups.admit(worker)
 
     def detach(self, worker_id: str) -> list[LeaseKey]:
@@ -235,33 +236,33 @@ class WorkerPool:
             worker.is_cordoned = is_cordoned
             worker.refresh()
 
-    def eligible_workers(self, lane: ReadyKey) -> list[Worker]:
+    def eligible_workers(self, ready_key: ReadyKey) -> list[Worker]:
         """Return the workers that serve the lane, busy ones included."""
-        return self.groups.find(lane).members
+        return self.groups.find(ready_key).members
 
-    def place(self, lane: ReadyKey, count: int, besides: Collection[str] = ()) -> list[Worker]:
+    def place(self, ready_key: ReadyKey, count: int, exclude: Collection[str] = ()) -> list[Worker]:
         """Return workers for so many jobs of the lane right now, all of them or none.
 
         The liked ones first, of those who ask at this moment, then those with the most room, then
         those that have waited longest. One between two requests is as good as there.
         """
-        route = lane.requirements or _ANYWHERE
-        room = {
-            each.spec.id: (each, each.fit(route, each.slots_free))
-            for each in self.eligible_workers(lane)
-            if each.spec.id not in besides
+        requirements = ready_key.requirements or _ANYWHERE
+        free = {
+            each.spec.id: (each, each.fit(requirements, each.slots_free))
+            for each in self.eligible_workers(ready_key)
+            if each.spec.id not in exclude
         }
         chosen: list[Worker] = []
         taken: Counter[str] = Counter()
         while len(chosen) < count:
-            able = [(w, left - taken[name]) for name, (w, left) in room.items()]
-            able = [(worker, left) for worker, left in able if left > 0]
-            if not able:
+            candidates = [(w, left - taken[name]) for name, (w, left) in free.items()]
+            candidates = [(worker, left) for worker, left in candidates if left > 0]
+            if not candidates:
                 return []
             worker, _ = max(
-                able,
+                candidates,
                 key=lambda a: (
-                    _preference_score(route, a[0]),
+                    _preference_score(requirements, a[0]),
                     a[0].can_start_now,
                     a[1],
                     a[0].last_assigned,
@@ -271,27 +272,27 @@ class WorkerPool:
             taken[worker.spec.id] += 1
         return chosen
 
-    def capacity(self, lane: ReadyKey) -> int:
+    def capacity(self, ready_key: ReadyKey) -> int:
         """Return how many jobs of the lane would run at once if nothing else did."""
-        route = lane.requirements or _ANYWHERE
-        idle = (Worker(worker.spec) for worker in self.eligible_workers(lane))
-        return sum(worker.fit(route, worker.spec.slots) for worker in idle)
+        requirements = ready_key.requirements or _ANYWHERE
+        idle = (Worker(worker.spec) for worker in self.eligible_workers(ready_key))
+        return sum(worker.fit(requirements, worker.spec.slots) for worker in idle)
 
-    def count_rejections(self, lane: ReadyKey) -> dict[str, int]:
+    def count_rejections(self, ready_key: ReadyKey) -> dict[str, int]:
         """Count by reason why the workers do not take a job of the lane now."""
         reasons: Counter[str] = Counter()
-        route = lane.requirements or _ANYWHERE
+        requirements = ready_key.requirements or _ANYWHERE
         for worker in self._workers.values():
-            offer = worker.spec
-            if not offer.serves(lane._replace(requirements=None)):
+            spec = worker.spec
+            if not spec.serves(ready_key._replace(requirements=None)):
                 reasons["task"] += 1
-            elif first_unmet_requirement(route, offer) is not None:
+            elif first_unmet_requirement(requirements, spec) is not None:
                 reasons["requirements"] += 1
             elif worker.is_cordoned or not worker.is_open:
                 reasons["draining"] += 1
-            elif offer.slots <= len(worker.running):
+            elif spec.slots <= len(worker.running):
                 reasons["no_slots"] += 1
-            elif worker.fit(route, 1) <= 0:
+            elif worker.fit(requirements, 1) <= 0:
                 reasons["resources"] += 1
             else:
                 reasons["too_few"] += 1  # it has room, but not for all that were asked for

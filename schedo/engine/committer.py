@@ -117,7 +117,7 @@ class Committer:
             case loads.PromoteDue():
                 return self._promote_due(want)
             case loads.LoadReady():
-                return store.load_ready(want.lane, want.after, want.limit)
+                return store.load_ready(want.ready_key, want.after, want.limit)
             case loads.LoadSchedules():
                 return store.load_schedules(want.after, want.limit)
             case loads.LoadExpired():

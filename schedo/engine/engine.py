@@ -50,13 +50,13 @@ class Engine:
         retention: Retention | None = None,
         draw: Callable[[], float] = random.random,
         window: int = WINDOW_ENTRIES,
-        lane_limit: int = READY_ENTRIES_MAX,
+        ready_limit: int = READY_ENTRIES_MAX,
     ) -> None:
         self.store = store
         self.clock = clock
         self._draw = draw
         self._window = window
-        self._lane_limit = lane_limit
+        self._ready_limit = ready_limit
         self.metrics = Metrics()
         self._scheduler: Scheduler | None = None
         self._loop = EngineLoop(store, self._make_scheduler, LoopMonitor(clock, self.metrics))
@@ -83,7 +83,7 @@ class Engine:
             last_id=max(opening.last_id, last_id),
             random=self._draw,
             capacity=self._window,
-            lane_limit=self._lane_limit,
+            ready_limit=self._ready_limit,
             ended=self.metrics.ended,
             offset_us=opening.clock.offset_us,
         )

@@ -117,7 +117,7 @@ async def read_gauges(turns: EngineLoop, store: Store, counts: JobCounts) -> Gau
         age_us,
         {
             "timers": len(memory.timers),
-            "lanes": sum(len(window) for _, window in memory.ready_queues.windows()),
+            "lanes": sum(len(window) for _, window in memory.ready_queues.ready_indexes()),
             "schedules": scheduler.schedules.armed,
         },
         {

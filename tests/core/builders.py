@@ -50,7 +50,7 @@ def tries(count: int, **fields: Any) -> Retry:
     return Retry(count, "fixed", 10 * SECOND, jitter=0.0, **fields)
 
 
-def offer(worker_id: str = "w", slots: int = 10, **fields: Any) -> WorkerSpec:
+def worker_spec(worker_id: str = "w", slots: int = 10, **fields: Any) -> WorkerSpec:
     """Return what a worker offers, everything by default."""
     return WorkerSpec(worker_id, slots, **fields)
 

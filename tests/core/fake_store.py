@@ -109,9 +109,9 @@ class FakeStore:
                 )
             case loads.PromoteDue(after, until):
                 return self._promote_due(after, until)
-            case loads.LoadReady(lane, after, limit):
+            case loads.LoadReady(ready_key, after, limit):
                 return self._page(
-                    lambda j: j.state is State.QUEUED and j.ready_key == lane,
+                    lambda j: j.state is State.QUEUED and j.ready_key == ready_key,
                     lambda j: (j.rank, j.id),
                     after,
                     limit,

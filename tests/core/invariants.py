@@ -10,7 +10,7 @@ from schedo.core.loads import Promoted
 from schedo.core.model import Job, Location
 from schedo.core.paged_index import Pair
 from schedo.core.states import TIMED, State
-from tests.core.lane_scan import scan_pages
+from tests.core.full_scan import scan_pages
 from tests.core.server import Server
 
 
@@ -32,8 +32,8 @@ def current_jobs(server: Server) -> list[Job]:
 
 def check_jobs(server: Server) -> None:
     """No waiting job falls between memory and store."""
-    memory = server.scheduler.jobs
-    lanes = dict(memory.ready_queues.windows())
+    jobs = server.scheduler.jobs
+    ready = dict(jobs.ready_queues.ready_indexes())
     promoted = undelivered(server)
     for job in current_jobs(server):
         if job.is_new:
@@ -42,25 +42,25 @@ def check_jobs(server: Server) -> None:
             )
             continue
         if job.state in TIMED:
-            window, pair, place = memory.timers, (job.due_at, job.id), Location.TIMERS
-            if job.location is Location.NOWHERE and is_left(memory.backlog, pair):
+            index, pair, place = jobs.timers, (job.due_at, job.id), Location.TIMERS
+            if job.location is Location.NOWHERE and is_left(jobs.backlog, pair):
                 continue
         elif job.state is State.QUEUED:
             if job.id in promoted:
                 continue
-            assert job.ready_key in lanes, f"the lane of job {job.id} is closed"
-            window, pair, place = lanes[job.ready_key], (job.rank, job.id), Location.LANE
+            assert job.ready_key in ready, f"the lane of job {job.id} is closed"
+            index, pair, place = ready[job.ready_key], (job.rank, job.id), Location.READY
         else:
             continue
-        is_here = window.horizon is None or pair <= window.horizon
-        assert (job.id in window) == is_here, f"job {job.id} is lost at {pair}"
+        is_here = index.horizon is None or pair <= index.horizon
+        assert (job.id in index) == is_here, f"job {job.id} is lost at {pair}"
         assert job.location is (place if is_here else Location.NOWHERE)
 
 
 def check_pages(server: Server) -> None:
     """No lane needs a page without being found."""
-    lanes = server.scheduler.jobs.ready_queues
-    assert lanes.needs_pages() == bool(scan_pages(lanes))
+    ready = server.scheduler.jobs.ready_queues
+    assert ready.needs_pages() == bool(scan_pages(ready))
 
 
 def undelivered(server: Server) -> set[int]:
@@ -82,7 +82,7 @@ def is_left(backlog: Backlog, pair: Pair) -> bool:
 def check_schedules(server: Server) -> None:
     """No schedule that will fire falls between memory and store."""
     schedules = server.scheduler.schedules
-    order, window = schedules.order, schedules.order.window
+    order, index = schedules.order, schedules.order.index
     gone = set(server.scheduler.jobs.changes.schedules_deleted)
     if server.taken is not None:
         gone |= set(server.taken.schedules_deleted)
@@ -92,10 +92,10 @@ def check_schedules(server: Server) -> None:
         is_here = (
             not schedule.paused
             and at is not None
-            and (window.horizon is None or (at, ident) <= window.horizon)
+            and (index.horizon is None or (at, ident) <= index.horizon)
         )
         is_armed = at is not None and not schedule.paused
-        if is_armed and ident not in window:
+        if is_armed and ident not in index:
             is_here = is_here and not is_left(order.backlog, (at or 0, ident))
             is_here = is_here or ident in order
         assert (ident in order) == is_here, f"schedule {schedule.name} is lost"
@@ -103,14 +103,14 @@ def check_schedules(server: Server) -> None:
 
 def check_running(server: Server) -> None:
     """What runs is what was handed out, and it is counted."""
-    memory, workers = server.scheduler.jobs, server.scheduler.workers
-    running = [job for job in memory._jobs.values() if job.state is State.RUNNING]
+    jobs, workers = server.scheduler.jobs, server.scheduler.workers
+    running = [job for job in jobs._jobs.values() if job.state is State.RUNNING]
     assert {job.key for job in running} == set(server.leases)
     held = [key for worker in workers._workers.values() for key in worker.running]
     assert sorted(held) == sorted(server.leases)
     counts = Counter(job.queue for job in running)
-    for line in memory.ready_queues.queue_states():
-        assert line.running == counts[line.queue.name]
+    for queue_state in jobs.ready_queues.queue_states():
+        assert queue_state.running == counts[queue_state.queue.name]
 
 
 def check_blocked(server: Server) -> None:
@@ -124,9 +124,9 @@ def check_blocked(server: Server) -> None:
 
 def check_memory(server: Server) -> None:
     """Memory is bounded by the windows, what runs and what is not yet durable."""
-    memory = server.scheduler.jobs
-    windows = 1 + len(dict(memory.ready_queues.windows()))
-    most = windows * 2 * server.capacity + len(server.leases)
-    passing = len(memory.changes.jobs) + len(memory._committing) + len(memory._evictable)
-    assert len(memory) <= most + passing
+    jobs = server.scheduler.jobs
+    indexes = 1 + len(dict(jobs.ready_queues.ready_indexes()))
+    most = indexes * 2 * server.capacity + len(server.leases)
+    passing = len(jobs.changes.jobs) + len(jobs._committing) + len(jobs._evictable)
+    assert len(jobs) <= most + passing
     assert len(server.scheduler.schedules.order) <= 5 * server.capacity

@@ -28,7 +28,7 @@ from schedo.core.schedules import Triggered
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import SchedoError
-from tests.core.builders import DAY, HOUR, SECOND, T0, make_spec, offer, tries
+from tests.core.builders import DAY, HOUR, SECOND, T0, make_spec, tries, worker_spec
 from tests.core.fake_store import OOPS, FakeStore, Written
 
 
@@ -43,7 +43,7 @@ class Server:
         self.random = 0.5
         self.scheduler = self._recovered(now)
         if slots:
-            self.attach(offer(slots=slots))
+            self.attach(worker_spec(slots=slots))
         self.round(now)
 
     def _recovered(self, now: int) -> Scheduler:
@@ -283,7 +283,7 @@ def job_in(state: State, server: Server) -> Job:
         server.scheduler.expire_and_trim(DAY)
         server.round(DAY)
     else:
-        server.attach(offer())
+        server.attach(worker_spec())
         server.run(T0)
     if state is State.COMPLETED:
         server.complete(job.id, SECOND)

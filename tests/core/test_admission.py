@@ -8,7 +8,7 @@ from schedo.core.admission import Accepted
 from schedo.core.model import Job, JobSpec, Options, Queue, Retry, Unique
 from schedo.core.states import State
 from schedo.errors import DuplicateKey, SchedoError
-from tests.core.builders import HOUR, MINUTE, SECOND, T0, keyed, make_spec, offer, tries
+from tests.core.builders import HOUR, MINUTE, SECOND, T0, keyed, make_spec, tries, worker_spec
 from tests.core.scheduled import made
 from tests.core.server import Server
 
@@ -96,7 +96,7 @@ def test_what_a_job_does_not_name_comes_from_its_task(
         "quick": Options(timeout_us=3),
         "once": Options(at_most_once=True),
     }
-    server.attach(offer(slots=0, task_defaults=defaults))
+    server.attach(worker_spec(slots=0, task_defaults=defaults))
 
     options = server.submit(spec).options
 
@@ -109,14 +109,14 @@ def test_a_task_that_is_offered_anew_has_its_new_defaults() -> None:
     server = Server(slots=0)
     assert server.submit(make_spec("mail")).options.timeout_us is None
 
-    server.attach(offer(slots=0, task_defaults={"mail": Options(timeout_us=5)}))
+    server.attach(worker_spec(slots=0, task_defaults={"mail": Options(timeout_us=5)}))
 
     assert server.submit(make_spec("mail")).options.timeout_us == 5
 
 
 def test_a_task_that_nobody_offers_any_more_has_no_defaults() -> None:
     server = Server(slots=0)
-    server.attach(offer(slots=0, task_defaults={"mail": Options(timeout_us=5)}))
+    server.attach(worker_spec(slots=0, task_defaults={"mail": Options(timeout_us=5)}))
     assert server.submit(make_spec("mail")).options.timeout_us == 5
 
     server.scheduler.detach("w", "gone", SECOND)
@@ -132,7 +132,7 @@ def test_a_schedules_run_is_tried_three_times_unless_its_task_says_otherwise(
 ) -> None:
     server = Server(slots=0)
     defaults = {"mail": Options(retry=tries(8)), "once": Options(at_most_once=True)}
-    server.attach(offer(slots=0, task_defaults=defaults))
+    server.attach(worker_spec(slots=0, task_defaults=defaults))
     schedule = made(server, job=make_spec(task))
 
     server.settle(MINUTE)

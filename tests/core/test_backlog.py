@@ -15,72 +15,72 @@ NOW = HOUR
 
 def reaching(horizon: Pair | None) -> PagedIndex:
     """Return a window that knows its order up to the pair."""
-    window = PagedIndex(Room(2))
-    window.extend(START, horizon)
-    return window
+    index = PagedIndex(Room(2))
+    index.extend(START, horizon)
+    return index
 
 
 def taken_over(horizon: Pair, now: int = NOW) -> tuple[Backlog, PagedIndex]:
     """Return a backlog that begins behind the horizon, and the window that skipped it."""
-    backlog, window = Backlog(), reaching(horizon)
+    backlog, index = Backlog(), reaching(horizon)
     for _ in range(6):
-        backlog.take_over(window, now)
-        assert window.horizon is not None
-        window.skip_to((window.horizon[0], ID_MAX - 1))  # the next page is overdue as well
-    window.skip_to((now - BACKLOG_AGE_US, ID_MAX))
+        backlog.take_over(index, now)
+        assert index.horizon is not None
+        index.skip_to((index.horizon[0], ID_MAX - 1))  # the next page is overdue as well
+    index.skip_to((now - BACKLOG_AGE_US, ID_MAX))
     assert backlog
-    return backlog, window
+    return backlog, index
 
 
 @pytest.mark.parametrize("horizon", [None, (NOW, 1), (NOW - BACKLOG_AGE_US, 1), (NOW + 5, 1)])
 def test_a_window_that_reaches_the_present_leaves_no_backlog(horizon: Pair | None) -> None:
-    backlog, window = Backlog(), reaching(horizon)
+    backlog, index = Backlog(), reaching(horizon)
 
-    backlog.take_over(window, NOW)
+    backlog.take_over(index, NOW)
 
     assert not backlog
     assert not backlog.needs_page()
-    assert window.horizon == horizon
+    assert index.horizon == horizon
 
 
 def test_an_overdue_horizon_skips_to_the_present_and_what_it_skipped_is_the_backlog() -> None:
-    backlog, window = taken_over((SECOND, 7))
+    backlog, index = taken_over((SECOND, 7))
 
     assert backlog.needs_page()
     assert backlog.after == (SECOND, 7)
     assert backlog.until == NOW - BACKLOG_AGE_US
-    assert window.horizon == (NOW - BACKLOG_AGE_US, ID_MAX)
+    assert index.horizon == (NOW - BACKLOG_AGE_US, ID_MAX)
 
 
 def test_of_many_at_one_instant_only_they_are_skipped_and_not_what_comes_after_them() -> None:
-    backlog, window = Backlog(), reaching((SECOND, 7))
+    backlog, index = Backlog(), reaching((SECOND, 7))
 
-    backlog.take_over(window, NOW)
+    backlog.take_over(index, NOW)
 
     assert backlog.until == SECOND
-    assert window.horizon == (SECOND, ID_MAX)
+    assert index.horizon == (SECOND, ID_MAX)
 
 
 def test_nothing_more_is_skipped_before_the_page_behind_it_is_there() -> None:
-    backlog, window = Backlog(), reaching((SECOND, 7))
-    backlog.take_over(window, NOW)
+    backlog, index = Backlog(), reaching((SECOND, 7))
+    backlog.take_over(index, NOW)
 
-    backlog.take_over(window, NOW + 1)
-    assert window.horizon == (SECOND, ID_MAX)
+    backlog.take_over(index, NOW + 1)
+    assert index.horizon == (SECOND, ID_MAX)
 
-    window.extend((SECOND, ID_MAX), None)
-    backlog.take_over(window, NOW + 1)
-    assert window.horizon is None
+    index.extend((SECOND, ID_MAX), None)
+    backlog.take_over(index, NOW + 1)
+    assert index.horizon is None
 
 
 def test_no_more_is_skipped_than_must_be_for_the_next_page_to_reach_the_present() -> None:
-    backlog, window = Backlog(), reaching((SECOND, 7))
+    backlog, index = Backlog(), reaching((SECOND, 7))
     edges = []
 
     for _ in range(7):
-        backlog.take_over(window, NOW)
+        backlog.take_over(index, NOW)
         edges.append(NOW - backlog.until)
-        window.skip_to((backlog.until, 9))
+        index.skip_to((backlog.until, 9))
 
     assert edges == [
         *(NOW - SECOND, MINUTE, 10 * SECOND, SECOND, 5 * BACKLOG_AGE_US),
@@ -89,13 +89,13 @@ def test_no_more_is_skipped_than_must_be_for_the_next_page_to_reach_the_present(
 
 
 def test_the_next_instant_with_too_many_is_skipped_alone_again() -> None:
-    backlog, window = Backlog(), reaching((SECOND, 7))
-    backlog.take_over(window, NOW)
-    window.skip_to((NOW, 9))
+    backlog, index = Backlog(), reaching((SECOND, 7))
+    backlog.take_over(index, NOW)
+    index.skip_to((NOW, 9))
 
-    backlog.take_over(window, NOW + 2 * SECOND)
+    backlog.take_over(index, NOW + 2 * SECOND)
 
-    assert window.horizon == (NOW, ID_MAX)
+    assert index.horizon == (NOW, ID_MAX)
 
 
 def test_one_page_is_asked_for_at_a_time_and_the_next_begins_behind_it() -> None:
@@ -120,12 +120,12 @@ def test_a_short_page_was_the_last_one() -> None:
 
 
 def test_what_becomes_overdue_while_a_page_is_on_its_way_is_moved_after_it() -> None:
-    backlog, window = taken_over((SECOND, 7))
+    backlog, index = taken_over((SECOND, 7))
     asked = backlog.until
     backlog.is_loading = True
     later = NOW + SECOND
-    window.skip_to((NOW, 3))
-    backlog.take_over(window, later)
+    index.skip_to((NOW, 3))
+    backlog.take_over(index, later)
 
     backlog.advance((SECOND, 7), asked, None)
 
@@ -135,10 +135,10 @@ def test_what_becomes_overdue_while_a_page_is_on_its_way_is_moved_after_it() -> 
 
 
 def test_a_window_trimmed_to_before_what_was_moved_has_the_backlog_begin_there_again() -> None:
-    backlog, window = taken_over((SECOND, 7))
+    backlog, index = taken_over((SECOND, 7))
     backlog.is_loading = True
-    window.skip_to((0, 3))
-    backlog.take_over(window, NOW)
+    index.skip_to((0, 3))
+    backlog.take_over(index, NOW)
 
     backlog.advance((SECOND, 7), backlog.until, (2 * SECOND, 1))
 
@@ -147,13 +147,13 @@ def test_a_window_trimmed_to_before_what_was_moved_has_the_backlog_begin_there_a
 
 
 def test_nothing_is_moved_before_its_time_after_the_clock_was_set_back() -> None:
-    backlog, window = taken_over((SECOND, 7))
+    backlog, index = taken_over((SECOND, 7))
     assert backlog.next_at() is None, "a page can be moved at once"
 
-    backlog.take_over(window, SECOND // 2)
+    backlog.take_over(index, SECOND // 2)
     assert not backlog.needs_page()
     assert backlog.next_at() == SECOND + 1
 
-    backlog.take_over(window, 2 * SECOND)
+    backlog.take_over(index, 2 * SECOND)
     assert backlog.needs_page()
     assert backlog.until == 2 * SECOND

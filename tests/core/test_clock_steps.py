@@ -15,8 +15,8 @@ from tests.core.builders import (
     every,
     make_schedule_spec,
     make_spec,
-    offer,
     tries,
+    worker_spec,
 )
 from tests.core.fake_store import OOPS
 from tests.core.scheduled import made
@@ -132,7 +132,7 @@ def test_what_was_queued_before_a_step_goes_first(step: int) -> None:
     server.follow_clock(step)
     jobs.append(server.submit(make_spec(), NOW + step + SECOND).id)
 
-    server.attach(offer())
+    server.attach(worker_spec())
 
     assert server.run(NOW + step + SECOND) == jobs
 
@@ -215,7 +215,7 @@ def test_an_interval_keeps_its_distance_over_many_steps_and_crashes() -> None:
         server.follow_clock(step)
         wall += step
         server.crash(wall)
-        server.attach(offer(slots=100))
+        server.attach(worker_spec(slots=100))
         server.round(wall)
         server.settle(wall + 10 * SECOND - 1)
         assert len(server.runs(schedule.id)) == number

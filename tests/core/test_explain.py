@@ -6,7 +6,7 @@ import pytest
 
 from schedo.core.model import Failure, Job, Queue
 from schedo.core.states import State
-from tests.core.builders import HOUR, T0, make_job, make_spec, offer
+from tests.core.builders import HOUR, T0, make_job, make_spec, worker_spec
 from tests.core.server import Server
 
 
@@ -62,8 +62,8 @@ def test_a_job_that_nobody_serves_says_so() -> None:
 
 def test_a_job_that_waits_for_a_slot_says_how_many_there_are() -> None:
     server = Server(slots=1)
-    server.attach(offer("other", slots=1))
-    server.attach(offer("elsewhere", slots=5, tasks=frozenset({"mail"})))
+    server.attach(worker_spec("other", slots=1))
+    server.attach(worker_spec("elsewhere", slots=5, tasks=frozenset({"mail"})))
     jobs = [server.submit(make_spec()) for _ in range(3)]
     server.run(T0)
 
@@ -72,7 +72,7 @@ def test_a_job_that_waits_for_a_slot_says_how_many_there_are() -> None:
 
 def test_slots_of_a_worker_that_may_not_have_it_do_not_count() -> None:
     server = Server(slots=1)
-    server.attach(offer("other", slots=3))
+    server.attach(worker_spec("other", slots=3))
     server.scheduler.workers.cordon("other", True)
     jobs = [server.submit(make_spec()) for _ in range(2)]
     server.run(T0)
@@ -82,7 +82,7 @@ def test_slots_of_a_worker_that_may_not_have_it_do_not_count() -> None:
 
 def test_a_job_whose_worker_does_not_ask_says_so() -> None:
     server = Server(slots=0)
-    server.attach(offer("idle", slots=4, polls=True))
+    server.attach(worker_spec("idle", slots=4, polls=True))
     job = server.submit(make_spec())
     server.run(T0)
 
@@ -92,7 +92,7 @@ def test_a_job_whose_worker_does_not_ask_says_so() -> None:
 def test_a_job_behind_its_lanes_window_says_how_many_go_first() -> None:
     server = Server(capacity=1, slots=0)
     jobs = [server.submit(make_spec()) for _ in range(6)]
-    server.attach(offer())
+    server.attach(worker_spec())
 
     assert why(server, jobs[0]) == "it is next"
     assert why(server, jobs[5]) == "1 jobs of its lane go first"

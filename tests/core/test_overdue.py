@@ -12,7 +12,7 @@ from schedo.core.limits import PAGE_ENTRIES_MAX
 from schedo.core.model import Job, Queue
 from schedo.core.scheduler import Scheduler
 from schedo.core.states import State
-from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, offer, tries
+from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, tries, worker_spec
 from tests.core.server import Server
 
 COUNT = 60
@@ -26,7 +26,7 @@ def overdue(**fields: Any) -> tuple[Server, list[int]]:
     made = [server.submit(spec).id for spec in specs]
     server.settle(T0)
     server.crash(RESTART)
-    server.attach(offer(slots=2))
+    server.attach(worker_spec(slots=2))
     server.round(RESTART)
     return server, made
 
@@ -137,7 +137,7 @@ def test_overdue_retries_are_tried_again() -> None:
         server.fail(job_id, T0)
     server.round(T0)
     server.crash(RESTART)
-    server.attach(offer(slots=COUNT))
+    server.attach(worker_spec(slots=COUNT))
 
     assert sorted(server.run(RESTART)) == made
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from schedo.core.model import Job
-from tests.core.builders import T0, make_schedule_spec, make_spec, offer
+from tests.core.builders import T0, make_schedule_spec, make_spec, worker_spec
 from tests.core.server import Server
 
 
@@ -37,7 +37,7 @@ def test_many_pages_of_a_load_cost_one_pass_over_what_is_not_yet_durable() -> No
     server.submit_all([make_spec(queue=f"q{n % 8}") for n in range(200)])
     for _ in range(3):
         server.round(T0)
-    server.attach(offer(slots=16))
+    server.attach(worker_spec(slots=16))
     server.tick(T0)
     server.take()
     server.commit()

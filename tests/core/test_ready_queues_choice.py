@@ -14,8 +14,8 @@ from schedo.core.ready_queues import ReadyQueues
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.worker_groups import WorkerGroup
 from schedo.core.worker_pool import Worker, WorkerPool, WorkerSpec
-from tests.core.builders import offer
-from tests.core.lane_scan import pick, scan, scan_pages
+from tests.core.builders import worker_spec
+from tests.core.full_scan import pick, scan, scan_pages
 
 QUEUES = ("a", "b", "c", "d", "e")
 TASKS = ("t", "u", "v")
@@ -37,14 +37,14 @@ class History:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.workers = WorkerPool()
-        self.lanes = ReadyQueues(self.workers, 4, 32)
+        self.ready_queues = ReadyQueues(self.workers, 4, 32)
         self.queues: tuple[str, ...] = QUEUES
         self.tasks: tuple[str, ...] = TASKS
         self.routes: tuple[Requirements | None, ...] = ROUTES
         if seed % 3 == 0:  # often a single lane, which is taken many at a time
             self.queues, self.tasks, self.routes = QUEUES[:1], TASKS[:1], (None,)
         for name in NAMES[:2]:
-            self.workers.attach(offer(name, 2))
+            self.workers.attach(worker_spec(name, 2))
         self.next_id = 1
         self.waiting: dict[int, Job] = {}  # all there are, in memory or not
         self.running: list[tuple[str, LeaseKey, Job | None]] = []
@@ -66,11 +66,11 @@ class History:
             (6, self.deliver),
             (1, self.retreat),
             (1, self.trim),
-            (1, self.lanes.evict_idle),
+            (1, self.ready_queues.evict_idle),
         ]
         weights = [weight for weight, _ in deeds]
         self.random.choices([deed for _, deed in deeds], weights)[0]()
-        if self.lanes.is_crowded:
+        if self.ready_queues.is_crowded:
             self.trim()
 
     def add(self) -> None:
@@ -90,20 +90,20 @@ class History:
 
     def put(self, job: Job) -> None:
         self.waiting[job.id] = job
-        window = self.lanes.add(job)
-        if window is not None and window.is_overfull:
-            list(window.trim())
+        ready = self.ready_queues.add(job)
+        if ready is not None and ready.is_overfull:
+            list(ready.trim())
 
     def remove(self) -> None:
         if self.waiting:
             job = self.waiting.pop(self.random.choice(list(self.waiting)))
-            self.lanes.remove(job)
+            self.ready_queues.remove(job)
 
     def take(self) -> None:
         """Start what can start, each as the scan says."""
         for _ in range(self.random.choice((1, 2, 100))):
-            expected = scan(self.lanes, self.workers)
-            taken = self.lanes.take()
+            expected = scan(self.ready_queues, self.workers)
+            taken = self.ready_queues.take()
             if not taken:
                 assert expected is None
                 return
@@ -116,9 +116,9 @@ class History:
                     self.start(worker, LeaseKey(job_id, 1, 1), job)
 
     def start(self, worker: Worker, key: LeaseKey, job: Job) -> None:
-        route = job.options.requirements
-        worker.hold(key, route.resources if route is not None else ())
-        self.lanes.started(job.queue)
+        requirements = job.options.requirements
+        worker.hold(key, requirements.resources if requirements is not None else ())
+        self.ready_queues.started(job.queue)
         self.running.append((worker.spec.id, key, job))
         self.started += 1
 
@@ -129,14 +129,14 @@ class History:
         name, key, job = self.running.pop(at)
         self.workers.release(name, key)
         if job is not None:
-            self.lanes.ended(job.queue)
+            self.ready_queues.ended(job.queue)
             if self.random.random() < 0.2:
                 job.rank = self.random.randrange(-50, 50)
                 self.put(job)
 
     def set_queue(self) -> None:
         draw = self.random
-        self.lanes.set_queue(
+        self.ready_queues.set_queue(
             Queue(
                 draw.choice(self.queues),
                 concurrency=draw.choice((None, None, 0, 1, 2, 5)),
@@ -146,11 +146,11 @@ class History:
         )
 
     def attach(self) -> None:
-        self.workers.attach(self.random_offer())
+        self.workers.attach(self.random_spec())
 
-    def random_offer(self) -> WorkerSpec:
+    def random_spec(self) -> WorkerSpec:
         draw = self.random
-        return offer(
+        return worker_spec(
             draw.choice(NAMES),
             draw.choice((1, 2, 5)),
             tasks=draw.choice((None, None, frozenset({"t"}), frozenset({"t", "u"}))),
@@ -167,7 +167,7 @@ class History:
         kept = []
         for worker, key, job in self.running:
             if key in gone and job is not None:
-                self.lanes.ended(job.queue)
+                self.ready_queues.ended(job.queue)
             elif worker != name:
                 kept.append((worker, key, job))
         self.running = kept
@@ -195,35 +195,35 @@ class History:
     def deliver(self) -> None:
         """Load the pages of the lanes that the scan says."""
         limit = self.random.choice((1, 2, 8))
-        expected = scan_pages(self.lanes)
-        assert self.lanes.needs_pages() == bool(expected)
-        taken = self.lanes.take_pages(limit)
-        assert [lane for lane, _ in taken] == expected[:limit]
-        for lane, window in taken:
-            after = window.horizon
+        expected = scan_pages(self.ready_queues)
+        assert self.ready_queues.needs_pages() == bool(expected)
+        taken = self.ready_queues.take_pages(limit)
+        assert [ready_key for ready_key, _ in taken] == expected[:limit]
+        for ready_key, ready in taken:
+            after = ready.horizon
             assert after is not None
             if self.random.random() < 0.1:
-                list(window.retreat((0, 0)))  # it was trimmed meanwhile
+                list(ready.retreat((0, 0)))  # it was trimmed meanwhile
             behind = sorted(
                 (job.rank, job.id)
                 for job in self.waiting.values()
-                if job.ready_key == lane and (job.rank, job.id) > after
+                if job.ready_key == ready_key and (job.rank, job.id) > after
             )
-            page = behind[: window.page_size]
-            last = page[-1] if len(page) == window.page_size else None
-            if window.extend(after, last):
+            page = behind[: ready.page_size]
+            last = page[-1] if len(page) == ready.page_size else None
+            if ready.extend(after, last):
                 for _, job_id in page:
                     self.put(self.waiting[job_id])
-            self.lanes.settle(lane)
+            self.ready_queues.settle(ready_key)
 
     def retreat(self) -> None:
         """The store has queued jobs by itself."""
         if self.waiting:
             job = self.waiting[self.random.choice(list(self.waiting))]
-            self.lanes.retreat(job.ready_key, (job.rank, job.id))
+            self.ready_queues.retreat(job.ready_key, (job.rank, job.id))
 
     def trim(self) -> None:
-        list(self.lanes.trim())
+        list(self.ready_queues.trim())
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -262,25 +262,25 @@ def touches(monkeypatch: pytest.MonkeyPatch) -> Touches:
     return touches
 
 
-def fill(lanes: ReadyQueues, queues: int, tasks: int, jobs: int) -> None:
+def fill(ready_queues: ReadyQueues, queues: int, tasks: int, jobs: int) -> None:
     for number in range(jobs):
         queue, task = f"q{number % queues}", f"t{number % tasks}"
-        assert lanes.add(Job(id=number + 1, rank=number, queue=queue, task=task))
+        assert ready_queues.add(Job(id=number + 1, rank=number, queue=queue, task=task))
 
 
-def turns(lanes: ReadyQueues, workers: WorkerPool, count: int) -> None:
+def turns(ready_queues: ReadyQueues, workers: WorkerPool, count: int) -> None:
     """End one job and start the next one, so many times."""
     running: list[tuple[str, LeaseKey]] = []
     for number in range(count):
         if running:
             name, key = running.pop(0)
             workers.release(name, key)
-        while taken := lanes.take():
+        while taken := ready_queues.take():
             for job_id, worker in taken:
                 key = LeaseKey(job_id, number, 1)
                 worker.hold(key, ())
                 running.append((worker.spec.id, key))
-        lanes.needs_pages()
+        ready_queues.needs_pages()
 
 
 @pytest.mark.parametrize(
@@ -290,14 +290,14 @@ def test_a_start_touches_as_much_with_thousands_of_lanes_as_with_one(
     queues: int, tasks: int, touches: Touches
 ) -> None:
     workers = WorkerPool()
-    workers.attach(offer("busy", 3, tasks=frozenset(f"t{n}" for n in range(tasks))))
-    workers.attach(offer("idle", 3, tasks=frozenset({"other"})))
-    lanes = ReadyQueues(workers, 10_000)
-    fill(lanes, queues, tasks, 4_000)
-    turns(lanes, workers, 100)
+    workers.attach(worker_spec("busy", 3, tasks=frozenset(f"t{n}" for n in range(tasks))))
+    workers.attach(worker_spec("idle", 3, tasks=frozenset({"other"})))
+    ready_queues = ReadyQueues(workers, 10_000)
+    fill(ready_queues, queues, tasks, 4_000)
+    turns(ready_queues, workers, 100)
 
     touches.count = 0
-    turns(lanes, workers, 500)
+    turns(ready_queues, workers, 500)
 
     assert touches.count < 500 * 12
 
@@ -307,13 +307,13 @@ def test_a_start_touches_as_much_with_a_thousand_workers_as_with_one(
 ) -> None:
     workers = WorkerPool()
     for number in range(1_000):
-        workers.attach(offer(f"w{number}", 2))
-    lanes = ReadyQueues(workers, 10_000)
-    fill(lanes, 20, 1, 6_000)
-    turns(lanes, workers, 1)
+        workers.attach(worker_spec(f"w{number}", 2))
+    ready_queues = ReadyQueues(workers, 10_000)
+    fill(ready_queues, 20, 1, 6_000)
+    turns(ready_queues, workers, 1)
 
     touches.count = 0
-    turns(lanes, workers, 500)
+    turns(ready_queues, workers, 500)
 
     assert touches.count < 500 * 14
 
@@ -322,16 +322,16 @@ def test_queues_that_are_full_or_paused_are_not_touched_by_the_starts_of_others(
     touches: Touches,
 ) -> None:
     workers = WorkerPool()
-    workers.attach(offer("w", 3))
-    lanes = ReadyQueues(workers, 10_000)
-    fill(lanes, 2_000, 1, 4_000)
+    workers.attach(worker_spec("w", 3))
+    ready_queues = ReadyQueues(workers, 10_000)
+    fill(ready_queues, 2_000, 1, 4_000)
     for number in range(1_000):
-        lanes.set_queue(Queue(f"q{number}", paused=number % 2 == 0, concurrency=1))
-        lanes.started(f"q{number}")
-    turns(lanes, workers, 1)
+        ready_queues.set_queue(Queue(f"q{number}", paused=number % 2 == 0, concurrency=1))
+        ready_queues.started(f"q{number}")
+    turns(ready_queues, workers, 1)
 
     touches.count = 0
-    turns(lanes, workers, 500)
+    turns(ready_queues, workers, 500)
 
     assert touches.count < 500 * 12
 
@@ -340,32 +340,32 @@ def test_lanes_that_need_pages_are_found_without_a_look_at_those_that_do_not(
     touches: Touches,
 ) -> None:
     workers = WorkerPool()
-    lanes = ReadyQueues(workers, 100)
-    fill(lanes, 2_000, 1, 2_000)
+    ready_queues = ReadyQueues(workers, 100)
+    fill(ready_queues, 2_000, 1, 2_000)
     for number in (3, 7):
-        lane = Job(queue=f"new{number}", task="t0").ready_key
-        lanes.announce(lane)
+        ready_key = Job(queue=f"new{number}", task="t0").ready_key
+        ready_queues.announce(ready_key)
 
     touches.count = 0
-    assert lanes.needs_pages()
-    assert len(lanes.take_pages(8)) == 2
-    assert not lanes.needs_pages()
+    assert ready_queues.needs_pages()
+    assert len(ready_queues.take_pages(8)) == 2
+    assert not ready_queues.needs_pages()
 
     assert touches.count < 10
 
 
 def test_workers_that_come_and_go_alike_touch_no_lane(touches: Touches) -> None:
     workers = WorkerPool()
-    workers.attach(offer("first", 1))
-    lanes = ReadyQueues(workers, 10_000)
-    fill(lanes, 2_000, 1, 2_000)
-    turns(lanes, workers, 10)
+    workers.attach(worker_spec("first", 1))
+    ready_queues = ReadyQueues(workers, 10_000)
+    fill(ready_queues, 2_000, 1, 2_000)
+    turns(ready_queues, workers, 10)
 
     touches.count = 0
     for number in range(100):
-        workers.attach(offer(f"w{number}", 1))
+        workers.attach(worker_spec(f"w{number}", 1))
     for number in range(100):
         workers.detach(f"w{number}")
-    assert lanes.take() == []
+    assert ready_queues.take() == []
 
     assert touches.count < 100 * 6

@@ -7,7 +7,7 @@ import pytest
 from schedo.core.leases import Blame, Lease, Lost, Stopped, StopReason, StopRequest
 from schedo.core.model import LeaseKey, Options, Retry, Trigger
 from schedo.core.states import State
-from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_job, make_spec, offer, tries
+from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_job, make_spec, tries, worker_spec
 from tests.core.server import Server
 
 LIMITED = make_spec(timeout_us=30 * SECOND, retry=tries(2))
@@ -187,7 +187,7 @@ def test_a_resumed_attempt_takes_up_a_slot_of_its_worker() -> None:
     server.submit(make_spec(), MINUTE)
 
     assert server.run(MINUTE) == []
-    server.attach(offer("other"))
+    server.attach(worker_spec("other"))
     assert len(server.run(MINUTE)) == 1
 
 

@@ -10,7 +10,7 @@ from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Snoozed
 from schedo.core.model import Job, LeaseKey, Queue
 from schedo.core.states import State
 from schedo.errors import SchedoError
-from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, offer, tries
+from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, tries, worker_spec
 from tests.core.fake_store import OOPS
 from tests.core.server import Server, job_in
 
@@ -134,7 +134,7 @@ def test_output_is_kept_with_its_attempt() -> None:
 def test_a_large_payload_is_left_to_the_store_and_loaded_by_whoever_runs_it() -> None:
     server = Server(slots=0)
     job = server.submit(make_spec(payload=b"[" + b"1" * 4_096 + b"]"), T0)
-    server.attach(offer())
+    server.attach(worker_spec())
 
     [lease] = server.tick(T0)
 
@@ -150,7 +150,7 @@ def test_priority_wins_within_a_queue_across_tasks() -> None:
     low = server.submit(make_spec("a", priority=-1), T0)
     high = server.submit(make_spec("b", priority=1), T0)
     plain = server.submit(make_spec("a"), T0)
-    server.attach(offer(slots=3))
+    server.attach(worker_spec(slots=3))
 
     assert server.run(T0) == [high.id, plain.id, low.id]
 
@@ -163,7 +163,7 @@ def test_a_low_priority_waits_longer_but_never_starves() -> None:
     now = T0
     while started_at is None and now < HOUR:
         server.submit(make_spec(priority=9), now)  # one each minute, more than enough for one slot
-        server.attach(offer(slots=1))
+        server.attach(worker_spec(slots=1))
         [running] = server.run(now)
         if running == low.id:
             started_at = now
@@ -204,7 +204,7 @@ def test_the_limits_of_a_queue_outlive_a_crash() -> None:
     server.submit(make_spec(), T0)
 
     server.crash(T0)
-    server.attach(offer())
+    server.attach(worker_spec())
 
     assert server.run(T0) == []
 
@@ -215,7 +215,7 @@ def test_the_limits_of_a_queue_outlive_a_crash() -> None:
 def test_a_job_that_comes_to_a_worker_too_late_expires_instead_of_running() -> None:
     server = Server(slots=0)
     job = server.submit(make_spec(expires_in_us=MINUTE), T0)
-    server.attach(offer())
+    server.attach(worker_spec())
 
     assert server.run(MINUTE) == []
 

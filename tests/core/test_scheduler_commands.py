@@ -10,7 +10,7 @@ from schedo.core.leases import Stopped, StopReason, StopRequest
 from schedo.core.model import Job, LeaseKey
 from schedo.core.states import State
 from schedo.errors import IllegalTransition
-from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, offer
+from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, worker_spec
 from tests.core.server import Server, job_in
 
 # Cancel.
@@ -27,7 +27,7 @@ def test_a_waiting_job_is_cancelled_at_once(state: State, is_known: bool) -> Non
     cancelled = server.cancel(job.id, MINUTE)
 
     assert (cancelled.state, cancelled.ended_at) == (State.CANCELLED, MINUTE)
-    server.attach(offer())
+    server.attach(worker_spec())
     assert server.run(DAY - 1) == []
 
 
@@ -114,7 +114,7 @@ def test_a_command_that_the_state_forbids_changes_nothing(
 def test_an_ended_job_can_be_retried_by_hand_with_a_fresh_budget(state: State) -> None:
     server = Server(slots=0)
     job = job_in(state, server)
-    server.attach(offer())
+    server.attach(worker_spec())
 
     again = server.change(job.id, server.scheduler.retry, 2 * DAY)
 
@@ -162,7 +162,7 @@ def test_a_waiting_job_can_be_put_off(state: State, after: State) -> None:
     later = server.change(job.id, put_off, 10 * SECOND)
 
     assert (later.state, later.due_at, later.rank) == (after, 2 * HOUR, 2 * HOUR)
-    server.attach(offer())
+    server.attach(worker_spec())
     assert server.run(2 * HOUR - 1) == []
     assert server.run(2 * HOUR) == [job.id]
 
@@ -186,7 +186,7 @@ def test_a_new_priority_moves_a_job_in_its_lane_and_keeps_its_time() -> None:
     raised = server.change(
         second.id, lambda job, now: server.scheduler.reschedule(job, None, 1, now), SECOND
     )
-    server.attach(offer(slots=1))
+    server.attach(worker_spec(slots=1))
 
     assert (raised.due_at, raised.rank) == (T0, -MINUTE)
     assert server.run(SECOND) == [second.id]

@@ -9,7 +9,7 @@ from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed,
 from schedo.core.model import Failure, LeaseKey
 from schedo.core.states import State
 from schedo.errors import StaleLease
-from tests.core.builders import SECOND, T0, make_spec, offer, tries
+from tests.core.builders import SECOND, T0, make_spec, tries, worker_spec
 from tests.core.fake_store import OOPS
 from tests.core.server import Server
 
@@ -46,7 +46,7 @@ def test_the_third_loss_ends_a_job() -> None:
     server = Server(slots=0)
     job = server.submit(make_spec(retry=tries(100)), T0)
     for _ in range(3):
-        server.attach(offer())
+        server.attach(worker_spec())
         assert server.run(T0) == [job.id]
         server.report(job.id, Lost("it died"), T0)
 
@@ -60,7 +60,7 @@ def test_a_job_that_runs_at_most_once_is_not_repeated_when_its_worker_is_lost() 
     server.run(T0)
 
     server.scheduler.detach("w", "it died", SECOND)
-    server.attach(offer())
+    server.attach(worker_spec())
 
     server.leases.clear()
     assert server.state(job.id) is State.FAILED
@@ -73,7 +73,7 @@ def test_what_ran_when_the_server_died_is_lost_and_runs_again() -> None:
     server.run(T0)
 
     server.crash(SECOND)
-    server.attach(offer())
+    server.attach(worker_spec())
 
     assert server.run(SECOND) == [job.id]
     again = server.job(job.id)
@@ -86,7 +86,7 @@ def test_a_start_that_was_not_durable_is_repeated_under_a_new_epoch() -> None:
     [lease] = server.tick(T0)
 
     server.crash(SECOND)
-    server.attach(offer())
+    server.attach(worker_spec())
     server.settle(SECOND)
 
     assert lease.key == LeaseKey(job.id, 1, 1)

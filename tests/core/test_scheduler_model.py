@@ -47,7 +47,15 @@ from schedo.core.model import (
     Unique,
 )
 from schedo.errors import DuplicateKey, IllegalTransition, SchedoError, StaleLease
-from tests.core.builders import DAY, SECOND, every, make_schedule_spec, make_spec, offer, tries
+from tests.core.builders import (
+    DAY,
+    SECOND,
+    every,
+    make_schedule_spec,
+    make_spec,
+    tries,
+    worker_spec,
+)
 from tests.core.fake_store import OOPS
 from tests.core.invariants import check
 from tests.core.server import Server
@@ -56,7 +64,7 @@ CAPACITY = 2
 TASKS = ("a", "b")
 QUEUES = ("p", "q")
 WORKER = "w"
-KEPT = offer("kept", 1, isolated=True)  # for those who may have killed a worker
+KEPT = worker_spec("kept", 1, isolated=True)  # for those who may have killed a worker
 
 UNIQUES = st.builds(
     Unique,
@@ -240,7 +248,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(slots=st.sampled_from([1, 3]), tasks=st.sampled_from([None, frozenset({"a"})]))
     def attach_the_worker(self, slots: int, tasks: frozenset[str] | None) -> None:
-        self.server.attach(offer(WORKER, slots, tasks=tasks))
+        self.server.attach(worker_spec(WORKER, slots, tasks=tasks))
         self.tick()
 
     @rule()
@@ -352,7 +360,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.old_keys += self.server.leases
         self.answered, self.answering = set(), set()
         self.server.crash(self.now)
-        self.server.attach(offer(WORKER, 3))
+        self.server.attach(worker_spec(WORKER, 3))
         self.server.attach(KEPT)
         if recovers:
             self.do_a_round()
@@ -367,7 +375,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         scheduler = self.server.scheduler
         for name in QUEUES:
             scheduler.set_queue(Queue(name))
-        self.server.attach(offer(WORKER, 50))
+        self.server.attach(worker_spec(WORKER, 50))
         for _ in range(4):  # whatever is on its way arrives
             self.do_a_round()
         for schedule in self.server.store.schedules.values():

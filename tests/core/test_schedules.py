@@ -14,8 +14,8 @@ from tests.core.builders import (
     every,
     make_schedule_spec,
     make_spec,
-    offer,
     tries,
+    worker_spec,
 )
 from tests.core.scheduled import T1, kinds, made
 from tests.core.server import Server
@@ -112,7 +112,7 @@ def test_a_run_that_may_start_at_most_once_has_one_attempt() -> None:
 def test_a_run_has_the_timeout_of_its_task_and_its_own_retry() -> None:
     server = Server()
     mail = make_spec(timeout_us=5 * SECOND, retry=tries(8)).options
-    server.attach(offer(task_defaults={"mail": mail}))
+    server.attach(worker_spec(task_defaults={"mail": mail}))
     schedule = made(server, job=make_spec("mail", retry=tries(2)))
 
     server.settle(MINUTE)

@@ -16,7 +16,7 @@ from tests.core.builders import (
     every,
     make_schedule_spec,
     make_spec,
-    offer,
+    worker_spec,
 )
 from tests.core.scheduled import T1, made, states
 from tests.core.server import Server
@@ -156,7 +156,7 @@ def test_a_blocked_run_goes_after_a_crash_when_the_one_before_it_has_ended() -> 
     first, second = server.runs(schedule.id)
 
     server.crash(150 * SECOND)
-    server.attach(offer())
+    server.attach(worker_spec())
     assert server.run(150 * SECOND) == [first.id]
     assert server.state(second.id) is State.BLOCKED
     server.complete(first.id, 151 * SECOND)
@@ -179,7 +179,7 @@ def test_a_blocked_run_is_not_stuck_if_the_server_dies_before_it_is_woken(is_del
     assert server.store.jobs[second.id].state is State.BLOCKED
 
     server.crash(122 * SECOND)
-    server.attach(offer())
+    server.attach(worker_spec())
 
     assert server.run(122 * SECOND) == [second.id]
     assert server.scheduler.schedules._blocked == {}
@@ -197,7 +197,7 @@ def test_of_two_blocked_runs_after_a_crash_the_later_one_goes() -> None:
     assert states(server, schedule) == [State.RUNNING, State.BLOCKED, State.BLOCKED]
 
     server.crash(181 * SECOND)
-    server.attach(offer())
+    server.attach(worker_spec())
     server.settle(181 * SECOND)
 
     assert server.state(first.id) is State.CANCELLED  # it was asked to stop, and then lost
@@ -309,7 +309,7 @@ def test_a_run_whose_other_has_ended_before_the_crash_is_not_cancelled() -> None
     server.commit()
 
     server.crash(122 * SECOND)
-    server.attach(offer())
+    server.attach(worker_spec())
 
     assert server.run(122 * SECOND) == [second.id]
 
@@ -343,7 +343,7 @@ def test_of_two_buffered_runs_after_a_crash_the_first_one_goes_first() -> None:
     assert states(server, schedule) == [State.COMPLETED, State.BLOCKED, State.BLOCKED]
 
     server.crash(181 * SECOND)
-    server.attach(offer())
+    server.attach(worker_spec())
 
     assert server.run(181 * SECOND) == [second.id]
     server.complete(second.id, 182 * SECOND)

@@ -7,7 +7,7 @@ from typing import Any
 from schedo.core.model import LeaseKey, Options, ReadyKey
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.worker_pool import Worker, WorkerPool
-from tests.core.builders import offer
+from tests.core.builders import worker_spec
 
 LANE = ReadyKey("default", "work")
 
@@ -15,13 +15,13 @@ LANE = ReadyKey("default", "work")
 def attached(*offers: tuple[str, int]) -> WorkerPool:
     workers = WorkerPool()
     for worker_id, slots in offers:
-        workers.attach(offer(worker_id, slots))
+        workers.attach(worker_spec(worker_id, slots))
     return workers
 
 
-def picked(workers: WorkerPool, lane: ReadyKey = LANE) -> str | None:
+def picked(workers: WorkerPool, ready_key: ReadyKey = LANE) -> str | None:
     workers.groups.note_freed()
-    worker = workers.groups.find(lane).first()
+    worker = workers.groups.find(ready_key).first()
     return worker.spec.id if worker is not None else None
 
 
@@ -43,8 +43,8 @@ def test_the_worker_with_the_most_free_slots_is_picked() -> None:
 
 def test_a_worker_that_names_tasks_or_queues_serves_no_others() -> None:
     workers = WorkerPool()
-    workers.attach(offer("tasks", tasks=frozenset({"work"})))
-    workers.attach(offer("queues", slots=5, queues=frozenset({"mail"})))
+    workers.attach(worker_spec("tasks", tasks=frozenset({"work"})))
+    workers.attach(worker_spec("queues", slots=5, queues=frozenset({"mail"})))
 
     assert picked(workers, ReadyKey("default", "work")) == "tasks"
     assert picked(workers, ReadyKey("default", "other")) is None
@@ -81,7 +81,7 @@ def test_a_closed_worker_gets_no_more_until_it_attaches_again() -> None:
     workers.close("nobody")
 
     assert picked(workers) is None
-    workers.attach(offer("a", 2))
+    workers.attach(worker_spec("a", 2))
     assert picked(workers) == "a"
 
 
@@ -90,7 +90,7 @@ def test_a_new_offer_changes_the_slots_and_keeps_what_runs() -> None:
     workers.hold("a", LeaseKey(1, 1, 1))
     workers.hold("a", LeaseKey(2, 1, 1))
 
-    worker = workers.attach(offer("a", 1))
+    worker = workers.attach(worker_spec("a", 1))
 
     assert worker.free == -1
     assert picked(workers) is None
@@ -108,15 +108,15 @@ def test_detaching_returns_what_the_worker_held() -> None:
 
 def test_the_defaults_of_a_task_come_from_whoever_offers_it() -> None:
     workers = WorkerPool()
-    workers.attach(offer("a"))
-    workers.attach(offer("b", task_defaults={"mail": Options(timeout_us=5)}))
+    workers.attach(worker_spec("a"))
+    workers.attach(worker_spec("b", task_defaults={"mail": Options(timeout_us=5)}))
 
     assert workers.task_defaults("mail") == Options(timeout_us=5)
     assert workers.task_defaults("work") is None
 
 
 def test_an_open_worker_that_holds_nothing_has_all_its_slots() -> None:
-    assert Worker(offer(slots=4)).free == 4
+    assert Worker(worker_spec(slots=4)).free == 4
 
 
 def test_an_attempt_can_be_held_by_a_worker_that_has_gone() -> None:
@@ -129,7 +129,7 @@ def test_an_attempt_can_be_held_by_a_worker_that_has_gone() -> None:
 
 def test_a_worker_kept_for_suspects_serves_nobody_else() -> None:
     workers = WorkerPool()
-    workers.attach(offer("kept", isolated=True))
+    workers.attach(worker_spec("kept", isolated=True))
 
     assert picked(workers) is None
     assert picked(workers, ReadyKey("default", "work", isolated=True)) == "kept"
@@ -137,7 +137,7 @@ def test_a_worker_kept_for_suspects_serves_nobody_else() -> None:
 
 def test_a_worker_that_runs_suspects_apart_serves_them_and_everybody_else() -> None:
     workers = WorkerPool()
-    workers.attach(offer("far", apart=frozenset({"shell"})))
+    workers.attach(worker_spec("far", apart=frozenset({"shell"})))
 
     assert picked(workers, ReadyKey("default", "shell", isolated=True)) == "far"
     assert picked(workers, ReadyKey("default", "work", isolated=True)) is None
@@ -148,9 +148,9 @@ def test_who_serves_a_lane_is_known_anew_when_somebody_comes_or_goes() -> None:
     workers = attached(("a", 1))
 
     assert [w.spec.id for w in workers.eligible_workers(LANE)] == ["a"]
-    workers.attach(offer("b"))
+    workers.attach(worker_spec("b"))
     assert [w.spec.id for w in workers.eligible_workers(LANE)] == ["a", "b"]
-    workers.attach(offer("a", tasks=frozenset({"other"})))
+    workers.attach(worker_spec("a", tasks=frozenset({"other"})))
     assert [w.spec.id for w in workers.eligible_workers(LANE)] == ["b"]
     workers.detach("b")
     assert workers.eligible_workers(LANE) == []
@@ -158,7 +158,7 @@ def test_who_serves_a_lane_is_known_anew_when_somebody_comes_or_goes() -> None:
 
 def test_a_worker_that_asks_gets_no_more_than_it_asked_for() -> None:
     workers = WorkerPool()
-    worker = workers.attach(offer("a", 4, polls=True))
+    worker = workers.attach(worker_spec("a", 4, polls=True))
     assert worker.free == 0
 
     workers.poll("a", 2)
@@ -174,7 +174,7 @@ def test_a_worker_that_asks_gets_no_more_than_it_asked_for() -> None:
 
 def test_a_released_reservation_may_be_given_after_all() -> None:
     workers = WorkerPool()
-    worker = workers.attach(offer("a", 4, polls=True))
+    worker = workers.attach(worker_spec("a", 4, polls=True))
     workers.poll("a", 1)
     workers.hold("a", LeaseKey(-1, 0, 0))
     assert worker.free == 0
@@ -188,7 +188,7 @@ def test_a_cordoned_worker_gets_nothing_until_it_is_uncordoned() -> None:
     workers = attached(("a", 4))
 
     workers.cordon("a", True)
-    workers.attach(offer("a", 4))
+    workers.attach(worker_spec("a", 4))
     assert picked(workers) is None
     workers.cordon("a", False)
     assert picked(workers) == "a"
@@ -203,8 +203,8 @@ def routed(**fields: Any) -> ReadyKey:
 
 def test_a_route_reaches_only_workers_that_meet_it() -> None:
     workers = WorkerPool()
-    workers.attach(offer("eu", labels={"region": "eu"}))
-    workers.attach(offer("us", labels={"region": "us"}, resources={"cpu": 4_000}))
+    workers.attach(worker_spec("eu", labels={"region": "eu"}))
+    workers.attach(worker_spec("us", labels={"region": "us"}, resources={"cpu": 4_000}))
 
     assert picked(workers, routed(labels=(Condition("region", "=", ("eu",)),))) == "eu"
     assert picked(workers, routed(worker="us")) == "us"
@@ -215,29 +215,29 @@ def test_a_route_reaches_only_workers_that_meet_it() -> None:
 
 def test_resources_are_counted_while_attempts_run() -> None:
     workers = WorkerPool()
-    workers.attach(offer("a", slots=10, resources={"cpu": 4_000}))
-    lane = routed(resources=(("cpu", 3_000),))
-    worker = workers.groups.find(lane).first()
+    workers.attach(worker_spec("a", slots=10, resources={"cpu": 4_000}))
+    ready_key = routed(resources=(("cpu", 3_000),))
+    worker = workers.groups.find(ready_key).first()
     assert worker is not None
 
     worker.hold(LeaseKey(1, 1, 1), (("cpu", 3_000),))
 
-    assert picked(workers, lane) is None
+    assert picked(workers, ready_key) is None
     assert worker.capacity_for(Requirements(resources=(("cpu", 1_000),))) == 1
     assert worker.capacity_for(None) == 9
     workers.release("a", LeaseKey(1, 1, 1))
-    assert picked(workers, lane) == "a"
+    assert picked(workers, ready_key) == "a"
 
 
 def test_the_preferred_worker_is_picked_while_it_has_room() -> None:
     workers = WorkerPool()
-    workers.attach(offer("far", slots=9, labels={"zone": "us"}))
-    workers.attach(offer("near", slots=1, labels={"zone": "lhr"}))
-    lane = routed(prefer=(Preference((Condition("zone", "=", ("lhr",)),), 2.0),))
+    workers.attach(worker_spec("far", slots=9, labels={"zone": "us"}))
+    workers.attach(worker_spec("near", slots=1, labels={"zone": "lhr"}))
+    ready_key = routed(prefer=(Preference((Condition("zone", "=", ("lhr",)),), 2.0),))
 
-    assert picked(workers, lane) == "near"
+    assert picked(workers, ready_key) == "near"
     workers.hold("near", LeaseKey(1, 1, 1))
-    assert picked(workers, lane) == "far"
+    assert picked(workers, ready_key) == "far"
 
 
 # Groups.
@@ -245,8 +245,8 @@ def test_the_preferred_worker_is_picked_while_it_has_room() -> None:
 
 def test_lanes_that_the_same_workers_serve_share_a_group() -> None:
     workers = WorkerPool()
-    workers.attach(offer("a", tasks=frozenset({"t", "u"})))
-    workers.attach(offer("b", tasks=frozenset({"v"})))
+    workers.attach(worker_spec("a", tasks=frozenset({"t", "u"})))
+    workers.attach(worker_spec("b", tasks=frozenset({"v"})))
     find = workers.groups.find
 
     assert find(ReadyKey("q", "t")) is find(ReadyKey("r", "u"))
@@ -260,7 +260,7 @@ def test_a_worker_that_serves_all_lanes_of_a_group_joins_it() -> None:
     workers = attached(("a", 1))
     group = workers.groups.find(LANE)
 
-    workers.attach(offer("b"))
+    workers.attach(worker_spec("b"))
     assert [worker.spec.id for worker in group.members] == ["a", "b"]
     workers.detach("a")
 
@@ -274,7 +274,7 @@ def test_a_worker_that_divides_the_lanes_of_a_group_lets_all_look_anew() -> None
     find = workers.groups.find
     assert find(ReadyKey("q", "t")) is find(ReadyKey("q", "u"))
 
-    workers.attach(offer("b", tasks=frozenset({"t"})))
+    workers.attach(worker_spec("b", tasks=frozenset({"t"})))
 
     assert workers.groups.generation == 1
     assert find(ReadyKey("q", "t")) is not find(ReadyKey("q", "u"))
@@ -288,7 +288,7 @@ def test_queues_count_only_while_a_worker_names_some() -> None:
     find = workers.groups.find
     assert find(ReadyKey("q", "t")) is find(ReadyKey("r", "t"))
 
-    workers.attach(offer("b", queues=frozenset({"q"})))
+    workers.attach(worker_spec("b", queues=frozenset({"q"})))
 
     assert [worker.spec.id for worker in find(ReadyKey("q", "t")).members] == ["a", "b"]
     assert [worker.spec.id for worker in find(ReadyKey("r", "t")).members] == ["a"]
@@ -297,7 +297,7 @@ def test_queues_count_only_while_a_worker_names_some() -> None:
 def test_groups_without_jobs_are_forgotten_so_that_a_worker_is_in_few() -> None:
     workers = attached(("a", 1))
     kept = workers.groups.find(LANE)
-    kept.lanes = 1
+    kept.key_count = 1
 
     for number in range(10_000):
         workers.groups.find(routed(resources=(("cpu", number),)))

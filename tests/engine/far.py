@@ -125,7 +125,7 @@ class Server:
             self.clock,
             draw=disk.random.random,
             window=window,
-            lane_limit=2 * window,
+            ready_limit=2 * window,
         )
 
     async def start(self) -> Server:

@@ -64,7 +64,7 @@ class World:
             self.clock,
             draw=lambda: 0.5,
             window=window,
-            lane_limit=2 * window,
+            ready_limit=2 * window,
         )
         self.worker = HandWorker(self.engine, worker)
 

@@ -62,7 +62,7 @@ class Server:
             retention=world.plan.retention,
             draw=world.random.random,
             window=world.plan.window,
-            lane_limit=2 * world.plan.window,
+            ready_limit=2 * world.plan.window,
         )
         self.engine.on_fatal(lambda error: self.die_soon())
         self.context = Context()
@@ -122,7 +122,7 @@ class Server:
         memory = self.engine._loop.scheduler.jobs
         changed = {*memory.changes.jobs, *memory._committing}
         running = sum(len(line.holds) for line in self.lines.values())
-        lanes = sum(1 for _ in memory.ready_queues.windows())
+        lanes = sum(1 for _ in memory.ready_queues.ready_indexes())
         bound = 2 * self.world.plan.window * (1 + lanes) + running + len(changed) + LOOKED_UP_MAX
         wrong = []
         is_following = self.world.disk.memory._clock.offset_us != memory.offset_us

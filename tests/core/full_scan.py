@@ -1,0 +1,70 @@
+"""The choice of the next job as it is defined: by a look at every queue, lane and worker."""
+
+from __future__ import annotations
+
+from schedo.core.model import ReadyKey
+from schedo.core.paged_index import PagedIndex, Pair
+from schedo.core.queue_states import QueueState
+from schedo.core.ready_queues import ReadyQueues
+from schedo.core.requirements import Requirements
+from schedo.core.worker_pool import Worker, WorkerPool
+
+Start = tuple[int, str]  # a job and its worker
+
+
+def scan(ready_queues: ReadyQueues, workers: WorkerPool) -> Start | None:
+    """Return the job that starts next and the worker that gets it."""
+    best: tuple[tuple[float, bool, int], Start] | None = None
+    for queue_state in ready_queues.queue_states():
+        start = _first_start(queue_state, workers) if queue_state.is_open else None
+        if start is not None and (best is None or queue_state.key < best[0]):
+            best = (queue_state.key, start)
+    return best[1] if best is not None else None
+
+
+def _first_start(queue_state: QueueState, workers: WorkerPool) -> Start | None:
+    """Return the line's first job that a worker can take."""
+    best: tuple[Pair, Start] | None = None
+    for ready_key, ready in queue_state.indexes.items():
+        first, worker = first_of(ready), pick(ready_key, workers)
+        if first is not None and worker is not None and (best is None or first < best[0]):
+            best = (first, (first[1], worker.spec.id))
+    return best[1] if best is not None else None
+
+
+def first_of(ready: PagedIndex) -> Pair | None:
+    """Return the smallest pair in memory."""
+    return min(((key, ident) for ident, key in ready._live.items()), default=None)
+
+
+def pick(ready_key: ReadyKey, workers: WorkerPool) -> Worker | None:
+    """Return the lane's best worker: the liked, then the idlest, then who waited longest."""
+    requirements = ready_key.requirements or Requirements()
+    candidates = [
+        each
+        for each in workers
+        if each.spec.serves(ready_key) and each.capacity_for(requirements) > 0
+    ]
+    candidates.sort(key=lambda each: each.number)
+    return max(
+        candidates,
+        key=lambda each: (
+            requirements.preference_score(each.spec.labels),
+            each.free,
+            each.last_assigned,
+        ),
+        default=None,
+    )
+
+
+def scan_pages(ready_queues: ReadyQueues) -> list[ReadyKey]:
+    """Return the lanes that need a page, in the order in which they get it."""
+    return [
+        ready_key
+        for queue_state in sorted(
+            ready_queues.queue_states(), key=lambda queue_state: queue_state.key
+        )
+        if not queue_state.queue.paused
+        for ready_key, ready in queue_state.indexes.items()
+        if ready.needs_page()
+    ]
