@@ -76,7 +76,7 @@ func main() {
 	}
 	go func() { // signs of life, also while a job takes long
 		for range time.Tick(10 * time.Second) {
-			say(object{"want": 0, "results": []object{}})
+			say(object{"max_leases": 0, "results": []object{}})
 		}
 	}()
 	results := []object{}

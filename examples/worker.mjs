@@ -44,7 +44,7 @@ async function run({ lease, task, payload }) {
 (async () => { // signs of life, also while a job takes long
   for (;;) {
     await sleep(10_000);
-    await say({ want: 0 });
+    await say({ max_leases: 0 });
   }
 })();
 

@@ -59,7 +59,7 @@ def beat():
     """Give signs of life, also while a job takes long."""
     while True:
         time.sleep(10)
-        say(want=0)
+        say(max_leases=0)
 
 
 threading.Thread(target=beat, daemon=True).start()

@@ -24,7 +24,7 @@ say() { # sends these fields, again and again until there is an answer
 while answer=$(say "{\"running\": [], \"results\": [$results], \"wait\": 20}"); do
   results=
   read -r lease payload < <(jq -r '.leases[] | "\(.lease) \(.payload | tojson)"' <<<"$answer") || continue
-  while sleep 10 && kill -0 $$; do say '{"want": 0, "results": []}'; done >/dev/null & # signs of life while it takes long
+  while sleep 10 && kill -0 $$; do say '{"max_leases": 0, "results": []}'; done >/dev/null & # signs of life while it takes long
   if value=$(work <<<"$payload"); then
     results="{\"lease\": \"$lease\", \"outcome\": \"completed\", \"result\": $value}"
   else

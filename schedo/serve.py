@@ -39,7 +39,7 @@ from schedo.tasks.http.task import HttpRunner
 from schedo.tasks.runner import Runner
 from schedo.tasks.shell.orphans import Orphans
 from schedo.tasks.shell.payload import check_shell_payload
-from schedo.tasks.shell.task import APART, ShellRunner
+from schedo.tasks.shell.task import ISOLATED_TASKS, ShellRunner
 from schedo.web.app import WebApp, build_app
 from schedo.web.permissions import WorkerPermission, parse_grants
 from schedo.web.server import HttpServer
@@ -188,7 +188,9 @@ class _Crew:
             output_dir = Path(config.output_dir) if config.output_dir else None
             runners["shell"] = self._shell = ShellRunner(output_dir, self._orphans)
             engine.add_reasons(self._shell.not_ready_reasons)
-        self._local = LocalWorker(engine, "local", config.concurrency, runners, apart=APART)
+        self._local = LocalWorker(
+            engine, "local", config.concurrency, runners, isolated_tasks=ISOLATED_TASKS
+        )
         self._children: ProcessPool | None = None
         if config.app is not None:
             slots = -(-config.concurrency // config.processes)

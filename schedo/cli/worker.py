@@ -120,8 +120,8 @@ def _read_list(
     help="The file with the server's token; or set SCHEDO_TOKEN.",
 )
 @click.option(
-    "--silence",
-    envvar="SCHEDO_WORKER_SILENCE",
+    "--session-timeout",
+    envvar="SCHEDO_WORKER_SESSION_TIMEOUT",
     default="30s",
     show_default=True,
     metavar="DURATION",

@@ -18,7 +18,7 @@ class AttemptRecord(NamedTuple):
     worker: str | None
     started_at: int | None
     ended_at: int
-    outcome: str  # failed, timeout, snoozed, handed_back, lost, stale
+    outcome: str  # failed, timeout, snoozed, released, lost, stale
     failure: Failure | None
 
 

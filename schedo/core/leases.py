@@ -36,7 +36,7 @@ class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
     """The worker ended the attempt because it was told to (cancel or timeout)."""
 
 
-class Released(msgspec.Struct, frozen=True, tag="handed_back"):
+class Released(msgspec.Struct, frozen=True, tag="released"):
     """The worker could not finish it (drain): back to the front of the lane, uncounted."""
 
 

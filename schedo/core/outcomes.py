@@ -65,13 +65,13 @@ def settle(job: Job, outcome: Outcome, context: OutcomeContext) -> Transition:
             return _failed(job, Failed(failure), context, evidence="timeout")
         case Stopped() if job.options.at_most_once or job.trigger is Trigger.INVOKE:
             failure = Failure("interrupted", "it was stopped, and is not begun a second time")
-            return Transition(State.FAILED, "handed_back", failure)
+            return Transition(State.FAILED, "released", failure)
         case Released() if job.trigger is Trigger.INVOKE:  # who asked has to ask again
-            failure = Failure("handed-back", "its worker gave it back before it ran")
-            return Transition(State.FAILED, "handed_back", failure)
+            failure = Failure("released", "its worker gave it back before it ran")
+            return Transition(State.FAILED, "released", failure)
         case Stopped() | Released():
             return Transition(
-                State.QUEUED, "handed_back", requeue_first=True, poison_suspect=job.poison_suspect
+                State.QUEUED, "released", requeue_first=True, poison_suspect=job.poison_suspect
             )
         case Lost():  # pragma: no branch - these are all outcomes
             return _lost(job, outcome)

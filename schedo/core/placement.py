@@ -118,7 +118,7 @@ class Placement:
             self._attempts.start(job, chosen[0], now)
         else:
             failure = Failure("no-capacity", f"no worker took it: {message}")
-            self._transitions.apply(job, Transition(State.FAILED, "handed_back", failure), now)
+            self._transitions.apply(job, Transition(State.FAILED, "released", failure), now)
         return job
 
     def cancel_unstarted(self, job: Job, message: str, now: int) -> None:
@@ -126,7 +126,7 @@ class Placement:
         self._attempts.end(job, job.key)
         job.location = _NOWHERE
         failure = Failure("no-capacity", f"it was not begun: {message}")
-        self._transitions.apply(job, Transition(State.FAILED, "handed_back", failure), now)
+        self._transitions.apply(job, Transition(State.FAILED, "released", failure), now)
 
     def _choose(self, ready_key: ReadyKey, count: int) -> list[Worker]:
         queue_state = self._jobs.ready_queues.queue_state(ready_key.queue)

@@ -30,7 +30,8 @@ class WorkerSpec:
     queues: frozenset[str] | None = None
     task_defaults: Mapping[str, Options] = field(default_factory=dict)
     isolated: bool = False  # it runs suspects only, one at a time
-    apart: frozenset[str] = frozenset()  # tasks whose suspects it runs beside others, but apart
+    # Tasks whose suspects it runs isolated, beside other attempts.
+    isolated_tasks: frozenset[str] = frozenset()
     labels: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths
     version: str | None = None
@@ -45,7 +46,7 @@ class WorkerSpec:
         return (
             (
                 ready_key.isolated is self.isolated
-                or (ready_key.isolated and ready_key.task in self.apart)
+                or (ready_key.isolated and ready_key.task in self.isolated_tasks)
             )
             and (self.tasks is None or ready_key.task in self.tasks or not ready_key.task)
             and (self.queues is None or ready_key.queue in self.queues)

@@ -41,7 +41,7 @@ OTHER_QUEUES = "other"
 # Naming a member through its class costs as much as the rest of a comparison.
 _CATCHUP, _SCHEDULE = Trigger.CATCHUP, Trigger.SCHEDULE
 
-_UNSUCCESSFUL = ("failed", "timeout", "snoozed", "handed_back", "cancelled", "lost", "stale")
+_UNSUCCESSFUL = ("failed", "timeout", "snoozed", "released", "cancelled", "lost", "stale")
 
 
 class Histogram:

@@ -37,20 +37,20 @@ class PollRequest(NamedTuple):
     reject: Sequence[tuple[LeaseKey, str]] = ()
     is_draining: bool = False
     wait_s: float = 0.0
-    want: int | None = None  # leases at most; None: as many as it has slots free
-    silence_s: float = 30.0
-    bids: bool = False  # it knows bids; else a lease that it asked for is taken
+    max_leases: int | None = None  # leases at most; None: as many as it has slots free
+    session_timeout_s: float = 30.0
+    supports_offers: bool = False  # else a lease given to a poll is accepted already
 
 
 class PollResponse(NamedTuple):
     """The answer to an Ask."""
 
     leases: Sequence[Lease] = ()
-    bids: AbstractSet[LeaseKey] = (
+    offers: AbstractSet[LeaseKey] = (
         frozenset()
     )  # those of the leases that the worker has yet to accept
     stops: Sequence[StopRequest] = ()
-    disowned: Sequence[LeaseKey] = ()
+    revoked: Sequence[LeaseKey] = ()
     refused: Sequence[tuple[LeaseKey, str]] = ()  # with the reason
     drain: bool = False
 
@@ -71,7 +71,7 @@ class WorkerStatus(NamedTuple):
     version: str | None
     connected_at: int | None
     last_seen_at: int | None
-    silence_s: float | None
+    session_timeout_s: float | None
     health: str | None  # None: it does its work; else what is wrong
 
 

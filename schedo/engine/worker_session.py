@@ -159,7 +159,7 @@ def kind(name: str) -> Literal["remote", "process", "server", "embedded"]:
 def state(worker: Worker, session: Session | None) -> str:
     """Return in a word whether the worker takes work."""
     if session is not None and not session.is_connected:
-        return "away"
+        return "disconnected"
     if not worker.is_open or (session is not None and session.is_draining):
         return "draining"
     if session is not None and session.drain_requested:

@@ -64,24 +64,24 @@ class WorkerSessions:
                 self._turns.note_progress(progress)
         self._apply_offer_replies(session, ask)
         await self._placing.decided(ask.accept)
-        disowned = [key for key in ask.accept if key not in session.held]
+        revoked = [key for key in ask.accept if key not in session.held]
         if ask.is_draining:
             self._turns.workers.poll(session.name, 0)
             session.wake()
             for key in [key for key, held in session.held.items() if held.given_at is None]:
                 self._release(session, key)
-        is_asking = ask.want != 0 and not ask.is_draining
-        disowned += self._reconcile(session, ask, is_sure=is_asking or ask.is_draining)
+        is_asking = ask.max_leases != 0 and not ask.is_draining
+        revoked += self._reconcile(session, ask, is_sure=is_asking or ask.is_draining)
         if ask.reports:
             await self._turns.flush()
         is_given = is_asking and await self._give(session, ask)
         leases = session.take_new(self._turns.loop.time()) if is_given else []
-        bids = self._send_offers(leases, is_asked=ask.bids)
+        offers = self._send_offers(leases, is_asked=ask.supports_offers)
         if ask.is_draining and not session.held:
             self._disconnect(session, "it has left")
             self._forget_order(session)
         return PollResponse(
-            leases, bids, session.take_stops(), disowned, refused, session.drain_requested
+            leases, offers, session.take_stops(), revoked, refused, session.drain_requested
         )
 
     def _apply_offer_replies(self, session: Session, ask: PollRequest) -> None:
@@ -95,12 +95,12 @@ class WorkerSessions:
     def _send_offers(self, leases: Sequence[Lease], *, is_asked: bool) -> set[LeaseKey]:
         """Return which of the leases the worker has yet to accept.
 
-        One that does not know bids has asked for work with a slot free: that is its yes.
+        One that does not know offers has asked for work with a slot free: that is its yes.
         """
-        bids = {lease.key for lease in leases if self._placing.has_offer(lease.key)}
-        for key in bids:
+        offers = {lease.key for lease in leases if self._placing.has_offer(lease.key)}
+        for key in offers:
             (self._placing.offered if is_asked else self._placing.accept)(key)
-        return bids if is_asked else set()
+        return offers if is_asked else set()
 
     # Coming.
 
@@ -119,10 +119,10 @@ class WorkerSessions:
         session.session_id = ask.session
         now = self._turns.clock.now()
         session.last_seen_at = now
-        session.session_timeout_s = ask.silence_s
-        session.supports_offers = ask.bids
+        session.session_timeout_s = ask.session_timeout_s
+        session.supports_offers = ask.supports_offers
         session.is_draining = ask.is_draining
-        self._arm(session, ask.silence_s)
+        self._arm(session, ask.session_timeout_s)
         offer = ask.offer if ask.offer.polls else is_polling(ask.offer)
         if not session.is_connected or session.offer != offer:
             if not session.is_connected:
@@ -246,11 +246,11 @@ class WorkerSessions:
         loop = self._turns.loop
         session.wake()  # one request asks at a time
         waiter = session.waiter = loop.create_future()
-        want = session.offer.slots - len(session.held) if ask.want is None else ask.want
+        free = session.offer.slots - len(session.held)
         timer = None
         session.polled_at = loop.time()
         try:
-            await self._turns.ask(session.name, want)
+            await self._turns.ask(session.name, free if ask.max_leases is None else ask.max_leases)
             self._placing.try_all()
             if ask.wait_s and not session.has_response():
                 timer = loop.call_at(loop.time() + ask.wait_s, session.wake)

@@ -17,7 +17,7 @@ from schedo.protocol.lease_keys import render_lease
 from schedo.protocol.times import render_instant
 from schedo.protocol.work import PROTOCOL
 
-HEARTBEATS_IN_SILENCE = 3
+HEARTBEATS_PER_TIMEOUT = 3
 
 
 class Handed(Protocol):
@@ -27,13 +27,13 @@ class Handed(Protocol):
     def leases(self) -> Iterable[Lease]: ...
 
     @property
-    def bids(self) -> AbstractSet[LeaseKey]: ...  # those of the leases that wait for a yes
+    def offers(self) -> AbstractSet[LeaseKey]: ...  # those of the leases that wait for a yes
 
     @property
     def stops(self) -> Iterable[StopRequest]: ...
 
     @property
-    def disowned(self) -> Iterable[LeaseKey]: ...
+    def revoked(self) -> Iterable[LeaseKey]: ...
 
     @property
     def refused(self) -> Iterable[tuple[LeaseKey, str]]: ...
@@ -42,27 +42,27 @@ class Handed(Protocol):
     def drain(self) -> bool: ...
 
 
-def render_work(handed: Handed, epoch: int, silence_s: float) -> bytes:
+def render_work(handed: Handed, epoch: int, session_timeout_s: float) -> bytes:
     """Return the answer to a worker's request as JSON."""
     return orjson.dumps(
         {
             "protocol": PROTOCOL,
             "epoch": epoch,
-            "leases": [lease_fields(lease, lease.key in handed.bids) for lease in handed.leases],
+            "leases": [lease_fields(lease, lease.key in handed.offers) for lease in handed.leases],
             "stop": [
                 {"lease": render_lease(stop.key), "reason": stop.reason.value}
                 for stop in handed.stops
             ],
-            "disowned": [render_lease(key) for key in handed.disowned],
+            "revoked": [render_lease(key) for key in handed.revoked],
             "refused": [_refusal_fields(key, reason) for key, reason in handed.refused],
-            "heartbeat": _seconds(silence_s / HEARTBEATS_IN_SILENCE),
-            "silence": _seconds(silence_s),
+            "heartbeat": _seconds(session_timeout_s / HEARTBEATS_PER_TIMEOUT),
+            "session_timeout": _seconds(session_timeout_s),
             "drain": handed.drain,
         }
     )
 
 
-def lease_fields(lease: Lease, is_bid: bool = False) -> dict[str, Any]:
+def lease_fields(lease: Lease, is_offer: bool = False) -> dict[str, Any]:
     """Return a lease as a worker gets it, with all that it needs to run the attempt."""
     answer: dict[str, Any] = {
         "lease": render_lease(lease.key),
@@ -80,8 +80,8 @@ def lease_fields(lease: Lease, is_bid: bool = False) -> dict[str, Any]:
         _add_options(answer, lease.options)
     if lease.is_suspect:
         answer["suspect"] = True
-    if is_bid:
-        answer["bid"] = True
+    if is_offer:
+        answer["offer"] = True
     return answer
 
 

@@ -86,7 +86,7 @@ class ResultRequest(Struct, omit_defaults=True):
     """The end of one attempt."""
 
     lease: LeaseText
-    outcome: Literal["completed", "failed", "snoozed", "stopped", "handed_back", "lost"]
+    outcome: Literal["completed", "failed", "snoozed", "stopped", "released", "lost"]
     result: Raw | UnsetType = UNSET
     error: ErrorRequest | None = None
     blame: Literal["sole", "shared", "none"] | None = None
@@ -124,7 +124,7 @@ class ResultRequest(Struct, omit_defaults=True):
                 return Snoozed(fields.read_duration(f"{pointer}/delay", self.delay))
             case "stopped":
                 return Stopped()
-            case "handed_back":
+            case "released":
                 return Released()
             case "lost":
                 said = (self.error or ErrorRequest()).to_failure().message

@@ -37,10 +37,10 @@ from schedo.protocol.times import render_duration, render_instant
 PROTOCOL = 1
 NAMES_MAX = 1_000  # of tasks, and of queues
 SLOTS_MAX = 10_000
-ENTRIES_MAX = 1_000  # results, progress, bids in one request
+ENTRIES_MAX = 1_000  # results, progress, offers in one request
 WAIT_US_MAX = limits.MINUTE
-SILENCE_US = (5 * limits.SECOND, limits.HOUR)
-SILENCE_US_DEFAULT = 30 * limits.SECOND
+SESSION_TIMEOUT_US = (5 * limits.SECOND, limits.HOUR)
+SESSION_TIMEOUT_US_DEFAULT = 30 * limits.SECOND
 
 _WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _WORKER_RULE = (
@@ -94,7 +94,7 @@ class ProgressRequest(Struct, omit_defaults=True):
 
 
 class RejectRequest(Struct, omit_defaults=True):
-    """A bid that the worker does not take."""
+    """An offer that the worker does not take."""
 
     lease: LeaseText
     reason: str | None = None
@@ -113,17 +113,17 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
     resources: Resources | None = None
     version: Annotated[str, Meta(max_length=128)] | None = None
     task_defaults: dict[str, TaskDefaultsRequest] | None = None
-    apart: Names | None = None
+    isolated_tasks: Names | None = None
     running: Annotated[list[LeaseText], Meta(max_length=SLOTS_MAX)] | None = None
     results: Annotated[list[ResultRequest], Meta(max_length=ENTRIES_MAX)] | None = None
     progress: Annotated[list[ProgressRequest], Meta(max_length=ENTRIES_MAX)] | None = None
     accept: Annotated[list[LeaseText], Meta(max_length=ENTRIES_MAX)] | None = None
     reject: Annotated[list[RejectRequest], Meta(max_length=ENTRIES_MAX)] | None = None
-    bids: bool | None = None
+    offers: bool | None = None
     draining: bool | None = None
     wait: Duration | None = None
-    want: Annotated[int, Meta(ge=0, le=ENTRIES_MAX)] | None = None
-    silence: Duration | None = None
+    max_leases: Annotated[int, Meta(ge=0, le=ENTRIES_MAX)] | None = None
+    session_timeout: Duration | None = None
 
     def read_offer(self) -> WorkerSpec:
         """Return what the worker says of itself."""
@@ -135,7 +135,7 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
             task_defaults=_read_defaults(self.task_defaults or {}),
             labels=read_labels("/labels", self.labels or {}),
             resources=dict(read_amounts("/resources", self.resources or {})),
-            apart=_read_names("/apart", self.apart) or frozenset(),
+            isolated_tasks=_read_names("/isolated_tasks", self.isolated_tasks) or frozenset(),
             version=self.version,
             polls=True,
         )
@@ -145,11 +145,11 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
         return None if self.running is None else frozenset(_read_leases("/running", self.running))
 
     def read_accepted(self) -> list[LeaseKey]:
-        """Return the bids that it takes."""
+        """Return the offers that it takes."""
         return _read_leases("/accept", self.accept or [])
 
     def read_rejected(self) -> list[tuple[LeaseKey, str]]:
-        """Return the bids that it does not take, with the reasons."""
+        """Return the offers that it does not take, with the reasons."""
         return [
             (
                 parse_lease(each.lease, f"/reject/{at}/lease"),
@@ -168,13 +168,13 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
         _check_most("/wait", us, WAIT_US_MAX)
         return us / limits.SECOND
 
-    def read_silence(self) -> float:
+    def read_session_timeout(self) -> float:
         """Return for how many seconds it may be silent before it is taken for lost."""
-        if self.silence is None:
-            return SILENCE_US_DEFAULT / limits.SECOND
-        least, most = SILENCE_US
-        us = fields.read_duration("/silence", self.silence, least)
-        _check_most("/silence", us, most)
+        if self.session_timeout is None:
+            return SESSION_TIMEOUT_US_DEFAULT / limits.SECOND
+        least, most = SESSION_TIMEOUT_US
+        us = fields.read_duration("/session_timeout", self.session_timeout, least)
+        _check_most("/session_timeout", us, most)
         return us / limits.SECOND
 
 

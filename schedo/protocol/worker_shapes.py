@@ -30,7 +30,7 @@ class LeaseAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     tracestate: str | UnsetType = UNSET
     at_most_once: bool | UnsetType = UNSET
     suspect: Annotated[bool, Meta(description="To be run apart.")] | UnsetType = UNSET
-    bid: Annotated[bool, Meta(description="To accept or to reject.")] | UnsetType = UNSET
+    offer: Annotated[bool, Meta(description="To accept or to reject.")] | UnsetType = UNSET
 
 
 class StopAnswer(Struct, forbid_unknown_fields=True):
@@ -56,10 +56,10 @@ class WorkAnswer(Struct, forbid_unknown_fields=True):
     epoch: int
     leases: list[LeaseAnswer]
     stop: list[StopAnswer]
-    disowned: list[LeaseText]
+    revoked: list[LeaseText]
     refused: list[RefusedAnswer]
     heartbeat: float
-    silence: float
+    session_timeout: float
     drain: bool
 
 
@@ -80,7 +80,7 @@ class WorkerAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     version: str | UnsetType = UNSET
     connected_at: Instant | UnsetType = UNSET
     last_seen_at: Instant | UnsetType = UNSET
-    silence: DurationText | UnsetType = UNSET
+    session_timeout: DurationText | UnsetType = UNSET
     health: str | UnsetType = UNSET
 
 

@@ -1,6 +1,6 @@
-"""The attempts that this worker runs: started, stopped, disowned, and heard of when they end.
+"""The attempts that this worker runs: started, stopped, revoked, and heard of when they end.
 
-An attempt is known by the text of its lease. One that the server has disowned is stopped, and
+An attempt is known by the text of its lease. One that the server has revoked is stopped, and
 nobody hears how it ended.
 """
 
@@ -53,7 +53,7 @@ class Executor:
         self._on_end = on_end
         self._tell = tell
         self._held: dict[str, _Attempt] = {}
-        self._tasks: set[asyncio.Task[None]] = set()  # those of disowned attempts, too
+        self._tasks: set[asyncio.Task[None]] = set()  # those of revoked attempts, too
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -149,7 +149,7 @@ class Executor:
     def _end(self, text: str, attempt: _Attempt, report: AttemptResult) -> None:
         if attempt.timer is not None:
             attempt.timer.cancel()
-        if self._held.get(text) is not attempt:  # disowned
+        if self._held.get(text) is not attempt:  # revoked
             return
         del self._held[text]
         self._on_end(text, report)

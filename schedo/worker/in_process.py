@@ -39,7 +39,7 @@ class LocalWorker:
         *,
         task_defaults: Mapping[str, Options] | None = None,
         alone: bool = False,
-        apart: frozenset[str] = frozenset(),
+        isolated_tasks: frozenset[str] = frozenset(),
     ) -> None:
         self._engine = engine
         self._runners = dict(runners)
@@ -50,7 +50,7 @@ class LocalWorker:
             None,
             dict(task_defaults or {}),
             isolated=alone,
-            apart=apart & frozenset(runners),
+            isolated_tasks=isolated_tasks & frozenset(runners),
         )
         self._waiting: deque[AttemptContext] = deque()
         self._idle: list[asyncio.Future[None]] = []

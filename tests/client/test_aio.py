@@ -22,7 +22,7 @@ async def client(server: FakeServer) -> AsyncIterator[AsyncClient]:
         yield client
 
 
-async def test_a_submitted_job_is_handed_back(server: FakeServer, client: AsyncClient) -> None:
+async def test_submit_returns_the_job(server: FakeServer, client: AsyncClient) -> None:
     server.on("POST", "/v1/jobs", 201, job_record())
 
     job = await client.submit("email.send", {"to": "ada"}, delay="5m")

@@ -22,7 +22,7 @@ def client(server: FakeServer) -> Iterator[Client]:
         yield client
 
 
-def test_a_submitted_job_is_handed_back(server: FakeServer, client: Client) -> None:
+def test_submit_returns_the_job(server: FakeServer, client: Client) -> None:
     server.on("POST", "/v1/jobs", 201, job_record(state="scheduled"))
 
     job = client.submit("email.send", {"to": "ada"}, delay="5m", tags=["x"])

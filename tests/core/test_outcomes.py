@@ -104,7 +104,7 @@ def test_a_snooze_waits_and_uses_up_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "why"),
-    [(Snoozed(MINUTE), "snoozed"), (Stopped(), "interrupted"), (Released(), "handed-back")],
+    [(Snoozed(MINUTE), "snoozed"), (Stopped(), "interrupted"), (Released(), "released")],
 )
 def test_an_invocation_is_never_put_off(outcome: Outcome, why: str) -> None:
     found = settled(running(trigger=Trigger.INVOKE), outcome)
@@ -132,9 +132,7 @@ def test_a_result_that_came_before_the_stop_counts() -> None:
 
 @pytest.mark.parametrize("outcome", [Released(), Stopped()], ids=["handed back", "stopped"])
 def test_what_a_worker_could_not_finish_goes_to_the_front_uncounted(outcome: Outcome) -> None:
-    assert settled(running(), outcome) == Transition(
-        State.QUEUED, "handed_back", requeue_first=True
-    )
+    assert settled(running(), outcome) == Transition(State.QUEUED, "released", requeue_first=True)
 
 
 def test_a_stopped_attempt_of_a_job_that_runs_at_most_once_is_not_repeated() -> None:
@@ -143,13 +141,13 @@ def test_a_stopped_attempt_of_a_job_that_runs_at_most_once_is_not_repeated() -> 
     result = settled(job, Stopped())
 
     assert result.state is State.FAILED
-    assert result.evidence == "handed_back"
+    assert result.evidence == "released"
     assert result.failure == Failure(
         "interrupted", "it was stopped, and is not begun a second time"
     )
 
 
-def test_an_attempt_that_never_started_is_handed_back_even_if_the_job_runs_at_most_once() -> None:
+def test_an_attempt_that_never_started_is_released_even_if_the_job_runs_at_most_once() -> None:
     job = running(options=Options(at_most_once=True))
 
     assert settled(job, Released()).state is State.QUEUED

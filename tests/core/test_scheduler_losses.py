@@ -14,7 +14,7 @@ from tests.core.fake_store import OOPS
 from tests.core.server import Server
 
 
-def test_a_job_that_is_handed_back_goes_before_all_others_uncounted() -> None:
+def test_a_job_that_is_released_goes_before_all_others_uncounted() -> None:
     server = Server(slots=1)
     job = server.submit(make_spec(), T0)
     server.run(T0)

@@ -137,7 +137,7 @@ def test_a_worker_kept_for_suspects_serves_nobody_else() -> None:
 
 def test_a_worker_that_runs_suspects_apart_serves_them_and_everybody_else() -> None:
     workers = WorkerPool()
-    workers.attach(worker_spec("far", apart=frozenset({"shell"})))
+    workers.attach(worker_spec("far", isolated_tasks=frozenset({"shell"})))
 
     assert picked(workers, ReadyKey("default", "shell", isolated=True)) == "far"
     assert picked(workers, ReadyKey("default", "work", isolated=True)) is None

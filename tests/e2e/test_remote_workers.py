@@ -186,7 +186,10 @@ def test_a_worker_that_must_not_wait_gives_its_work_back(tmp_path: Path) -> None
 
 def test_a_worker_that_was_silent_too_long_gives_up_what_others_do(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
-    with far_server(tmp_path) as server, worker(server, "w1", *FAR, "--silence", "5s") as first:
+    with (
+        far_server(tmp_path) as server,
+        worker(server, "w1", *FAR, "--session-timeout", "5s") as first,
+    ):
         job = submit_far(server, gate)
         gate.wait_begun()
         first.signal(signal.SIGSTOP)

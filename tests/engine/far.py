@@ -151,7 +151,7 @@ def leftovers(engine: Engine) -> Iterator[str]:
         "reports": handouts._results,
         "waiting": handouts._waiting,
         "held": handouts.deferred,
-        "bids": placing._offers,
+        "offers": placing._offers,
         "reservations": placing._reservations,
         "progress": loop.progress._lines,
         "waiters": loop.waiters,
@@ -180,7 +180,7 @@ def offer(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any
 
 def ask(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any) -> PollRequest:
     given: dict[str, Any] = {"session": "s1", "offer": offer(name, slots=slots, tasks=tasks)}
-    return PollRequest(name, **(given | {"want": 0, "bids": True} | fields))
+    return PollRequest(name, **(given | {"max_leases": 0, "supports_offers": True} | fields))
 
 
 def spec(task: str = "work", *, once: bool = False, route: Requirements | None = None) -> JobSpec:
@@ -207,7 +207,7 @@ async def leased(server: Server, **fields: Any) -> Lease:
 
 
 def polling(server: Server, name: str = "a", **fields: Any) -> asyncio.Task[PollResponse]:
-    asked = ask(name, **{"want": None, "wait_s": 30.0, **fields})
+    asked = ask(name, **{"max_leases": None, "wait_s": 30.0, **fields})
     return asyncio.get_running_loop().create_task(server.engine.sessions.work(asked))
 
 

@@ -50,7 +50,7 @@ class Room:
     jobs: dict[int, JobSpec] = field(default_factory=dict)  # acknowledged
     results: dict[LeaseKey, bytes | None] = field(default_factory=dict)  # confirmed
     begun: Counter[int] = field(default_factory=Counter)
-    bids: Counter[str] = field(default_factory=Counter)  # what became of them
+    offers: Counter[str] = field(default_factory=Counter)  # what became of them
     given_up: Counter[int] = field(default_factory=Counter)  # by a worker that had begun it
     faults: list[str] = field(default_factory=list)
     workers: list[Far] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Far:
         self.name = f"far-{number}"
         self.slots = random.choice((1, 2, 5))
         self.region = random.choice(("eu", "us"))
-        self.silence_s = random.choice((6.0, 30.0))
+        self.session_timeout_s = random.choice((6.0, 30.0))
         self.lives = 0
         self.running: dict[LeaseKey, Running] = {}
         self.results: dict[LeaseKey, AttemptResult] = {}  # not confirmed
@@ -109,7 +109,7 @@ class Far:
             if room.chance(0.03):
                 await self.restart()
             elif room.chance(0.03):
-                await room.pause(2 * self.silence_s)  # it is silent, and its attempts go on
+                await room.pause(2 * self.session_timeout_s)  # it is silent, and its attempts go on
                 self.end_some()
             elif room.chance(0.02):
                 self.region = room.random.choice(("eu", "us"))
@@ -130,10 +130,10 @@ class Far:
         for _ in range(100):
             if not self.running and not self.results:
                 break
-            await self.ask(want=0, is_draining=True, running=self.names())
+            await self.ask(max_leases=0, is_draining=True, running=self.names())
             await self.room.loop.pass_time(0.5)
             self.end_some()
-        await self.ask(want=0, is_draining=True, running=self.names())
+        await self.ask(max_leases=0, is_draining=True, running=self.names())
 
     def hear_of_death(self, disk: Disk) -> None:
         """The server died: what it had not written of an attempt it cannot know."""
@@ -155,15 +155,20 @@ class Far:
         """Ask for work, and tell beside it what ends meanwhile."""
         room = self.room
         wait_s = room.random.choice((0.0, 1.0, 2.0))
-        want = room.random.choice((None, self.slots, 1))
+        max_leases = room.random.choice((None, self.slots, 1))
         poll = room.loop.create_task(
-            self.ask(want=want, wait_s=wait_s, running=self.names(), silence_s=self.silence_s)
+            self.ask(
+                max_leases=max_leases,
+                wait_s=wait_s,
+                running=self.names(),
+                session_timeout_s=self.session_timeout_s,
+            )
         )
         while not poll.done():
             await asyncio.wait([poll], timeout=room.random.uniform(0.1, 0.6))
             self.end_some()
             if not poll.done() and self.results and room.random.random() < 0.5:
-                await self.ask(want=0)
+                await self.ask(max_leases=0)
         self.end_some()
 
     async def ask(self, **fields: Any) -> None:
@@ -188,8 +193,8 @@ class Far:
             offer,
             reports=reports,
             progress=progress,
-            bids=True,
-            **({"silence_s": self.silence_s} | fields),
+            supports_offers=True,
+            **({"session_timeout_s": self.session_timeout_s} | fields),
         )
         self.heed_gap()
         life = self.lives
@@ -204,14 +209,14 @@ class Far:
         if self.lives != life or room.chance(0.03):
             return  # nobody reads the answer
         self.take(given, reports)
-        bids = [lease for lease in given.leases if lease.key in given.bids]
-        if bids:
-            await self.answer(bids)
+        offers = [lease for lease in given.leases if lease.key in given.offers]
+        if offers:
+            await self.answer(offers)
 
     def heed_gap(self) -> None:
         """Whoever was away for too long may have lost what it runs."""
         gap_s = self.room.loop.time() - self.heard_at
-        if gap_s >= min(RETURN_S, self.silence_s) - 0.1:
+        if gap_s >= min(RETURN_S, self.session_timeout_s) - 0.1:
             for running in self.running.values():
                 running.is_excused = True
 
@@ -223,7 +228,7 @@ class Far:
             if self.results.pop(report.key, None) is not None and report.key not in refused:
                 result = report.outcome
                 room.results[report.key] = result.result if isinstance(result, Completed) else None
-        for key in given.disowned:
+        for key in given.revoked:
             running = self.running.pop(key, None)
             if running is not None and not running.is_excused:
                 room.faults.append(f"{key} was taken from {self.name}, which was well")
@@ -232,33 +237,33 @@ class Far:
                 del self.running[stop.key]
                 self.results[stop.key] = AttemptResult(stop.key, Stopped())
         for lease in given.leases:
-            if lease.key not in given.bids:
+            if lease.key not in given.offers:
                 self.begin(lease)
 
-    async def answer(self, bids: list[Lease]) -> None:
-        """Take some of the bids, refuse some, and overlook some."""
+    async def answer(self, offers: list[Lease]) -> None:
+        """Take some of the offers, refuse some, and overlook some."""
         room = self.room
         accepted, rejected = [], []
-        for lease in bids:
+        for lease in offers:
             if room.chance(0.2):
                 rejected.append((lease.key, "it is busy"))
-                room.bids["rejected"] += 1
+                room.offers["rejected"] += 1
             elif not room.chance(0.2):
                 accepted.append(lease)
-                room.bids["accepted"] += 1
-        if room.server is None or not bids:
+                room.offers["accepted"] += 1
+        if room.server is None or not offers:
             return
         await room.pause(0.1)
         keys = [lease.key for lease in accepted]
         before = self.lives
-        given = await self.tell_bids(keys, rejected)
+        given = await self.tell_offers(keys, rejected)
         if given is None or self.lives != before:
             return
         for lease in accepted:
-            if lease.key not in given.disowned:
+            if lease.key not in given.revoked:
                 self.begin(lease)
 
-    async def tell_bids(
+    async def tell_offers(
         self, keys: list[LeaseKey], rejected: list[tuple[LeaseKey, str]]
     ) -> PollResponse | None:
         room = self.room
@@ -276,12 +281,12 @@ class Far:
             self.name,
             self.session(),
             offer,
-            want=0,
+            max_leases=0,
             accept=keys,
             reject=rejected,
             running=running,
-            bids=True,
-            silence_s=self.silence_s,
+            supports_offers=True,
+            session_timeout_s=self.session_timeout_s,
         )
         request = room.loop.create_task(room.server.engine.sessions.work(asked))
         self.requests.add(request)

@@ -57,8 +57,8 @@ async def half_asked(server: Server) -> tuple[Local, asyncio.Task[list[Job]], Le
     asked = polling(server, "b")
     await server.engine.flush()
     call = invoke(server, 2)
-    [bid] = (await asked).leases
-    return local, call, bid
+    [offer] = (await asked).leases
+    return local, call, offer
 
 
 async def refused(server: Server, call: asyncio.Task[list[Job]]) -> None:
@@ -75,18 +75,18 @@ async def refused(server: Server, call: asyncio.Task[list[Job]]) -> None:
 def test_a_worker_that_is_not_asked_gets_nothing_before_the_others_have_said_yes() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        plain, asked = polling(server, "a", bids=False), polling(server, "b")
+        plain, asked = polling(server, "a", supports_offers=False), polling(server, "b")
         await server.engine.flush()
         call = invoke(server, 2)
-        [bid] = (await asked).leases
+        [offer] = (await asked).leases
         await loop.pass_time(0.1)
         assert not plain.done()
 
-        given = await server.engine.sessions.work(ask("b", accept=[bid.key]))
+        given = await server.engine.sessions.work(ask("b", accept=[offer.key]))
 
-        assert given.disowned == []
+        assert given.revoked == []
         [lease] = (await plain).leases
-        for name, key in (("a", lease.key), ("b", bid.key)):
+        for name, key in (("a", lease.key), ("b", offer.key)):
             await server.engine.sessions.work(
                 ask(name, reports=[AttemptResult(key, Completed(b"1"))])
             )
@@ -99,12 +99,12 @@ def test_when_one_refuses_the_others_have_begun_nothing() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local = Local(server)
-        plain, asked = polling(server, "a", bids=False), polling(server, "b")
+        plain, asked = polling(server, "a", supports_offers=False), polling(server, "b")
         await server.engine.flush()
         call = invoke(server, 3)
-        [bid] = (await asked).leases
+        [offer] = (await asked).leases
 
-        await server.engine.sessions.work(ask("b", reject=[(bid.key, "I am busy")]))
+        await server.engine.sessions.work(ask("b", reject=[(offer.key, "I am busy")]))
 
         await refused(server, call)
         assert local.begun == []
@@ -121,28 +121,28 @@ def test_a_worker_that_has_said_yes_is_told_no_when_another_does_not_come() -> N
         asked = polling(server, "b")
         await server.engine.flush()
         call = invoke(server, 2)
-        [bid] = (await asked).leases
+        [offer] = (await asked).leases
 
-        given = await server.engine.sessions.work(ask("b", accept=[bid.key]))
+        given = await server.engine.sessions.work(ask("b", accept=[offer.key]))
 
-        assert given.disowned == [bid.key]
+        assert given.revoked == [offer.key]
         await refused(server, call)
 
     live(test)
 
 
-@pytest.mark.parametrize("bids", [True, False])
-def test_a_worker_between_two_requests_is_waited_for(bids: bool) -> None:
+@pytest.mark.parametrize("offers", [True, False])
+def test_a_worker_between_two_requests_is_waited_for(offers: bool) -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local = Local(server)
-        await server.engine.sessions.work(ask("a", bids=bids))
+        await server.engine.sessions.work(ask("a", supports_offers=offers))
         call = invoke(server, 2)
         await loop.pass_time(0.2)
         assert local.begun == []
 
-        [lease] = (await polling(server, "a", bids=bids)).leases
-        if bids:
+        [lease] = (await polling(server, "a", supports_offers=offers)).leases
+        if offers:
             await server.engine.sessions.work(ask("a", accept=[lease.key]))
 
         assert len(local.begun) == 1
@@ -185,13 +185,13 @@ def test_a_worker_that_leaves_with_its_question_ends_all() -> None:
 def test_a_worker_of_the_servers_own_that_dies_ends_all() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        local, call, bid = await half_asked(server)
+        local, call, offer = await half_asked(server)
 
         server.engine.detach("local", "it died")
         await server.engine.flush()
-        given = await server.engine.sessions.work(ask("b", accept=[bid.key]))
+        given = await server.engine.sessions.work(ask("b", accept=[offer.key]))
 
-        assert given.disowned == [bid.key]
+        assert given.revoked == [offer.key]
         assert local.begun == []
         call.cancel()
 
@@ -204,12 +204,12 @@ def test_one_that_is_cancelled_before_it_begins_ends_all() -> None:
         asked = [polling(server, name) for name in "ab"]
         await server.engine.flush()
         call = invoke(server, 2)
-        bids = [(await poll).leases[0] for poll in asked]
+        offers = [(await poll).leases[0] for poll in asked]
 
-        await server.engine.cancel(bids[0].key.job_id)
+        await server.engine.cancel(offers[0].key.job_id)
         await loop.pass_time(1.0)
 
-        states = {(await server.engine.get(bid.key.job_id)).state for bid in bids}
+        states = {(await server.engine.get(offer.key.job_id)).state for offer in offers}
         assert states <= {State.CANCELLED, State.FAILED}
         assert list(leftovers(server.engine)) == []
         call.cancel()

@@ -43,7 +43,9 @@ class Remote:
 
     async def wait(self, **fields: Any) -> None:
         """Begin to wait for work."""
-        ask = PollRequest(self.offer.id, "s", self.offer, wait_s=30.0, bids=True, **fields)
+        ask = PollRequest(
+            self.offer.id, "s", self.offer, wait_s=30.0, supports_offers=True, **fields
+        )
         self.waiting = asyncio.create_task(self.sessions.work(ask))
         await self.engine.flush()
 
@@ -54,7 +56,7 @@ class Remote:
 
     async def say(self, **fields: Any) -> PollResponse:
         return await self.sessions.work(
-            PollRequest(self.offer.id, "s", self.offer, want=0, **fields)
+            PollRequest(self.offer.id, "s", self.offer, max_leases=0, **fields)
         )
 
     async def end(self, lease: Lease, outcome: Any = None) -> None:
@@ -83,7 +85,7 @@ async def test_an_invocation_runs_at_once_and_its_result_comes_back(path: Path) 
 
         given = await remote.given()
         [lease] = given.leases
-        assert given.bids == {lease.key}
+        assert given.offers == {lease.key}
         await remote.end(lease)
 
         [job] = await call
@@ -195,7 +197,7 @@ async def test_an_acceptance_that_comes_too_late_is_disowned(path: Path) -> None
 
         given = await remote.say(accept=[lease.key], running=frozenset({lease.key}))
 
-        assert given.disowned == [lease.key]
+        assert given.revoked == [lease.key]
 
 
 async def test_all_or_nothing(path: Path) -> None:
@@ -209,8 +211,8 @@ async def test_all_or_nothing(path: Path) -> None:
         first = asyncio.create_task(a.say(accept=[leases[0].key]))
         await world.engine.flush()
         assert not first.done(), "it may not begin before the other one is taken"
-        assert (await b.say(accept=[leases[1].key])).disowned == []
-        assert (await first).disowned == []
+        assert (await b.say(accept=[leases[1].key])).revoked == []
+        assert (await first).revoked == []
         for remote, lease in zip((a, b), leases, strict=True):
             await remote.end(lease)
 

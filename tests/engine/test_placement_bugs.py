@@ -1,4 +1,4 @@
-"""Work placed right now, in rare moments: bids and reservations end whatever happens to them."""
+"""Work placed right now, in rare moments: offers and reservations end whatever happens to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.engine.far import (
 def test_an_invocation_whose_worker_is_lost_with_the_bid_is_answered() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        poll = polling(server, silence_s=5.0, wait_s=0.1)
+        poll = polling(server, session_timeout_s=5.0, wait_s=0.1)
         await server.engine.flush()
         server.disk.delay_s = 0.2  # the poll is answered before the start is durable
         call = asyncio.ensure_future(server.engine.invoke(spec(once=True), 1, 0.0))
@@ -159,7 +159,7 @@ def test_a_bid_that_is_accepted_too_late_is_disowned_though_nothing_is_said_to_r
 
         given = await server.engine.sessions.work(ask(accept=[lease.key]))
 
-        assert list(given.disowned) == [lease.key]
+        assert list(given.revoked) == [lease.key]
 
     live(test)
 
@@ -297,10 +297,10 @@ def test_who_waits_for_a_taker_is_answered_when_the_next_takers_attempt_is_not_w
 def test_a_released_reservation_gives_no_more_than_is_wanted() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        first = polling(server, slots=10, want=1)
+        first = polling(server, slots=10, max_leases=1)
         await loop.pass_time(0.01)
         kept = await server.engine.reserve("work", "default", None, 1, 100.0)
-        second = polling(server, slots=10, want=1)  # it asks anew, for one
+        second = polling(server, slots=10, max_leases=1)  # it asks anew, for one
         await first
         await loop.pass_time(0.01)
 

@@ -1,4 +1,4 @@
-"""Work placed right now where a worker is between two requests, does not know bids, or is away."""
+"""Work placed right now where a worker is between two polls, without offers, or disconnected."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ async def test_a_worker_that_never_asks_again_is_passed_over_in_a_moment(path: P
 
 async def test_a_worker_that_does_not_know_bids_has_said_yes_by_asking(path: Path) -> None:
     async with running(path) as world:
-        waiting = asyncio.create_task(world.engine.sessions.work(ask(want=1, wait_s=30.0)))
+        waiting = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
         await world.engine.flush()
         call = asyncio.create_task(world.engine.invoke(JobSpec("resize", b"{}"), 1, 0.0))
 
         given = await asyncio.wait_for(waiting, 5)
 
-        assert given.bids == set()
+        assert given.offers == set()
         [job] = await asyncio.wait_for(call, 5)
         assert (job.state, job.worker) == (State.RUNNING, "far")
         [lease] = given.leases
-        await hire(world, want=0, reports=[AttemptResult(lease.key, Completed())])
+        await hire(world, max_leases=0, reports=[AttemptResult(lease.key, Completed())])
         assert (await world.engine.get(job.id)).state is State.COMPLETED
 
 
@@ -65,7 +65,7 @@ async def test_a_worker_that_forgets_what_it_is_given_is_charged_for_it_in_the_e
     path: Path,
 ) -> None:
     async with running(path) as world:
-        await hire(world, want=0)
+        await hire(world, max_leases=0)
         job = await world.submit(task="resize")
 
         for _ in range(40):
@@ -114,7 +114,7 @@ async def test_just_after_a_restart_a_worker_that_could_take_it_may_still_come(p
 
 async def test_results_for_what_a_worker_never_had_are_refused_and_not_kept(path: Path) -> None:
     async with running(path) as world:
-        await hire(world, want=0)
+        await hire(world, max_leases=0)
         job = await world.submit(task="resize")
         [lease] = (await hire(world)).leases
 
@@ -127,7 +127,7 @@ async def test_results_for_what_a_worker_never_had_are_refused_and_not_kept(path
 
 async def test_the_reason_names_the_workers_that_are_cordoned(path: Path) -> None:
     async with running(path) as world:
-        await hire(world, want=0)
+        await hire(world, max_leases=0)
         world.engine.sessions.cordon("far", True)
         job = await world.submit(task="resize")
 

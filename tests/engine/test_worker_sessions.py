@@ -22,21 +22,21 @@ TASKS = frozenset({"resize"})
 
 def ask(worker: str = "far", *, slots: int = 2, **fields: Any) -> PollRequest:
     offer = WorkerSpec(worker, slots, TASKS, labels={"region": "eu"})
-    return PollRequest(worker, **{"session": "s1", "offer": offer, "want": 0, **fields})
+    return PollRequest(worker, **{"session": "s1", "offer": offer, "max_leases": 0, **fields})
 
 
 def done(lease: Lease) -> AttemptResult:
     return AttemptResult(lease.key, Completed(b'"big"'))
 
 
-async def hire(world: World, *, want: int | None = None, **fields: Any) -> PollResponse:
+async def hire(world: World, *, max_leases: int | None = None, **fields: Any) -> PollResponse:
     """Ask for work without waiting."""
-    return await world.engine.sessions.work(ask(want=want, **fields))
+    return await world.engine.sessions.work(ask(max_leases=max_leases, **fields))
 
 
 async def leased(world: World, **fields: Any) -> tuple[Job, Lease]:
     """Submit a job and let the worker have it."""
-    await hire(world, want=0)
+    await hire(world, max_leases=0)
     job = await world.submit(task="resize", **fields)
     given = await hire(world)
     [lease] = given.leases
@@ -50,7 +50,7 @@ async def test_a_worker_gets_what_it_asks_for_and_its_result_is_durable_at_the_a
         job, lease = await leased(world)
         assert (lease.task, lease.worker) == ("resize", "far")
 
-        await hire(world, want=0, reports=[done(lease)])
+        await hire(world, max_leases=0, reports=[done(lease)])
 
         stored = await world.store.get_job(job.id)
         assert (stored.state, stored.result) == (State.COMPLETED, b'"big"')
@@ -58,7 +58,7 @@ async def test_a_worker_gets_what_it_asks_for_and_its_result_is_durable_at_the_a
 
 async def test_nothing_is_given_to_a_worker_that_does_not_ask(path: Path) -> None:
     async with running(path) as world:
-        await hire(world, want=0)
+        await hire(world, max_leases=0)
         job = await world.submit(task="resize")
 
         assert (await world.engine.get(job.id)).state is State.QUEUED
@@ -68,7 +68,7 @@ async def test_nothing_is_given_to_a_worker_that_does_not_ask(path: Path) -> Non
 
 async def test_a_request_that_waits_is_answered_by_the_next_job(path: Path) -> None:
     async with running(path) as world:
-        waiting = asyncio.create_task(world.engine.sessions.work(ask(want=1, wait_s=30.0)))
+        waiting = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
         await world.engine.flush()
 
         await world.submit(task="resize")
@@ -80,9 +80,9 @@ async def test_a_request_that_waits_is_answered_by_the_next_job(path: Path) -> N
 
 async def test_one_request_asks_at_a_time(path: Path) -> None:
     async with running(path) as world:
-        first = asyncio.create_task(world.engine.sessions.work(ask(want=1, wait_s=30.0)))
+        first = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
         await world.engine.flush()
-        second = asyncio.create_task(world.engine.sessions.work(ask(want=1, wait_s=30.0)))
+        second = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
 
         assert (await asyncio.wait_for(first, 5)).leases == []
         await world.submit(task="resize")
@@ -93,11 +93,13 @@ async def test_a_result_request_leaves_the_waiting_one_alone(path: Path) -> None
     async with running(path) as world:
         _, lease = await leased(world)
         waiting = asyncio.create_task(
-            world.engine.sessions.work(ask(want=1, wait_s=30.0, running=frozenset({lease.key})))
+            world.engine.sessions.work(
+                ask(max_leases=1, wait_s=30.0, running=frozenset({lease.key}))
+            )
         )
         await world.engine.flush()
 
-        await hire(world, want=0, reports=[done(lease)])
+        await hire(world, max_leases=0, reports=[done(lease)])
         assert not waiting.done()
         await world.submit(task="resize")
 
@@ -108,7 +110,7 @@ async def test_a_result_sent_twice_is_harmless(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
 
-        given = [await hire(world, want=0, reports=[done(lease)]) for _ in range(2)]
+        given = [await hire(world, max_leases=0, reports=[done(lease)]) for _ in range(2)]
 
         assert [each.refused for each in given] == [[], []]
         assert await world.store.list_attempts(job.id) == []
@@ -122,7 +124,7 @@ async def test_a_second_result_that_contradicts_the_first_is_refused_and_kept_on
         failed = AttemptResult(lease.key, Failed(Failure("ValueError", "no")))
 
         given = [
-            await hire(world, want=0, reports=reports)
+            await hire(world, max_leases=0, reports=reports)
             for reports in ([done(lease), failed], [failed], [done(lease)])
         ]
 
@@ -135,10 +137,10 @@ async def test_a_second_result_that_contradicts_the_first_is_refused_and_kept_on
 async def test_a_result_of_an_attempt_that_is_not_held_is_refused_and_kept(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
-        await hire(world, want=0, session="s2")  # started anew, without it
+        await hire(world, max_leases=0, session="s2")  # started anew, without it
         await world.engine.flush()
 
-        given = await hire(world, want=0, session="s2", reports=[done(lease)])
+        given = await hire(world, max_leases=0, session="s2", reports=[done(lease)])
 
         assert [key for key, _ in given.refused] == [lease.key]
         outcomes = [each.outcome for each in await world.store.list_attempts(job.id)]
@@ -173,7 +175,7 @@ async def test_a_heartbeat_beside_an_answer_that_is_on_its_way_takes_nothing_bac
     async with running(path) as world:
         job, _ = await leased(world)
 
-        await hire(world, want=0, running=frozenset())
+        await hire(world, max_leases=0, running=frozenset())
 
         assert (await world.engine.get(job.id)).attempt == 1
 
@@ -184,14 +186,16 @@ async def test_what_a_worker_runs_and_does_not_hold_is_disowned(path: Path) -> N
 
         given = await hire(world, running=frozenset({foreign}))
 
-        assert given.disowned == [foreign]
+        assert given.revoked == [foreign]
 
 
 async def test_a_worker_that_comes_back_keeps_its_attempts(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
         waiting = asyncio.create_task(
-            world.engine.sessions.work(ask(want=1, wait_s=30.0, running=frozenset({lease.key})))
+            world.engine.sessions.work(
+                ask(max_leases=1, wait_s=30.0, running=frozenset({lease.key}))
+            )
         )
         await world.engine.flush()
         waiting.cancel()  # its connection broke
@@ -200,7 +204,7 @@ async def test_a_worker_that_comes_back_keeps_its_attempts(path: Path) -> None:
 
         given = await hire(world, running=frozenset({lease.key}))
 
-        assert given.disowned == []
+        assert given.revoked == []
         assert (await world.engine.get(job.id)).attempt == 1
 
 
@@ -208,7 +212,7 @@ async def test_what_the_answer_would_have_held_goes_back_when_its_reader_is_gone
     path: Path,
 ) -> None:
     async with running(path) as world:
-        waiting = asyncio.create_task(world.engine.sessions.work(ask(want=1, wait_s=30.0)))
+        waiting = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
         await world.engine.flush()
         session = world.engine.sessions._sessions["far"]
         started = session.start
@@ -234,12 +238,12 @@ async def test_a_stop_is_told_until_the_attempt_ends(path: Path) -> None:
         await world.engine.cancel(job.id)
 
         for _ in range(2):
-            given = await hire(world, want=0, running=frozenset({lease.key}))
+            given = await hire(world, max_leases=0, running=frozenset({lease.key}))
             assert [(stop.key, stop.reason) for stop in given.stops] == [
                 (lease.key, StopReason.CANCEL)
             ]
-        await hire(world, want=0, reports=[AttemptResult(lease.key, Released())])
-        assert (await hire(world, want=0)).stops == []
+        await hire(world, max_leases=0, reports=[AttemptResult(lease.key, Released())])
+        assert (await hire(world, max_leases=0)).stops == []
         assert (await world.engine.get(job.id)).state is State.CANCELLED
 
 
@@ -248,7 +252,7 @@ async def test_a_stop_wakes_a_waiting_request_once(path: Path) -> None:
         job, lease = await leased(world)
         keys = frozenset({lease.key})
         waiting = asyncio.create_task(
-            world.engine.sessions.work(ask(want=1, wait_s=30.0, running=keys))
+            world.engine.sessions.work(ask(max_leases=1, wait_s=30.0, running=keys))
         )
         await world.engine.flush()
 
@@ -256,7 +260,7 @@ async def test_a_stop_wakes_a_waiting_request_once(path: Path) -> None:
         assert len((await asyncio.wait_for(waiting, 5)).stops) == 1
 
         again = asyncio.create_task(
-            world.engine.sessions.work(ask(want=1, wait_s=30.0, running=keys))
+            world.engine.sessions.work(ask(max_leases=1, wait_s=30.0, running=keys))
         )
         await world.engine.flush()
         assert not again.done(), "a worker must not turn in circles while it stops"
@@ -267,11 +271,11 @@ async def test_progress_is_readable_while_the_attempt_runs(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
 
-        await hire(world, want=0, progress=[Progress(lease.key, 40.0, "half of it")])
+        await hire(world, max_leases=0, progress=[Progress(lease.key, 40.0, "half of it")])
         [line] = world.engine.sessions.progress_of(job.id)
         assert (line.progress.percent, line.progress.message) == (40.0, "half of it")
 
-        await hire(world, want=0, reports=[done(lease)])
+        await hire(world, max_leases=0, reports=[done(lease)])
         assert world.engine.sessions.progress_of(job.id) == []
 
 
@@ -285,8 +289,8 @@ async def test_a_server_that_starts_again_waits_for_the_worker_of_a_running_atte
         assert (await world.engine.get(job.id)).state is State.RUNNING
 
         given = await hire(world, running=frozenset({lease.key}))
-        assert given.disowned == []
-        await hire(world, want=0, reports=[done(lease)])
+        assert given.revoked == []
+        await hire(world, max_leases=0, reports=[done(lease)])
 
         found = await world.engine.get(job.id)
         assert (found.state, found.attempt, found.losses) == (State.COMPLETED, 1, 0)
@@ -297,7 +301,7 @@ async def test_after_a_restart_a_result_alone_is_taken_too(path: Path) -> None:
         job, lease = await leased(world)
         await world.engine.flush()
     async with running(path) as world:
-        given = await hire(world, want=0, reports=[done(lease)])
+        given = await hire(world, max_leases=0, reports=[done(lease)])
 
         assert given.refused == []
         assert (await world.engine.get(job.id)).state is State.COMPLETED
@@ -305,17 +309,17 @@ async def test_after_a_restart_a_result_alone_is_taken_too(path: Path) -> None:
 
 async def test_a_silent_worker_is_lost_with_what_it_held(path: Path) -> None:
     async with running(path) as world:
-        await hire(world, want=0)
+        await hire(world, max_leases=0)
         job = await world.submit(task="resize")
-        given = await hire(world, silence_s=0.01)
+        given = await hire(world, session_timeout_s=0.01)
         [lease] = given.leases
 
         ended = await world.engine.wait(job.id, 0.2)
 
         assert (ended.state, ended.losses) == (State.QUEUED, 1)
-        assert world.engine.sessions.get("far").state == "away"
+        assert world.engine.sessions.get("far").state == "disconnected"
         given = await hire(world, running=frozenset({lease.key}))
-        assert given.disowned == [lease.key]
+        assert given.revoked == [lease.key]
 
 
 async def test_a_worker_that_has_drained_is_gone_at_once(path: Path) -> None:
@@ -326,21 +330,21 @@ async def test_a_worker_that_has_drained_is_gone_at_once(path: Path) -> None:
         assert world.engine.sessions.get("far").state == "draining"
         await hire(world, is_draining=True, reports=[done(lease)])
 
-        assert world.engine.sessions.get("far").state == "away"
+        assert world.engine.sessions.get("far").state == "disconnected"
 
 
 async def test_a_process_whose_name_was_taken_over_is_told_so(path: Path) -> None:
     async with running(path) as world:
-        waiting = asyncio.create_task(world.engine.sessions.work(ask(want=1, wait_s=30.0)))
+        waiting = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
         await world.engine.flush()
 
-        await hire(world, want=0, session="s2")
+        await hire(world, max_leases=0, session="s2")
 
         with pytest.raises(WorkerReplaced):
             await asyncio.wait_for(waiting, 5)
         with pytest.raises(WorkerReplaced):
-            await hire(world, want=0, session="s1")
-        await hire(world, want=0, session="s2")
+            await hire(world, max_leases=0, session="s1")
+        await hire(world, max_leases=0, session="s2")
 
 
 async def test_people_see_a_worker_and_can_cordon_and_drain_it(path: Path) -> None:
@@ -357,6 +361,6 @@ async def test_people_see_a_worker_and_can_cordon_and_drain_it(path: Path) -> No
         sessions.cordon("far", False)
         assert len((await hire(world)).leases) == 1
         sessions.drain("far")
-        assert (await hire(world, want=0)).drain
+        assert (await hire(world, max_leases=0)).drain
         with pytest.raises(NotFound):
             sessions.get("nobody")

@@ -37,7 +37,9 @@ def test_a_job_that_runs_at_most_once_is_not_begun_again_when_server_and_worker_
         await server.die()
         server = await Server(loop, disk).start()
 
-        given = await server.engine.sessions.work(ask(session="s2", want=None, running=frozenset()))
+        given = await server.engine.sessions.work(
+            ask(session="s2", max_leases=None, running=frozenset())
+        )
 
         await server.engine.flush()
         assert given.leases == []
@@ -52,7 +54,9 @@ def test_a_worker_without_sessions_that_restarts_has_lost_what_ran_at_most_once(
         job = await submitted(server, spec(once=True))
         await leased(server, session="")
 
-        given = await server.engine.sessions.work(ask(session="", want=None, running=frozenset()))
+        given = await server.engine.sessions.work(
+            ask(session="", max_leases=None, running=frozenset())
+        )
 
         await server.engine.flush()
         assert given.leases == []
@@ -61,7 +65,7 @@ def test_a_worker_without_sessions_that_restarts_has_lost_what_ran_at_most_once(
     live(test)
 
 
-def test_a_lease_that_no_answer_held_is_handed_back_when_its_worker_is_lost() -> None:
+def test_a_lease_that_no_answer_held_is_released_when_its_worker_is_lost() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server)
@@ -83,7 +87,7 @@ def test_two_failures_in_a_row_do_not_make_a_worker_hold_what_it_never_got() -> 
     async def test(loop: VirtualLoop) -> None:
         disk = Disk()
         server = await Server(loop, disk).start()
-        poll = polling(server, silence_s=3600.0, wait_s=60.0)
+        poll = polling(server, session_timeout_s=3600.0, wait_s=60.0)
         await server.engine.flush()
         await submitted(server, spec(once=True))
         commit = disk.memory.commit
@@ -108,13 +112,13 @@ def test_a_worker_is_not_lost_because_the_server_stood_still() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         await submitted(server)
-        lease = await leased(server, silence_s=5.0)
+        lease = await leased(server, session_timeout_s=5.0)
 
         loop.stall(9.0)
         await loop.pass_time(0.5)  # timers come first, then what lies in the sockets
         given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
 
-        assert given.disowned == []
+        assert given.revoked == []
         await loop.pass_time(8)
         assert (await server.engine.get(lease.key.job_id)).losses == 0
 
@@ -126,13 +130,13 @@ def test_a_worker_that_spoke_while_the_server_stood_still_is_heard_first(seconds
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         await submitted(server)
-        lease = await leased(server, silence_s=5.0)
+        lease = await leased(server, session_timeout_s=5.0)
 
         loop.stall(seconds)
         await loop.pass_time(0.01)  # timers come first, then what lies in the sockets
         given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
 
-        assert given.disowned == []
+        assert given.revoked == []
         assert (await server.engine.get(lease.key.job_id)).losses == 0
 
     live(test)
@@ -142,14 +146,14 @@ def test_a_worker_has_the_rest_of_its_time_after_the_server_stood_still() -> Non
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         await submitted(server)
-        lease = await leased(server, silence_s=5.0)
+        lease = await leased(server, session_timeout_s=5.0)
 
         await loop.pass_time(1)
         loop.stall(60)
         await loop.pass_time(3)
         given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
 
-        assert given.disowned == []
+        assert given.revoked == []
 
     live(test)
 
@@ -158,7 +162,7 @@ def test_a_worker_that_is_silent_after_the_server_stood_still_is_lost() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         job = await submitted(server)
-        await leased(server, silence_s=5.0)
+        await leased(server, session_timeout_s=5.0)
 
         loop.stall(9.0)
         await loop.pass_time(6)
@@ -180,12 +184,14 @@ def test_a_worker_whose_results_wait_for_a_slow_disk_is_not_lost() -> None:
 
         running = frozenset({second.key})
         telling = server.engine.sessions.work(
-            ask(slots=2, reports=[done(first)], running=running, silence_s=5.0)
+            ask(slots=2, reports=[done(first)], running=running, session_timeout_s=5.0)
         )
         await telling
 
-        given = await server.engine.sessions.work(ask(slots=2, running=running, silence_s=5.0))
-        assert given.disowned == []
+        given = await server.engine.sessions.work(
+            ask(slots=2, running=running, session_timeout_s=5.0)
+        )
+        assert given.revoked == []
 
     live(test)
 
@@ -195,7 +201,7 @@ def test_a_worker_that_hangs_up_before_its_turn_asks_for_nothing() -> None:
         server = await Server(loop, Disk()).start()
         await server.engine.sessions.work(ask())
         await server.engine.flush()
-        request = server.engine.sessions.work(ask(want=None, wait_s=30.0))
+        request = server.engine.sessions.work(ask(max_leases=None, wait_s=30.0))
         request.send(None).cancel()
         with contextlib.suppress(asyncio.CancelledError):
             request.throw(asyncio.CancelledError())
@@ -240,7 +246,7 @@ def test_a_draining_worker_hands_back_at_once_what_was_on_its_way() -> None:
         await server.engine.flush()
         found = await server.engine.get(job.id)
         assert (found.state, found.losses) == (State.QUEUED, 0)
-        assert server.engine.sessions.get("a").state == "away"
+        assert server.engine.sessions.get("a").state == "disconnected"
 
     live(test)
 
@@ -268,7 +274,7 @@ def test_a_cordon_outlives_an_absence_of_the_worker() -> None:
         await server.engine.flush()
         server.engine.sessions.cordon("a", True)
         await loop.pass_time(60)
-        assert server.engine.sessions.get("a").state == "away"
+        assert server.engine.sessions.get("a").state == "disconnected"
 
         await server.engine.sessions.work(ask())
         await server.engine.flush()
@@ -292,7 +298,7 @@ def test_a_worker_that_was_sent_away_and_is_uncordoned_may_stay() -> None:
     live(test)
 
 
-def test_a_lease_that_waits_for_its_commit_is_handed_back_when_its_worker_leaves() -> None:
+def test_a_lease_that_waits_for_its_commit_is_released_when_its_worker_leaves() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server)
@@ -343,6 +349,6 @@ def test_a_draining_worker_hands_back_what_no_answer_held() -> None:
 
         found = await server.engine.get(job.id)
         assert (found.state, found.losses) == (State.QUEUED, 0)
-        assert server.engine.sessions.get("a").state == "away"
+        assert server.engine.sessions.get("a").state == "disconnected"
 
     live(test)

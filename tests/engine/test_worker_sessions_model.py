@@ -228,6 +228,6 @@ def test_workers_elsewhere_lose_nothing_whatever_happens(seed: int) -> None:
         check(room)
         assert room.faults == []
         assert room.results, "something was done"
-        assert room.bids["accepted"], "something was invoked"
+        assert room.offers["accepted"], "something was invoked"
 
     live(test)

@@ -190,7 +190,7 @@ async def test_an_attempt_that_was_stopped_before_its_turn_does_not_start(
     assert (notes.started, ran) == ([], [])
 
 
-async def test_an_attempt_that_may_not_start_is_handed_back(threads: ThreadPoolExecutor) -> None:
+async def test_an_attempt_that_may_not_start_is_released(threads: ThreadPoolExecutor) -> None:
     ran: list[int] = []
 
     async def handler() -> None:

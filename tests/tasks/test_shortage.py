@@ -42,7 +42,7 @@ def test_the_pause_grows_to_half_a_minute_while_nothing_can_begin() -> None:
     run(main)
 
 
-def test_all_that_cannot_begin_in_a_round_are_handed_back_at_its_end() -> None:
+def test_all_that_cannot_begin_in_a_round_are_released_at_its_end() -> None:
     async def main(loop: VirtualLoop, shortage: Shortage) -> None:
         tries = [wait(shortage, loop, after_s=at) for at in (0.0, 0.0, 0.5, 0.9)]
         waiting = asyncio.gather(*tries)

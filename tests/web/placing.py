@@ -57,7 +57,7 @@ def make_seen(name: str, **fields: Any) -> WorkerStatus:
         version=None,
         connected_at=T0,
         last_seen_at=T0 + SECOND,
-        silence_s=30.0,
+        session_timeout_s=30.0,
         health=None,
     )
     return seen._replace(**fields)

@@ -235,9 +235,9 @@ async def test_no_number_in_the_report_of_a_running_attempt_is_too_much(
 ) -> None:
     for value in VALUES:
         job = await world.submit(retry=3)
-        given = await world.post("/v1/work", {"worker": "w1", "slots": 1_000, "want": 1})
+        given = await world.post("/v1/work", {"worker": "w1", "slots": 1_000, "max_leases": 1})
         result = {"lease": given.json()["leases"][0]["lease"], **reported}
-        text = json.dumps({"worker": "w1", "slots": 1_000, "want": 0, "results": [result]})
+        text = json.dumps({"worker": "w1", "slots": 1_000, "max_leases": 0, "results": [result]})
         await check(world, "POST", "/v1/work", text.replace('"@@"', value))
         for part in ("", "/attempts", "/output", "/progress"):
             assert (await world.get(f"/v1/jobs/{job['id']}{part}")).status == 200

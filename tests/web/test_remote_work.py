@@ -9,7 +9,7 @@ from tests.web.world import World
 
 
 async def work(world: World, worker: str = "w1", **fields: Any) -> Any:
-    asked = {"worker": worker, "session": "s", "bids": True, **fields}
+    asked = {"worker": worker, "session": "s", "offers": True, **fields}
     reply = await world.post("/v1/work", asked)
     assert reply.status == 200, reply
     return reply.json()
@@ -26,7 +26,7 @@ async def test_a_job_goes_out_with_a_request_and_comes_back_with_the_next(world:
     (lease,) = given["leases"]
     ended = await work(
         world,
-        want=0,
+        max_leases=0,
         results=[{"lease": lease["lease"], "outcome": "completed", "result": {"Num": 2}}],
     )
 
@@ -53,9 +53,9 @@ async def test_a_result_sent_twice_changes_nothing(world: World) -> None:
     (lease,) = (await work(world))["leases"]
     result = {"lease": lease["lease"], "outcome": "completed", "result": 1}
 
-    await work(world, want=0, results=[result])
-    again = await work(world, want=0, results=[result])
-    other = await work(world, want=0, results=[{**result, "result": 2}])
+    await work(world, max_leases=0, results=[result])
+    again = await work(world, max_leases=0, results=[result])
+    other = await work(world, max_leases=0, results=[{**result, "result": 2}])
 
     assert again["refused"] == []
     assert [(each["lease"], each["code"]) for each in other["refused"]] == [
@@ -69,7 +69,7 @@ async def test_a_result_for_the_attempt_of_another_worker_is_refused(world: Worl
     (lease,) = (await work(world))["leases"]
     forged = {"lease": lease["lease"], "outcome": "completed", "result": "forged"}
 
-    answer = await work(world, "thief", want=0, results=[forged])
+    answer = await work(world, "thief", max_leases=0, results=[forged])
 
     assert [each["lease"] for each in answer["refused"]] == [lease["lease"]]
     assert answer["refused"][0]["status"] == 409
@@ -79,15 +79,15 @@ async def test_a_result_for_the_attempt_of_another_worker_is_refused(world: Worl
 async def test_a_result_for_a_job_that_never_was_is_refused(world: World) -> None:
     lease = "0000000000007.1.1"
 
-    answer = await work(world, want=0, results=[{"lease": lease, "outcome": "stopped"}])
+    answer = await work(world, max_leases=0, results=[{"lease": lease, "outcome": "stopped"}])
 
     assert [each["lease"] for each in answer["refused"]] == [lease]
 
 
 async def test_a_lease_that_the_server_does_not_know_is_disowned(world: World) -> None:
-    answer = await work(world, running=["0000000000007.1.1"], want=0)
+    answer = await work(world, running=["0000000000007.1.1"], max_leases=0)
 
-    assert answer["disowned"] == ["0000000000007.1.1"]
+    assert answer["revoked"] == ["0000000000007.1.1"]
 
 
 async def test_a_cancelled_job_is_told_to_stop_until_it_has(world: World) -> None:
@@ -96,10 +96,10 @@ async def test_a_cancelled_job_is_told_to_stop_until_it_has(world: World) -> Non
     running = [lease["lease"]]
     await world.post(f"/v1/jobs/{job['id']}:cancel")
 
-    first = await work(world, running=running, want=0)
-    second = await work(world, running=running, want=0)
+    first = await work(world, running=running, max_leases=0)
+    second = await work(world, running=running, max_leases=0)
     third = await work(
-        world, running=[], want=0, results=[{"lease": lease["lease"], "outcome": "stopped"}]
+        world, running=[], max_leases=0, results=[{"lease": lease["lease"], "outcome": "stopped"}]
     )
 
     stop = {"lease": lease["lease"], "reason": "cancel"}
@@ -111,8 +111,10 @@ async def test_progress_is_seen_while_the_job_runs(world: World) -> None:
     job = await world.submit()
     (lease,) = (await work(world))["leases"]
 
-    await work(world, want=0, progress=[{"lease": lease["lease"], "percent": 40, "log": "line"}])
-    await work(world, "thief", want=0, progress=[{"lease": lease["lease"], "log": "forged"}])
+    await work(
+        world, max_leases=0, progress=[{"lease": lease["lease"], "percent": 40, "log": "line"}]
+    )
+    await work(world, "thief", max_leases=0, progress=[{"lease": lease["lease"], "log": "forged"}])
 
     (item,) = (await world.get(f"/v1/jobs/{job['id']}/progress")).json()["items"]
     assert (item["attempt"], item["percent"], item["log"]) == (1, 40.0, "line")
@@ -167,10 +169,10 @@ async def test_a_drained_worker_is_told_to_leave(world: World) -> None:
 # Right now.
 
 
-async def poll_until_bid(world: World, worker: str = "w1") -> Any:
+async def poll_until_offer(world: World, worker: str = "w1") -> Any:
     given = await work(world, worker, wait="5s", running=[])
     (lease,) = given["leases"]
-    assert lease["bid"] is True
+    assert lease["offer"] is True
     return lease
 
 
@@ -180,16 +182,16 @@ async def waiting_for_work(world: World, count: int = 1) -> None:
 
 
 async def test_an_invoke_is_answered_with_the_result_of_the_worker(world: World) -> None:
-    bid = asyncio.create_task(poll_until_bid(world))
+    offer = asyncio.create_task(poll_until_offer(world))
     await waiting_for_work(world)
     invoked = asyncio.create_task(
         world.post("/schedule", {"Task": "increment", "Payload": {"Num": 1}})
     )
 
     async with asyncio.timeout(5):
-        lease = await bid
+        lease = await offer
         result = {"lease": lease["lease"], "outcome": "completed", "result": {"Num": 2}}
-        await work(world, want=0, accept=[lease["lease"]], results=[result])
+        await work(world, max_leases=0, accept=[lease["lease"]], results=[result])
         reply = await invoked
 
     assert (lease["trigger"], lease["payload"]) == ("invoke", {"Num": 1})
@@ -199,14 +201,14 @@ async def test_an_invoke_is_answered_with_the_result_of_the_worker(world: World)
 
 
 async def test_nobody_can_accept_the_bid_of_another_worker(world: World) -> None:
-    bid = asyncio.create_task(poll_until_bid(world))
+    offer = asyncio.create_task(poll_until_offer(world))
     await waiting_for_work(world)
     invoked = asyncio.create_task(world.post("/v1/invoke", {"task": "increment", "wait": 0}))
 
     async with asyncio.timeout(5):
-        lease = await bid
-        await work(world, "thief", want=0, accept=[lease["lease"]])
-        await work(world, want=0, reject=[{"lease": lease["lease"], "reason": "no"}])
+        lease = await offer
+        await work(world, "thief", max_leases=0, accept=[lease["lease"]])
+        await work(world, max_leases=0, reject=[{"lease": lease["lease"], "reason": "no"}])
         reply = await invoked
 
     assert (reply.status, reply.code) == (503, "no-capacity")
@@ -232,15 +234,15 @@ async def test_what_nobody_could_take_is_unsatisfiable(world: World) -> None:
 
 
 async def test_the_workers_own_failure_is_passed_on(world: World) -> None:
-    bid = asyncio.create_task(poll_until_bid(world))
+    offer = asyncio.create_task(poll_until_offer(world))
     await waiting_for_work(world)
     invoked = asyncio.create_task(world.post("/v1/invoke", {"task": "increment"}))
 
     async with asyncio.timeout(5):
-        lease = await bid
+        lease = await offer
         error = {"type": "ValueError", "message": "no number"}
         result = {"lease": lease["lease"], "outcome": "failed", "error": error}
-        await work(world, want=0, accept=[lease["lease"]], results=[result])
+        await work(world, max_leases=0, accept=[lease["lease"]], results=[result])
         reply = await invoked
 
     assert (reply.status, reply.code) == (502, "invocation-failed")

@@ -40,18 +40,18 @@ async def test_a_worker_needs_nothing_but_a_name(world: PlacingWorld) -> None:
     answer = await world.work()
 
     (ask,) = world.sessions.asks
-    assert (ask.worker, ask.session, ask.running, ask.want) == ("w1", "", None, None)
-    assert (ask.wait_s, ask.silence_s, ask.is_draining) == (0.0, 30.0, False)
+    assert (ask.worker, ask.session, ask.running, ask.max_leases) == ("w1", "", None, None)
+    assert (ask.wait_s, ask.session_timeout_s, ask.is_draining) == (0.0, 30.0, False)
     assert (ask.offer.slots, ask.offer.tasks, ask.offer.queues) == (1, None, None)
     assert answer == {
         "protocol": 1,
         "epoch": 1,
         "leases": [],
         "stop": [],
-        "disowned": [],
+        "revoked": [],
         "refused": [],
         "heartbeat": 10,
-        "silence": 30,
+        "session_timeout": 30,
         "drain": False,
     }
 
@@ -93,7 +93,7 @@ async def test_unknown_fields_are_ignored_here_at_every_depth(world: PlacingWorl
 async def test_null_counts_as_not_given(world: PlacingWorld) -> None:
     names = (
         "protocol session tasks queues slots labels resources version task_defaults running "
-        "results progress accept reject draining wait want silence"
+        "results progress accept reject draining wait max_leases session_timeout"
     )
 
     await world.work(**dict.fromkeys(names.split()))
@@ -153,7 +153,7 @@ RESULTS: list[tuple[dict[str, Any], Any]] = [
     ),
     ({"outcome": "snoozed", "delay": "30s"}, Snoozed(30_000_000)),
     ({"outcome": "stopped"}, Stopped()),
-    ({"outcome": "handed_back"}, Released()),
+    ({"outcome": "released"}, Released()),
     ({"outcome": "lost"}, Lost("what ran it on its worker has died", Blame.SOLE)),
     (
         {"outcome": "lost", "blame": "shared", "error": {"message": "it died"}},
@@ -221,8 +221,8 @@ async def test_progress_bids_and_wishes_reach_the_engine(world: PlacingWorld) ->
         reject=[{"lease": OTHER_TEXT, "reason": "busy"}],
         draining=True,
         wait="60s",
-        want=0,
-        silence="5s",
+        max_leases=0,
+        session_timeout="5s",
     )
 
     (ask,) = world.sessions.asks
@@ -232,7 +232,12 @@ async def test_progress_bids_and_wishes_reach_the_engine(world: PlacingWorld) ->
     assert (ask.progress[1].log or "")[-4:] == "lend"
     assert len(ask.progress[1].log or "") == 16_384
     assert (ask.accept, ask.reject) == ([KEY], [(OTHER, "busy")])
-    assert (ask.is_draining, ask.wait_s, ask.want, ask.silence_s) == (True, 60.0, 0, 5.0)
+    assert (ask.is_draining, ask.wait_s, ask.max_leases, ask.session_timeout_s) == (
+        True,
+        60.0,
+        0,
+        5.0,
+    )
 
 
 async def test_an_empty_list_of_running_attempts_is_not_the_same_as_none(
@@ -282,22 +287,22 @@ async def test_a_lease_holds_what_is_needed_to_run_it(world: PlacingWorld) -> No
         "traceparent": "00-1",
         "tracestate": "s",
         "at_most_once": True,
-        "bid": True,
+        "offer": True,
     }
 
 
 async def test_what_else_the_engine_says_is_answered(world: PlacingWorld) -> None:
     world.sessions.given = PollResponse(
         stops=[StopRequest(KEY, "w1", StopReason.CANCEL)],
-        disowned=[OTHER],
+        revoked=[OTHER],
         refused=[(KEY, "the attempt has ended")],
         drain=True,
     )
 
-    answer = await world.work(silence="20s")
+    answer = await world.work(session_timeout="20s")
 
     assert answer["stop"] == [{"lease": LEASE_TEXT, "reason": "cancel"}]
-    assert answer["disowned"] == [OTHER_TEXT]
+    assert answer["revoked"] == [OTHER_TEXT]
     assert answer["refused"] == [
         {
             "lease": LEASE_TEXT,
@@ -306,7 +311,7 @@ async def test_what_else_the_engine_says_is_answered(world: PlacingWorld) -> Non
             "detail": "the attempt has ended",
         }
     ]
-    assert (answer["drain"], answer["silence"], answer["heartbeat"]) == (True, 20, 20 / 3)
+    assert (answer["drain"], answer["session_timeout"], answer["heartbeat"]) == (True, 20, 20 / 3)
 
 
 async def test_a_worker_that_hangs_up_ends_what_the_engine_does_for_it(
@@ -337,7 +342,7 @@ async def test_a_server_that_stops_takes_results_and_gives_no_work(world: Placin
 
     assert idle.status == 503
     assert answer["leases"] == []
-    assert [(ask.wait_s, ask.want) for ask in world.sessions.asks] == [(0.0, 0), (0.0, 0)]
+    assert [(ask.wait_s, ask.max_leases) for ask in world.sessions.asks] == [(0.0, 0), (0.0, 0)]
     assert world.sessions.asks[1].reports == [AttemptResult(KEY, Stopped())]
 
 

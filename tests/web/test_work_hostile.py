@@ -88,7 +88,7 @@ BAD: list[tuple[dict[str, Any], str | None]] = [
     ({"results": [{"lease": LEASE_TEXT}]}, "/results/0/outcome"),
     ({"results": [{"lease": LEASE_TEXT, "outcome": "gone"}]}, "/results/0/outcome"),
     ({"results": [{"lease": LEASE_TEXT, "outcome": "lost", "blame": "me"}]}, "/results/0/blame"),
-    ({"apart": ["shell", ""]}, "/apart/1"),
+    ({"isolated_tasks": ["shell", ""]}, "/isolated_tasks/1"),
     ({"results": [{"lease": "0000000000007.1", "outcome": "stopped"}]}, "/results/0/lease"),
     ({"results": [{"lease": "zzzzzzzzzzzzz.1.7", "outcome": "stopped"}]}, "/results/0/lease"),
     ({"results": [{"lease": "0000000000007.-1.7", "outcome": "stopped"}]}, "/results/0/lease"),
@@ -129,10 +129,10 @@ BAD: list[tuple[dict[str, Any], str | None]] = [
     ({"wait": "61s"}, "/wait"),
     ({"wait": "long"}, "/wait"),
     ({"wait": -1}, "/wait"),
-    ({"want": -1}, "/want"),
-    ({"want": 1_001}, "/want"),
-    ({"silence": "4s"}, "/silence"),
-    ({"silence": "61m"}, "/silence"),
+    ({"max_leases": -1}, "/max_leases"),
+    ({"max_leases": 1_001}, "/max_leases"),
+    ({"session_timeout": "4s"}, "/session_timeout"),
+    ({"session_timeout": "61m"}, "/session_timeout"),
 ]
 
 

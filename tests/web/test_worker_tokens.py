@@ -137,7 +137,7 @@ async def test_a_name_is_free_again_when_its_worker_is_gone(world: PlacingWorld)
 
 async def test_a_name_is_free_again_when_its_worker_has_left(world: PlacingWorld) -> None:
     await work(world, ANY)
-    world.sessions.know("w1", state="away")
+    world.sessions.know("w1", state="disconnected")
 
     assert (await work(world, IMAGES)).status == 200
 
@@ -146,7 +146,7 @@ async def test_a_name_is_not_free_while_its_worker_that_is_away_may_still_run_so
     world: PlacingWorld,
 ) -> None:
     await work(world, ANY)
-    world.sessions.know("w1", state="away")
+    world.sessions.know("w1", state="disconnected")
     world.sessions.held["w1"] = [make_lease(queue="images", task="resize")]
 
     assert (await work(world, IMAGES)).status == 403
@@ -159,7 +159,7 @@ async def test_a_name_is_not_free_while_its_worker_that_is_away_may_still_run_so
 async def test_a_worker_of_the_last_server_is_not_taken_over_by_a_token_that_its_work_is_not_for(
     world: PlacingWorld, queue: str, task: str, status: int
 ) -> None:
-    world.sessions.know("w1", state="away")
+    world.sessions.know("w1", state="disconnected")
     works = (("images", "resize"), (queue, task))
     world.sessions.held["w1"] = [make_lease(queue=queue, task=task) for queue, task in works]
 

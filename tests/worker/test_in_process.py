@@ -165,7 +165,7 @@ async def test_a_second_drain_has_nothing_to_wait_for_and_nothing_to_report(
     await engine.flush()
 
     attempts = await engine.store.list_attempts(running)
-    assert [attempt.outcome for attempt in attempts] == ["handed_back"]
+    assert [attempt.outcome for attempt in attempts] == ["released"]
 
 
 async def test_what_runs_at_most_once_does_not_go_back(engine: Engine) -> None:

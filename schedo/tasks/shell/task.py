@@ -48,7 +48,9 @@ from schedo.tasks.shell.payload import ShellPayload, check_shell_payload
 from schedo.tasks.shell.spawner import Command, Running, Spawner, SpawnerDied
 from schedo.tasks.shortage import Shortage, is_shortage
 
-APART = frozenset({"shell"})  # the tasks whose suspects can be run beside others, but apart
+ISOLATED_TASKS = frozenset(
+    {"shell"}
+)  # the tasks whose suspects can be run beside others, but apart
 
 _KILL_WAIT_S = 5.0  # after SIGKILL; longer only in an uninterruptible system call
 _SAID_CHARACTERS_MAX = 200

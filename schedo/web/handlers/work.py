@@ -43,7 +43,7 @@ async def work(site: AppContext, request: Request) -> Response:
             given = found
     else:
         given = await site.engine.sessions.work(ask._replace(wait_s=0.0))
-    return Response(200, render_work(given, site.engine.health().epoch, ask.silence_s))
+    return Response(200, render_work(given, site.engine.health().epoch, ask.session_timeout_s))
 
 
 async def _answer_stopping(site: AppContext, ask: PollRequest) -> PollResponse:
@@ -68,10 +68,10 @@ def _make_ask(site: AppContext, request: Request, asked: WorkRequest) -> PollReq
         accept=asked.read_accepted(),
         reject=asked.read_rejected(),
         is_draining=asked.draining or False,
-        bids=asked.bids or False,
+        supports_offers=asked.offers or False,
         wait_s=asked.read_wait(),
-        want=asked.want,
-        silence_s=asked.read_silence(),
+        max_leases=asked.max_leases,
+        session_timeout_s=asked.read_session_timeout(),
     )
     if request.grant is not None:
         offer = request.grant.narrow(offer)
@@ -134,7 +134,7 @@ def _share_mapping(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
 
 def _is_there(site: AppContext, name: str) -> bool:
     try:
-        return site.engine.sessions.get(name).state != "away"
+        return site.engine.sessions.get(name).state != "disconnected"
     except NotFound:
         return False
 
@@ -146,8 +146,8 @@ def _forget_gone(site: AppContext) -> None:
 
 async def _take_last(site: AppContext, ask: PollRequest) -> PollResponse:
     """Take what a worker has to say to a server that is stopping; there is no more work."""
-    given = await site.engine.sessions.work(ask._replace(wait_s=0.0, want=0))
-    if not (ask.reports or given.stops or given.disowned):
+    given = await site.engine.sessions.work(ask._replace(wait_s=0.0, max_leases=0))
+    if not (ask.reports or given.stops or given.revoked):
         raise _stopping()  # which makes the worker pause before it asks again
     return given
 

@@ -82,9 +82,9 @@ def worker_fields(seen: WorkerStatus) -> dict[str, Any]:
         "version": seen.version,
         "connected_at": _instant(seen.connected_at),
         "last_seen_at": _instant(seen.last_seen_at),
-        "silence": None
-        if seen.silence_s is None
-        else render_duration(round(seen.silence_s * SECOND)),
+        "session_timeout": None
+        if seen.session_timeout_s is None
+        else render_duration(round(seen.session_timeout_s * SECOND)),
         "health": seen.health,
     }
     return _without_nulls(answer)

@@ -22,7 +22,7 @@ from schedo.core.model import PLAIN, JobSpec, LeaseKey, Options, ScheduleSpec
 from schedo.tasks.backend import SubmittedJob
 from schedo.tasks.progress import Said
 
-PROTOCOL = 2
+PROTOCOL = 3
 FRAME_BYTES_MAX = 4_194_304
 _HEADER = struct.Struct("!I")
 _LEASE_BYTES_MAX = 512  # but for its options and its payload

@@ -36,7 +36,7 @@ Record = dict[str, Any]
 
 
 class GivenLease(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt to run, or with `bid` the question whether this worker would."""
+    """One attempt to run, or with `offer` the question whether this worker would."""
 
     lease: str
     task: str
@@ -52,7 +52,7 @@ class GivenLease(msgspec.Struct, frozen=True, kw_only=True):
     tracestate: str | None = None
     at_most_once: bool = False
     suspect: bool = False
-    bid: bool = False
+    offer: bool = False
 
     def read(self, worker: str) -> Lease:
         """Return the lease as runners take it; raise ValueError or Invalid if it is none."""
@@ -103,7 +103,7 @@ class WorkAnswer(msgspec.Struct, frozen=True):
 
     leases: list[GivenLease] = []
     stop: list[GivenStop] = []
-    disowned: list[str] = []
+    revoked: list[str] = []
     refused: list[Refused] = []
     heartbeat: float = 10.0
     drain: bool = False
@@ -168,12 +168,12 @@ def render_progress(lease: str, said: Said) -> Message:
 
 
 def render_accept(lease: str) -> Message:
-    """Return the worker's yes to a bid."""
+    """Return the worker's yes to an offer."""
     return Message("accept", lease, msgspec.json.encode(lease))
 
 
 def render_reject(lease: str, reason: str) -> Message:
-    """Return the worker's no to a bid."""
+    """Return the worker's no to an offer."""
     return Message("reject", lease, msgspec.json.encode({"lease": lease, "reason": reason}))
 
 
@@ -195,7 +195,7 @@ def _render_outcome(outcome: Outcome) -> Record:
         case Stopped():
             return {"outcome": "stopped"}
         case Released():
-            return {"outcome": "handed_back"}
+            return {"outcome": "released"}
         case Lost(message, blame):  # pragma: no branch - these are all outcomes
             error = {"type": "lost", "message": _clean(message)}
             return {"outcome": "lost", "blame": blame.value, "error": error}

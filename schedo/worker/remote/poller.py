@@ -50,7 +50,7 @@ HEARTBEAT_S_MIN, HEARTBEAT_S_MAX = 0.1, 60.0
 LINGER_S = 0.02
 LINGER_TURNS = 6  # of the loop; a handler that waits for nothing has ended by then
 
-_WANT_MAX = 1_000
+_MAX_LEASES = 1_000
 
 _UNTAKEN = frozenset({400, 413, 422})  # the server can do nothing with what the request holds
 _BUSY = frozenset({429, 503})
@@ -73,17 +73,17 @@ class Poller:
     def __init__(
         self,
         transport: AsyncTransport,
-        offer: Record,
+        registration: Record,
         runners: Mapping[str, Runner],
         random: Callable[[], float],
     ) -> None:
         self._transport = transport
-        self._offer = offer
+        self._registration = registration
         self.outbox = Outbox()
         self._progress = Progress(self._pass_on)
-        self.attempts = Executor(runners, offer["slots"], self._on_end, self._progress.tell)
+        self.attempts = Executor(runners, registration["slots"], self._on_end, self._progress.tell)
         self.drain_requested = asyncio.Event()
-        self._bids: dict[str, Lease] = {}  # accepted, and not yet confirmed
+        self._offers: dict[str, Lease] = {}  # accepted, and not yet confirmed
         self._heartbeat_s = HEARTBEAT_S
         self._is_draining = False
         self._is_leaving = False
@@ -162,7 +162,7 @@ class Poller:
         """Send the request that waits, with all there is to tell; return whether it got through."""
         loop = asyncio.get_running_loop()
         words = self.outbox.take()
-        # An accepted bid may start when the answer comes, so that must not wait.
+        # An accepted offer may start when the answer comes, so that must not wait.
         is_urgent = self._is_leaving or any(word.field == "accept" for word in words)
         wait_s = self._heartbeat_s if self._is_in_contact and not is_urgent else 0.0
         began = loop.time()
@@ -202,18 +202,18 @@ class Poller:
 
     def _render_poll(self, words: list[Message], wait_s: float) -> Record:
         told = {word.lease for word in words if word.field in ("results", "reject")}
-        running = [*self.attempts.leases, *self._bids, *self.outbox.leases]
+        running = [*self.attempts.leases, *self._offers, *self.outbox.leases]
         request = {
-            **self._offer,
+            **self._registration,
             **render_words(words),
             "running": [lease for lease in dict.fromkeys(running) if lease not in told],
             "wait": wait_s,
             # All slots, for some may get free while this waits; never are more given than are free.
-            "want": min(self._offer["slots"], _WANT_MAX),
-            "bids": True,
+            "max_leases": min(self._registration["slots"], _MAX_LEASES),
+            "offers": True,
         }
         if self._is_draining:
-            request |= {"draining": True, "want": 0}
+            request |= {"draining": True, "max_leases": 0}
         return request
 
     def _is_fatal(self, error: SchedoError) -> bool:
@@ -240,7 +240,7 @@ class Poller:
                     await self._report(words)
 
     async def _report(self, words: list[Message]) -> None:
-        request = {**self._offer, **render_words(words), "want": 0, "wait": 0}
+        request = {**self._registration, **render_words(words), "max_leases": 0, "wait": 0}
         if self._is_draining:
             request["draining"] = True
         try:
@@ -284,39 +284,39 @@ class Poller:
         self._heartbeat_s = min(max(answer.heartbeat, HEARTBEAT_S_MIN), HEARTBEAT_S_MAX)
         for refused in answer.refused:
             log.warning("lease %s: %s", refused.lease, refused.detail or "its result is refused")
-        gone = {*answer.disowned, *(refused.lease for refused in answer.refused)}
+        gone = {*answer.revoked, *(refused.lease for refused in answer.refused)}
         news = [self._begin(word.lease, gone) for word in words if word.field == "accept"]
         news += [self._receive(given) for given in answer.leases]
         news += [self.attempts.stop(stop.lease, stop.why) for stop in answer.stop]
-        news += [self.attempts.abandon(lease) for lease in answer.disowned]
+        news += [self.attempts.abandon(lease) for lease in answer.revoked]
         if answer.drain:
             self.drain_requested.set()
         return bool(words) or any(news)
 
     def _receive(self, given: GivenLease) -> bool:
         try:
-            lease = given.read(self._offer["worker"])
+            lease = given.read(self._registration["worker"])
         except (SchedoError, ValueError) as error:
             log.error("a lease that cannot be read: %s", error)
             return False
         text = given.lease
-        if not given.bid:
+        if not given.offer:
             if not self._is_draining:
                 return self.attempts.start(text, lease)
             self.outbox.add(render_result(text, AttemptResult(lease.key, Released())))
-        elif text in self._bids:
+        elif text in self._offers:
             return False
-        elif self._is_draining or self.attempts.free <= len(self._bids):
+        elif self._is_draining or self.attempts.free <= len(self._offers):
             reason = "draining" if self._is_draining else "no free slot"
             self.outbox.add(render_reject(text, reason))
         else:
-            self._bids[text] = lease
+            self._offers[text] = lease
             self.outbox.add(render_accept(text))
         return True
 
     def _begin(self, text: str, gone: set[str]) -> bool:
         """Run what was accepted, unless the server has given it to another meanwhile."""
-        lease = self._bids.pop(text, None)
+        lease = self._offers.pop(text, None)
         return lease is not None and text not in gone and self.attempts.start(text, lease)
 
 

@@ -20,12 +20,18 @@ from schedo.core.model import Options
 from schedo.errors import Invalid
 from schedo.protocol.fields import read_name
 from schedo.protocol.requirements import amount_fields, read_amounts, read_labels
-from schedo.protocol.work import PROTOCOL, SILENCE_US, SLOTS_MAX, default_fields, read_worker_name
-from schedo.tasks.shell.task import APART
+from schedo.protocol.work import (
+    PROTOCOL,
+    SESSION_TIMEOUT_US,
+    SLOTS_MAX,
+    default_fields,
+    read_worker_name,
+)
+from schedo.tasks.shell.task import ISOLATED_TASKS
 from schedo.worker.remote.messages import Record
 
 SLOTS = 16
-SILENCE_S = 30.0
+SESSION_TIMEOUT_S = 30.0
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,15 +42,15 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     queues: Sequence[str] | None = None
     labels: Mapping[str, Any] = {}
     resources: Mapping[str, Any] = {}
-    silence_s: float = SILENCE_S
+    session_timeout_s: float = SESSION_TIMEOUT_S
 
     def render(self, tasks: Sequence[str], defaults: Mapping[str, Options]) -> Record:
         """Return the fields that every request of one process life begins with; raise Invalid."""
         if not 1 <= self.slots <= SLOTS_MAX:
             raise Invalid(f"slots = {self.slots}: a worker has 1 to {SLOTS_MAX}")
-        least, most = SILENCE_US
-        if not least <= self.silence_s * SECOND <= most:
-            raise Invalid(f"silence = {self.silence_s:g} s: it must be 5 s to 1 h")
+        least, most = SESSION_TIMEOUT_US
+        if not least <= self.session_timeout_s * SECOND <= most:
+            raise Invalid(f"session_timeout = {self.session_timeout_s:g} s: it must be 5 s to 1 h")
         told: Record = {
             "protocol": PROTOCOL,
             "worker": read_worker_name("name", self.name),
@@ -52,10 +58,10 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
             "version": schedo.__version__,
             "tasks": list(tasks),
             "slots": self.slots,
-            "silence": self.silence_s,
+            "session_timeout": self.session_timeout_s,
         }
-        if apart := sorted(APART.intersection(tasks)):
-            told["apart"] = apart
+        if isolated := sorted(ISOLATED_TASKS.intersection(tasks)):
+            told["isolated_tasks"] = isolated
         if self.queues is not None:
             told["queues"] = [read_name(f"queue {queue!r}", queue) for queue in self.queues]
         if self.labels:

@@ -33,7 +33,7 @@ from schedo.tasks.shell.orphan_lists import OrphanList, find_directory
 from schedo.tasks.shell.orphans import Orphans
 from schedo.tasks.shell.task import ShellRunner
 from schedo.worker.remote.poller import ANSWER_S, Poller
-from schedo.worker.remote.registration import SILENCE_S, SLOTS, Registration, make_name
+from schedo.worker.remote.registration import SESSION_TIMEOUT_S, SLOTS, Registration, make_name
 
 GRACE_S = 25.0  # as for a server: Kubernetes kills 30 s after SIGTERM
 STOP_GRACE_S = 3.0  # beyond the grace, for a runner that was asked to stop
@@ -66,7 +66,7 @@ class Worker:
         allow_shell: bool = False,
         output_dir: str | os.PathLike[str] | None = None,
         webhook_allow: Sequence[str] = (),
-        silence: Duration = SILENCE_S,
+        session_timeout: Duration = SESSION_TIMEOUT_S,
         grace: Duration = GRACE_S,
     ) -> None:
         url = server or os.environ.get("SCHEDO_URL")
@@ -76,13 +76,13 @@ class Worker:
             raise Invalid("output_dir is for the output of commands, and this worker runs none")
         self._token = token or os.environ.get("SCHEDO_TOKEN") or None
         self._address = parse_address(url, self._token)
-        self._offer = Registration(
+        self._registration = Registration(
             name=name or make_name(),
             slots=slots,
             queues=queues,
             labels=labels or {},
             resources=resources or {},
-            silence_s=_seconds("silence", silence),
+            session_timeout_s=_seconds("session_timeout", session_timeout),
         )
         self._grace_s = _seconds("grace", grace)
         self._app = app
@@ -92,11 +92,11 @@ class Worker:
         self._stopping = asyncio.Event()
         self._hurried = asyncio.Event()
         self.tasks = self._choose_tasks(tasks)
-        self._told = self._offer.render(self.tasks, self._defaults)
+        self._told = self._registration.render(self.tasks, self._defaults)
 
     @property
     def name(self) -> str:
-        return self._offer.name
+        return self._registration.name
 
     async def run(self) -> None:
         """Work until stop() or the server ends it; raise SchedoError if the server refuses to.
@@ -127,7 +127,9 @@ class Worker:
 
     async def _work(self, session: Poller) -> None:
         attempts = session.attempts
-        log.info("worker %s: %d slots for %s", self.name, self._offer.slots, self._address.url)
+        log.info(
+            "worker %s: %d slots for %s", self.name, self._registration.slots, self._address.url
+        )
         speaking = asyncio.create_task(session.run())
         try:
             await _first(speaking, self._stopping.wait(), session.drain_requested.wait())
@@ -175,7 +177,7 @@ class Worker:
         if self._allow_shell:
             runners["shell"] = ShellRunner(self._output_dir, _open_orphans(stack))
         if self._app is not None:
-            threads = ThreadPoolExecutor(self._offer.slots, thread_name_prefix="schedo")
+            threads = ThreadPoolExecutor(self._registration.slots, thread_name_prefix="schedo")
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
             tasks = self._app.registry.tasks
             runners |= {name: TaskRunner(task, threads) for name, task in tasks.items()}

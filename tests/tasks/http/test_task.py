@@ -198,7 +198,7 @@ async def test_retry_after_is_honoured_where_a_retry_makes_sense(
     assert report.outcome.retry_in_us == wait_us
 
 
-async def test_without_descriptors_the_attempt_is_handed_back(
+async def test_without_descriptors_the_attempt_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def refuse(*_: object, **__: object) -> None:

@@ -147,7 +147,7 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_short_pauses")
-async def test_without_descriptors_the_attempt_is_handed_back() -> None:
+async def test_without_descriptors_the_attempt_is_released() -> None:
     runner = ShellRunner()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(name) for name in os.listdir("/proc/self/fd"))
@@ -171,7 +171,7 @@ async def test_without_descriptors_the_attempt_is_handed_back() -> None:
 
 
 @pytest.mark.usefixtures("_short_pauses")
-async def test_without_descriptors_in_the_starter_the_attempt_is_handed_back() -> None:
+async def test_without_descriptors_in_the_starter_the_attempt_is_released() -> None:
     runner = ShellRunner()
     starter = int(text_of(await runner(make_call({"command": "echo $PPID"}))))
     limits = resource.prlimit(starter, resource.RLIMIT_NOFILE)
@@ -189,7 +189,7 @@ async def test_without_descriptors_in_the_starter_the_attempt_is_handed_back() -
 
 @pytest.mark.usefixtures("_short_pauses")
 @pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM])
-async def test_without_a_process_to_be_had_the_attempt_is_handed_back(
+async def test_without_a_process_to_be_had_the_attempt_is_released(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     class Refused(Running):

@@ -62,17 +62,17 @@ async def test_a_worker_shows_what_it_is_and_what_it_has(world: PlacingWorld) ->
         "version": "1.2",
         "connected_at": "2026-11-20T11:04:05.000000Z",
         "last_seen_at": "2026-11-20T11:04:06.000000Z",
-        "silence": "30s",
+        "session_timeout": "30s",
         "health": "it has not asked for work for 42 s",
     }
 
 
 async def test_what_a_worker_does_not_say_is_left_out(world: PlacingWorld) -> None:
-    world.sessions.know("w1", connected_at=None, last_seen_at=None, silence_s=None)
+    world.sessions.know("w1", connected_at=None, last_seen_at=None, session_timeout_s=None)
 
     answer = (await world.get("/v1/workers/w1")).json()
 
-    assert {"tasks", "queues", "version", "health", "connected_at", "silence"} & set(
+    assert {"tasks", "queues", "version", "health", "connected_at", "session_timeout"} & set(
         answer
     ) == set()
 

@@ -197,7 +197,7 @@ async def test_what_was_leased_together_with_a_killer_goes_back_uncounted(
     for job in others:
         assert (await site.end(job))["losses"] == 0
         attempts = await site.engine.store.list_attempts(parse_id(job))
-        assert [attempt.outcome for attempt in attempts] == ["handed_back"]
+        assert [attempt.outcome for attempt in attempts] == ["released"]
 
 
 async def test_what_ended_just_before_its_process_died_has_ended(
@@ -239,7 +239,7 @@ async def test_a_blocked_process_gives_back_what_it_has_not_started(
     assert (record["result"], record["attempt"], record["losses"]) == ("unblocked", 1, 0)
 
 
-async def test_jobs_handed_back_by_a_blocked_process_run_once(
+async def test_jobs_released_by_a_blocked_process_run_once(
     hasty: Site, pipe: Path, tmp_path: Path
 ) -> None:
     blocked = await hasty.submit("block", pipe=str(pipe))
@@ -251,7 +251,7 @@ async def test_jobs_handed_back_by_a_blocked_process_run_once(
 
     attempts = await hasty.engine.store.list_attempts(parse_id(other))
 
-    assert [attempt.outcome for attempt in attempts] == ["handed_back"]
+    assert [attempt.outcome for attempt in attempts] == ["released"]
 
 
 async def test_a_blocked_handler_that_times_out_is_killed(hasty: Site, pipe: Path) -> None:

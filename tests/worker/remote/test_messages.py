@@ -56,7 +56,7 @@ OUTCOMES: dict[str, tuple[Outcome, dict[str, Any]]] = {
     ),
     "a snooze": (Snoozed(90_000_000), {"outcome": "snoozed", "delay": 90.0}),
     "a stop": (Stopped(), {"outcome": "stopped"}),
-    "given back": (Released(), {"outcome": "handed_back"}),
+    "given back": (Released(), {"outcome": "released"}),
     "a loss": (
         Lost("its process died", Blame.SHARED),
         {

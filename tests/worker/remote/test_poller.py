@@ -21,7 +21,14 @@ async def test_a_worker_says_who_it_is_and_then_waits(server: WorkServer, talk: 
     first.answer(heartbeat=7)
     second = await server.asked()
 
-    me = {"worker": "w1", "session": "s1", "slots": 2, "running": [], "want": 2, "bids": True}
+    me = {
+        "worker": "w1",
+        "session": "s1",
+        "slots": 2,
+        "running": [],
+        "max_leases": 2,
+        "offers": True,
+    }
     assert (first.body, second.body) == ({**me, "wait": 0.0}, {**me, "wait": 7.0})
 
 
@@ -65,7 +72,7 @@ async def test_a_result_is_told_at_once_while_a_request_waits(
     tell = await server.told()
 
     assert tell.results == [{"lease": LEASE, "outcome": "completed", "result": {"n": 2}}]
-    assert (tell.body["want"], tell.body["wait"]) == (0, 0)
+    assert (tell.body["max_leases"], tell.body["wait"]) == (0, 0)
     assert not ask.gone.is_set()
 
 
@@ -127,7 +134,7 @@ async def test_an_attempt_counts_as_running_until_its_result_is_confirmed(
     assert ask.body["running"] == [LEASE]
 
     tell.answer()
-    ask.answer(disowned=[LEASE])
+    ask.answer(revoked=[LEASE])
     ask = await server.asked()
     assert ask.body["running"] == []
 
@@ -188,7 +195,7 @@ async def test_what_is_disowned_is_stopped_and_not_reported(
 ) -> None:
     await begin(server, hands, LEASE)
     call = await hands.called()
-    (await server.asked()).answer(disowned=[LEASE])
+    (await server.asked()).answer(revoked=[LEASE])
 
     assert await stopped(call) is StopReason.CANCEL
     hands.end(call, Stopped())

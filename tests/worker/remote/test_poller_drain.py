@@ -1,4 +1,4 @@
-"""Bids, and how a session ends."""
+"""Offers, and how a session ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.worker.remote.server import LEASE, WorkServer, lease_of, lease_text
 async def test_a_bid_starts_once_the_server_knows_that_it_is_accepted(
     server: WorkServer, talk: Talk, hands: Hands
 ) -> None:
-    (await server.asked()).answer(leases=[lease_of(bid=True)])
+    (await server.asked()).answer(leases=[lease_of(offer=True)])
 
     ask = await server.asked()
     assert (ask.body["accept"], ask.body["running"]) == ([LEASE], [LEASE])
@@ -27,8 +27,8 @@ async def test_a_bid_starts_once_the_server_knows_that_it_is_accepted(
 async def test_a_bid_that_went_to_another_does_not_start(
     server: WorkServer, talk: Talk, hands: Hands
 ) -> None:
-    (await server.asked()).answer(leases=[lease_of(bid=True)])
-    (await server.asked()).answer(disowned=[LEASE])
+    (await server.asked()).answer(leases=[lease_of(offer=True)])
+    (await server.asked()).answer(revoked=[LEASE])
 
     assert (await server.asked()).body["running"] == []
     assert hands.calls.empty()
@@ -41,7 +41,7 @@ async def test_a_bid_beyond_the_slots_is_rejected(
     (await server.asked()).answer(
         leases=[
             lease_of(lease=first),
-            *(lease_of(lease=each, bid=True) for each in (second, third)),
+            *(lease_of(lease=each, offer=True) for each in (second, third)),
         ]
     )
 
@@ -60,9 +60,9 @@ async def test_a_drain_asks_for_no_more_and_gives_back_what_still_comes(
     ask = await server.asked()
     await asyncio.wait_for(waiting.gone.wait(), 10)
 
-    assert (ask.body["draining"], ask.body["want"]) == (True, 0)
+    assert (ask.body["draining"], ask.body["max_leases"]) == (True, 0)
     ask.answer(leases=[lease_of()])
-    assert (await server.asked()).results == [{"lease": LEASE, "outcome": "handed_back"}]
+    assert (await server.asked()).results == [{"lease": LEASE, "outcome": "released"}]
     assert hands.calls.empty()
 
 
@@ -84,7 +84,14 @@ async def test_a_session_ends_when_all_is_told(
         ask = await server.asked()
 
     assert ask.body == {
-        **{"worker": "w1", "session": "s1", "slots": 2, "draining": True, "want": 0, "bids": True},
+        **{
+            "worker": "w1",
+            "session": "s1",
+            "slots": 2,
+            "draining": True,
+            "max_leases": 0,
+            "offers": True,
+        },
         **{"running": [], "wait": 0.0, "results": [{"lease": LEASE, "outcome": "completed"}]},
     }
     ask.drop()

@@ -20,7 +20,7 @@ def test_an_offer_is_told_with_every_request() -> None:
         queues=["a", "b"],
         labels={"region": "eu", "vram": 40},
         resources={"cpu": "4", "memory": "8GiB", "disk": 0},
-        silence_s=5.0,
+        session_timeout_s=5.0,
     )
 
     told = offer.render(["http", "resize"], {"resize": Options(timeout_us=30_000_000)})
@@ -33,7 +33,7 @@ def test_an_offer_is_told_with_every_request() -> None:
         "version": schedo.__version__,
         "tasks": ["http", "resize"],
         "slots": 4,
-        "silence": 5.0,
+        "session_timeout": 5.0,
         "queues": ["a", "b"],
         "labels": {"region": "eu", "vram": "40"},
         "resources": {"cpu": 4, "memory": 8_589_934_592},
@@ -62,7 +62,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "the server's own name": ({"name": "embedded"}, "the server uses itself"),
     "a child's name": ({"name": "process-1"}, "the server uses itself"),
     "no slots": ({"slots": 0}, "1 to 10000"),
-    "a short silence": ({"silence_s": 1.0}, "5 s to 1 h"),
+    "a short silence": ({"session_timeout_s": 1.0}, "5 s to 1 h"),
     "a queue": ({"queues": ["a b"]}, "queue 'a b'"),
     "a label": ({"labels": {"a b": "c"}}, "label/a b"),
     "a resource": ({"resources": {"cpu": "many"}}, "resource/cpu"),

@@ -238,7 +238,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a token of two lines": ({"token": "a\nb"}, "one line"),
     "outputs of nothing": ({"output_dir": "out"}, "this worker runs none"),
     "a grace": ({"grace": "soon"}, "grace = 'soon'"),
-    "a silence": ({"silence": "1s"}, "silence = 1 s"),
+    "a silence": ({"session_timeout": "1s"}, "session_timeout = 1 s"),
     "a task that is not there": ({"tasks": ["fly"]}, "'fly'"),
 }
 
