@@ -1,43 +1,44 @@
-"""Everything schedo raises on purpose.
+"""The errors that schedo raises on purpose, with their HTTP status.
 
 SchedoError
     NotFound              no such job, schedule, queue or task       404
     Conflict              the request contradicts the current state  409
         StaleLease        another attempt holds the job
-        IllegalTransition that cannot follow the present state
+        IllegalTransition the job's state does not allow the change
         DuplicateKey      a job with this unique key is not finished
         KeyInProgress     the first request with this key still runs
-        NoReservation     there is no such reservation (any more)
+        WorkerReplaced    another process uses this worker's name
+        NoReservation     the reservation does not exist (any more)
     Invalid               the request can never succeed              422
-        KeyReused         the Idempotency-Key belongs to another one 422
-        Unsatisfiable     no worker that is known could ever take it
-        BadRequest        it cannot even be read                     400
-            BadJson       its body is not the JSON that is accepted
+        KeyReused         the Idempotency-Key was used for another request
+        Unsatisfiable     no known worker could ever run the job
+        BadRequest        the request cannot be parsed               400
+            BadJson       the body is not JSON that schedo accepts
     Unauthorized          the token is missing or wrong              401
     Forbidden             this server does not allow it              403
-        ShellDisabled     it runs no commands
-        CrossSite         another web site sent it
+        ShellDisabled     the server runs no commands
+        CrossSite         another web site sent the request
     MethodNotAllowed      the address exists, not with this method   405
     TooLarge              the body is larger than the limit          413
     UnsupportedMedia      the body is not in an accepted form        415
-    Misdirected           the Host header is not one of this server  421
-    Overloaded            a limit is reached, try later              429
+    Misdirected           the Host header does not name this server  421
+    Overloaded            a limit is reached, retry later            429
     StoreError            the store failed; the outcome is unknown   503
         StoreFull         the disk is full                           507
-        StoreRefused      no row takes a value of this commit
+        StoreRefused      the commit has a value that no row can hold
         StoreLocked       another server holds the store
-        StoreUnsuitable   no store can be where it was asked for, or this version cannot read it
+        StoreUnsuitable   the path cannot hold a store, or this version cannot read the store
         StoreDamaged      a part of the store's files is missing or damaged
         StoreBroken       the disk failed; this process must end
     Unavailable           the server is starting or draining         503
-        ServerBroken      the same bug comes again and again; this process must end
-    NoCapacity            no worker takes it right now               503
-    InvocationFailed      the worker took it, and it did not succeed 502
-    InvocationTimeout     it has not ended yet                       504
+        ServerBroken      a bug occurred again and again; this process must end
+    NoCapacity            no worker has a free slot for it right now 503
+    InvocationFailed      the job ran, and it did not succeed        502
+    InvocationTimeout     the job has not ended yet                  504
 
-Each class carries a stable `code` and the HTTP `status` it is answered with. A message is a
-sentence with the values in it. Programmer errors are asserts and crash; only operating errors live
-here.
+Each class has a stable `code` and the HTTP `status` of its response. A message is a sentence that
+contains the values. A bug of the program is an assertion and crashes; only operating errors have a
+class here.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ from enum import IntEnum
 
 
 class SchedoError(Exception):
-    """The root of all that schedo raises on purpose."""
+    """The base class of all errors that schedo raises on purpose."""
 
     code = "internal"
     status = 500
 
 
 class NotFound(SchedoError):
-    """There is no such job, schedule, queue or task."""
+    """The job, schedule, queue or task does not exist."""
 
     code = "not-found"
     status = 404
@@ -74,37 +75,37 @@ class StaleLease(Conflict):
 
 
 class IllegalTransition(Conflict):
-    """The job's present state does not allow that."""
+    """The job's current state does not allow the change."""
 
     code = "illegal-transition"
 
 
 class DuplicateKey(Conflict):
-    """A job with this unique key exists already."""
+    """An unfinished job with this unique key exists already."""
 
     code = "duplicate-key"
 
 
 class KeyInProgress(Conflict):
-    """The first request with this Idempotency-Key has not been answered yet."""
+    """The first request with this Idempotency-Key still runs."""
 
     code = "idempotency-in-progress"
 
 
 class WorkerReplaced(Conflict):
-    """Another process works under this name now; this one must end or take another."""
+    """Another process uses this worker's name now; this one must end or use another name."""
 
     code = "worker-replaced"
 
 
 class NoReservation(Conflict):
-    """There is no such reservation: it was used, released or never made, or its time is up."""
+    """The reservation does not exist: it was used, was released, has expired or was never made."""
 
     code = "no-reservation"
 
 
 class Problem:
-    """What is wrong with one field: `pointer` is a JSON Pointer into the request."""
+    """A problem with one field; `pointer` is a JSON Pointer into the request."""
 
     __slots__ = ("detail", "pointer")
 
@@ -133,26 +134,26 @@ class Invalid(SchedoError):
 
 
 class KeyReused(Invalid):
-    """The Idempotency-Key was used before, with another request."""
+    """The Idempotency-Key was used before with a different request."""
 
     code = "idempotency-mismatch"
 
 
 class Unsatisfiable(Invalid):
-    """No worker that is known could ever take it, however free it was."""
+    """No known worker could ever run the job, however many of its slots were free."""
 
     code = "unsatisfiable"
 
 
 class BadRequest(Invalid):
-    """The request cannot be read."""
+    """The request cannot be parsed."""
 
     code = "bad-request"
     status = 400
 
 
 class BadJson(BadRequest):
-    """The body is not JSON, or JSON that is not accepted, such as duplicate keys."""
+    """The body is not JSON, or is JSON that schedo rejects, such as duplicate keys."""
 
     code = "bad-json"
 
@@ -165,14 +166,14 @@ class Unauthorized(SchedoError):
 
 
 class Forbidden(SchedoError):
-    """This server does not allow that."""
+    """This server does not allow the request."""
 
     code = "forbidden"
     status = 403
 
 
 class ShellDisabled(Forbidden):
-    """Nobody here runs commands; start the server, or a worker, with --allow-shell."""
+    """No worker runs commands; start the server, or a worker, with --allow-shell."""
 
     code = "shell-disabled"
 
@@ -184,7 +185,7 @@ class CrossSite(Forbidden):
 
 
 class MethodNotAllowed(SchedoError):
-    """The address exists, but not with this method; `allow` lists those it has."""
+    """The address does not support this method; `allow` lists the methods that it supports."""
 
     code = "method-not-allowed"
     status = 405
@@ -202,7 +203,7 @@ class TooLarge(SchedoError):
 
 
 class UnsupportedMedia(SchedoError):
-    """The body is not in a form that is accepted here."""
+    """The body has a media type or an encoding that the server does not accept."""
 
     code = "unsupported-media-type"
     status = 415
@@ -216,7 +217,7 @@ class Misdirected(SchedoError):
 
 
 class Overloaded(SchedoError):
-    """A limit is reached; try again after `retry_after_s` seconds."""
+    """A limit is reached; retry after `retry_after_s` seconds."""
 
     code = "overloaded"
     status = 429
@@ -227,7 +228,7 @@ class Overloaded(SchedoError):
 
 
 class StoreError(SchedoError):
-    """The store failed; what was asked may or may not have happened."""
+    """The store failed; the requested change may or may not be durable."""
 
     code = "outcome-unknown"
     status = 503
@@ -241,10 +242,10 @@ class StoreFull(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The store cannot take a value, or a change of what it does not have: nothing was written.
+    """The commit has a value that no row can hold, or changes a row that does not exist.
 
-    A bug, not the disk's failure. `jobs` says of each job that brought such a value what is wrong;
-    it is empty if none of them did.
+    Nothing was written. The cause is a bug, not the disk. `jobs` has the error of each job that
+    brought such a value; it is empty if no job did.
     """
 
     def __init__(self, message: str, jobs: Mapping[int, str] | None = None) -> None:
@@ -259,38 +260,42 @@ class StoreLocked(StoreError):
 
 
 class StoreUnsuitable(StoreError):
-    """No store can be where it was asked for, or this version cannot read the one that is there."""
+    """The path cannot hold a store, or this version of schedo cannot read the store there."""
 
 
 class StoreDamaged(StoreError):
-    """The files are not what the last server left: starting with them would lose commits."""
+    """The files are not those that the last server left: a start with them would lose commits."""
 
     code = "store-damaged"
 
 
 class StoreBroken(StoreError):
-    """The disk failed under the store: end the process and start again, trust nothing in memory.
+    """The disk failed under the store: the process must end, and nothing in memory can be trusted.
 
-    After a failed fsync the same connection answers the next commit "OK", and the failed one may
-    still come back, so going on would make promises that nobody can keep.
+    After a failed fsync the same connection reports the next commit as successful, and the failed
+    one may still reach the disk, so a server that goes on would acknowledge commits that it may
+    lose.
     """
 
     code = "store-broken"
 
 
 class Unavailable(SchedoError):
-    """The server is starting or draining; try again soon."""
+    """The server is starting or draining; retry soon."""
 
     code = "unavailable"
     status = 503
 
 
 class ServerBroken(Unavailable):
-    """A bug came again after each recovery: end the process, a new one may do better."""
+    """A bug occurred again after each recovery: the process must end, a new one may succeed."""
 
 
 class NoCapacity(SchedoError):
-    """No worker takes it right now; `rejected` counts why, of the `considered` workers."""
+    """No worker has a free slot for the job right now.
+
+    `considered` is the number of workers; `rejected` counts those that were ruled out, by reason.
+    """
 
     code = "no-capacity"
     status = 503
@@ -309,28 +314,34 @@ class NoCapacity(SchedoError):
 
 
 class InvocationFailed(SchedoError):
-    """A worker took the job at once, and it did not succeed there; `job` says why."""
+    """The invoked job ran on a worker, and it did not succeed; `job` says why."""
 
     code = "invocation-failed"
     status = 502
 
 
 class InvocationTimeout(SchedoError):
-    """A worker took the job at once, but it has not ended within the time; it goes on."""
+    """The invoked job did not end within the caller's timeout; it still runs."""
 
     code = "invocation-timeout"
     status = 504
 
 
 class Exit(IntEnum):
-    """How a process ended, for whoever started it: README.md has the same table."""
+    """The exit codes of all commands; README.md and docs/architecture.md have the same table."""
 
     DONE = 0, "Done."
-    REFUSED = 1, "A server or a job said no, or no server could be reached."
+    REFUSED = (
+        1,
+        "The server rejected the request, the job did not succeed, or no server could be reached.",
+    )
     MISUSED = 2, "The command line or a setting is wrong."
-    DAMAGED = 65, "A part of the store is missing or damaged: look at it before the next start."
-    BROKEN = 70, "The disk failed or is full, or a bug came again and again: start it again."
-    LOCKED = 73, "Another server holds the store: start it again when that one has ended."
+    DAMAGED = 65, "A part of the store is missing or damaged: inspect it before the next start."
+    BROKEN = (
+        70,
+        "The disk failed or is full, or a bug occurred again and again: start the server again.",
+    )
+    LOCKED = 73, "Another server holds the store: start this one when the other has ended."
     UNSUITABLE = 78, "The settings cannot work here: a directory, a port, an app or a store."
 
     meaning: str
@@ -344,7 +355,7 @@ class Exit(IntEnum):
 
 
 def exit_of_server(error: Exception) -> Exit:
-    """Return how a server ends that this error has ended or kept from starting."""
+    """Return the exit code of a server that this error ended or kept from starting."""
     codes: tuple[tuple[type[Exception], Exit], ...] = (
         (StoreDamaged, Exit.DAMAGED),
         (StoreLocked, Exit.LOCKED),

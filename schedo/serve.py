@@ -1,9 +1,10 @@
-"""The composition root of the server: what there is, the order of start and stop, and the signals.
+"""The composition root of the server: builds its parts, starts and stops them, handles signals.
 
-Start: store and engine, workers, then the socket, so that nobody is let in before work can be
-done. Stop on SIGTERM or SIGINT: workers first (no new work, running attempts finish within the
-grace time, the rest is handed back uncounted), then the socket, so that one can watch, then the
-engine, which makes everything durable. A second signal cuts the grace short.
+Start: the store and the engine, the workers, then the socket, so that the server accepts no request
+before it can run jobs. Stop, on SIGTERM or SIGINT: the workers first (they take no new work,
+running attempts have the grace time to finish, the rest is released), then the socket, so that
+clients can watch the drain, then the engine, which makes everything durable. A second signal ends
+the grace time, a third one ends the process at once.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ WORKER_TOKENS_CHARACTERS_MAX = 1_048_576
 def run_server(config: Config, *, accept_loss: bool = False) -> int:
     """Serve until a signal or a broken store ends it; return the process's exit code.
 
-    accept_loss: start with what is left of a store of which a part is missing.
+    accept_loss: start although a part of the store is missing, with what is left of it.
     """
     _give_memory_back()  # before there is a second thread
     listener = start_logging(config.log_format, config.log_level)
-    faulthandler.enable()  # a death by a signal like SIGBUS leaves a word, too
+    faulthandler.enable()  # a crash by a signal such as SIGBUS leaves a traceback, too
     os.umask(0o077)
     _raise_descriptor_limit()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold tokens and payloads
@@ -73,21 +74,21 @@ def run_server(config: Config, *, accept_loss: bool = False) -> int:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             return runner.run(_serve(config, accept_loss))
     except Invalid as error:
-        _say(f"schedo: {error}")
+        _print_error(f"schedo: {error}")
         return Exit.MISUSED
     except (CannotServe, SchedoError, OSError) as error:
-        _say(f"schedo: {error}")
+        _print_error(f"schedo: {error}")
         return exit_of_server(error)
     finally:
         listener.stop()
 
 
 def _give_memory_back() -> None:
-    """Let large buffers go back to the system when they are freed, and small ones be shared.
+    """Return large buffers to the system when they are freed, and share one arena among threads.
 
-    glibc raises its own threshold with the largest buffer it has seen freed, so that one large
-    request would leave its room in the process for ever. And it gives each thread an arena of its
-    own: the store's threads would each keep a megabyte that no other can use.
+    glibc raises its mmap threshold to the largest buffer it has seen freed, so one large request
+    would keep its memory in the process forever. It also gives each thread an arena of its own:
+    each thread of the store would keep a megabyte that no other thread can use.
     """
     with contextlib.suppress(AttributeError, OSError):  # another libc
         mallopt = ctypes.CDLL(None).mallopt
@@ -97,82 +98,86 @@ def _give_memory_back() -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """Allow as many descriptors as the system does: a waiting worker takes one."""
+    """Raise the soft limit of descriptors to the hard limit: each waiting worker takes one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(config: Config, accept_loss: bool) -> int:
-    end = _End()
+    shutdown = _Shutdown()
     store = open_store(config.store, accept_loss=accept_loss)
     engine = Engine(store, SystemClock(), retention=config.retention)
-    engine.on_fatal(end.break_down)
-    crew = _Crew(config, engine)
+    engine.on_fatal(shutdown.break_down)
+    workers = _Workers(config, engine)
     server = HttpServer()
     await engine.start()
     try:
-        await crew.start()
+        await workers.start()
         app = build_app(engine, _web_settings(config))
         port = await _listen(server, app, config)
         _announce(config, port)
-        # What is loaded now stays: the collector need not look at it again.
+        # All objects loaded so far stay, so the collector need not scan them again.
         gc.collect()
         gc.freeze()
-        # Requests leave no cycles, and a look at everything stops the loop for milliseconds. But
-        # what leaves some must not pile up, so no look is at more than about 50,000 new objects.
+        # Requests leave no reference cycles, and a full collection stops the loop for milliseconds.
+        # The cycles of other code must not pile up, though, so these thresholds start a collection
+        # after at most about 50,000 new objects.
         gc.set_threshold(10_000, 5, 20)
-        await end.wait()
+        await shutdown.wait()
         app.drain()
-        grace_s = 0.0 if end.is_broken else config.drain_grace_us / 1_000_000
-        log.info("stopping; running jobs have %g s, a second signal takes it from them", grace_s)
-        end.on_hurry(crew.hurry)
-        await crew.drain(grace_s)
+        grace_s = 0.0 if shutdown.is_broken else config.drain_grace_us / 1_000_000
+        log.info(
+            "draining: running jobs have %g s to finish; a second signal stops them at once",
+            grace_s,
+        )
+        shutdown.on_hurry(workers.hurry)
+        await workers.drain(grace_s)
     finally:
         await server.stop()
-        await crew.drain(0.0)
+        await workers.drain(0.0)
         await engine.stop()
     log.info("stopped")
-    return Exit.BROKEN if end.is_broken else Exit.DONE
+    return Exit.BROKEN if shutdown.is_broken else Exit.DONE
 
 
-class _End:
-    """Whether the server is to end, and how: in order, in a hurry, or because the disk failed."""
+class _Shutdown:
+    """The request to end the server: a drain, a drain without grace, or a failure of the store."""
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._hurry: Callable[[], None] = lambda: None
         self.is_broken = False
         self._loop = asyncio.get_running_loop()
         for number in SIGNALS:
-            self._loop.add_signal_handler(number, self._ask)
+            self._loop.add_signal_handler(number, self._on_signal)
 
-    def _ask(self) -> None:
-        """End in order; asked again, without grace; the third signal ends the process at once."""
-        if self._asked.is_set():
+    def _on_signal(self) -> None:
+        """Start the drain; the second signal ends its grace, the third one kills the process."""
+        if self._requested.is_set():
             self._hurry()
             for number in SIGNALS:
                 self._loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_DFL)
-        self._asked.set()
+        self._requested.set()
 
-    def on_hurry(self, call: Callable[[], None]) -> None:
-        """Set what a second signal does."""
-        self._hurry = call
+    def on_hurry(self, hurry: Callable[[], None]) -> None:
+        """Set the callback of the second signal."""
+        self._hurry = hurry
 
     def break_down(self, error: BaseException) -> None:
-        """End without grace: the store can take nothing more."""
-        log.critical("%s; the server ends and must be started again", error)
+        """End without grace, because the store takes no more commits."""
+        log.critical("%s; the server ends now: start it again", error)
         self.is_broken = True
-        self._asked.set()
+        self._requested.set()
 
     async def wait(self) -> None:
-        """Return when the server is to end."""
-        await self._asked.wait()
+        """Return when a signal or a failure has requested the shutdown."""
+        await self._requested.wait()
 
 
-class _Crew:
-    """The workers: one in this loop for shell and http jobs, child processes for an application."""
+class _Workers:
+    """The server's own workers: in this loop for shell and http, child processes for an app."""
 
     def __init__(self, config: Config, engine: Engine) -> None:
         self._orphans = _find_orphans(config)
@@ -204,13 +209,13 @@ class _Crew:
             )
 
     async def start(self) -> None:
-        """Begin to take work; raise CannotServe if the application cannot be imported."""
+        """Accept work; raise CannotServe if the application cannot be imported."""
         self._local.attach()
         if self._children is not None:
             await self._children.start()
 
     async def drain(self, grace_s: float) -> None:
-        """Take no more; let what runs end within the grace time, hand the rest back."""
+        """Take no new work, give running attempts the grace time to finish, release the rest."""
         stops = [self._local.drain(grace_s)]
         if self._children is not None:
             stops.append(self._children.stop(grace_s))
@@ -221,14 +226,13 @@ class _Crew:
             self._orphans.close()
 
     def hurry(self) -> None:
-        """Cut the grace short."""
+        """End the grace time of a drain now."""
         self._local.stop_now()
         if self._children is not None:
             self._children.stop_now()
 
 
 def _read_secrets(path: str | None) -> dict[str, str]:
-    """Return the webhook secrets by name, as the runner takes them."""
     if path is None:
         return {}
     try:
@@ -244,13 +248,13 @@ def _read_secrets(path: str | None) -> dict[str, str]:
 
 
 def _find_orphans(config: Config) -> Orphans | None:
-    """End what a killed server left running, and return the record of what this one starts."""
+    """Kill the commands that a crashed server left running; return the record for new ones."""
     if not config.allow_shell or config.store == ":memory:":
         return None
     orphans = Orphans(Path(config.store.removeprefix("sqlite:///") + ".children"))
     count = orphans.reap()
     if count:
-        log.warning("ended %d commands that an earlier server left running", count)
+        log.warning("killed %d commands that an earlier server left running", count)
     return orphans
 
 
@@ -267,35 +271,44 @@ def _web_settings(config: Config) -> WebSettings:
 
 
 def read_worker_tokens(config: Config) -> dict[bytes, WorkerPermission]:
-    """Return what each worker's token allows; the server's own token cannot be one of them."""
+    """Return the permission of each worker token, by its SHA-256.
+
+    Raise Invalid if the file cannot be used or contains the server's own token.
+    """
     path = config.worker_tokens
     if path is None:
         return {}
     text = read_private(path, "worker_tokens", WORKER_TOKENS_CHARACTERS_MAX + 1)
     if len(text) > WORKER_TOKENS_CHARACTERS_MAX:
-        raise Invalid(f"worker_tokens = {path!r}: the file is too large")
+        raise Invalid(
+            f"worker_tokens = {path!r}: the file is larger than"
+            f" {WORKER_TOKENS_CHARACTERS_MAX} characters"
+        )
     grants = parse_grants(text, f"worker_tokens = {path!r}", check_token)
     token = config.token
     if token is not None and hashlib.sha256(token.reveal().encode()).digest() in grants:
-        raise Invalid(f"worker_tokens = {path!r}: the server's own token stands there")
+        raise Invalid(
+            f"worker_tokens = {path!r}: the file contains the server's own token;"
+            " give each worker another one"
+        )
     return grants
 
 
 async def _listen(server: HttpServer, app: WebApp, config: Config) -> int:
-    """Serve HTTP and return the port."""
+    """Start the HTTP server and return its port."""
     try:
         return await server.start(app, config.host, config.port)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
         raise Unavailable(
-            f"port {config.port} of {config.host} is taken, perhaps by another schedo;"
-            " choose another one with --port"
+            f"port {config.port} of {config.host} is in use, perhaps by another schedo server;"
+            " choose another port with --port"
         ) from error
 
 
 def _announce(config: Config, port: int) -> None:
-    """Print what a person needs first: where the server is, and a line to paste."""
+    """Print the address of the server and a first command to paste."""
     host = f"[{config.host}]" if ":" in config.host else config.host
     address = f"http://{host}:{port}"
     job = (
@@ -306,14 +319,14 @@ def _announce(config: Config, port: int) -> None:
     token = ' -H "authorization: Bearer $(cat TOKEN_FILE)"' if config.token else ""
     if config.token_file:
         token = token.replace("TOKEN_FILE", config.token_file)
-    lines = [f"schedo {schedo.__version__} listens on {address}; jobs are kept in {config.store}"]
+    lines = [f"schedo {schedo.__version__} listens on {address}; its jobs are in {config.store}"]
     if not config.allow_shell:
-        lines.append("it runs no shell commands: start it with --allow-shell if it should")
+        lines.append("shell jobs are off; --allow-shell turns them on")
     lines.append(
         f"try: curl {address}/v1/jobs{token} -H 'content-type: application/json' -d '{job}'"
     )
     print("\n".join(lines), flush=True)
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

@@ -213,7 +213,7 @@ def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
         )
 
         assert second.returncode == 78
-        assert f"port {port} of 127.0.0.1 is taken" in second.stderr
+        assert f"port {port} of 127.0.0.1 is in use" in second.stderr
 
 
 def test_a_second_server_on_the_same_file_names_the_first(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 @pytest.fixture
 async def hasty(tmp_path: Path) -> AsyncIterator[Site]:
     """A site that soon takes a silent process to be blocked."""
-    async with serving(tmp_path, patience=HASTY) as running:
+    async with serving(tmp_path, timeouts=HASTY) as running:
         yield running
 
 

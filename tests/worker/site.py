@@ -29,11 +29,11 @@ class Site:
     """An engine on a real file with an application's child processes."""
 
     def __init__(
-        self, path: Path, target: str, processes: int, slots: int, patience: ChildTimeouts
+        self, path: Path, target: str, processes: int, slots: int, timeouts: ChildTimeouts
     ) -> None:
         self.engine = Engine(SqliteStore(path / "jobs.db"), SystemClock())
         self.children = ProcessPool(
-            self.engine, target, processes=processes, slots=slots, patience=patience
+            self.engine, target, processes=processes, slots=slots, timeouts=timeouts
         )
         self.desk = EngineBackend(self.engine)
 
@@ -65,9 +65,9 @@ async def serving(
     *,
     processes: int = 1,
     slots: int = 4,
-    patience: ChildTimeouts = BRISK,
+    timeouts: ChildTimeouts = BRISK,
 ) -> AsyncIterator[Site]:
-    site = Site(path, target, processes, slots, patience)
+    site = Site(path, target, processes, slots, timeouts)
     await site.engine.start()
     try:
         await site.children.start()

@@ -1,6 +1,6 @@
-"""The desk of an application that runs in a child process: its questions go to the server's socket.
+"""The backend of an application in a child process: sends its requests through the server's socket.
 
-Answers come by number, so many questions can be open at once.
+Responses carry the number of their request, so many requests can be open at once.
 """
 
 from __future__ import annotations
@@ -16,60 +16,63 @@ from schedo.worker.process.frames import BackendRequest, BackendResponse, BadFra
 
 
 class ChildBackend:
-    """Asks the server; `send` writes a frame."""
+    """A Backend that sends each request to the server; `send` writes a frame."""
 
     def __init__(self, send: Callable[[BackendRequest], None]) -> None:
         self._send = send
         self._numbers = itertools.count(1)
-        self._open: dict[int, asyncio.Future[BackendResponse]] = {}
+        self._pending: dict[int, asyncio.Future[BackendResponse]] = {}
 
     async def submit(
         self, template: JobTemplate, payloads: Sequence[bytes]
     ) -> list[SubmittedJob | SchedoError]:
-        """Submit one job for each payload; see Desk."""
+        """Submit one job for each payload; see Backend."""
         specs = template.make_specs(payloads)
-        answer = await self._ask(BackendRequest(next(self._numbers), "submit", specs=specs))
+        response = await self._request(BackendRequest(next(self._numbers), "submit", specs=specs))
         return [
-            item if isinstance(item, SubmittedJob) else build_error(item) for item in answer.tickets
+            item if isinstance(item, SubmittedJob) else build_error(item)
+            for item in response.tickets
         ]
 
     async def get(self, job_id: str) -> Record:
-        """Return the job as it stands."""
-        return (await self._ask(BackendRequest(next(self._numbers), "get", job_id=job_id))).record
-
-    async def wait(self, job_id: str, timeout_s: float) -> Record:
-        """Return the job when it is final, or as it stands when the time is up."""
-        ask = BackendRequest(next(self._numbers), "wait", job_id=job_id, timeout_s=timeout_s)
-        return (await self._ask(ask)).record
-
-    async def cancel(self, job_id: str) -> Record:
-        """Cancel the job if it waits, ask it to stop if it runs."""
+        """Return the job in its current state."""
         return (
-            await self._ask(BackendRequest(next(self._numbers), "cancel", job_id=job_id))
+            await self._request(BackendRequest(next(self._numbers), "get", job_id=job_id))
         ).record
 
-    def receive(self, answer: BackendResponse) -> None:
-        """Give the answer to whoever asked; nobody may be waiting any more."""
-        future = self._open.pop(answer.number, None)
+    async def wait(self, job_id: str, timeout_s: float) -> Record:
+        """Return the job when it is final, or in its current state after the timeout."""
+        request = BackendRequest(next(self._numbers), "wait", job_id=job_id, timeout_s=timeout_s)
+        return (await self._request(request)).record
+
+    async def cancel(self, job_id: str) -> Record:
+        """Cancel a waiting job; ask a running one to stop."""
+        return (
+            await self._request(BackendRequest(next(self._numbers), "cancel", job_id=job_id))
+        ).record
+
+    def receive(self, response: BackendResponse) -> None:
+        """Pass the response to its caller, unless the caller has given up."""
+        future = self._pending.pop(response.number, None)
         if future is not None and not future.done():
-            future.set_result(answer)
+            future.set_result(response)
 
-    async def _ask(self, ask: BackendRequest) -> BackendResponse:
-        answer = await self._exchange(ask)
-        if answer.refusal is not None:
-            raise build_error(answer.refusal)
-        return answer
+    async def _request(self, request: BackendRequest) -> BackendResponse:
+        response = await self._exchange(request)
+        if response.refusal is not None:
+            raise build_error(response.refusal)
+        return response
 
-    async def _exchange(self, ask: BackendRequest) -> BackendResponse:
+    async def _exchange(self, request: BackendRequest) -> BackendResponse:
         future: asyncio.Future[BackendResponse] = asyncio.get_running_loop().create_future()
-        self._open[ask.number] = future
+        self._pending[request.number] = future
         try:
-            self._send(ask)
+            self._send(request)
             return await future
         except BadFrame as error:
-            raise Invalid(f"too much at once: {error}; hand in fewer jobs at a time") from None
+            raise Invalid(f"the batch is too large: {error}; submit fewer jobs at once") from None
         finally:
-            self._open.pop(ask.number, None)
+            self._pending.pop(request.number, None)
 
 
 def build_error(refusal: Refusal) -> SchedoError:

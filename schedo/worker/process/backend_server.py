@@ -1,4 +1,4 @@
-"""Answers what the application's code in a child process asks: hand in jobs, how do they stand."""
+"""Serves the backend requests of an application in a child process: submit, get, wait, cancel."""
 
 from __future__ import annotations
 
@@ -18,58 +18,63 @@ log = logging.getLogger("schedo.workers")
 
 
 class BackendServer:
-    """Has many questions open at once; `send` writes a frame."""
+    """Serves many requests of one child at once; `send` writes a frame."""
 
     def __init__(self, engine: Engine, send: Callable[[BackendResponse], None]) -> None:
-        self._desk = EngineBackend(engine)
+        self._backend = EngineBackend(engine)
         self._send = send
-        self._open: set[asyncio.Task[None]] = set()
+        self._pending: set[asyncio.Task[None]] = set()
 
-    def answer(self, ask: BackendRequest) -> None:
-        """Answer when the engine has, or why not."""
-        if len(self._open) >= REQUESTS_MAX:
+    def answer(self, request: BackendRequest) -> None:
+        """Start to serve the request; the response is sent later, or an error at once."""
+        if len(self._pending) >= REQUESTS_MAX:
             too_many = Overloaded(
-                f"{REQUESTS_MAX} questions are open already; wait for some answers"
+                f"this process already has {REQUESTS_MAX} open requests to the server;"
+                " wait for some of them first"
             )
-            self._send(BackendResponse(ask.number, refusal=_refuse(too_many)))
+            self._send(BackendResponse(request.number, refusal=_refuse(too_many)))
             return
-        task = asyncio.create_task(self._answer(ask))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        task = asyncio.create_task(self._answer(request))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
 
     def cancel(self) -> None:
-        """Answer no more."""
-        for task in self._open:
+        """Cancel all requests without a response."""
+        for task in self._pending:
             task.cancel()
 
-    async def _answer(self, ask: BackendRequest) -> None:
+    async def _answer(self, request: BackendRequest) -> None:
         try:
-            answer = await self._ask(ask)
+            answer = await self._execute(request)
         except SchedoError as error:
-            answer = BackendResponse(ask.number, refusal=_refuse(error))
+            answer = BackendResponse(request.number, refusal=_refuse(error))
         except Exception:
-            log.exception("a child's question could not be answered")
-            answer = BackendResponse(ask.number, refusal=Refusal("internal", "an internal error"))
+            log.exception("an internal error in a backend request of a child process")
+            answer = BackendResponse(request.number, refusal=Refusal("internal", "internal error"))
         try:
             self._send(answer)
         except BadFrame as error:
-            self._send(BackendResponse(ask.number, refusal=Refusal("too-large", str(error))))
+            self._send(BackendResponse(request.number, refusal=Refusal("too-large", str(error))))
 
-    async def _ask(self, ask: BackendRequest) -> BackendResponse:
-        match ask.verb:
+    async def _execute(self, request: BackendRequest) -> BackendResponse:
+        match request.verb:
             case "submit":
-                answers = await self._desk.submit_specs(ask.specs)
+                answers = await self._backend.submit_specs(request.specs)
                 tickets = [
                     item if isinstance(item, SubmittedJob) else _refuse(item) for item in answers
                 ]
-                return BackendResponse(ask.number, tickets)
+                return BackendResponse(request.number, tickets)
             case "get":
-                return BackendResponse(ask.number, record=await self._desk.get(ask.job_id))
+                return BackendResponse(
+                    request.number, record=await self._backend.get(request.job_id)
+                )
             case "wait":
-                record = await self._desk.wait(ask.job_id, ask.timeout_s)
-                return BackendResponse(ask.number, record=record)
+                record = await self._backend.wait(request.job_id, request.timeout_s)
+                return BackendResponse(request.number, record=record)
             case "cancel":
-                return BackendResponse(ask.number, record=await self._desk.cancel(ask.job_id))
+                return BackendResponse(
+                    request.number, record=await self._backend.cancel(request.job_id)
+                )
 
 
 def _refuse(error: SchedoError) -> Refusal:

@@ -1,6 +1,6 @@
-"""Gathers what one turn of the loop has to say, so that many words cost one frame and one write.
+"""Collects the items of one pass of the event loop, so that they cost one frame and one write.
 
-A frame is bounded, so a gathering that grows too large is sent before it is added to.
+A frame is bounded, so a batch is flushed before an item would make it too large.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BATCH_BYTES_MAX = 1_048_576  # unless a single item is larger
 
 
 class Batcher(Generic[T]):
-    """Items in order; `send` gets all there are at the end of the turn, or when they are many."""
+    """Items in order; `send` gets them at the end of the pass, or earlier when they are many."""
 
     def __init__(self, measure: Callable[[T], int], send: Callable[[list[T]], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -26,7 +26,7 @@ class Batcher(Generic[T]):
         self._is_flush_due = False
 
     def add(self, item: T) -> None:
-        """Send the item soon."""
+        """Add the item; it is sent at the end of this pass of the loop."""
         size = self._measure(item)
         if self._bytes + size > BATCH_BYTES_MAX:
             self.flush()
@@ -37,7 +37,7 @@ class Batcher(Generic[T]):
             self._loop.call_soon(self._flush_due)
 
     def flush(self) -> None:
-        """Send what there is now."""
+        """Send the collected items now."""
         if self._items:
             items, self._items = self._items, []
             self._bytes = 0

@@ -1,9 +1,9 @@
 """A process that runs an application's tasks: `python -m schedo.worker.process.child myapp:app`.
 
-The server starts it with one end of a socket pair and never imports user code itself. The process
-lives as long as that socket: when the server is gone, however it went, so is the process. A lease
-that lay too long before it could start (another handler blocked the loop) is handed back unstarted,
-because the server will have given it to somebody else by then; both read the same clock.
+The server starts the process with one end of a socket pair and never imports user code itself. The
+process lives as long as that socket: when the server ends or dies, the process ends, too. It
+releases a lease that it could not start in time (because another handler blocked its loop), since
+the server has given the job to another process by then; both processes read the same clock.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ log = logging.getLogger("schedo.workers")
 
 
 class TargetError(Exception):
-    """What was to be served is not there, or is no application."""
+    """The target does not exist, or is not a Schedo application."""
 
 
 def load_target(target: str) -> Application:
-    """Return the application named "module:attribute"; raise what its import raises."""
+    """Return the application at "module:attribute"; raise TargetError or what the import raises."""
     module_name, _, attribute = target.partition(":")
     if not module_name:
-        raise TargetError(f"{target!r} does not name an application; write module:attribute")
+        raise TargetError(f"{target!r} is not an application; write module:attribute")
     app: Any = importlib.import_module(module_name)
     for name in (attribute or "app").split("."):
         try:
             app = getattr(app, name)
         except AttributeError:
-            raise TargetError(f"{module_name} has no {attribute or 'app'!r}") from None
+            raise TargetError(f"module {module_name} has no {attribute or 'app'!r}") from None
     if not isinstance(getattr(app, "registry", None), Registry):
         raise TargetError(f"{target} is a {type(app).__name__}, not a Schedo application")
     served: Application = app
@@ -67,15 +67,15 @@ def load_target(target: str) -> Application:
 
 
 class _Held(NamedTuple):
-    """What is known of a lease that is here."""
+    """A lease that this process holds."""
 
-    number: int  # the how manieth to be sent
+    number: int  # the position in the order of all leases sent to this process, from 1
     stop: StopSignal
     start_by: float  # on the monotonic clock
 
 
 class Child(Watcher):
-    """Runs what the server leases, until it is drained or the socket closes."""
+    """Runs the server's leases until the server drains it or the socket closes."""
 
     def __init__(self, app: Application, starts: StartCounter, slots: int, grace_s: float) -> None:
         self._starts = starts
@@ -85,29 +85,29 @@ class Child(Watcher):
             for name, task in app.registry.tasks.items()
         }
         self._held: dict[LeaseKey, _Held] = {}
-        self._leases = 0  # that were ever sent
+        self._leases_sent = 0  # sent to this process so far
         self._is_draining = False
-        self._has_left = False  # the server has still to read what was said last
+        self._has_finished = False  # the last frame is sent; the server may still have to read it
         self._drained = asyncio.get_running_loop().create_future()
         self._connection = frames.FrameConnection(
             frames.server_frames(), self._on_frame, self._on_closed
         )
-        self._desk = ChildBackend(self._connection.send)
-        app.use_backend(self._desk)
+        self._backend = ChildBackend(self._connection.send)
+        app.use_backend(self._backend)
         self._attach = frames.Attach(
             os.getpid(), app.registry.task_defaults(), list(app.registry.schedules.values())
         )
 
     async def run(self, server: socket.socket) -> None:
-        """Attach to the server, work, and return when drained and heard to the last word."""
+        """Attach to the server, run leases, and return when drained and the last frame is read."""
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: self._connection, sock=server)
-        self._progress = Progress(self._pass_on)
+        self._progress = Progress(self._send_progress)
         self._connection.send(self._attach)
         await self._drained
 
     def _on_frame(self, frame: frames.FromServer) -> None:
-        if self._has_left:
+        if self._has_finished:
             return
         match frame:
             case frames.Leases(leases, start_by):
@@ -120,15 +120,15 @@ class Child(Watcher):
             case frames.Ping():
                 self._connection.send(frames.Pong())
             case frames.BackendResponse():
-                self._desk.receive(frame)
+                self._backend.receive(frame)
             case frames.Drain():
                 self._is_draining = True
-                self._leave_if_drained()
+                self._finish_if_drained()
 
     def _start(self, lease: Lease, start_by: float) -> None:
         stop = StopSignal()
-        self._leases += 1
-        self._held[lease.key] = _Held(self._leases, stop, start_by)
+        self._leases_sent += 1
+        self._held[lease.key] = _Held(self._leases_sent, stop, start_by)
         runner = self._runners.get(lease.task)
         if runner is None:
             message = f"this application has no task {lease.task!r}"
@@ -136,18 +136,23 @@ class Child(Watcher):
         else:
             runner.begin(AttemptContext(lease, stop, self._progress.tell), self._end)
 
-    def _end(self, report: AttemptResult) -> None:
-        """Say so to the server at once: what runs next may block the loop or end the process."""
-        del self._held[report.key]
-        self._progress.forget(report.key)
-        self._connection.send(frames.Result(report))
-        self._leave_if_drained()
+    def _end(self, result: AttemptResult) -> None:
+        # Sent at once, not at the end of the pass: the next handler may block the loop or end the
+        # process.
+        del self._held[result.key]
+        self._progress.forget(result.key)
+        self._connection.send(frames.Result(result))
+        self._finish_if_drained()
 
-    def _pass_on(self, key: LeaseKey, said: Said) -> None:
+    def _send_progress(self, key: LeaseKey, said: Said) -> None:
         self._connection.send(frames.Progressed(key, said))
 
     def may_start(self, key: LeaseKey) -> bool:
-        """Let the server see it; tasks take their first steps in the order they were made in."""
+        """Return whether the lease is young enough to start, and count its start.
+
+        asyncio tasks take their first step in the order of their creation, so the counter names
+        exactly the leases that have started.
+        """
         held = self._held[key]
         if time.monotonic() > held.start_by:
             return False
@@ -155,20 +160,21 @@ class Child(Watcher):
         return True
 
     def abandoned(self, key: LeaseKey) -> None:
-        """Tell the server that this process must be replaced."""
+        """Report that a handler ignores its stop, so that the server replaces this process."""
         self._connection.send(frames.Abandoned(key))
 
-    def _leave_if_drained(self) -> None:
-        if self._is_draining and not self._held and not self._has_left:
-            self._has_left = True
+    def _finish_if_drained(self) -> None:
+        if self._is_draining and not self._held and not self._has_finished:
+            self._has_finished = True
             self._connection.finish()
 
     def _on_closed(self, fault: str | None) -> None:
-        if self._has_left:
+        if self._has_finished:
             self._drained.set_result(None)
             return
-        # Whatever runs here is lost already and will run again elsewhere, so it must end at once.
-        print(f"schedo: {fault or 'the server is gone'}; this child ends", file=sys.stderr)
+        # The server counts all running attempts as lost and runs them again, so they must end here.
+        reason = fault or "the server closed the connection"
+        print(f"schedo: {reason}; this child process ends", file=sys.stderr)
         sys.stdout.flush()
         os._exit(EXIT_SERVER_LOST)
 
@@ -178,21 +184,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m schedo.worker.process.child")
     parser.add_argument("target", help="module:attribute")
     parser.add_argument("--fd", type=int, required=True, help="the socket to the server")
-    parser.add_argument("--starts", type=int, required=True, help="the memory shared with it")
-    parser.add_argument("--environment", type=int, required=True, help="a file with more of it")
-    parser.add_argument("--slots", type=int, required=True, help="attempts at a time")
+    parser.add_argument("--starts", type=int, required=True, help="shared memory for the starts")
+    parser.add_argument("--environment", type=int, required=True, help="file of more variables")
+    parser.add_argument("--slots", type=int, required=True, help="attempts to run at once")
     parser.add_argument("--grace", type=float, required=True, help="seconds for a stopped handler")
     parser.add_argument("--parent", type=int, required=True, help="process id of the server")
-    parser.add_argument("--closed", type=int, default=0, help="1: as the server's process is")
-    parser.add_argument("--log-format", required=True, help="as the server's")
-    parser.add_argument("--log-level", required=True, help="as the server's")
+    parser.add_argument("--closed", type=int, default=0, help="1: make the process not dumpable")
+    parser.add_argument("--log-format", required=True, help="the server's log format")
+    parser.add_argument("--log-level", required=True, help="the server's log level")
     options = parser.parse_args(arguments)
     if options.closed:
         close_process()
     _die_with(options.parent)
-    _take_environment(options.environment)
+    _read_environment(options.environment)
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR2)  # the server asks for the stacks of a blocked child
+    faulthandler.register(signal.SIGUSR2)  # by which the server gets the stacks of a blocked child
     logging.basicConfig(
         level=options.log_level.upper(), handlers=[make_handler(options.log_format)]
     )
@@ -226,8 +232,8 @@ def _die_with(parent: int) -> None:
         sys.exit(EXIT_SERVER_LOST)
 
 
-def _take_environment(descriptor: int) -> None:
-    """Add the variables that lie in the file."""
+def _read_environment(descriptor: int) -> None:
+    """Add the variables in the file, which the server keeps out of /proc/<pid>/environ."""
     with open(descriptor, "rb") as file:
         os.environb.update(marshal.loads(file.read()))
 
@@ -235,17 +241,17 @@ def _take_environment(descriptor: int) -> None:
 def _explain(error: BaseException) -> str:
     if isinstance(error, TargetError):
         return str(error)
-    told = traceback.TracebackException.from_exception(error)
-    # This module and the import machinery stand between the application and the reader.
-    told.stack = traceback.StackSummary.from_list(
+    summary = traceback.TracebackException.from_exception(error)
+    # Without the frames of this module and of the import machinery, which do not help the reader.
+    summary.stack = traceback.StackSummary.from_list(
         [
             frame
-            for frame in told.stack
+            for frame in summary.stack
             if frame.filename not in (__file__, importlib.__file__)
             and not frame.filename.startswith("<frozen importlib")
         ]
     )
-    return "".join(told.format())[-_EXPLANATION_CHARACTERS_MAX:].rstrip()
+    return "".join(summary.format())[-_EXPLANATION_CHARACTERS_MAX:].rstrip()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a server and its child processes say to each other, and how it lies on the wire.
+"""The frames between a server and its child processes, and their encoding.
 
 A frame is four bytes of length, most significant first, and that many bytes of MessagePack with its
-kind under "type". The words are those of every worker: attach, leases, stops, results, drain.
-Anything that is not a known frame ends the connection and nothing else.
+kind under "type". The kinds follow the worker protocol: attach, leases, stops, results, drain.
+Bytes that are not a known frame end the connection and have no other effect.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from schedo.tasks.progress import Said
 PROTOCOL = 3
 FRAME_BYTES_MAX = 4_194_304
 _HEADER = struct.Struct("!I")
-_LEASE_BYTES_MAX = 512  # but for its options and its payload
+_LEASE_BYTES_MAX = 512  # without its options and its payload
 _OPTIONS_BYTES_MAX = 16_384
 _READ_BYTES = 65_536
-_REST_READS_MAX = 1_024  # many times what a socket holds
+_REST_READS_MAX = 1_024  # many times the size of a socket's buffer
 
 
 class BadFrame(Exception):
-    """The other side does not speak this protocol."""
+    """The bytes are not a frame of this protocol, or the frame is too large."""
 
 
 def measure_lease(lease: Lease) -> int:
-    """Return at most how many bytes the lease takes in a frame."""
+    """Return an upper bound of the lease's size in a frame, in bytes."""
     options = 0 if lease.options is PLAIN else _OPTIONS_BYTES_MAX
     return _LEASE_BYTES_MAX + options + len(lease.payload or b"")
 
@@ -45,45 +45,45 @@ def measure_lease(lease: Lease) -> int:
 
 
 class Attach(msgspec.Struct, frozen=True, tag="attach"):
-    """I can run these tasks, and the application wants these schedules."""
+    """The child is ready: the tasks that it runs, and the schedules of the application."""
 
     pid: int
-    tasks: dict[str, Options]  # with the defaults of each
+    tasks: dict[str, Options]  # and the default options of each
     schedules: list[ScheduleSpec]
     protocol: int = PROTOCOL
 
 
 class CannotImport(msgspec.Struct, frozen=True, tag="cannot_import"):
-    """The application cannot be imported; text ends with the reason."""
+    """The application cannot be imported; the last line of `text` is the reason."""
 
     text: str
 
 
 class Result(msgspec.Struct, frozen=True, tag="result"):
-    """This attempt has ended."""
+    """An attempt has ended."""
 
     report: AttemptResult
 
 
 class Progressed(msgspec.Struct, frozen=True, tag="progressed"):
-    """What the handler of this attempt says of its progress."""
+    """The handler of an attempt reported progress."""
 
     key: LeaseKey
     said: Said
 
 
 class Abandoned(msgspec.Struct, frozen=True, tag="abandoned"):
-    """The handler of this attempt ignores its stop: this process must be replaced."""
+    """The handler of an attempt ignores its stop: the server must replace this process."""
 
     key: LeaseKey
 
 
 class Pong(msgspec.Struct, frozen=True, tag="pong"):
-    """It does."""
+    """The response to a ping."""
 
 
 class BackendRequest(msgspec.Struct, frozen=True, tag="ask"):
-    """The application's own code hands in jobs (specs) or asks about one (job_id)."""
+    """A call of the application's code to its backend: about new jobs (specs) or one (job_id)."""
 
     number: int
     verb: Literal["submit", "get", "wait", "cancel"]
@@ -96,35 +96,35 @@ class BackendRequest(msgspec.Struct, frozen=True, tag="ask"):
 
 
 class Leases(msgspec.Struct, frozen=True, tag="leases"):
-    """Run these; start none after start_by, an instant of the clock that both processes share."""
+    """Run these leases; start none after start_by, on the monotonic clock (the same in both)."""
 
     leases: list[Lease]
     start_by: float
 
 
 class Stops(msgspec.Struct, frozen=True, tag="stops"):
-    """End these attempts."""
+    """Stop these attempts."""
 
     stops: list[tuple[LeaseKey, StopReason]]
 
 
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
-    """Does your loop turn?"""
+    """A check that the child's event loop is not blocked."""
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
-    """Finish what runs, then leave; nothing more will come."""
+    """Finish the running attempts and end; no more leases follow."""
 
 
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
-    """A SchedoError on its way to the child."""
+    """A SchedoError, encoded for the child."""
 
     code: str
     message: str
 
 
 class BackendResponse(msgspec.Struct, frozen=True, tag="answer"):
-    """What the question with this number brought: tickets, a record, or one error for it all."""
+    """The response to the request with this number: tickets, a record, or one error."""
 
     number: int
     tickets: list[SubmittedJob | Refusal] = []
@@ -139,29 +139,31 @@ _F = TypeVar("_F")
 
 
 def encode_frame(frame: FromChild | FromServer) -> bytes:
-    """Return the frame as it lies on the wire; raise BadFrame if it is too large."""
+    """Return the encoded frame; raise BadFrame if it is too large."""
     body = _encoder.encode(frame)
     if len(body) > FRAME_BYTES_MAX:
-        raise BadFrame(f"a frame of {len(body)} bytes; at most {FRAME_BYTES_MAX} are possible")
+        raise BadFrame(f"a frame of {len(body)} bytes; the limit is {FRAME_BYTES_MAX}")
     return _HEADER.pack(len(body)) + body
 
 
 class FrameReader(Generic[_F]):
-    """Cuts the bytes of one direction into frames; knows nothing of sockets."""
+    """Splits the bytes of one direction into frames; does no I/O."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[_F]) -> None:
         self._decoder = decoder
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[_F]:
-        """Yield the frames that are now complete; raise BadFrame at the first that is none."""
+        """Yield the frames that are complete now; raise BadFrame at the first invalid one."""
         self._buffer += data
         start, end = 0, len(self._buffer)
         try:
             while end - start >= _HEADER.size:
                 (length,) = _HEADER.unpack_from(self._buffer, start)
                 if length > FRAME_BYTES_MAX:
-                    raise BadFrame(f"a frame of {length} bytes is announced")
+                    raise BadFrame(
+                        f"the header announces {length} bytes; the limit is {FRAME_BYTES_MAX}"
+                    )
                 after = start + _HEADER.size + length
                 if after > end:
                     break
@@ -175,25 +177,26 @@ class FrameReader(Generic[_F]):
         try:
             return self._decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            # Not with what it holds: this goes to the log, and it may be anybody's payload.
-            raise BadFrame(f"{len(body)} bytes that are no frame: {error}") from None
+            # Without the bytes: the message goes to the log, and they may be a user's payload.
+            raise BadFrame(f"{len(body)} bytes are not a frame: {error}") from None
 
 
 def child_frames() -> FrameReader[FromChild]:
-    """Return a reader of what a child says."""
+    """Return a reader of a child's frames."""
     return FrameReader(msgspec.msgpack.Decoder(FromChild))
 
 
 def server_frames() -> FrameReader[FromServer]:
-    """Return a reader of what the server says."""
+    """Return a reader of the server's frames."""
     return FrameReader(msgspec.msgpack.Decoder(FromServer))
 
 
 class FrameConnection(asyncio.Protocol, Generic[_F]):
-    """One end of the socket. `on_closed` is called once, with what was wrong or None.
+    """One end of the socket. `on_closed` is called once, with the protocol error or None.
 
-    A transport closes when a write fails, and drops what it has not read yet. But the other end may
-    have said a lot before it went, so a second descriptor is kept to read the rest from.
+    An asyncio transport closes when a write fails, and drops the bytes that it has not read yet.
+    The other end may have sent results before it ended, so the connection keeps a second descriptor
+    and reads the rest from it.
     """
 
     def __init__(
@@ -211,7 +214,7 @@ class FrameConnection(asyncio.Protocol, Generic[_F]):
         self._fault: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass of it
         descriptor = transport.get_extra_info("socket").fileno()
         self._rest = socket.socket(fileno=os.dup(descriptor))
 
@@ -240,17 +243,17 @@ class FrameConnection(asyncio.Protocol, Generic[_F]):
                 self.data_received(data)
 
     def send(self, frame: FromChild | FromServer) -> None:
-        """Write the frame; harmless once the connection is closed."""
+        """Write the frame; do nothing if the connection is closed."""
         if self._transport is not None and not self._has_finished:
             self._transport.write(encode_frame(frame))
 
     def finish(self) -> None:
-        """Send no more. The other end closes the connection when it has read everything."""
+        """Close this direction; the other end closes the connection when it has read everything."""
         if self._transport is not None and not self._has_finished:
             self._has_finished = True
             self._transport.write_eof()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close the connection now."""
         if self._transport is not None:
             self._transport.abort()

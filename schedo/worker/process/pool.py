@@ -1,8 +1,8 @@
-"""Keeps a number of child processes running an application's tasks.
+"""The pool of child processes that run an application's tasks.
 
-A child that dies is replaced, sooner after a long life than after a short one. A child that is
-retired is replaced at once, while it still finishes what it runs; so that handlers which block for
-ever cannot fill the machine, no more children than this are retired at a time as there are places.
+The pool replaces a child that dies, after a delay that grows when children die young. It replaces a
+retired child at once, while that child still finishes its attempts. At most as many retired
+children as places exist at a time, so that handlers that block forever cannot fill the machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from schedo.worker.process.start_counter import StartCounter, make_memory
 from schedo.worker.process.supervisor import CannotServe, ChildSupervisor, ChildTimeouts
 
 TIMEOUTS = ChildTimeouts()
-# What the system's loader, the C library and the interpreter read before any line of ours.
+# The variables that the system's loader, the C library and the interpreter read at their start.
 _FOR_THE_START = re.compile(
     rb"(PATH|HOME|LANG|LC_.*|TZ|LD_.*|DYLD_.*|MALLOC_.*|GLIBC_.*|PYTHON.*)\Z"
 )
@@ -48,155 +48,168 @@ class ProcessPool:
         *,
         processes: int,
         slots: int,
-        patience: ChildTimeouts = TIMEOUTS,
+        timeouts: ChildTimeouts = TIMEOUTS,
         log_format: LogFormat = "text",
         log_level: str = "info",
     ) -> None:
-        assert processes > 0, "somebody must do the work"
+        assert processes > 0, "a pool has at least one process"
         assert slots > 0, "a child runs at least one attempt at a time"
         self._engine = engine
         self._target = target
         self._processes = processes
         self._slots = slots
-        self._patience = patience
+        self._timeouts = timeouts
         self._log = {"log-format": log_format, "log-level": log_level}
-        self._all: set[ChildSupervisor] = set()
-        self._keepers: list[asyncio.Task[None]] = []
-        self._one_left = asyncio.Event()
-        self._has_cells = False
+        self._children: set[ChildSupervisor] = set()
+        self._place_tasks: list[asyncio.Task[None]] = []
+        self._child_ended = asyncio.Event()
+        self._has_isolated = False
         self._hurried = asyncio.Event()
 
     async def start(self) -> None:
-        """Start the children and put the application's schedules; raise CannotServe."""
+        """Start the children and store the application's schedules; raise CannotServe."""
         first = await self._spawn_child()
         attach = first.attached.result()
         for schedule in attach.schedules:
             await self._engine.put_schedule(schedule)
         log.info("%s has %s", self._target, _describe(attach))
         places = [first, *[None] * (self._processes - 1)]
-        self._keepers = [asyncio.create_task(self._keep_filled(place)) for place in places]
+        self._place_tasks = [asyncio.create_task(self._keep_running(place)) for place in places]
 
     def _isolate_suspects(self) -> None:
-        """Keep processes for those who may have killed one: there each runs alone."""
-        if not self._has_cells:
-            self._has_cells = True
-            self._keepers += [
-                asyncio.create_task(self._keep_filled(None, alone=True))
+        """Start one more process per place for poison suspects: each runs one attempt at a time."""
+        if not self._has_isolated:
+            self._has_isolated = True
+            self._place_tasks += [
+                asyncio.create_task(self._keep_running(None, isolated=True))
                 for _ in range(self._processes)
             ]
 
     async def stop(self, grace_s: float) -> None:
-        """Let running attempts finish within the grace time; hand back the rest, uncounted."""
-        for keeper in self._keepers:
+        """Let running attempts finish within the grace time; release the rest."""
+        for keeper in self._place_tasks:
             keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
-        everybody = list(self._all)
-        for attendant in everybody:
-            attendant.retire()
+        await asyncio.gather(*self._place_tasks, return_exceptions=True)
+        children = list(self._children)
+        for child in children:
+            child.retire()
         hurry = asyncio.create_task(self._hurried.wait())
-        gone = asyncio.gather(*(attendant.gone.wait() for attendant in everybody))
+        gone = asyncio.gather(*(child.gone.wait() for child in children))
         await asyncio.wait((hurry, gone), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
-        for attendant in everybody:
-            if not attendant.gone.is_set():
-                attendant.terminate()
+        for child in children:
+            if not child.gone.is_set():
+                child.terminate()
         await gone
 
     def stop_now(self) -> None:
-        """Cut the grace of a stop short."""
+        """End the grace time of a stop now."""
         self._hurried.set()
 
-    async def _keep_filled(self, attendant: ChildSupervisor | None, *, alone: bool = False) -> None:
-        """Keep one place filled."""
-        pause_s = RESPAWN_AFTER_S
+    async def _keep_running(self, child: ChildSupervisor | None, *, isolated: bool = False) -> None:
+        """Run one child after another in one place of the pool."""
+        delay_s = RESPAWN_AFTER_S
         while True:
             began = time.monotonic()
             try:
-                attendant = attendant or await self._spawn_child(alone=alone)
-                await attendant.retired.wait()
+                child = child or await self._spawn_child(isolated=isolated)
+                await child.retired.wait()
             except (CannotServe, OSError) as error:
                 log.error("cannot start a child process: %s", error)
             if time.monotonic() - began > RESPAWN_AFTER_S_MAX:
-                pause_s = RESPAWN_AFTER_S
-            if attendant is None or attendant.gone.is_set():
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, RESPAWN_AFTER_S_MAX)
-            while len(self._all) >= 2 * len(self._keepers):
-                self._one_left.clear()
-                await self._one_left.wait()
-            attendant = None
+                delay_s = RESPAWN_AFTER_S
+            if child is None or child.gone.is_set():
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, RESPAWN_AFTER_S_MAX)
+            while len(self._children) >= 2 * len(self._place_tasks):
+                self._child_ended.clear()
+                await self._child_ended.wait()
+            child = None
 
-    async def _spawn_child(self, *, alone: bool = False) -> ChildSupervisor:
+    async def _spawn_child(self, *, isolated: bool = False) -> ChildSupervisor:
         """Return a new child that has attached; raise CannotServe or OSError."""
-        attendant = await self._spawn(alone)
+        child = await self._spawn(isolated)
         try:
-            async with asyncio.timeout(self._patience.import_s):
-                await asyncio.shield(attendant.attached)
+            async with asyncio.timeout(self._timeouts.import_s):
+                await asyncio.shield(child.attached)
         except TimeoutError:
-            seconds = f"{self._patience.import_s:g} s"
-            error = CannotServe(f"{self._target} was not imported within {seconds}")
+            seconds = f"{self._timeouts.import_s:g} s"
+            error = CannotServe(
+                f"the import of {self._target} did not finish within {seconds}; does the module"
+                " block, for example on the network?"
+            )
         except CannotServe as reason:
             error = reason
         except asyncio.CancelledError:
-            attendant.kill()
+            child.kill()
             raise
         else:
-            return attendant
-        attendant.kill()
-        await attendant.gone.wait()
+            return child
+        child.kill()
+        await child.gone.wait()
         raise error
 
-    async def _spawn(self, alone: bool) -> ChildSupervisor:
-        slots = 1 if alone else self._slots
-        with contextlib.ExitStack() as given:
-            memory = make_memory()
-            given.callback(os.close, memory)
-            starts = StartCounter(memory)
+    async def _spawn(self, isolated: bool) -> ChildSupervisor:
+        slots = 1 if isolated else self._slots
+        with contextlib.ExitStack() as owned:
+            start_memory = make_memory()
+            owned.callback(os.close, start_memory)
+            starts = StartCounter(start_memory)
             ours, theirs = socket.socketpair()
-            given.callback(theirs.close)
+            owned.callback(theirs.close)
             try:
-                now, later = _split_environment(os.environb)
-                environment = write_unnamed_file(marshal.dumps(later))
-                given.callback(os.close, environment)
-                process = ChildHandle(self._start_process(theirs, memory, environment, slots, now))
+                at_start, after_start = _split_environment(os.environb)
+                environment = write_unnamed_file(marshal.dumps(after_start))
+                owned.callback(os.close, environment)
+                process = ChildHandle(
+                    self._start_process(theirs, start_memory, environment, slots, at_start)
+                )
             except OSError:
                 ours.close()
                 raise
-        attendant = ChildSupervisor(
-            self._engine, process, starts, slots, self._patience, self._forget, alone=alone
+        child = ChildSupervisor(
+            self._engine,
+            process,
+            starts,
+            slots,
+            self._timeouts,
+            self._on_child_gone,
+            isolated=isolated,
         )
-        self._all.add(attendant)
+        self._children.add(child)
         ours.setblocking(False)
         loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: attendant.connection, sock=ours)
-        return attendant
+        await loop.create_unix_connection(lambda: child.connection, sock=ours)
+        return child
 
     def _start_process(
         self,
         theirs: socket.socket,
-        memory: int,
+        start_memory: int,
         environment: int,
         slots: int,
-        now: Mapping[bytes, bytes],
+        at_start: Mapping[bytes, bytes],
     ) -> subprocess.Popen[bytes]:
-        # On the loop's own thread, for a millisecond: the child dies with the thread that starts it
-        # (PR_SET_PDEATHSIG).
+        # This blocks the loop for a millisecond. A thread of an executor cannot do it, because the
+        # kernel kills the child when the thread that started it ends (PR_SET_PDEATHSIG).
         return subprocess.Popen(
-            self._command(theirs.fileno(), memory, environment, slots),
-            env=now,
+            self._command(theirs.fileno(), start_memory, environment, slots),
+            env=at_start,
             stdin=subprocess.DEVNULL,
             stdout=2,
-            pass_fds=(theirs.fileno(), memory, environment),
+            pass_fds=(theirs.fileno(), start_memory, environment),
             start_new_session=True,
         )
 
-    def _command(self, descriptor: int, memory: int, environment: int, slots: int) -> list[str]:
+    def _command(
+        self, descriptor: int, start_memory: int, environment: int, slots: int
+    ) -> list[str]:
         options: dict[str, object] = {
             "fd": descriptor,
-            "starts": memory,
+            "starts": start_memory,
             "environment": environment,
             "slots": slots,
-            "grace": self._patience.grace_s,
+            "grace": self._timeouts.grace_s,
             "parent": os.getpid(),
             "closed": int(is_closed()),
             **self._log,
@@ -204,28 +217,28 @@ class ProcessPool:
         named = [f"--{name}={value}" for name, value in options.items()]
         return [sys.executable, "-m", "schedo.worker.process.child", *named, self._target]
 
-    def _forget(self, attendant: ChildSupervisor, message: str) -> None:
-        self._all.discard(attendant)
-        if attendant.has_suspects:
+    def _on_child_gone(self, child: ChildSupervisor, message: str) -> None:
+        self._children.discard(child)
+        if child.has_suspects:
             self._isolate_suspects()
-        self._one_left.set()
-        log.info("%s has ended: %s", attendant.worker_id, message)
+        self._child_ended.set()
+        log.info("%s has ended: %s", child.worker_id, message)
 
 
 def _split_environment(
     environ: Mapping[bytes, bytes],
 ) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-    """Return the variables that a child is started with, and those that it is given once it runs.
+    """Return the variables that a child starts with, and those that it gets once it runs.
 
-    A process that starts can be read by others of its user until it has closed itself, so what may
-    be a secret comes after that. It gets no setting of the server at all.
+    Other processes of the same user can read a new process until it has made itself not dumpable,
+    so variables that may be secrets follow after that. The child gets no SCHEDO_ variable at all.
     """
-    now: dict[bytes, bytes] = {}
-    later: dict[bytes, bytes] = {}
+    at_start: dict[bytes, bytes] = {}
+    after_start: dict[bytes, bytes] = {}
     for name, value in environ.items():
         if not name.startswith(b"SCHEDO_"):
-            (now if _FOR_THE_START.match(name) else later)[name] = value
-    return now, later
+            (at_start if _FOR_THE_START.match(name) else after_start)[name] = value
+    return at_start, after_start
 
 
 def _describe(attach: Attach) -> str:

@@ -1,8 +1,8 @@
-"""How many of its leases a child has begun, in memory that it shares with its server.
+"""A counter of the leases that a child has started, in memory that it shares with its server.
 
-A child begins its leases in the order in which they were sent, so one number tells which it has
-begun. It is written before the first line of a handler and lies outside of the process: it costs no
-message, and it is right even when that line blocks or ends the process.
+A child starts its leases in the order in which the server sent them, so one number tells which ones
+it has started. The child writes it before the first line of a handler, and the memory outlives the
+child: the counter costs no message and is right even when that line blocks or ends the process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BYTES = 8
 
 
 def make_memory() -> int:
-    """Return a descriptor of new memory that can be shared; both sides map it, then close it."""
+    """Return a descriptor of new shared memory; both sides map it, then close the descriptor."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("schedo-starts")
     else:
@@ -27,7 +27,7 @@ def make_memory() -> int:
 
 
 class StartCounter:
-    """The number, as both processes see it."""
+    """The shared counter; the child writes it and the server reads it."""
 
     def __init__(self, descriptor: int) -> None:
         self._memory = mmap.mmap(descriptor, _BYTES)
@@ -35,7 +35,7 @@ class StartCounter:
 
     @property
     def count(self) -> int:
-        """How many leases have been begun: so many of those that were sent first."""
+        """The number of started leases, in the order in which they were sent."""
         return self._numbers[0]
 
     @count.setter
@@ -43,6 +43,6 @@ class StartCounter:
         self._numbers[0] = count
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Unmap the memory."""
         self._numbers.release()
         self._memory.close()

@@ -29,7 +29,7 @@ from tests.worker.site import LONG_S, TARGET, serving
         ("", "nowhere:app", "ModuleNotFoundError: No module named 'nowhere'"),
         ("1 / 0", "broken:app", 'broken.py", line 1, in <module>\n    1 / 0\n'),
         ("raise SystemExit(4)", "broken:app", "SystemExit: 4"),
-        ("x = 1", "broken:app", "broken has no 'app'"),
+        ("x = 1", "broken:app", "module broken has no 'app'"),
         ("app = 1", "broken", "broken is a int, not a Schedo application"),
         ("x = 1", ":app", "write module:attribute"),
         ("import os; os._exit(9)", "broken:app", "the process exited with code 9"),

@@ -124,7 +124,7 @@ async def test_whatever_handlers_raise_their_attempts_fail_and_their_process_sta
     [
         ("exit", "the process exited with code 7"),
         ("crash", "the process was killed by SIGSEGV"),
-        ("garbage", "it was killed because it does not speak the protocol"),
+        ("garbage", "it was killed because it broke the protocol"),
     ],
 )
 async def test_a_process_that_dies_loses_its_attempt_and_is_replaced(
