@@ -1,4 +1,4 @@
-"""What the engine answers, beside jobs, schedules and queues themselves."""
+"""The results of engine calls that are not plain jobs, schedules or queues."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ T = TypeVar("T")
 
 
 class Accepted(msgspec.Struct, Generic[T], frozen=True):
-    """The answer to one spec; conflict: the job is the one that holds the unique key already."""
+    """The result for one spec; conflict: `job` is the earlier job that holds the unique key."""
 
     job: T
     conflict: bool
 
 
 class Triggered(NamedTuple):
-    """The answer to a manual trigger: the new job, or the id of the run that stood in its way."""
+    """The result of a manual trigger: the new job, or the id of the run that prevented it."""
 
     job: Job | None
     skipped_by: int | None
 
 
 class QueueStatus(NamedTuple):
-    """A queue's limits and how much it holds: unfinished jobs by state."""
+    """The limits of a queue and the number of its unfinished jobs by state."""
 
     queue: Queue
     running: int
     waiting: dict[str, int]
-    counted_at: int  # the instant that the numbers of waiting jobs are of
+    counted_at: int  # when the waiting jobs were counted
 
 
 class Health(NamedTuple):
-    """Whether jobs would start in time, and why not."""
+    """Whether jobs would start in time, and the reasons against it."""
 
     ready: bool
     reasons: list[str]

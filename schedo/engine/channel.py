@@ -1,6 +1,6 @@
-"""A small channel between the engine's parts: send one by one, drain in batches.
+"""A channel between the engine's parts: senders add single items, the receiver drains batches.
 
-The receiver is one callback in the loop, called once however many items arrived before it ran.
+The receiver is one callback in the loop. It runs once for all items that arrived before it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Channel(Generic[T]):
         self.send(item)
 
     def send(self, item: T) -> None:
-        """Add an item of a sender that is bounded by itself."""
+        """Add an item even if the channel is full, for senders that limit themselves."""
         self._items.append(item)
         if len(self._items) == 1:
             self._notify()

@@ -31,25 +31,25 @@ log = logging.getLogger("schedo.engine")
 class ClockChanges:
     """Keeps the offset of one store."""
 
-    def __init__(self, store: Store, watch: LoopMonitor, shift: Callable[[int], None]) -> None:
+    def __init__(self, store: Store, monitor: LoopMonitor, shift: Callable[[int], None]) -> None:
         """shift: moves by so much what counts elapsed time in memory."""
-        self.watch = watch
+        self.monitor = monitor
         self._store = store
-        self._clock = watch.clock
+        self._clock = monitor.clock
         self._shift = shift
         self._mark = NO_MARK
 
-    async def began(self, opening: Snapshot) -> Snapshot:
+    async def began(self, snapshot: Snapshot) -> Snapshot:
         """Follow the clock from where the store saw it last; return what holds now."""
         clock = self._clock
         self._jump(clock.step_us())
-        self._mark = opening.clock
+        self._mark = snapshot.clock
         step_us = self._missed_step()
         if step_us:
             say(step_us, " since the store was used last")
         if step_us or self._mark.boot != clock.boot:
             await self._save(self._mark.offset_us + step_us)
-        return replace(opening, clock=self._mark)
+        return replace(snapshot, clock=self._mark)
 
     async def follow(self) -> None:
         """If the clock was set, let the store, `now` and memory follow; raise StoreError."""
@@ -62,7 +62,7 @@ class ClockChanges:
 
     def _jump(self, step_us: int) -> None:
         self._clock.follow(step_us)
-        self.watch.clock_stepped(step_us)
+        self.monitor.clock_stepped(step_us)
 
     def _missed_step(self) -> int:
         clock, mark = self._clock, self._mark

@@ -1,4 +1,4 @@
-"""What acts in a turn of the engine, and how it says that it cannot do what was asked."""
+"""The commands that run in a turn of the engine, and the errors that they reply with."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Command = Callable[[Scheduler, int], None]
 
 
 class QueuedCommand(NamedTuple):
-    """A command and whoever waits for its answer."""
+    """A command and the reply that its caller awaits."""
 
     command: Command
     reply: asyncio.Future[Any]
 
 
 def refuse(reply: asyncio.Future[Any], error: SchedoError) -> None:
-    """Answer with an error unless the asker has gone."""
+    """Set the error unless the caller has gone or has a reply."""
     if not reply.done():
         reply.set_exception(error)
 
@@ -29,19 +29,19 @@ def refuse(reply: asyncio.Future[Any], error: SchedoError) -> None:
 def to_reply(
     reply: asyncio.Future[Any], then: Callable[[Any, int], None]
 ) -> Callable[[Any, int], None]:
-    """Turn what a continuation raises on purpose into the reply."""
+    """Return a callback that calls `then` and replies with the SchedoError that it raises."""
 
-    def call(found: Any, now: int) -> None:
+    def call_then(found: Any, now: int) -> None:
         try:
             then(found, now)
         except SchedoError as error:
             refuse(reply, error)
 
-    return call
+    return call_then
 
 
 def no_job(job_id: int) -> NotFound:
-    """Return the error for an id that no job has."""
+    """Return the error for an id without a job."""
     return NotFound(
         f"there is no job {render_id(job_id)}; ended jobs are pruned after their retention"
     )

@@ -1,8 +1,8 @@
-"""Group commit: what changes while one commit is on its way goes together into the next.
+"""The committer: it groups the changes that arrive during one commit into the next.
 
-A round is: commit a batch, release what waited for it, delete what is past its retention if that
-was asked for, fetch what the scheduler wants, deliver that in one step. Nothing else writes, so a
-load sees exactly the commits before it, and what it has found is there until it is used (see
+A round has five steps: commit a batch, release what waited for it, prune if a caller requested it,
+do the loads of the scheduler, deliver their results together. Nothing else writes to the store. So
+a load sees exactly the commits before it, and its results stay valid until they are delivered (see
 core/loads.py).
 """
 
@@ -13,10 +13,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from schedo.core import loads
 from schedo.core.changes import Changes
 from schedo.core.leases import Lease
 from schedo.core.limits import PAGE_ENTRIES_MAX, PROMOTED_MAX, PROMOTED_MIN, PROMOTING_US
+from schedo.core.loads import (
+    Load,
+    LoadExpired,
+    LoadJob,
+    LoadReady,
+    LoadSchedule,
+    LoadSchedules,
+    LoadTimers,
+    LoadUniqueHolder,
+    Promoted,
+    PromoteDue,
+)
 from schedo.core.model import Job, LeaseKey
 from schedo.engine.clock_changes import ClockChanges
 from schedo.engine.command_queue import refuse
@@ -26,44 +37,44 @@ from schedo.store.base import Retention, Store
 
 @dataclass(slots=True)
 class Batch:
-    """One commit's changes, and what happens once they are durable."""
+    """The changes of one commit, and what the loop does once they are durable."""
 
     changes: Changes
-    wants: list[loads.Load] = field(default_factory=list)
-    later: Changes = field(default_factory=Changes)  # what changes while this is on its way
+    loads: list[Load] = field(default_factory=list)
+    later: Changes = field(default_factory=Changes)  # made while this batch is written
     replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)  # those that wait for this commit
     ended: list[LeaseKey] = field(default_factory=list)
-    finals: list[Job] = field(default_factory=list)  # copies, for those who wait for a job's end
+    finals: list[Job] = field(default_factory=list)  # copies, for callers that wait for the end
 
 
 class Committer:
-    """The one writer; `run` is its loop, started and ended by the turn loop."""
+    """The only writer of the store; the engine loop starts and cancels `run`."""
 
     def __init__(
         self,
         store: Store,
-        take: Callable[[], Batch],
+        take_batch: Callable[[], Batch],
         release: Callable[[Batch], None],
-        deliver: Callable[[list[tuple[loads.Load, Any]]], None],
-        timekeeping: ClockChanges,
+        deliver: Callable[[list[tuple[Load, Any]]], None],
+        clock_changes: ClockChanges,
     ) -> None:
         self._store = store
-        self._take = take
+        self._take_batch = take_batch
         self._release = release
         self._deliver = deliver
-        self._timekeeping = timekeeping
-        self._watch = timekeeping.watch
+        self._clock_changes = clock_changes
+        self._monitor = clock_changes.monitor
         self._wake = asyncio.Event()
         self._prunes: list[tuple[asyncio.Future[int], tuple[int, Retention, int]]] = []
         self._promoted_max = PAGE_ENTRIES_MAX
 
     def wake(self) -> None:
-        """Say that there is something to commit, to release or to fetch."""
+        """Start a round: there is something to commit, to release, to prune or to load."""
         self._wake.set()
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
-        """Let the next round delete up to limit jobs and answers; return how many it deleted."""
+        """Delete up to `limit` jobs and idempotency records in the next round; return how many."""
         pruned: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._prunes.append((pruned, (now, retention, limit)))
         self.wake()
@@ -77,31 +88,34 @@ class Committer:
             await self.round()
 
     async def round(self) -> None:
-        """Commit what there is, release what waited for it, deliver what was wanted."""
-        self._watch.round_began()
+        """Commit the changes, release what waited for them, deliver the loads."""
+        self._monitor.round_began()
         try:
-            await self._timekeeping.follow()
-            batch = self._take()
+            # The clock first: its step is saved while no batch is being written, so that the
+            # store and memory shift their instants between the same two commits.
+            await self._clock_changes.follow()
+            batch = self._take_batch()
             is_pruning = bool(self._prunes)
             ended = {job.id for job in batch.changes.jobs.values() if is_pruning and job.is_final}
             if batch.changes:
                 await self._store.commit(batch.changes)
-                self._watch.committed(batch.changes)
+                self._monitor.committed(batch.changes)
             self._release(batch)
-            # An ended job that has changed again meanwhile must be there for the next commit.
+            # If a job of this batch has ended and then changed again, the next commit needs its
+            # row: pruning waits.
             if is_pruning and ended.isdisjoint(batch.later.jobs):
                 await self._prune()
-            if batch.wants:
-                self._deliver([(want, await self._fetch(want)) for want in batch.wants])
+            if batch.loads:
+                self._deliver([(load, await self._fetch(load)) for load in batch.loads])
         finally:
-            self._watch.round_ended()
+            self._monitor.round_ended()
 
     async def _prune(self) -> None:
-        """Do what `prune` asked for; its error is no error of the round."""
+        """Do the requested prunes; their errors go to the callers and do not fail the round."""
         while self._prunes:
-            pruned, what = self._prunes[0]  # a round that is cancelled leaves it to the next
+            pruned, arguments = self._prunes[0]  # a cancelled round leaves it to the next one
             try:
-                count = await self._store.prune(*what)
+                count = await self._store.prune(*arguments)
             except SchedoError as error:
                 refuse(pruned, error)
             else:
@@ -109,31 +123,31 @@ class Committer:
                     pruned.set_result(count)
             del self._prunes[0]
 
-    def _fetch(self, want: loads.Load) -> Awaitable[Any]:
+    def _fetch(self, load: Load) -> Awaitable[Any]:
         store = self._store
-        match want:
-            case loads.LoadTimers():
-                return store.load_timers(want.after, want.limit)
-            case loads.PromoteDue():
-                return self._promote_due(want)
-            case loads.LoadReady():
-                return store.load_ready(want.ready_key, want.after, want.limit)
-            case loads.LoadSchedules():
-                return store.load_schedules(want.after, want.limit)
-            case loads.LoadExpired():
-                return store.load_expired(want.now, want.limit)
-            case loads.LoadJob():
-                return store.load_job(want.job_id)
-            case loads.LoadUniqueHolder():
-                return store.load_unique(want.key)
-            case loads.LoadSchedule():
-                return store.load_schedule(want.which)
+        match load:
+            case LoadTimers():
+                return store.load_timers(load.after, load.limit)
+            case PromoteDue():
+                return self._promote_due(load)
+            case LoadReady():
+                return store.load_ready(load.ready_key, load.after, load.limit)
+            case LoadSchedules():
+                return store.load_schedules(load.after, load.limit)
+            case LoadExpired():
+                return store.load_expired(load.now, load.limit)
+            case LoadJob():
+                return store.load_job(load.job_id)
+            case LoadUniqueHolder():
+                return store.load_unique(load.key)
+            case LoadSchedule():
+                return store.load_schedule(load.which)
 
-    async def _promote_due(self, want: loads.PromoteDue) -> loads.Promoted:
-        """Queue as many as take about PROMOTING_US: until it is done no commit can be made."""
-        clock = self._watch.clock
+    async def _promote_due(self, load: PromoteDue) -> Promoted:
+        """Queue as many due jobs as take about PROMOTING_US, because commits wait meanwhile."""
+        clock = self._monitor.clock
         began_at = clock.now()
-        promoted = await self._store.promote_due(want.after, want.until, self._promoted_max)
+        promoted = await self._store.promote_due(load.after, load.until, self._promoted_max)
         if clock.now() - began_at > PROMOTING_US:
             self._promoted_max = max(PROMOTED_MIN, self._promoted_max // 2)
         else:

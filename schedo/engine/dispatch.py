@@ -1,7 +1,7 @@
-"""The attempts that workers were given, until their end is durable.
+"""The dispatcher: it sends leases to workers and keeps them until their results are durable.
 
-The store learns of a start after the worker does, so a recovery needs this beside the store: which
-leases are out, and which reports it may not have yet.
+A worker receives a lease before the store records the start. So a recovery needs, besides the
+store, the leases that are dispatched and the results that the store may not have yet.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ PAYLOAD_PAUSE_US = SECOND
 
 
 class Transport(Protocol):
-    """The way to one worker; neither method blocks or raises."""
+    """The connection to one worker; neither method blocks or raises."""
 
     def start(self, lease: Lease) -> None:
-        """Let the worker run the attempt; the lease's payload is there."""
+        """Let the worker run the attempt; the lease has its payload."""
 
     def stop(self, stop: StopRequest) -> None:
         """Ask the worker to end the attempt."""
 
 
 class Dispatcher:
-    """The attached workers with the ways to them, and what each was given."""
+    """The attached workers with their transports, and the leases that each of them has."""
 
     def __init__(
         self,
@@ -46,31 +46,27 @@ class Dispatcher:
     ) -> None:
         self._load_payload = load_payload
         self._report = report
-        self._leases: dict[LeaseKey, Lease] = {}  # handed out, their end not yet durable
-        self._results: dict[
-            LeaseKey, AttemptResult
-        ] = {}  # settled, not yet durable; also of the lost
+        self._leases: dict[LeaseKey, Lease] = {}  # dispatched, their results not yet durable
+        # Applied, not yet durable; lost attempts have a result here as well.
+        self._results: dict[LeaseKey, AttemptResult] = {}
         self._waiting: set[LeaseKey] = set()  # for a commit or a payload: no worker has them yet
         self._ended: list[LeaseKey] = []
         self._loading: set[asyncio.Task[None]] = set()
         self.workers: dict[str, tuple[WorkerSpec, Transport]] = {}
-        # Handed out when durable: of jobs that run at most once or were made with their attempt,
-        # and for workers that want it so.
+        # Dispatched when durable: leases of jobs that run at most once, of jobs that are created
+        # with their attempt, and of workers that require durable starts.
         self.deferred: list[Lease] = []
-        # Whether a lease is kept until others are ready; who keeps it calls start_late again.
+        # Whether a lease waits until the others of its gang are ready. The part that defers it
+        # calls dispatch_deferred later.
         self.should_defer: Callable[[Lease], bool] = lambda lease: False
 
-    # Out.
+    # Dispatch.
 
     def dispatch(self, leases: Iterable[Lease]) -> None:
-        """Hand out what may run at once; the rest waits for its commit or for its payload."""
+        """Send the leases that may run at once; the others wait for a commit or their payload."""
         for lease in leases:
-            offer, transport = self.workers[lease.worker]
-            if (
-                lease.options.at_most_once
-                or lease.trigger is Trigger.INVOKE
-                or offer.durable_starts
-            ):
+            spec, transport = self.workers[lease.worker]
+            if lease.options.at_most_once or lease.trigger is Trigger.INVOKE or spec.durable_starts:
                 self._waiting.add(lease.key)
                 self.deferred.append(lease)
             elif lease.payload is None:
@@ -81,9 +77,9 @@ class Dispatcher:
                 transport.start(lease)
 
     def dispatch_deferred(self, lease: Lease) -> None:
-        """Hand out a lease that had to wait; it may have been lost or stopped meanwhile."""
-        known = self.workers.get(lease.worker)
-        if known is None or not self._attempts.is_live(lease.key):
+        """Send a lease that had to wait, unless its attempt has ended meanwhile."""
+        attached = self.workers.get(lease.worker)
+        if attached is None or not self._attempts.is_live(lease.key):
             self._waiting.discard(lease.key)
             return
         if lease.payload is None:
@@ -93,16 +89,16 @@ class Dispatcher:
             return
         self._waiting.discard(lease.key)
         self._leases[lease.key] = lease
-        known[1].start(lease)
+        attached[1].start(lease)
         reason = self._attempts.stop_reason(lease.key.job_id)
         if reason is not None:
-            known[1].stop(StopRequest(lease.key, lease.worker, reason))
+            attached[1].stop(StopRequest(lease.key, lease.worker, reason))
 
     def stop(self, stop: StopRequest) -> None:
-        """Ask the worker to end the attempt, if it is still there."""
-        known = self.workers.get(stop.worker)
-        if known is not None:
-            known[1].stop(stop)
+        """Send the stop request to the worker if it is still attached."""
+        attached = self.workers.get(stop.worker)
+        if attached is not None:
+            attached[1].stop(stop)
 
     def _load(self, lease: Lease) -> None:
         task = asyncio.create_task(self._load_and_start(lease))
@@ -118,31 +114,31 @@ class Dispatcher:
         else:
             self.dispatch_deferred(replace(lease, payload=payload))
 
-    # Back.
+    # Results.
 
-    def record_result(self, report: AttemptResult) -> None:
-        """Remember how a live attempt ended until that is durable."""
-        self._ended.append(report.key)
-        self._results[report.key] = report
+    def record_result(self, result: AttemptResult) -> None:
+        """Keep the result of a live attempt until it is durable."""
+        self._ended.append(result.key)
+        self._results[result.key] = result
 
     def record_refusal(self, key: LeaseKey) -> None:
-        """Forget with the next commit what was kept of an attempt that does not hold its job."""
+        """Forget a stale lease after the next commit."""
         self._ended.append(key)
 
     def record_loss(self, key: LeaseKey, message: str) -> None:
-        """Remember that an attempt went with its worker."""
+        """Keep the loss of a dispatched attempt until it is durable."""
         self._ended.append(key)
         if key in self._leases:
             self._results.setdefault(key, AttemptResult(key, Lost(message)))
 
     def take(self) -> tuple[list[Lease], list[LeaseKey]]:
-        """Return what the next commit releases: leases to hand out, and attempts to forget."""
+        """Return what the next commit releases: leases to dispatch, and attempts to forget."""
         taken = self.deferred, self._ended
         self.deferred, self._ended = [], []
         return taken
 
     def forget(self, keys: Iterable[LeaseKey]) -> None:
-        """Forget attempts whose end is durable."""
+        """Forget attempts whose results are durable."""
         for key in keys:
             self._leases.pop(key, None)
             self._results.pop(key, None)
@@ -152,44 +148,46 @@ class Dispatcher:
     # Recovery.
 
     def recover(self, attempts: RunningAttempts) -> None:
-        """Go on with a new scheduler's attempts: what was to be handed out is not any more."""
+        """Continue with the attempts of a new scheduler, which decides deferred leases anew."""
         self._attempts = attempts
         self.deferred, self._ended = [], []
         for task in self._loading:
             task.cancel()
 
     def expect(self, lease: Lease) -> None:
-        """Take an attempt of the last server's for handed out."""
+        """Count an attempt of the previous server as dispatched."""
         self._leases[lease.key] = lease
 
     def latest(self) -> dict[int, Lease]:
-        """Return the last lease that was handed out of each job, by job id."""
+        """Return the last dispatched lease of each job, by job id."""
         return {lease.key.job_id: lease for lease in self._leases.values()}
 
     def is_waiting(self, key: LeaseKey) -> bool:
-        """Whether the attempt was decided on, but no worker was given it."""
+        """Whether the attempt has a lease that no worker has received yet."""
         return key in self._waiting
 
     def results(self) -> list[AttemptResult]:
-        """Return the reports to settle again."""
+        """Return the results that a recovery applies again."""
         return list(self._results.values())
 
-    def refuse_reports(self, faults: Mapping[int, str]) -> bool:
-        """Let the reports of these jobs, by id, count as failures, because the store took none of
-        them; return whether there was one to refuse."""
+    def refuse_results(self, faults: Mapping[int, str]) -> bool:
+        """Turn the results of these jobs, by id, into failures, because the store refuses them.
+
+        Return False if there is none that was not refused before.
+        """
         found = [
-            report
-            for report in self._results.values()
-            if report.key.job_id in faults and not is_refused(report)
+            result
+            for result in self._results.values()
+            if result.key.job_id in faults and not is_refused(result)
         ]
-        for report in found:
-            self._results[report.key] = refused(report, faults[report.key.job_id])
+        for result in found:
+            self._results[result.key] = refused(result, faults[result.key.job_id])
         return bool(found)
 
     def recovered(self) -> None:
-        """Forget what waited: it is decided anew, and that is durable."""
+        """Forget the leases that waited: new, durable decisions have replaced them."""
         self._waiting.clear()
 
     async def close(self) -> None:
-        """Wait for what still loads."""
+        """Wait for the payloads that are still being loaded."""
         await asyncio.gather(*self._loading, return_exceptions=True)

@@ -1,12 +1,12 @@
-"""The engine's loop: commands and due instants in, leases and changes out.
+"""The engine's loop: it turns commands and due instants into leases and changes.
 
     commands -> tick(now) -> leases, stops -> commit -> arm the clock
 
-A turn never waits. It takes all commands there are, lets the scheduler decide, and dispatches what
-was decided. The committer makes it durable beside it.
+A turn never waits. It runs all queued commands, lets the scheduler decide, and dispatches the
+leases and stop requests. The committer writes the changes concurrently.
 
-The engine recovers in one way, at a start as after a failed commit: it builds a new scheduler under
-a new epoch from a snapshot of the store, the attempts that workers still run and the results that
+Recovery is the same at a start and after a failed commit: the loop builds a new scheduler under a
+new epoch from a snapshot of the store, the attempts that workers still run, and the results that
 are not yet durable.
 """
 
@@ -39,14 +39,13 @@ from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
 from schedo.store.base import Snapshot, Store
 
 log = logging.getLogger("schedo.engine")
-
 INBOX_MAX = 100_000
 RECOVERY_PAUSE_S = 1.0
 SWITCH_INTERVAL_S = 0.0001
 
 
 class EngineLoop:
-    """Owns the scheduler and everything that touches it, in one event loop."""
+    """Owns the scheduler and everything that touches it; all of it runs in one event loop."""
 
     def __init__(
         self, store: Store, make_scheduler: Callable[[Snapshot], Scheduler], monitor: LoopMonitor
@@ -54,19 +53,19 @@ class EngineLoop:
         self._store = store
         self.clock = monitor.clock
         self.monitor = monitor
-        self._timekeeping = ClockChanges(store, monitor, self._follow_clock)
+        self._clock_changes = ClockChanges(store, monitor, self._follow_clock)
         self._make_scheduler = make_scheduler
         self._is_open = False
         self._is_turn_due = False
         self._replies: list[tuple[asyncio.Future[Any], Any]] = []
         self.progress = ProgressLog()
         self.dispatcher = Dispatcher(store.load_payload, self.report)
-        self._tracked_replies: dict[asyncio.Future[Any], None] = {}  # of commands that acted
+        self._tracked_replies: dict[asyncio.Future[Any], None] = {}  # of commands that have run
         self.waiters: dict[int, list[asyncio.Future[Job]]] = {}
-        # The worker of the last server that may still run the attempt, or None.
-        self.expect_worker: Callable[[Lease], tuple[WorkerSpec, Transport] | None] = _expect_nobody
+        # Finds the worker of the previous server that may still run the attempt.
+        self.expect_worker: Callable[[Lease], tuple[WorkerSpec, Transport] | None] = _expect_none
         self.on_ended: Callable[[LeaseKey], None] = lambda key: None
-        self.cordoned: set[str] = set()  # the workers that a person wants to get no more
+        self.cordoned: set[str] = set()  # names of workers
         self.on_recovered: Callable[[], None] = lambda: None
         self.on_fatal: Callable[[BaseException], None] = log_fatal
         self.failure: SchedoError | None = Unavailable("the server is starting")
@@ -75,16 +74,14 @@ class EngineLoop:
     # Life.
 
     async def start(self) -> None:
-        """Take the store, recover, and begin to turn; raise what the store raises."""
-        # The loop and the thread that commits take turns at the interpreter; at the usual 5 ms a
-        # commit's few statements would wait for a busy loop five times, and a timer for a commit.
+        """Open the store, recover, and start the turns; raise the errors of the store."""
+        # The loop and the thread that commits share the interpreter. At the default 5 ms the few
+        # statements of a commit would wait for a busy loop five times, and a timer for a commit.
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
         self.loop = asyncio.get_running_loop()
-        self._inbox: Channel[QueuedCommand | Command | AttemptResult] = Channel(
-            self.wake, INBOX_MAX
-        )
+        self._inbox = Channel[QueuedCommand | Command | AttemptResult](self.wake, INBOX_MAX)
         self._committer = Committer(
-            self._store, self._take_batch, self._release, self._deliver, self._timekeeping
+            self._store, self._take_batch, self._release, self._deliver, self._clock_changes
         )
         self.prune = self._committer.prune
         self.clock.start(self._turn, self._committer.wake)
@@ -94,11 +91,11 @@ class EngineLoop:
             self.clock.close()
             await self._store.close()
             raise
-        self._start_journal()
+        self._start_committer()
 
     async def stop(self) -> None:
-        """Make everything durable, then stop turning and let go of the store."""
-        with contextlib.suppress(SchedoError):  # a store that failed keeps what it has
+        """Make everything durable, then stop the turns and close the store."""
+        with contextlib.suppress(SchedoError):  # a store that has failed gets no more changes
             await self.flush()
         self._is_open = False
         self.failure = Unavailable("the server has stopped")
@@ -107,102 +104,102 @@ class EngineLoop:
         await self.dispatcher.close()
         self.clock.close()
         self._fail_waiting(interrupted(self.failure))
-        self._refuse_asked(self.failure)
+        self._refuse_queued(self.failure)
         await self._store.close()
 
-    # What others call.
+    # Commands.
 
     def try_enqueue(self, command: Command, reply: asyncio.Future[Any]) -> None:
-        """Let the command act in the next turn; raise at once if that cannot be.
+        """Run the command in the next turn; raise if the engine has failed or the queue is full.
 
-        The reply gets the SchedoError that the command raises, and an answer in any case.
+        The reply is always completed, with the SchedoError if the command raises one.
         """
         if self.failure is not None:
             raise self.failure
         self._inbox.try_send(QueuedCommand(command, reply))
 
     def not_ready_reasons(self) -> list[str]:
-        """Return in sentences why jobs are not accepted or would not start in time."""
-        why = [] if self.failure is None else [str(self.failure)]
-        return why + self.monitor.not_ready_reasons(
-            self.clock.now(), None if why else self.scheduler
+        """Return, as sentences, why jobs are not accepted or would not start in time."""
+        reasons = [] if self.failure is None else [str(self.failure)]
+        return reasons + self.monitor.not_ready_reasons(
+            self.clock.now(), None if reasons else self.scheduler
         )
 
     @property
     def uncommitted(self) -> int:
-        """How many jobs wait to be made durable, those on their way not counted."""
+        """The number of changed jobs that the next commit will write."""
         return len(self.scheduler.jobs.changes.jobs) if self._is_open else 0
 
     def enqueue(self, command: Command) -> None:
-        """Let the command act in the next turn, however long the store fails until then."""
+        """Run the command in the next turn; if the store has failed, after the recovery."""
         self._inbox.send(command)
 
-    def record_result(self, report: AttemptResult) -> None:
-        """Keep a live lease's result for a recovery; called before anything else can fail."""
-        if self.scheduler.attempts.is_live(report.key):
-            self.dispatcher.record_result(report)
+    def record_result(self, result: AttemptResult) -> None:
+        """Keep a live lease's result for a recovery; called before any step that can fail."""
+        if self.scheduler.attempts.is_live(result.key):
+            self.dispatcher.record_result(result)
 
     def wake(self) -> None:
-        """Turn soon."""
+        """Schedule a turn unless there is one already."""
         if not self._is_turn_due:
             self._is_turn_due = True
             self.loop.call_soon(self._turn)
 
     def reply(self, reply: asyncio.Future[Any], value: Any) -> None:
-        """Answer once all changes made so far are durable."""
+        """Complete the reply with the value once all changes made so far are durable."""
         self.track_reply(reply)
         self._replies.append((reply, value))
 
     def track_reply(self, reply: asyncio.Future[Any]) -> None:
-        """Note that a command has begun to act: if the scheduler is dropped, so is its reply."""
+        """Fail the reply if the scheduler, which its command may have changed, is dropped."""
         if reply not in self._tracked_replies:
             self._tracked_replies[reply] = None
             reply.add_done_callback(self._tracked_replies.pop)
 
     async def flush(self) -> None:
-        """Return once all commands sent so far have acted and all changes are durable."""
+        """Return once all commands queued so far have run and all changes are durable."""
         reply: asyncio.Future[None] = self.loop.create_future()
         self.try_enqueue(lambda scheduler, now: self.reply(reply, None), reply)
         await reply
 
-    def attach(self, offer: WorkerSpec, transport: Transport) -> None:
-        """Add a worker, or change what it offers."""
+    def attach(self, spec: WorkerSpec, transport: Transport) -> None:
+        """Add a worker, or replace the spec of an attached one."""
 
         def attach(scheduler: Scheduler, now: int) -> None:
-            self.dispatcher.workers[offer.id] = (offer, transport)
-            scheduler.attach(offer)
-            if offer.id in self.cordoned:
-                scheduler.workers.cordon(offer.id, True)
+            self.dispatcher.workers[spec.id] = (spec, transport)
+            scheduler.attach(spec)
+            if spec.id in self.cordoned:
+                scheduler.workers.cordon(spec.id, True)
 
         self._inbox.send(attach)
 
-    async def ask(self, worker_id: str, count: int) -> None:
-        """Let the worker have at most so many more; return when it was given what there was."""
-        turned: asyncio.Future[None] = self.loop.create_future()
+    async def poll(self, worker_id: str, count: int) -> None:
+        """Let the worker have up to `count` leases; return after the turn that dispatched them."""
+        polled: asyncio.Future[None] = self.loop.create_future()
 
-        def ask(scheduler: Scheduler, now: int) -> None:
-            if not turned.done():  # else it has hung up
+        def poll(scheduler: Scheduler, now: int) -> None:
+            if not polled.done():  # else the worker has hung up
                 scheduler.workers.poll(worker_id, count)
-                turned.set_result(None)
+                polled.set_result(None)
 
-        self.try_enqueue(ask, turned)
-        await turned
+        self.try_enqueue(poll, polled)
+        await polled
 
     @property
     def workers(self) -> WorkerPool:
-        """The attached workers; nobody while the store fails."""
+        """The attached workers; an empty pool while the store fails."""
         return self.scheduler.workers if self._is_open else WorkerPool()
 
     def is_live(self, key: LeaseKey) -> bool:
-        """Whether the lease holds its job."""
+        """Whether the lease is the current one of its job."""
         return self._is_open and self.scheduler.attempts.is_live(key)
 
     def close_worker(self, worker_id: str) -> None:
-        """Give the worker no more; what it runs goes on."""
+        """Dispatch nothing more to the worker; its running attempts continue."""
         self._inbox.send(lambda scheduler, now: scheduler.workers.close(worker_id))
 
     def detach(self, worker_id: str, message: str) -> None:
-        """Forget the worker; what it still held is lost."""
+        """Remove the worker; the attempts that it still holds are lost."""
 
         def detach(scheduler: Scheduler, now: int) -> None:
             self.dispatcher.workers.pop(worker_id, None)
@@ -213,31 +210,31 @@ class EngineLoop:
         self._inbox.send(detach)
 
     def note_progress(self, progress: Progress) -> None:
-        """Keep what is said of an attempt, while it runs."""
+        """Log the progress of an attempt while it runs."""
         if self.is_live(progress.key):
             self.progress.note(progress, self.clock.now())
 
-    def report(self, report: AttemptResult) -> None:
-        """Take in how an attempt ended."""
-        self._inbox.send(report)
+    def report(self, result: AttemptResult) -> None:
+        """Apply the result of an attempt in the next turn."""
+        self._inbox.send(result)
 
     def _ended(self, key: LeaseKey) -> None:
         self.progress.forget(key.job_id)
-        if self._is_open:  # while it recovers, nobody can be told how the job stands
+        if self._is_open:  # during a recovery the job's state is not known yet
             self.on_ended(key)
 
-    def _settle(self, scheduler: Scheduler, report: AttemptResult, now: int) -> None:
-        report = fit_report(report)
-        if is_refused(report):
-            log.error("the report of %s is refused: %s", report.key, report.outcome)
-        self.record_result(report)
+    def _apply_result(self, scheduler: Scheduler, result: AttemptResult, now: int) -> None:
+        result = fit_report(result)
+        if is_refused(result):
+            log.error("the result of %s is refused: %s", result.key, result.outcome)
+        self.record_result(result)
         try:
-            scheduler.report(report, now)
+            scheduler.report(result, now)
         except StaleLease as error:
-            self.dispatcher.record_refusal(report.key)
+            self.dispatcher.record_refusal(result.key)
             log.warning("%s", error)
         else:
-            self._ended(report.key)
+            self._ended(result.key)
 
     # The turn.
 
@@ -249,16 +246,17 @@ class EngineLoop:
         self.monitor.turn_began(now)
         scheduler = self.scheduler
         items = iter(self._inbox.drain())
+        # Results come before the timers: one that has arrived counts, even as its timeout passes.
         try:
-            for each in items:
-                if isinstance(each, QueuedCommand):
-                    self._answer(each, scheduler, now)
+            for item in items:
+                if isinstance(item, QueuedCommand):
+                    self._run_command(item, scheduler, now)
                     if self.monitor.is_turn_long(now):
-                        break  # the rest acts in the next turn, after what is due by then
-                elif isinstance(each, AttemptResult):
-                    self._settle(scheduler, each, now)
+                        break  # the other commands run in the next turn, after its timers
+                elif isinstance(item, AttemptResult):
+                    self._apply_result(scheduler, item, now)
                 else:
-                    each(scheduler, now)
+                    item(scheduler, now)
             self._inbox.put_back(list(items))
             wake_at = tick(scheduler, self.clock, now)
             leases, ready = scheduler.attempts.take_leases(), scheduler.take_ready()
@@ -266,7 +264,7 @@ class EngineLoop:
             for stop in scheduler.attempts.take_stops():
                 self.dispatcher.stop(stop)
         except Exception as error:
-            self._inbox.put_back(list(items))  # the new scheduler hears of them
+            self._inbox.put_back(list(items))  # they run with the new scheduler
             self.break_off(error)
             return
         if scheduler.has_pending_work or self._replies or self.dispatcher.deferred:
@@ -274,12 +272,12 @@ class EngineLoop:
         self.monitor.started(leases, scheduler.jobs, ready, now := self.clock.now())
         self._sleep_until(wake_at, now)
 
-    def _answer(self, asked: QueuedCommand, scheduler: Scheduler, now: int) -> None:
-        self.track_reply(asked.reply)
+    def _run_command(self, queued: QueuedCommand, scheduler: Scheduler, now: int) -> None:
+        self.track_reply(queued.reply)
         try:
-            asked.command(scheduler, now)
+            queued.command(scheduler, now)
         except SchedoError as error:
-            refuse(asked.reply, error)
+            refuse(queued.reply, error)
 
     def _sleep_until(self, at: int | None, now: int) -> None:
         self.monitor.expect_turn(at, now)
@@ -292,7 +290,7 @@ class EngineLoop:
         self.scheduler.follow_clock(step_us)
         self.wake()
 
-    # The journal's side.
+    # Callbacks of the committer.
 
     def _take_batch(self) -> Batch:
         scheduler = self.scheduler
@@ -314,7 +312,7 @@ class EngineLoop:
             self.dispatcher.dispatch_deferred(lease)
         self.monitor.started_once(batch.leases, self.scheduler.jobs)
         if batch.changes:
-            self.wake()  # what is durable now may run, and there is room for more
+            self.wake()  # jobs that are durable now may start, and there is room for more
         for job in batch.finals:
             for waiter in self.waiters.pop(job.id, ()):
                 if not waiter.done():
@@ -325,7 +323,7 @@ class EngineLoop:
         self.wake()
 
     async def _run_committer(self) -> None:
-        """Run the journal; when it or a turn fails, recover and run it again."""
+        """Run the committer; when it or a turn fails, recover and run it again."""
         while not isinstance(self.failure, MUST_END):
             try:
                 if not self._is_open:
@@ -337,21 +335,21 @@ class EngineLoop:
                 if not was_open:
                     await asyncio.sleep(RECOVERY_PAUSE_S)
 
-    def _start_journal(self) -> None:
-        self._runner = self.loop.create_task(self._run_committer(), name="schedo journal")
+    def _start_committer(self) -> None:
+        self._runner = self.loop.create_task(self._run_committer(), name="schedo committer")
 
     # Failure and recovery.
 
     def break_off(self, error: Exception) -> None:
-        """A bug in a turn, or a store that is gone: nothing in memory can be trusted."""
+        """Drop the scheduler and recover: after a bug or a lost store its state is unreliable."""
         self._fail(error)
         self._runner.cancel()
-        self._start_journal()
+        self._start_committer()
 
     def _fail(self, cause: Exception) -> None:
         self._is_open = False
-        if isinstance(cause, StoreRefused) and self.dispatcher.refuse_reports(cause.jobs):
-            log.error("%s; the jobs that brought it fail", cause)
+        if isinstance(cause, StoreRefused) and self.dispatcher.refuse_results(cause.jobs):
+            log.error("%s; the jobs with these values fail", cause)
             error: SchedoError = cause
         else:
             error = self._bugs.judge(cause, self.loop.time())
@@ -359,7 +357,7 @@ class EngineLoop:
         self.failure = error
         self._fail_waiting(interrupted(error))
         if isinstance(error, MUST_END):
-            self._refuse_asked(error)  # there will be no other turn
+            self._refuse_queued(error)  # no turn follows that could run them
             self.on_fatal(error)
 
     def _fail_waiting(self, error: SchedoError) -> None:
@@ -368,25 +366,26 @@ class EngineLoop:
             if not reply.done():
                 reply.set_exception(error)
 
-    def _refuse_asked(self, error: SchedoError) -> None:
-        for each in self._inbox.drain():
-            if isinstance(each, QueuedCommand):
-                refuse(each.reply, error)
+    def _refuse_queued(self, error: SchedoError) -> None:
+        for item in self._inbox.drain():
+            if isinstance(item, QueuedCommand):
+                refuse(item.reply, error)
 
-    async def _recover(self, opening: Snapshot) -> None:
-        """Make a new scheduler of the store, the workers' attempts and what they reported."""
-        opening = await self._timekeeping.began(opening)
-        scheduler = self.scheduler = self._make_scheduler(opening)
-        scheduler.restore(opening.queues, opening.ready_keys, opening.blocked)
-        for offer, _ in self.dispatcher.workers.values():
-            scheduler.attach(offer)
+    async def _recover(self, snapshot: Snapshot) -> None:
+        """Build a new scheduler from the store, the running attempts and the pending results."""
+        snapshot = await self._clock_changes.began(snapshot)
+        scheduler = self.scheduler = self._make_scheduler(snapshot)
+        scheduler.restore(snapshot.queues, snapshot.ready_keys, snapshot.blocked)
+        for spec, _ in self.dispatcher.workers.values():
+            scheduler.attach(spec)
         for name in self.cordoned:
             scheduler.workers.cordon(name, True)
         self.dispatcher.recover(scheduler.attempts)
+        # Running attempts come first: without them the results would be refused as stale.
         running = Reconciliation(self._store, self.dispatcher, scheduler, self.expect_worker)
-        await running.run(self.clock.now(), was_killed=opening.was_killed)
-        for report in self.dispatcher.results():
-            self._settle(scheduler, report, self.clock.now())
+        await running.run(self.clock.now(), was_killed=snapshot.was_killed)
+        for result in self.dispatcher.results():
+            self._apply_result(scheduler, result, self.clock.now())
         await self._committer.round()
         self.dispatcher.recovered()
         self.progress.forget_all_but(scheduler.attempts.runs)
@@ -396,5 +395,5 @@ class EngineLoop:
         self.wake()
 
 
-def _expect_nobody(lease: Lease) -> None:
+def _expect_none(lease: Lease) -> None:
     return None

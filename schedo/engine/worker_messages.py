@@ -1,4 +1,4 @@
-"""What a worker asks of the engine and is answered, and what is seen of the workers.
+"""The messages between remote workers and the engine, and the status of workers.
 
 Instants are microseconds UTC, resources thousandths, waits seconds.
 """
@@ -15,7 +15,7 @@ from schedo.core.worker_pool import WorkerSpec
 
 
 class Progress(NamedTuple):
-    """What a worker says about an attempt that runs."""
+    """A worker's progress message about a running attempt."""
 
     key: LeaseKey
     percent: float | None = None
@@ -25,38 +25,36 @@ class Progress(NamedTuple):
 
 
 class PollRequest(NamedTuple):
-    """One request of a worker: what it is, what it runs, what has ended, what it wants."""
+    """One request of a worker: its spec, running attempts, results, and the work it can take."""
 
     worker: str
-    session: str  # one for each life of the worker's process
-    offer: WorkerSpec
-    running: frozenset[LeaseKey] | None = None  # None: it says nothing about that
+    session: str  # identifies one run of the worker's process
+    spec: WorkerSpec
+    running: frozenset[LeaseKey] | None = None  # None: the request does not list them
     reports: Sequence[AttemptResult] = ()
     progress: Sequence[Progress] = ()
     accept: Sequence[LeaseKey] = ()
     reject: Sequence[tuple[LeaseKey, str]] = ()
     is_draining: bool = False
     wait_s: float = 0.0
-    max_leases: int | None = None  # leases at most; None: as many as it has slots free
+    max_leases: int | None = None  # None: one for each free slot
     session_timeout_s: float = 30.0
-    supports_offers: bool = False  # else a lease given to a poll is accepted already
+    supports_offers: bool = False  # else the worker accepts each lease by polling for it
 
 
 class PollResponse(NamedTuple):
-    """The answer to an Ask."""
+    """The response to a PollRequest."""
 
     leases: Sequence[Lease] = ()
-    offers: AbstractSet[LeaseKey] = (
-        frozenset()
-    )  # those of the leases that the worker has yet to accept
+    offers: AbstractSet[LeaseKey] = frozenset()  # leases that the worker must accept or reject
     stops: Sequence[StopRequest] = ()
-    revoked: Sequence[LeaseKey] = ()
-    refused: Sequence[tuple[LeaseKey, str]] = ()  # with the reason
+    revoked: Sequence[LeaseKey] = ()  # attempts that the worker lists but must not run
+    refused: Sequence[tuple[LeaseKey, str]] = ()  # results, with the reason
     drain: bool = False
 
 
 class WorkerStatus(NamedTuple):
-    """One worker as people see it."""
+    """One worker as operators see it."""
 
     name: str
     kind: Literal["remote", "process", "server", "embedded"]
@@ -72,18 +70,18 @@ class WorkerStatus(NamedTuple):
     connected_at: int | None
     last_seen_at: int | None
     session_timeout_s: float | None
-    health: str | None  # None: it does its work; else what is wrong
+    health: str | None  # None, or the problem that keeps the worker from its work
 
 
 class ProgressLine(NamedTuple):
-    """Progress and when it came."""
+    """A progress message and the instant at which it arrived."""
 
     at: int
     progress: Progress
 
 
 class Reservation(NamedTuple):
-    """Slots that are kept for whoever knows the nonce."""
+    """Slots that are held for the client that has the nonce."""
 
     id: str
     nonce: str

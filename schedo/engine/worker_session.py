@@ -1,4 +1,4 @@
-"""One worker on another machine: what it has been given, and how it looks."""
+"""The session of one remote worker: the leases it holds, its next response and its status."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Literal
 from schedo.core.leases import Lease, Outcome, StopRequest
 from schedo.core.model import LeaseKey
 from schedo.core.worker_pool import Worker, WorkerSpec
-from schedo.engine.liveness import Silence
+from schedo.engine.liveness import SessionTimer
 from schedo.engine.worker_messages import WorkerStatus
 
-RESTART_SILENCE_S = 30.0  # at least, for a worker that the last server had
-UNASKED_S = 30.0  # with free slots and no request for work: it is not well
-SETTLED_KEPT = 4_096
-FORMER_KEPT = 16
+RESTART_TIMEOUT_S = 30.0  # at least, for workers of the previous server
+UNPOLLED_S = 30.0  # with free slots and no poll for so long, a worker has a problem
+REPORTED_KEPT = 4_096
+PREVIOUS_KEPT = 16
 
-# The workers in the engine's own process; the second runs what may have killed it, one at a time.
+# The workers in the engine's own process; the second runs poison suspects, one at a time.
 EMBEDDED = "embedded"
 EMBEDDED_ALONE = "embedded-alone"
 
@@ -26,115 +26,113 @@ EMBEDDED_ALONE = "embedded-alone"
 class Held:
     """A lease that the worker has, as far as the server knows."""
 
-    __slots__ = ("given_at", "is_expected", "is_stop_told", "is_unconfirmed", "lease", "stop")
+    __slots__ = ("is_recovered", "is_stop_sent", "is_unconfirmed", "lease", "sent_at", "stop")
 
-    def __init__(self, lease: Lease, given_at: float | None, *, is_expected: bool = False) -> None:
+    def __init__(self, lease: Lease, sent_at: float | None, *, is_recovered: bool = False) -> None:
         self.lease = lease
-        self.given_at = given_at  # the loop's time; None: it is not in an answer yet
-        self.is_expected = is_expected  # the last server gave it, perhaps
-        self.is_unconfirmed = is_expected  # its worker has not said since that it runs it
+        self.sent_at = sent_at  # the loop's time; None: no response carries it yet
+        self.is_recovered = is_recovered  # the previous server may have sent it
+        self.is_unconfirmed = is_recovered  # the worker has not listed it since
         self.stop: StopRequest | None = None
-        self.is_stop_told = False
+        self.is_stop_sent = False
 
 
 class Session:
-    """One worker as the server knows it; the engine's way to it."""
+    """One remote worker as the server knows it, and the engine's transport to it."""
 
-    def __init__(self, name: str, offer: WorkerSpec) -> None:
+    def __init__(self, name: str, spec: WorkerSpec) -> None:
         self.name = name
-        self.session_id: str | None = None  # None: it was expected, and has not come yet
-        self.offer = offer
-        self.session_timeout_s = RESTART_SILENCE_S
+        self.session_id: str | None = None  # None: expected after a restart
+        self.spec = spec
+        self.session_timeout_s = RESTART_TIMEOUT_S
         self.held: dict[LeaseKey, Held] = {}
-        self.reported: dict[LeaseKey, int] = {}  # what it reported of late, oldest first: its hash
+        self.reported: dict[LeaseKey, int] = {}  # hashes of recent outcomes, oldest first
         self.waiter: asyncio.Future[None] | None = None
         self.connected_at: int | None = None
         self.last_seen_at: int | None = None
         self.polled_at = 0.0  # the loop's time
-        self.previous_session_ids: deque[str] = deque(
-            maxlen=FORMER_KEPT
-        )  # whose name it was before
-        self.silence: Silence | None = None  # until it is lost; None: nothing was expected yet
-        self.is_broken = False  # its waiting request broke off
-        self.revoked: dict[LeaseKey, None] = {}  # what it had, and has said nothing late about yet
-        self.unacknowledged = 0  # leases in a row that it did not know of
-        self.open_requests = 0  # its requests that are being answered
+        self.previous_session_ids: deque[str] = deque(maxlen=PREVIOUS_KEPT)
+        self.timer: SessionTimer | None = None  # of the session timeout
+        self.is_broken = False  # the connection of its last poll broke
+        self.revoked: dict[LeaseKey, None] = {}  # leases that ended without a late result so far
+        self.unacknowledged = 0  # leases in a row that did not arrive
+        self.open_requests = 0  # requests without a response so far
         self.supports_offers = False
         self.is_connected = False
-        self.is_draining = False  # by its own word
-        self.drain_requested = False  # a person wants it to leave
+        self.is_draining = False  # the worker said so
+        self.drain_requested = False  # an operator said so
 
     # Transport.
 
     def start(self, lease: Lease) -> None:
-        """Put the lease into the next answer."""
+        """Put the lease into the next response."""
         self.held[lease.key] = Held(lease, None)
         self.wake()
 
     def stop(self, stop: StopRequest) -> None:
-        """Put the stop into every answer until the attempt ends."""
+        """Put the stop request into every response until the attempt ends."""
         held = self.held.get(stop.key)
         if held is not None:
             held.stop = stop
             self.wake()
 
     def wake(self) -> None:
-        """Answer the request that waits."""
+        """Complete the open poll."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
     @property
     def is_listening(self) -> bool:
-        """Whether it is lost if it says nothing."""
-        return self.silence is not None and self.silence.is_expecting
+        """Whether the session timeout runs."""
+        return self.timer is not None and self.timer.is_expecting
 
     def stop_listening(self) -> None:
-        """Let it be silent."""
-        if self.silence is not None:
-            self.silence.cancel()
+        """Suspend the session timeout."""
+        if self.timer is not None:
+            self.timer.cancel()
 
-    # What the next answer holds.
+    # The next response.
 
     def has_response(self) -> bool:
-        """Whether there is something to say."""
+        """Whether the next response has a new lease or a new stop request."""
         return any(
-            held.given_at is None or (held.stop is not None and not held.is_stop_told)
+            held.sent_at is None or (held.stop is not None and not held.is_stop_sent)
             for held in self.held.values()
         )
 
     def take_new(self, now: float) -> list[Lease]:
-        """Return the leases that no answer had yet."""
-        fresh = [held for held in self.held.values() if held.given_at is None]
+        """Return the leases that no response has carried yet; `now` is the loop's time."""
+        fresh = [held for held in self.held.values() if held.sent_at is None]
         for held in fresh:
-            held.given_at = now
+            held.sent_at = now
         return [held.lease for held in fresh]
 
     def take_stops(self) -> list[StopRequest]:
         """Return all stops, told before or not."""
         stopped = [held for held in self.held.values() if held.stop is not None]
         for held in stopped:
-            held.is_stop_told = True
+            held.is_stop_sent = True
         return [held.stop for held in stopped if held.stop is not None]
 
     def note_revoked(self, key: LeaseKey) -> None:
         """Remember that the worker had the attempt once: what it says too late is evidence."""
         self.revoked[key] = None
-        if len(self.revoked) > SETTLED_KEPT:
+        if len(self.revoked) > REPORTED_KEPT:
             del self.revoked[next(iter(self.revoked))]
 
     def note_reported(self, key: LeaseKey, outcome: Outcome) -> None:
-        """Remember how the attempt ended: it may be told again, but not otherwise."""
+        """Remember the outcome: the same report may be repeated, a different one is refused."""
         self.note_revoked(key)
         self.reported[key] = _hash(outcome)
-        if len(self.reported) > SETTLED_KEPT:
+        if len(self.reported) > REPORTED_KEPT:
             del self.reported[next(iter(self.reported))]
 
-    def is_news(self, key: LeaseKey) -> bool:
-        """Whether a late result of the attempt is the first: one is enough as evidence."""
+    def is_first_late_result(self, key: LeaseKey) -> bool:
+        """Whether a late result is the first one of its attempt; the engine records only that."""
         return self.revoked.pop(key, key) is None
 
-    def has_said(self, key: LeaseKey, outcome: Outcome) -> bool:
-        """Whether the worker reported this end of the attempt before."""
+    def has_reported(self, key: LeaseKey, outcome: Outcome) -> bool:
+        """Whether the worker has reported this outcome of the attempt before."""
         return self.reported.get(key) == _hash(outcome)
 
 
@@ -142,13 +140,13 @@ def _hash(outcome: Outcome) -> int:
     return hash((type(outcome).__name__, outcome))
 
 
-def is_polling(offer: WorkerSpec) -> WorkerSpec:
-    """Return the offer of a worker that gets only what it asks for."""
-    return replace(offer, polls=True)
+def is_polling(spec: WorkerSpec) -> WorkerSpec:
+    """Return the spec of a worker that gets leases only by polling."""
+    return replace(spec, polls=True)
 
 
 def kind(name: str) -> Literal["remote", "process", "server", "embedded"]:
-    """Return where the worker of this name runs; the server's own have names kept for them."""
+    """Return where the worker of this name runs; the server's own workers have reserved names."""
     if name in (EMBEDDED, EMBEDDED_ALONE):
         return "embedded"
     if name == "local":
@@ -157,7 +155,7 @@ def kind(name: str) -> Literal["remote", "process", "server", "embedded"]:
 
 
 def state(worker: Worker, session: Session | None) -> str:
-    """Return in a word whether the worker takes work."""
+    """Return the worker's state: active, cordoned, draining or away."""
     if session is not None and not session.is_connected:
         return "disconnected"
     if not worker.is_open or (session is not None and session.is_draining):
@@ -168,34 +166,34 @@ def state(worker: Worker, session: Session | None) -> str:
 
 
 def find_health_problem(worker: Worker, session: Session | None) -> str | None:
-    """Return why the worker would not do its work: who has slots must ask for some."""
+    """Return why the worker gets no work although it should: a free slot must be polled for."""
     if session is None or session.is_draining or session.waiter is not None:
         return None
     if not session.is_connected:
         return "it is not connected"
     if worker.spec.slots <= len(worker.running):
         return None
-    unasked_s = asyncio.get_running_loop().time() - session.polled_at
-    if unasked_s <= UNASKED_S:
+    unpolled_s = asyncio.get_running_loop().time() - session.polled_at
+    if unpolled_s <= UNPOLLED_S:
         return None
-    return f"it has free slots, but has not asked for work for {unasked_s:.0f} s"
+    return f"it has free slots, but has not polled for {unpolled_s:.0f} s"
 
 
 def status(worker: Worker, session: Session | None) -> WorkerStatus:
-    """Return the worker as people see it; the server's own have no session."""
-    offer = worker.spec
+    """Return the worker's status for operators; the server's own workers have no session."""
+    spec = worker.spec
     return WorkerStatus(
-        offer.id,
-        kind(offer.id),
+        spec.id,
+        kind(spec.id),
         state(worker, session),
-        offer.slots,
+        spec.slots,
         len(worker.running),
-        offer.tasks,
-        offer.queues,
-        offer.labels,
-        offer.resources,
+        spec.tasks,
+        spec.queues,
+        spec.labels,
+        spec.resources,
         {name: used for name, used in worker.used.items() if used},
-        offer.version,
+        spec.version,
         session.connected_at if session is not None else None,
         session.last_seen_at if session is not None else None,
         session.session_timeout_s if session is not None else None,

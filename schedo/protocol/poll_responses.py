@@ -27,7 +27,7 @@ class Handed(Protocol):
     def leases(self) -> Iterable[Lease]: ...
 
     @property
-    def offers(self) -> AbstractSet[LeaseKey]: ...  # those of the leases that wait for a yes
+    def offers(self) -> AbstractSet[LeaseKey]: ...  # leases to accept or reject
 
     @property
     def stops(self) -> Iterable[StopRequest]: ...

@@ -42,7 +42,7 @@ def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
 
 
 def test_a_worker_is_shown_with_all_that_is_known(server: FakeServer, schedo: Call) -> None:
-    health = "it has free slots, but has not asked for work for 31 s"
+    health = "it has free slots, but has not polled for 31 s"
     server.on("GET", "/v1/workers/gpu-1", 200, worker_record(health=health))
 
     lines = schedo("workers", "show", "gpu-1").stdout.splitlines()

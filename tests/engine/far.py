@@ -179,7 +179,7 @@ def offer(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any
 
 
 def ask(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any) -> PollRequest:
-    given: dict[str, Any] = {"session": "s1", "offer": offer(name, slots=slots, tasks=tasks)}
+    given: dict[str, Any] = {"session": "s1", "spec": offer(name, slots=slots, tasks=tasks)}
     return PollRequest(name, **(given | {"max_leases": 0, "supports_offers": True} | fields))
 
 

@@ -131,18 +131,18 @@ def test_a_worker_that_has_said_yes_is_told_no_when_another_does_not_come() -> N
     live(test)
 
 
-@pytest.mark.parametrize("offers", [True, False])
-def test_a_worker_between_two_requests_is_waited_for(offers: bool) -> None:
+@pytest.mark.parametrize("supports_offers", [True, False])
+def test_a_worker_between_two_requests_is_waited_for(supports_offers: bool) -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local = Local(server)
-        await server.engine.sessions.work(ask("a", supports_offers=offers))
+        await server.engine.sessions.work(ask("a", supports_offers=supports_offers))
         call = invoke(server, 2)
         await loop.pass_time(0.2)
         assert local.begun == []
 
-        [lease] = (await polling(server, "a", supports_offers=offers)).leases
-        if offers:
+        [lease] = (await polling(server, "a", supports_offers=supports_offers)).leases
+        if supports_offers:
             await server.engine.sessions.work(ask("a", accept=[lease.key]))
 
         assert len(local.begun) == 1

@@ -74,7 +74,7 @@ async def test_a_worker_that_forgets_what_it_is_given_is_charged_for_it_in_the_e
         found = await world.engine.get(job.id)
         assert (found.state, found.losses) == (State.FAILED, 3)
         assert found.failure is not None
-        assert found.failure.message == "worker far forgets what it is given"
+        assert found.failure.message == "worker far ignores its leases"
 
 
 async def test_a_paused_or_full_queue_is_no_capacity(path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_what_a_worker_could_take_that_is_away_is_no_capacity(path: Path) 
         await remote.say(is_draining=True, running=frozenset())
         await world.engine.flush()
 
-        with pytest.raises(NoCapacity, match="one that could is away"):
+        with pytest.raises(NoCapacity, match="a worker that could is disconnected"):
             await world.engine.invoke(spec(EU), 1, 0.0)
 
 
@@ -104,7 +104,7 @@ async def test_just_after_a_restart_a_worker_that_could_take_it_may_still_come(p
     async with running(path) as world:
         await hired(world, "a")
     async with running(path) as world:
-        with pytest.raises(NoCapacity, match="one that could is away"):
+        with pytest.raises(NoCapacity, match="a worker that could is disconnected"):
             await world.engine.invoke(spec(EU), 1, 0.0)
 
         await world.run_until(T0 + 6 * SECOND)

@@ -21,8 +21,8 @@ TASKS = frozenset({"resize"})
 
 
 def ask(worker: str = "far", *, slots: int = 2, **fields: Any) -> PollRequest:
-    offer = WorkerSpec(worker, slots, TASKS, labels={"region": "eu"})
-    return PollRequest(worker, **{"session": "s1", "offer": offer, "max_leases": 0, **fields})
+    spec = WorkerSpec(worker, slots, TASKS, labels={"region": "eu"})
+    return PollRequest(worker, **{"session": "s1", "spec": spec, "max_leases": 0, **fields})
 
 
 def done(lease: Lease) -> AttemptResult:

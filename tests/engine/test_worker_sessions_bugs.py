@@ -103,7 +103,7 @@ def test_two_failures_in_a_row_do_not_make_a_worker_hold_what_it_never_got() -> 
         await hang_up(poll)
 
         session = server.engine.sessions._sessions["a"]
-        assert [held.given_at for held in session.held.values()] in ([], [None])
+        assert [held.sent_at for held in session.held.values()] in ([], [None])
 
     live(test)
 

@@ -42,7 +42,7 @@ async def test_a_worker_needs_nothing_but_a_name(world: PlacingWorld) -> None:
     (ask,) = world.sessions.asks
     assert (ask.worker, ask.session, ask.running, ask.max_leases) == ("w1", "", None, None)
     assert (ask.wait_s, ask.session_timeout_s, ask.is_draining) == (0.0, 30.0, False)
-    assert (ask.offer.slots, ask.offer.tasks, ask.offer.queues) == (1, None, None)
+    assert (ask.spec.slots, ask.spec.tasks, ask.spec.queues) == (1, None, None)
     assert answer == {
         "protocol": 1,
         "epoch": 1,
@@ -68,7 +68,7 @@ async def test_what_a_worker_is_becomes_its_offer(world: PlacingWorld) -> None:
         task_defaults={"resize": {"retry": 3, "timeout": "5s", "delivery": "at_most_once"}},
     )
 
-    offer = world.sessions.asks[0].offer
+    offer = world.sessions.asks[0].spec
     assert (offer.id, offer.slots, offer.version) == ("w1", 4, "1.2")
     assert (offer.tasks, offer.queues) == (frozenset({"resize", "crop"}), frozenset({"images"}))
     assert offer.labels == {"region": "eu", "vram": "40", "spot": "false", "load": "0.5"}
@@ -108,7 +108,7 @@ async def test_an_offer_that_is_made_again_is_kept_once(world: PlacingWorld) -> 
     await world.work(tasks=["a"], labels={"x": 1})
     await world.work(tasks=["b"], labels={"x": 1})
 
-    first, second, third = (ask.offer for ask in world.sessions.asks)
+    first, second, third = (ask.spec for ask in world.sessions.asks)
     assert first is second
     assert third.tasks == frozenset({"b"})
 
@@ -125,7 +125,7 @@ async def test_workers_that_are_alike_share_what_they_say(world: PlacingWorld) -
     await world.work(worker="w1", **fields)
     await world.work(worker="w2", **fields)
 
-    first, second = (ask.offer for ask in world.sessions.asks)
+    first, second = (ask.spec for ask in world.sessions.asks)
     assert (first.id, second.id) == ("w1", "w2")
     assert first.tasks is second.tasks
     assert first.queues is second.queues

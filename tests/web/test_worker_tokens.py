@@ -86,7 +86,7 @@ async def test_an_offer_within_the_grant_is_taken(world: PlacingWorld) -> None:
     reply = await work(world, IMAGES, queues=["images"], tasks=["resize"])
 
     assert reply.status == 200
-    offer = world.sessions.asks[0].offer
+    offer = world.sessions.asks[0].spec
     assert (offer.queues, offer.tasks) == (frozenset({"images"}), frozenset({"resize"}))
 
 
@@ -115,7 +115,7 @@ async def test_any_means_all_that_is_granted(world: PlacingWorld) -> None:
     await work(world, ANY, worker="w2")
     await work(world, MASTER, worker="w3")
 
-    offers = [(ask.offer.queues, ask.offer.tasks) for ask in world.sessions.asks]
+    offers = [(ask.spec.queues, ask.spec.tasks) for ask in world.sessions.asks]
     assert offers == [({"images", "thumbs"}, {"resize", "crop"}), (None, None), (None, None)]
 
 

@@ -61,7 +61,7 @@ def _make_ask(site: AppContext, request: Request, asked: WorkRequest) -> PollReq
     ask = PollRequest(
         worker=offer.id,
         session=asked.session or "",
-        offer=offer,
+        spec=offer,
         running=asked.read_running(),
         reports=[each.to_report(f"/results/{at}") for at, each in enumerate(asked.results or ())],
         progress=[Progress(*parts) for parts in asked.read_progress()],
@@ -75,7 +75,7 @@ def _make_ask(site: AppContext, request: Request, asked: WorkRequest) -> PollReq
     )
     if request.grant is not None:
         offer = request.grant.narrow(offer)
-    return ask._replace(offer=_remember(site, request, offer))
+    return ask._replace(spec=_remember(site, request, offer))
 
 
 def _remember(site: AppContext, request: Request, offer: WorkerSpec) -> WorkerSpec:

@@ -42,7 +42,7 @@ async def test_a_worker_shows_what_it_is_and_what_it_has(world: PlacingWorld) ->
         resources={"cpu": 4_000, "share": 500},
         resources_used={"cpu": 3_000},
         version="1.2",
-        health="it has not asked for work for 42 s",
+        health="it has free slots, but has not polled for 42 s",
     )
 
     answer = (await world.get("/v1/workers/w1")).json()
@@ -63,7 +63,7 @@ async def test_a_worker_shows_what_it_is_and_what_it_has(world: PlacingWorld) ->
         "connected_at": "2026-11-20T11:04:05.000000Z",
         "last_seen_at": "2026-11-20T11:04:06.000000Z",
         "session_timeout": "30s",
-        "health": "it has not asked for work for 42 s",
+        "health": "it has free slots, but has not polled for 42 s",
     }
 
 
