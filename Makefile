@@ -10,7 +10,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check fmt format lint types sim bench bench-quick lock build clean
+.PHONY: help run test check coverage fmt format lint types sim bench bench-quick lock build clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -36,7 +36,7 @@ run: $(VENV)/.run  ## set up and start the server on 127.0.0.1:8080 [ARGS="--all
 test: $(VENV)/.dev  ## set up and run the tests [K=name] [ARGS="-x"]
 	$(BIN)/python -m pytest $(if $(K),-k '$(K)') $(ARGS)
 
-check: format lint types test  ## everything CI runs: format, lint, types, tests
+check: format lint types coverage test  ## everything CI runs: format, lint, types, coverage of the core, tests
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -46,6 +46,10 @@ lint: $(VENV)/.dev  ## ruff
 
 types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy
+
+coverage: $(VENV)/.dev  ## the tests of the core and the engine take every branch of schedo/core
+	$(BIN)/coverage run --source=schedo/core -m pytest -q tests/core tests/engine
+	$(BIN)/coverage report --fail-under=100 --precision=1
 
 fmt: $(VENV)/.dev  ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix --exit-zero --quiet .

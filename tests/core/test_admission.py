@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from schedo.core import admission
 from schedo.core.admission import Accepted
 from schedo.core.model import Job, JobSpec, Options, Queue, Retry, Unique
 from schedo.core.states import State
@@ -351,3 +352,16 @@ def test_a_holder_that_leaves_memory_during_another_look_up_still_holds_its_key(
     assert isinstance(held, Accepted)
     assert not new.is_conflict
     assert (held.job.id, held.is_conflict) == (holder.id, True)
+
+
+def test_defaults_of_tasks_that_were_submitted_are_remembered_for_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "_TASKS_REMEMBERED_MAX", 3)
+    server = Server()
+    server.attach(worker_spec("a", task_defaults={"work": Options(timeout_us=7 * SECOND)}))
+
+    for number in range(10):
+        assert server.submit(make_spec(f"other {number}")).options.timeout_us is None
+        assert server.submit(make_spec("work")).options.timeout_us == 7 * SECOND
+    assert len(server.scheduler._admission._plain) <= 3

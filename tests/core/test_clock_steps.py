@@ -12,7 +12,9 @@ from tests.core.builders import (
     HOUR,
     MINUTE,
     SECOND,
+    T0,
     every,
+    make_schedule,
     make_schedule_spec,
     make_spec,
     tries,
@@ -342,3 +344,11 @@ def test_a_blocked_run_goes_when_its_turn_comes_also_after_a_step_back() -> None
     server.settle(now)
 
     assert server.state(second.id) is State.RUNNING
+
+
+def test_a_schedule_that_fires_no_more_is_shifted_too() -> None:
+    schedule = make_schedule(next_fire_at=None)
+
+    schedule.shift(HOUR)
+
+    assert (schedule.evaluated_through, schedule.next_fire_at) == (T0 + HOUR, None)

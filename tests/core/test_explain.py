@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.model import Failure, Job, Queue
+from schedo.core.model import Failure, Job, JobSpec, Options, Queue
+from schedo.core.requirements import Requirements
 from schedo.core.states import State
 from tests.core.builders import HOUR, T0, make_job, make_spec, worker_spec
 from tests.core.server import Server
@@ -103,3 +104,24 @@ def test_a_job_of_a_lane_that_memory_does_not_know_still_has_a_sentence() -> Non
     elsewhere = make_job(state=State.QUEUED, due_at=HOUR)
 
     assert server.scheduler.why(elsewhere) == "0 jobs of its lane go first"
+
+
+NEEDS_GPU = Options(requirements=Requirements(resources=(("gpu", 1_000),)))
+
+
+def test_a_job_that_waits_for_resources_names_them() -> None:
+    server = Server(slots=0)
+    server.attach(worker_spec(slots=5, resources={"gpu": 1_000}))
+    jobs = [server.submit(JobSpec("work", options=NEEDS_GPU)) for _ in range(2)]
+    server.run(T0)
+
+    assert why(server, jobs[1]) == "what it needs is taken: 1 gpu"
+
+
+def test_a_job_whose_requirements_no_worker_meets_names_what_is_missing() -> None:
+    server = Server(slots=0)
+    server.attach(worker_spec("small", slots=5, resources={"gpu": 500}))
+    server.attach(worker_spec("large", slots=5))
+    job = server.submit(JobSpec("work", options=NEEDS_GPU))
+
+    assert why(server, job) == "no worker offers 1 gpu"

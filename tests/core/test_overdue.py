@@ -9,6 +9,7 @@ import pytest
 
 from schedo.core.admission import Accepted
 from schedo.core.limits import PAGE_ENTRIES_MAX
+from schedo.core.loads import Promoted
 from schedo.core.model import Job, Queue
 from schedo.core.scheduler import Scheduler
 from schedo.core.states import State
@@ -186,3 +187,27 @@ def test_one_sweep_expires_all_whose_time_has_come_a_page_after_each_commit() ->
     server.settle(HOUR)
 
     assert {server.state(job_id) for job_id in made} == {State.EXPIRED}
+
+
+def test_a_job_that_the_store_queued_while_it_changed_in_memory_is_queued_there_too() -> None:
+    server, _ = overdue()
+    server.scheduler.set_queue(Queue("old", paused=True))
+    promoted: list[int] = []
+    while not promoted:  # until the store has queued a page of the backlog
+        server.deliver(RESTART)
+        server.tick(RESTART)
+        server.take()
+        server.commit()
+        server.fetch()
+        pages = [found for _, found in server.fetched if isinstance(found, Promoted)]
+        promoted = [job_id for page in pages for _, (_, job_id) in page.jobs]
+    target = promoted[-1]
+    held = server.store.jobs[target].copy()
+    held.state = State.SCHEDULED
+    server.scheduler.jobs.track(held)  # loaded for a command, as it stood before that
+
+    server.deliver(RESTART)
+    server.settle(RESTART)
+
+    assert server.state(target) is State.QUEUED
+    assert server.store.jobs[target].state is State.QUEUED

@@ -7,7 +7,8 @@ import pytest
 from schedo.core.admission import Accepted
 from schedo.core.changes import Output
 from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Snoozed, Stopped
-from schedo.core.model import Job, LeaseKey, Queue
+from schedo.core.model import Job, JobSpec, LeaseKey, Options, Queue, ReadyKey
+from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
 from schedo.errors import SchedoError
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, tries, worker_spec
@@ -351,3 +352,38 @@ def test_a_batch_of_errors_is_not_an_error() -> None:
     Server().scheduler.submit([], T0, lambda given, now: answers.extend(given))
 
     assert answers == []
+
+
+def test_an_attempt_that_has_ended_is_not_reassigned() -> None:
+    server = Server()
+    job = server.submit(make_spec())
+    [lease] = server.tick(T0)
+    server.complete(job.id, T0)
+
+    assert server.scheduler.placements.reassign(lease.key, (), "too late", T0) is None
+    assert server.state(job.id) is State.COMPLETED
+
+
+def test_a_job_in_a_reserved_slot_keeps_requirements_of_its_own() -> None:
+    server = Server(slots=0)
+    server.attach(worker_spec("a", 2, labels={"zone": "lhr"}))
+    placements = server.scheduler.placements
+    own = Requirements(labels=(Condition("zone", "=", ("lhr",)),))
+    slots = placements.reserve(ReadyKey("default", "work"), 1)
+
+    spec = JobSpec("work", options=Options(requirements=own))
+    [job] = placements.invoke_reserved(spec, slots, T0)
+
+    assert job.options.requirements == own
+
+
+def test_a_job_in_a_reserved_slot_takes_the_requirements_of_the_reservation() -> None:
+    server = Server(slots=0)
+    server.attach(worker_spec("a", 2, labels={"zone": "lhr"}))
+    placements = server.scheduler.placements
+    asked = Requirements(labels=(Condition("zone", "=", ("lhr",)),))
+    slots = placements.reserve(ReadyKey("default", "work", requirements=asked), 1)
+
+    [job] = placements.invoke_reserved(JobSpec("work"), slots, T0)
+
+    assert job.options.requirements == asked

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from schedo.core.strict_json import decode_strictly
+from schedo.core.strict_json import check_exactly, decode_strictly
 from schedo.errors import BadJson
 
 
@@ -138,3 +138,8 @@ def test_what_is_read_is_what_orjson_reads() -> None:
     body = b'{"task":"shell","payload":{"command":"echo hi"},"delay":"5s","tags":["a","b"]}'
 
     assert decode_strictly(body) == orjson.loads(body)
+
+
+def test_the_exact_check_refuses_numbers_that_json_does_not_have() -> None:
+    with pytest.raises(BadJson, match="NaN is not JSON"):
+        check_exactly(b"[NaN]")

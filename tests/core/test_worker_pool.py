@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from schedo.core import worker_pool
 from schedo.core.model import LeaseKey, Options, ReadyKey
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.worker_pool import Worker, WorkerPool
@@ -330,3 +333,32 @@ def test_jobs_are_shared_out_as_if_each_were_given_in_turn() -> None:
         singly.append(name)
 
     assert shares == singly
+
+
+def test_a_group_without_room_assigns_nothing() -> None:
+    workers = attached(("a", 1))
+    workers.hold("a", LeaseKey(1, 1, 1))
+
+    assert workers.groups.find(LANE).share(3) == []
+
+
+def test_a_resource_of_which_nothing_is_needed_limits_nothing() -> None:
+    workers = attached(("a", 4))
+    worker = workers.find("a")
+    assert worker is not None
+
+    assert worker.capacity_for(Requirements(resources=(("gpu", 0),))) == 4
+
+
+def test_defaults_of_tasks_are_forgotten_when_they_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_pool, "TASKS_KNOWN_MAX", 3)
+    announced = Options(timeout_us=7)
+    workers = WorkerPool()
+    workers.attach(worker_spec("a", task_defaults={"work": announced}))
+
+    for number in range(10):
+        assert workers.task_defaults(f"other {number}") is None
+        assert workers.task_defaults("work") is announced
+    assert len(workers._defaults) <= 3
