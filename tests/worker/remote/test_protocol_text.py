@@ -21,10 +21,10 @@ TEXT = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
 WORDS = frozenset(re.findall(r"[a-z_0-9]+", TEXT))
 
 
-def exchanges(arrow: str) -> Iterator[bytes]:
-    """Yield the JSON behind each arrow of the worked example."""
-    _, _, example = TEXT.partition("## An exchange")
-    for part in re.split(r"(?=[→←])", example):
+def examples(arrow: str) -> Iterator[bytes]:
+    """Yield the JSON behind each arrow of the examples."""
+    _, _, text = TEXT.partition("## Examples\n")
+    for part in re.split(r"^    (?=[→←])", text, flags=re.MULTILINE)[1:]:
         if part.startswith(arrow):
             value, _ = json.JSONDecoder().raw_decode(part[1:].replace("\n", "").strip())
             yield json.dumps(value).encode()
@@ -43,17 +43,23 @@ def test_every_field_is_written_down(kind: Any) -> None:
     assert fields - WORDS == set()
 
 
-def test_the_requests_of_the_example_are_taken() -> None:
-    requests = [decode_request(body, WorkRequest) for body in exchanges("→")]
+def test_the_server_takes_the_requests_of_the_examples() -> None:
+    requests = [decode_request(body, WorkRequest) for body in examples("→")]
 
-    assert len(requests) == 4
-    assert [request.read_offer().slots for request in requests] == [2, 2, 2, 2]
-    assert [len(request.read_running() or ()) for request in requests] == [0, 1, 0, 0]
+    assert len(requests) == 14
+    assert {request.read_offer().slots for request in requests} == {2}
+    for request in requests:
+        request.read_running()
+        request.read_accepted()
+        request.read_rejected()
+        for at, result in enumerate(request.results or ()):
+            result.to_report(f"/results/{at}")
 
 
-def test_the_answers_of_the_example_are_answers() -> None:
-    bodies = list(exchanges("←"))
+def test_the_worker_and_the_schema_take_the_responses_of_the_examples() -> None:
+    bodies = list(examples("←"))
 
-    assert [len(parse_answer(body).leases) for body in bodies] == [1, 0, 0]
+    assert len(bodies) == 10
     for body in bodies:
+        parse_answer(body)
         msgspec.json.decode(body, type=WorkAnswer)
