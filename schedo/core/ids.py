@@ -54,6 +54,10 @@ class IdSource:
         self.last = number
         return number
 
+    def reach(self, now: int) -> None:
+        """Let all later ids be newer than the instant, also after the clock was set back."""
+        self.last = max(self.last, now * _PER_MICROSECOND)
+
 
 def newest_at(last: int) -> int:
     """Return the latest that the wall clock was when an id was handed out, given the largest id."""

@@ -352,3 +352,22 @@ def test_a_schedule_that_fires_no_more_is_shifted_too() -> None:
     schedule.shift(HOUR)
 
     assert (schedule.evaluated_through, schedule.next_fire_at) == (T0 + HOUR, None)
+
+
+def test_an_instant_that_was_skipped_is_not_decided_again_after_two_changes_of_the_rule() -> None:
+    server = Server(now=NOW)
+    cron, skip = Rule(cron="* * * * *"), Overlap.SKIP
+    schedule = server.put(make_schedule_spec(rule=cron, overlap=skip), NOW)
+    server.settle(NOW)
+    server.settle(NOW + MINUTE)  # skipped: no job is made that would be as new as the instant
+    assert server.store.schedules[schedule.id].overlap_skipped == 1
+
+    server.follow_clock(-HOUR)
+    now = NOW + MINUTE - HOUR
+    server.put(make_schedule_spec(rule=every(60), overlap=skip), now + SECOND)
+    server.put(make_schedule_spec(rule=cron, overlap=skip), now + 2 * SECOND)
+    server.follow_clock(HOUR)
+    server.settle(NOW + 2 * MINUTE)
+
+    decided = [each.scheduled_for for each in server.store.decisions]
+    assert decided.count(NOW + MINUTE) == 1
