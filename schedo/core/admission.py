@@ -1,4 +1,4 @@
-"""How a submitted spec becomes a job: defaults, due time, rank, and who holds a unique key."""
+"""Admission of submitted specs: defaults, due time, rank and unique keys of new jobs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from schedo.core.states import State
 from schedo.core.worker_pool import WorkerPool
 from schedo.errors import DuplicateKey, Invalid, SchedoError
 
-# Running a command or a request again is the user's choice; a schedule's run is tried three times.
+# Only the user can know whether a command or a request may run twice, so they run once by default.
 BUILT_IN_RETRY: Mapping[str, Retry] = {"shell": ONCE, "http": ONCE}
 TASK_RETRY = Retry()
-RUN_RETRY = Retry(max_attempts=3)
+RUN_RETRY = Retry(max_attempts=3)  # of a schedule's run without a policy of its own
 _TASKS_REMEMBERED_MAX = 4_096
 
 _SCHEDULED, _QUEUED = State.SCHEDULED, State.QUEUED
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The answer to one spec: the new job, or the one that already holds its unique key."""
+    """The answer to one spec: the new job, or the job that already holds its unique key."""
 
     job: Job
     is_conflict: bool
@@ -36,7 +36,7 @@ Answered = Callable[[list[Accepted | SchedoError], int], None]
 
 
 class Admission:
-    """Makes jobs from specs and puts them where they wait."""
+    """Makes jobs from specs and adds them to the job table."""
 
     def __init__(
         self,
@@ -49,18 +49,18 @@ class Admission:
         self._ids = ids
         self._workers = workers
         self._cancel = cancel
-        # By task: the settled options of jobs that asked for nothing.
+        # By task: the complete options of jobs that are submitted without any.
         self._plain: dict[str, Options] = {}
         self.loads: list[Load] = []
 
     def forget_defaults(self) -> None:
-        """Ask the workers anew what their tasks' defaults are."""
+        """Clear the cached defaults of tasks, because the workers have changed."""
         self._plain.clear()
 
     def submit(self, specs: Sequence[JobSpec], now: int, then: Answered) -> None:
-        """Accept the specs in one step and call `then` with an answer for each, in order.
+        """Accept the specs in one step and call `then` with one answer per spec, in their order.
 
-        That is at once, unless the store must first say who holds a unique key.
+        The call is immediate unless the store must first be asked who holds a unique key.
         """
         missing = self._unknown_keys(specs)
         if not missing:
@@ -68,19 +68,19 @@ class Admission:
             return
         holders: dict[str, Job | None] = {}
 
-        def know(key: str) -> Callable[[Job | None, int], None]:
-            def learn(holder: Job | None, now: int) -> None:
+        def on_holder(key: str) -> Callable[[Job | None, int], None]:
+            def set_holder(holder: Job | None, now: int) -> None:
                 holders[key] = holder
                 if len(holders) < len(missing):
                     return
                 if self._unknown_keys(specs) <= missing:
                     then([self._accept(spec, holders, now) for spec in specs], now)
-                else:  # a holder has left memory meanwhile: only the store can name it
+                else:  # a holder was evicted during the load, so only the store can name it
                     self.submit(specs, now, then)
 
-            return learn
+            return set_holder
 
-        self.loads.extend(LoadUniqueHolder(key, know(key)) for key in sorted(missing))
+        self.loads.extend(LoadUniqueHolder(key, on_holder(key)) for key in sorted(missing))
 
     def _unknown_keys(self, specs: Sequence[JobSpec]) -> set[str]:
         """Return the unique keys whose holder only the store can name."""
@@ -90,7 +90,7 @@ class Admission:
     def _accept(
         self, spec: JobSpec, holders: Mapping[str, Job | None], now: int
     ) -> Accepted | SchedoError:
-        """Make the job unless its numbers are out of range or another one holds its unique key."""
+        """Make the job unless a number is out of range or another job holds its unique key."""
         if not _is_in_range(spec):
             return _refuse_range(spec)
         unique = spec.options.unique
@@ -99,7 +99,7 @@ class Admission:
         holder = self._jobs.find_key(unique.key) or holders.get(unique.key)
         if holder is None:
             return Accepted(self._make(spec, now), False)
-        is_held = _holds(holder, unique, now - self._jobs.offset_us)
+        is_held = _holds_key(holder, unique, now - self._jobs.offset_us)
         if is_held and unique.on_conflict == "reject":
             return DuplicateKey(
                 f"job {render_id(holder.id)} is {holder.state} and holds the key {unique.key!r}"
@@ -113,23 +113,24 @@ class Admission:
         return Accepted(self._make(spec, now), False)
 
     def make_invoked(self, spec: JobSpec, now: int) -> Job:
-        """Make a job that is placed right now: who asks hears of a failure, so it is tried once."""
+        """Make a job that is placed at once. It is tried once, since the caller gets the error."""
         options = msgspec.structs.replace(spec.options, retry=ONCE)
-        job = self._fill(spec, self._settle_options(spec.task, options), now, now)
+        job = self._fill(spec, self._fill_options(spec.task, options), now, now)
         job.trigger = Trigger.INVOKE
         self._jobs.add(job)
         return job
 
     def make_run(self, run: ScheduledRun, now: int) -> Job:
-        """Make the job of a schedule's fire."""
+        """Make the job of a scheduled run."""
         spec = run.spec
-        options = self._settle_options(spec.task, spec.options, RUN_RETRY)
+        options = self._fill_options(spec.task, spec.options, RUN_RETRY)
         job = self._fill(spec, options, run.due_at, now)
         job.schedule_id = run.schedule_id
         job.scheduled_for = run.scheduled_for
         job.trigger = run.trigger
         job.missed_count = run.missed_count
-        # Its instant has come; what it waits for now is its jitter, or the runs before it.
+        # The instant of the rule has come. The run waits for its jitter or for earlier runs, and
+        # those waits count elapsed time.
         job.due_elapsed = run.is_blocked or run.due_at != run.scheduled_for
         if run.is_blocked:
             job.state = State.BLOCKED
@@ -137,7 +138,7 @@ class Admission:
         return job
 
     def rank(self, job: Job) -> int:
-        """Return the job's place in its lane: a priority counts as having come earlier."""
+        """Return the job's rank: its due instant, moved earlier by its priority."""
         came_at = job.due_at - self._jobs.offset_us
         if job.priority == 0:
             return came_at
@@ -146,7 +147,7 @@ class Admission:
 
     def _make(self, spec: JobSpec, now: int) -> Job:
         due_at = now + spec.delay_us if spec.run_at is None else spec.run_at
-        options = self._settle_options(spec.task, spec.options)
+        options = self._fill_options(spec.task, spec.options)
         job = self._fill(spec, options, due_at, now)
         if spec.run_at is None and spec.delay_us > 0:
             job.due_elapsed = True
@@ -174,12 +175,14 @@ class Admission:
             job.expires_elapsed = True
         return job
 
-    def _settle_options(self, task: str, options: Options, usual: Retry | None = None) -> Options:
-        """Fill in the task's delivery, retry and timeout where the job names none.
+    def _fill_options(
+        self, task: str, options: Options, default_retry: Retry | None = None
+    ) -> Options:
+        """Complete the options with the task's delivery, retry policy and timeout.
 
-        usual: how often such a job is tried if neither it nor its task says; None: as any job.
+        default_retry applies if neither the job nor its task has a policy (None: TASK_RETRY).
         """
-        is_plain = options is PLAIN and usual is None
+        is_plain = options is PLAIN and default_retry is None
         if is_plain and task in self._plain:
             return self._plain[task]
         is_built_in = task in BUILT_IN_RETRY
@@ -191,9 +194,9 @@ class Admission:
         if retry is None and not options.at_most_once:
             retry = defaults.retry
         if retry is None:
-            usual = usual or BUILT_IN_RETRY.get(task, TASK_RETRY)
-            retry = ONCE if at_most_once else usual
-        settled = msgspec.structs.replace(
+            default_retry = default_retry or BUILT_IN_RETRY.get(task, TASK_RETRY)
+            retry = ONCE if at_most_once else default_retry
+        filled = msgspec.structs.replace(
             options,
             retry=retry,
             timeout_us=options.timeout_us or defaults.timeout_us,
@@ -202,15 +205,15 @@ class Admission:
         if is_plain:
             if len(self._plain) >= _TASKS_REMEMBERED_MAX:
                 self._plain.clear()
-            self._plain[task] = settled
-        return settled
+            self._plain[task] = filled
+        return filled
 
 
 def _is_in_range(spec: JobSpec) -> bool:
-    """Whether the instants, durations and priority are ones that a job can have.
+    """Whether the instants, durations and priority of the spec are in range.
 
-    What comes over HTTP is checked where it is read, and says more. This is for programs that
-    submit in the server's own process.
+    The HTTP API checks its requests itself, with more precise errors. This check is for programs
+    that submit from the server's own process.
     """
     return (
         spec.delay_us <= DURATION_MAX
@@ -228,10 +231,10 @@ def _refuse_range(spec: JobSpec) -> Invalid:
     )
 
 
-def _holds(holder: Job, unique: Unique, elapsed: int) -> bool:
-    """Whether the holder keeps others from the key: while in these states, or for the period.
+def _holds_key(holder: Job, unique: Unique, elapsed: int) -> bool:
+    """Whether the holder still has the key: because of its state, or because the period lasts.
 
-    elapsed: the present instant on the elapsed timeline.
+    elapsed: the current instant on the elapsed timeline.
     """
     age_us = elapsed - (holder.created_at - holder.offset_us)
     in_period = unique.for_us is not None and age_us < unique.for_us

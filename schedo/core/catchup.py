@@ -1,9 +1,8 @@
-"""Which instants of a schedule are due, and which of them run: late, caught up, coalesced or
-missed.
+"""The catch-up of due instants: which of them run, and which are coalesced or missed.
 
-An instant at most LATE_FIRE_US old is late, not missed, and runs. What is older goes by the catch-
-up policy; what is older than the catch-up window is missed whatever the policy says. Each instant
-gets exactly one verdict.
+An instant that is at most LATE_FIRE_US old is late: it is not missed, and it runs. The catch-up
+policy decides about older instants. An instant that is older than the catch-up window is missed,
+whatever the policy is. Each instant gets exactly one decision.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from schedo.core.triggers import latest_through, next_after
 
 
 class Firing(NamedTuple):
-    """One instant that runs; missed_count earlier ones are folded into it."""
+    """One instant that runs; it also stands for `missed_count` earlier instants."""
 
     scheduled_for: int
     trigger: Trigger
@@ -24,7 +23,7 @@ class Firing(NamedTuple):
 
 
 class FirePlan(NamedTuple):
-    """What becomes of every instant up to now: fires, oldest first, and verdicts on the others."""
+    """The plan for every instant up to now: fires, oldest first, and decisions on the others."""
 
     fires: list[Firing]
     decisions: list[DecisionRecord]
@@ -37,11 +36,11 @@ def plan_fires(schedule: Schedule, now: int) -> FirePlan:
     following = next_after(rule, now)
     due = schedule.next_fire_at
     if due is not None and rule.end_at is not None and due > rule.end_at:
-        due = None  # the clock was set past the end
+        due = None  # the clock was set to after the end
     if due is not None and now - due <= LATE_FIRE_US and next_after(rule, due) == following:
         return FirePlan(
             [Firing(due, Trigger.SCHEDULE)], [], following
-        )  # the ordinary case: one, in time
+        )  # the usual case: a single instant, in time
 
     through = schedule.evaluated_through
     late_from = max(through, now - LATE_FIRE_US)
@@ -66,7 +65,7 @@ def plan_fires(schedule: Schedule, now: int) -> FirePlan:
 def _plan_missed(
     schedule: Schedule, before: int, now: int, *, has_late: bool
 ) -> tuple[list[Firing], list[DecisionRecord]]:
-    """Decide about the instants up to `before`, which are too old to be just late."""
+    """Decide about the instants up to `before`, which are too old to count as late."""
     spec, rule = schedule.spec, schedule.rule
     through = schedule.evaluated_through
     window_start = min(max(through, now - spec.catchup_window_us), before)
@@ -90,7 +89,7 @@ def _plan_missed(
                 _decision_for(schedule, latest, now, Decision.MISSED, count - len(within))
             )
         return [Firing(instant, Trigger.CATCHUP) for instant in reversed(within)], decisions
-    if has_late:  # a run that is only late stands for all the missed ones
+    if has_late:  # the late run stands for all missed ones
         decisions.append(_decision_for(schedule, within[0], now, Decision.COALESCED, count))
         return [], decisions
     if count > 1:
@@ -100,7 +99,7 @@ def _plan_missed(
 
 
 def _instant_before(schedule: Schedule, instant: int) -> int:
-    """Return the latest instant before the given one; there is one after the watermark."""
+    """Return the latest instant before the given one. The caller knows that one exists."""
     rule = schedule.rule
     return latest_through(rule, schedule.evaluated_through, instant - 1, 1)[0][0]
 
@@ -108,5 +107,5 @@ def _instant_before(schedule: Schedule, instant: int) -> int:
 def _decision_for(
     schedule: Schedule, latest: int, now: int, decision: Decision, count: int
 ) -> DecisionRecord:
-    """Return one decision for count instants that end at `latest`."""
+    """Return one record for `count` instants of which `latest` is the last."""
     return DecisionRecord(schedule.id, latest, now, decision, None, count)

@@ -1,4 +1,4 @@
-"""Nothing waits in silence: one sentence about what a job waits for."""
+"""Explains in one sentence what a job waits for, so that no job waits without a visible reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schedo.core.worker_pool import WorkerPool, first_unmet_requirement
 
 
 def explain(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
-    """Return why the job is not running, or that it is, or how it ended."""
+    """Return why the job is not running, that it is running, or how it ended."""
     if job.state is State.QUEUED:
         return _explain_queued(job, jobs, workers)
     return _SENTENCES[job.state](job)
@@ -23,35 +23,32 @@ def _explain_queued(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
     if queue_state.queue.paused:
         return f"queue {job.queue} is paused"
     if not queue_state.is_open:
-        return (
-            f"queue {job.queue} runs {queue_state.running} jobs, as many as its concurrency allows"
-        )
+        return f"queue {job.queue} runs {queue_state.running} jobs, which is its concurrency limit"
     ready_key = job.ready_key
     eligible = workers.eligible_workers(ready_key)
     if not eligible:
         return _explain_no_worker(ready_key, workers)
     if all(worker.is_cordoned or not worker.is_open for worker in eligible):
         names = ", ".join(worker.spec.id for worker in eligible[:_NAMED_MAX])
-        return f"whoever could run it is cordoned or draining: {names}"
+        return f"all workers that could run it are cordoned or draining: {names}"
     candidates = [worker for worker in eligible if worker.slots_free > 0]
     if not candidates:
         slots = sum(w.spec.slots for w in eligible if w.is_open and not w.is_cordoned)
         return f"all {slots} slots for task {job.task} are taken"
     candidates = [worker for worker in candidates if worker.fit(ready_key.requirements, 1) > 0]
     if not candidates:
-        return f"what it needs is taken: {_render_needs(ready_key)}"
+        return f"the resources that it needs are in use: {_render_needs(ready_key)}"
     if not any(worker.free > 0 for worker in candidates):
         names = ", ".join(worker.spec.id for worker in candidates[:_NAMED_MAX])
-        return f"whoever could run it does not ask for work now: {names}"
+        return f"no worker that could run it is polling now: {names}"
     if job.location is not Location.READY:
-        return (
-            f"{len(jobs.ready_queues.ready_index(job.ready_key) or ())} jobs of its lane go first"
-        )
+        ahead = len(jobs.ready_queues.ready_index(ready_key) or ())
+        return f"at least {ahead} ready jobs of its queue and task go first"
     return "it is next"
 
 
 def _explain_no_worker(ready_key: ReadyKey, workers: WorkerPool) -> str:
-    """Return what no worker has: the first thing that keeps those away that know the task."""
+    """Return what no worker offers: the task itself, or a requirement of the job."""
     candidates = [
         each.spec for each in workers.eligible_workers(ready_key._replace(requirements=None))
     ]
@@ -70,12 +67,12 @@ _NAMED_MAX = 5
 
 
 _SENTENCES: dict[State, Callable[[Job], str]] = {
-    State.SCHEDULED: lambda job: "its time has not come",
+    State.SCHEDULED: lambda job: "it is not due yet",
     State.BLOCKED: lambda job: "an earlier run of its schedule is not finished",
     State.RUNNING: lambda job: f"attempt {job.attempt} is running on {job.worker}",
-    State.RETRYING: lambda job: f"attempt {job.attempt} failed; the next one has its time set",
-    State.COMPLETED: lambda job: "it has completed",
+    State.RETRYING: lambda job: f"attempt {job.attempt} failed; it waits for the next one",
+    State.COMPLETED: lambda job: "it is completed",
     State.FAILED: lambda job: job.failure.message if job.failure is not None else "it has failed",
     State.CANCELLED: lambda job: "it was cancelled",
-    State.EXPIRED: lambda job: "its expiry came before it could start",
+    State.EXPIRED: lambda job: "it expired before it could start",
 }

@@ -1,9 +1,10 @@
-"""Which schedule fires next: what has just come due before what is overdue.
+"""The order in which schedules fire: newly due ones before overdue ones.
 
-A window holds the schedules that fire soonest. What is overdue beyond it is a backlog, loaded page
-by page; each fire is computed, so it cannot move in bulk as jobs do. Those that fire every few
-seconds stay in memory and go first: were they to stand by id among a hundred thousand of one
-instant, they would miss many of their own.
+A paged index holds the schedules that fire soonest. Overdue schedules beyond it form a backlog that
+is loaded page by page. Each fire is computed, so schedules cannot be moved in bulk as jobs are.
+
+Schedules that fire every few seconds stay in memory and go first. In the order of the index they
+would wait among, say, a hundred thousand schedules of the same instant, and miss many fires.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from schedo.core.timers import Timers
 
 
 class FireOrder:
-    """The ids of schedules in memory by their next fire."""
+    """The ids of the schedules in memory, by their next fire."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self.index = PagedIndex(Room(capacity))
         self.backlog = Backlog()
-        self.overdue: dict[int, int] = {}  # next fire by id: loaded of the backlog
+        self.overdue: dict[int, int] = {}  # next fire by id, loaded from the backlog
         self._frequent = Timers()
 
     def __len__(self) -> int:
@@ -36,7 +37,7 @@ class FireOrder:
         return ident in self.index or ident in self.overdue or ident in self._frequent
 
     def arm(self, ident: int, at: int) -> bool:
-        """Set when the schedule fires; False if that is beyond what memory holds."""
+        """Set when the schedule fires; return False if that is after the horizon of the index."""
         self._frequent.cancel(ident)
         self.overdue.pop(ident, None)
         if self.index.add(at, ident):
@@ -45,31 +46,31 @@ class FireOrder:
         return False
 
     def keep(self, ident: int, at: int, now: int) -> bool:
-        """Hold a schedule that has fired and fires again so soon, up to a number."""
+        """Keep a schedule in memory that fires again within FREQUENT_US, if there is room."""
         if at - now > FREQUENT_US or len(self._frequent) >= self._capacity:
             return False
         self._frequent.arm(ident, at)
         return True
 
     def disarm(self, ident: int) -> None:
-        """Forget the schedule."""
+        """Remove the schedule."""
         self.index.remove(ident)
         self._frequent.cancel(ident)
         self.overdue.pop(ident, None)
 
     def restart(self) -> None:
-        """Forget all, and begin anew with what the store has."""
+        """Remove all schedules and load the order again."""
         self.index.restart()
         self.backlog = Backlog()
         self.overdue = {}
         self._frequent = Timers()
 
     def trim(self) -> Iterable[int]:
-        """Return the ids that no longer fit, now in the store only."""
+        """Trim the index; return the removed ids, which the store keeps."""
         return self.index.trim()
 
     def pop_due(self, now: int, limit: int) -> list[int]:
-        """Remove and return up to limit schedules that are due; what is overdue has a fourth."""
+        """Remove and return up to `limit` due schedules; a fourth is left to overdue ones."""
         due = [ident for _, ident in self._frequent.pop_due(now, limit)]
         free = limit - len(due) - (limit // 4 if self.overdue else 0)
         due += [ident for _, ident in self.index.pop_due(now, max(0, free))]
@@ -80,7 +81,7 @@ class FireOrder:
         return due + late
 
     def fresh_at(self) -> int | None:
-        """Return the soonest fire in memory that is no part of the backlog."""
+        """Return the soonest fire in memory outside the backlog."""
         firsts = (self.index.first(), self._frequent.first())
         return min((first[0] for first in firsts if first is not None), default=None)
 
@@ -93,14 +94,14 @@ class FireOrder:
     # Pages.
 
     def needs_page(self) -> bool:
-        """Whether something must be loaded."""
+        """Whether a page must be loaded."""
         return self.index.needs_page() or self._needs_overdue()
 
     def _needs_overdue(self) -> bool:
         return len(self.overdue) <= self.index.page_size and self.backlog.needs_page()
 
     def loads(self) -> list[LoadSchedules]:
-        """Return the pages that are needed, each once."""
+        """Return the loads that are needed now, each once."""
         loads = []
         if self.index.needs_page():
             self.index.is_loading = True
@@ -114,7 +115,7 @@ class FireOrder:
         return loads
 
     def extend(self, load: LoadSchedules, page: Sequence[Schedule]) -> bool:
-        """Note that the page is loaded; False if it is no longer needed."""
+        """Record that the page is loaded; return False if it must not be used any more."""
         last = _last_of(page) if len(page) == load.limit else None
         if load.until is None:
             return self.index.extend(load.after, last)
@@ -124,7 +125,7 @@ class FireOrder:
         return True
 
     def take(self, load: LoadSchedules, schedule: Schedule) -> bool:
-        """Take in a schedule of the page; False if memory holds no such instant."""
+        """Add a schedule of the page; return False if its next fire does not belong in memory."""
         at, ident = schedule.next_fire_at, schedule.id
         if at is None or schedule.paused:
             return False

@@ -1,8 +1,7 @@
-"""The job records the scheduler holds in memory, where each is held, and which of them have
-changed.
+"""The job records in memory: where each is held, and which of them have changed.
 
-A record is in memory while a window or a worker holds it, or while the store does not yet have its
-newest version. When neither is true any more it is recycled.
+A record stays in memory while an index or a worker holds it, or while the store does not have its
+newest version. After that it is recycled.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from schedo.core.ready_queues import ReadyQueues
 from schedo.core.states import FOLLOWERS, TIMED, State, check_transition
 from schedo.core.worker_pool import WorkerPool
 
-# Naming a member through its class costs as much as a small call, and these are named for each job.
+# Access to an enum member through its class costs as much as a small call, and happens per job.
 _QUEUED = State.QUEUED
 _NOWHERE, _IN_TIMERS, _IN_READY, _RUNNING = Location
 
 
 class JobTable:
-    """Job records by id, held by the timers, a lane or a worker."""
+    """Job records by id, held by the timers, a ready index or a worker."""
 
     def __init__(
         self,
@@ -39,28 +38,26 @@ class JobTable:
         offset_us: int = 0,
     ) -> None:
         self._jobs: dict[int, Job] = {}
-        # Returns the record of an id if it is in memory.
+        # Returns the record with this id if it is in memory, else None.
         self.find: Callable[[int], Job | None] = self._jobs.get
         self._keys: dict[str, int] = {}  # unique keys of the records in memory
         self._committing: dict[int, Job] = {}
-        self._evictable: set[int] = (
-            set()
-        )  # records no window wants, to be recycled at the next commit
+        self._evictable: set[int] = set()  # perhaps held nowhere; checked at the next commit
         self._pool = JobPool()
         self.timers = PagedIndex(Room(capacity), empty=empty)
-        self.backlog = Backlog()  # jobs that came due before the timers had them
+        self.backlog = Backlog()  # jobs that became due before memory had loaded them
         self.ready_queues = ReadyQueues(
             WorkerPool() if workers is None else workers, capacity, ready_limit
         )
         self.changes = Changes()
         self.offset_us = offset_us  # the wall clock minus the elapsed timeline
-        self.ready: set[int] = set()  # jobs whose timer or commit has made them runnable of late
+        self.ready: set[int] = set()  # jobs that a timer or a commit has just made runnable
 
     def __len__(self) -> int:
         return len(self._jobs)
 
     def blank(self) -> Job:
-        """Return a recycled or new record, not yet in memory."""
+        """Return a recycled or new record that is not yet in the table."""
         return self._pool.take()
 
     def find_key(self, key: str) -> Job | None:
@@ -69,21 +66,21 @@ class JobTable:
         return self._jobs[job_id] if job_id is not None else None
 
     def find_unique_holder(self, key: str, loaded: Job | None) -> Job | None:
-        """Return who holds the unique key, given what the store said; memory wins."""
+        """Return the job that holds the unique key, given what the store returned; memory wins."""
         known = self.find_key(key)
         if known is None and loaded is not None and loaded.id not in self._jobs:
-            return loaded  # in memory without the key means that it was just released
+            return loaded  # a record in memory without the key has just released it
         return known
 
     def add(self, job: Job) -> None:
-        """Take a new record in; the commit that carries it places it."""
+        """Add a new record. `committed` puts it into an index once it is durable."""
         job.is_new = True
         self._jobs[job.id] = self.changes.jobs[job.id] = job
         if job.unique_key is not None:
             self._keys[job.unique_key] = job.id
 
     def track(self, job: Job) -> Job:
-        """Take a loaded record in, held nowhere yet; the one in memory wins."""
+        """Add a loaded record, or return the one in memory, which wins. It is in no index yet."""
         known = self._jobs.get(job.id)
         if known is not None:
             return known
@@ -93,11 +90,11 @@ class JobTable:
         return job
 
     def mark_dirty(self, job: Job) -> None:
-        """Note that the record must be written."""
+        """Mark the record as changed, so that the next commit writes it."""
         self.changes.jobs[job.id] = job
 
     def move(self, job: Job, state: State) -> None:
-        """Change the state by the table and note it; the caller places the record."""
+        """Change the state, as far as TRANSITIONS allow it. The caller then indexes the record."""
         if state not in FOLLOWERS[job.state] and state is not job.state:
             check_transition(render_id(job.id), job.state, state)
         if job.location is not _NOWHERE:
@@ -106,11 +103,12 @@ class JobTable:
         self.changes.jobs[job.id] = job
 
     def index(self, job: Job) -> None:
-        """Put a waiting record where its state says; behind a full window the store alone has it.
+        """Put a waiting record into the timers or a ready index, as its state requires.
 
-        Durable before runnable: a new record is placed by the commit that carries it, not before.
+        A record behind the horizon of the index stays in the store only. A new record waits for its
+        commit, because a job must be durable before it can run.
         """
-        assert job.location is _NOWHERE, "a record is held in one place"
+        assert job.location is _NOWHERE, "a record is held in one place only"
         if job.is_new:
             return
         if job.state is _QUEUED:
@@ -125,7 +123,7 @@ class JobTable:
                 self._evict(self.timers.trim())
 
     def unindex(self, job: Job) -> None:
-        """Take the record out of the timers or its lane."""
+        """Remove the record from the timers or its ready index."""
         if job.location is _IN_TIMERS:
             self.timers.remove(job.id)
         elif job.location is _IN_READY:
@@ -133,23 +131,23 @@ class JobTable:
         job.location = _NOWHERE
 
     def release_key(self, job: Job) -> None:
-        """Let another job take the record's unique key."""
+        """Release the record's unique key, so that another job can take it."""
         if job.unique_key is not None:
             self._keys.pop(job.unique_key, None)
             job.unique_key = None
             self.mark_dirty(job)
 
     def take_changes(self) -> Changes:
-        """Return all changes since the last call; they count as uncommitted until `committed`."""
+        """Return all changes since the last call. They are being committed until `committed`."""
         changes = self.changes
         self.changes = Changes()
         self._committing = changes.jobs
         return changes
 
     def committed(self) -> None:
-        """Note that the changes taken last are durable: new records can run from now on.
+        """Mark the changes that were taken last as durable, so that new jobs can run.
 
-        Records that nobody holds are recycled.
+        Records that are held nowhere are recycled, unless they have changed again since.
         """
         done, self._committing = self._committing, {}
         again = self.changes.jobs
@@ -175,7 +173,7 @@ class JobTable:
     # Time.
 
     def queue_due(self, now: int, limit: int) -> None:
-        """Queue up to limit jobs in memory that are due; leave to the store what is overdue."""
+        """Queue up to `limit` due jobs in memory; leave overdue ones to the backlog."""
         for _, job_id in self.timers.pop_due(now, limit):
             job = self._jobs[job_id]
             job.location = _NOWHERE
@@ -190,13 +188,13 @@ class JobTable:
     # Pages.
 
     def needs_loads(self) -> bool:
-        """Whether a window runs low, or a backlog is to be moved."""
+        """Whether an index needs a page, or a part of the backlog can be moved."""
         return (
             self.timers.needs_page() or self.backlog.needs_page() or self.ready_queues.needs_pages()
         )
 
     def loads(self) -> list[Load]:
-        """Return the pages that are needed now; each is asked for once."""
+        """Return the loads that are needed now, each once."""
         pages: list[Load] = []
         backlog = self.backlog
         if backlog.needs_page():
@@ -212,7 +210,7 @@ class JobTable:
         return pages
 
     def promoted(self, load: PromoteDue, promoted: Promoted) -> None:
-        """Note which jobs the store has queued by itself."""
+        """Apply a promotion: the store has queued these jobs itself."""
         self.backlog.advance(load.after, load.until, promoted.last)
         firsts: dict[ReadyKey, Pair] = {}
         for ready_key, pair in promoted.jobs:
@@ -222,25 +220,25 @@ class JobTable:
         for _, (_, job_id) in promoted.jobs:
             job = self._jobs.get(job_id)
             if job is not None and job.state in TIMED and job.due_at <= load.until:
-                self._queue(job)  # memory wins, so it has to follow
+                self._queue(job)  # memory wins over the store, so its record must change as well
 
     def extend_timers(self, load: LoadTimers, page: list[Job]) -> None:
-        """Take in a page of jobs that wait for an instant."""
+        """Add a page of jobs that wait for an instant."""
         last = (page[-1].due_at, page[-1].id) if len(page) == load.limit else None
         if self.timers.extend(load.after, last):
             self._index_page(page)
 
     def extend_ready(self, load: LoadReady, page: list[Job]) -> None:
-        """Take in a page of the lane."""
+        """Add a page of ready jobs."""
         ready = self.ready_queues.ready_index(load.ready_key)
-        assert ready is not None, "a lane stays while a page of it is on its way"
+        assert ready is not None, "an index stays open while a page of it is loading"
         last = (page[-1].rank, page[-1].id) if len(page) == load.limit else None
         if ready.extend(load.after, last):
             self._index_page(page)
         self.ready_queues.settle(load.ready_key)
 
     def shift(self, delta_us: int) -> None:
-        """Move the instants that count elapsed time; which come first is asked of the store."""
+        """Shift the instants that count elapsed time, and load the order of the timers again."""
         self.offset_us += delta_us
         for job in self._jobs.values():
             job.shift(delta_us)
@@ -252,21 +250,19 @@ class JobTable:
             job = self.track(job)
             if job.location is _NOWHERE:
                 self.index(job)
-                self._evictable.add(
-                    job.id
-                )  # a page can overfill the window, and then it is not placed
+                self._evictable.add(job.id)  # a full index may have refused the record
 
     def place_changed(self) -> None:
-        """Place what was changed since the load: its pages could not show what is not yet durable.
+        """Index the records with uncommitted changes: the loaded pages could not contain them.
 
-        Called once for all pages, since it goes through all that was changed.
+        It goes through all changes, so the caller calls it once after all pages.
         """
         for job in self.changes.jobs.values():
             if job.location is _NOWHERE and (job.state in TIMED or job.state is State.QUEUED):
                 self.index(job)
 
     def _evict(self, job_ids: Iterable[int]) -> None:
-        """Note that the window is too full for these; they are recycled with the next commit."""
+        """Mark the records as held nowhere. The next commit recycles them."""
         for job_id in job_ids:
             self._jobs[job_id].location = _NOWHERE
             self._evictable.add(job_id)

@@ -1,4 +1,4 @@
-"""Leases, how attempts end, and what is said about them between the core and the workers."""
+"""Leases, outcomes of attempts, and the other values that core and workers exchange."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import msgspec
 
 from schedo.core.model import Failure, LeaseKey, Options, Trigger
 
-# How an attempt ends. A worker reports one of these with its lease.
+# Outcomes. A worker reports one of them with the key of its lease.
 
 
 class Completed(msgspec.Struct, frozen=True, tag="completed"):
-    """The handler returned; result is JSON."""
+    """The handler returned. The result is JSON."""
 
     result: bytes | None = None
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The handler raised, or the command did not succeed."""
+    """The handler raised an exception, or the command failed."""
 
     failure: Failure
     retryable: bool = True
@@ -27,29 +27,32 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class Snoozed(msgspec.Struct, frozen=True, tag="snoozed"):
-    """The handler asks to be run again later; no attempt is used up."""
+    """The handler asked to run again later. This uses up no attempt of the retry policy."""
 
     delay_us: int
 
 
 class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
-    """The worker ended the attempt because it was told to (cancel or timeout)."""
+    """The worker stopped the attempt because of a stop request (cancel or timeout) or a drain."""
 
 
 class Released(msgspec.Struct, frozen=True, tag="released"):
-    """The worker could not finish it (drain): back to the front of the lane, uncounted."""
+    """The worker gave the attempt back, for example on a drain. The job is requeued first, and
+    nothing is counted."""
 
 
 class Blame(StrEnum):
-    """What an attempt may have to do with the death of the process that it was lost with."""
+    """Whether an attempt may have caused the death of the process that it was lost with."""
 
-    SOLE = "sole"  # it alone may have caused it: a loss, and those are limited
-    SHARED = "shared"  # so may others that ran there: no loss, and it runs alone until that shows
-    NONE = "none"  # it ran elsewhere, or the cause is known: no loss
+    SOLE = (
+        "sole"  # only this attempt can have caused it: one loss is counted, and losses are limited
+    )
+    SHARED = "shared"  # other attempts ran there: no loss is counted, and the job runs isolated
+    NONE = "none"  # it ran elsewhere, or the cause is known: no loss is counted
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost"):
-    """The attempt was lost with its worker or its server, which is never a failure of the job."""
+    """The attempt was lost with its worker or its server. This is never a failure of the job."""
 
     message: str = "the worker was lost"
     blame: Blame = Blame.SOLE
@@ -59,22 +62,22 @@ Outcome = Completed | Failed | Snoozed | Stopped | Released | Lost
 
 
 class Lease(msgspec.Struct, frozen=True, array_like=True):
-    """A worker's right to one attempt, with all it needs to run it."""
+    """The right of a worker to run one attempt, with all that the worker needs for it."""
 
     key: LeaseKey
     worker: str
     task: str
     queue: str
-    payload: bytes | None  # None: read it from the store first
+    payload: bytes | None  # None: the payload is only in the store
     options: Options
-    scheduled_for: int  # the instant of the schedule, or the due time
+    scheduled_for: int  # the instant of the schedule, or the due instant
     trigger: Trigger
     missed_count: int
-    is_suspect: bool = False  # what started it died beside others, so it is to run apart from them
+    is_suspect: bool = False  # a poison suspect: it must run isolated
 
 
 class CapturedOutput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One stream of an attempt, bounded: the first and the last bytes, and how many there were."""
+    """One output stream of an attempt: its first and last bytes, and the total number of bytes."""
 
     stream: Literal["stdout", "stderr", "body"]
     head: bytes
@@ -83,7 +86,7 @@ class CapturedOutput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AttemptResult(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker says when an attempt has ended."""
+    """What a worker reports about an ended attempt."""
 
     key: LeaseKey
     outcome: Outcome
@@ -91,14 +94,14 @@ class AttemptResult(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StopReason(StrEnum):
-    """Why a running attempt is told to stop."""
+    """Why the scheduler asks a worker to stop an attempt."""
 
     CANCEL = "cancel"
     TIMEOUT = "timeout"
 
 
 class StopRequest(NamedTuple):
-    """Tell the worker to end this attempt."""
+    """A request to a worker to stop an attempt."""
 
     key: LeaseKey
     worker: str

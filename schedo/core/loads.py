@@ -1,8 +1,8 @@
-"""What the scheduler needs from the store, as plain values for the engine to fetch.
+"""Loads: the reads that the core requests from the store, as plain values for the committer.
 
-Everything wanted in one turn is loaded after the same commit and delivered in one step, so between
-the load and its use nothing can have become durable: what changed meanwhile is still in the
-scheduler's memory, and memory wins. That one rule makes windows and single look-ups safe.
+All loads of one turn are carried out after the same commit, and delivered together. So no change
+becomes durable between a load and its delivery: every later change is still in the memory of the
+scheduler, and memory wins. This rule makes both pages and single records safe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schedo.core.paged_index import Pair
 
 @dataclass(frozen=True, slots=True)
 class LoadTimers:
-    """The next page of jobs that wait for an instant."""
+    """Load the next page of jobs that wait for an instant."""
 
     after: Pair
     limit: int
@@ -25,10 +25,10 @@ class LoadTimers:
 
 @dataclass(frozen=True, slots=True)
 class PromoteDue:
-    """Queue, in the store itself, the next jobs that were due up to an instant.
+    """Queue, in the store itself, the next jobs that are due up to an instant.
 
-    It is carried out before anything that is loaded for the same turn; how many at a time is left
-    to whoever knows how long it takes.
+    The committer does this before the loads of the same turn. It also chooses the number of jobs,
+    because it measures how long they take.
     """
 
     after: Pair
@@ -36,15 +36,15 @@ class PromoteDue:
 
 
 class Promoted(NamedTuple):
-    """The jobs that a PromoteDue has queued, and where to go on."""
+    """The jobs that a PromoteDue has queued, and where the next one continues."""
 
-    jobs: list[tuple[ReadyKey, Pair]]  # (rank, id) of each with its lane
-    last: Pair | None  # the last one's due time and id; None: there are no more of them
+    jobs: list[tuple[ReadyKey, Pair]]  # the ready key and (rank, id) of each
+    last: Pair | None  # due time and id of the last one; None: no more are due
 
 
 @dataclass(frozen=True, slots=True)
 class LoadReady:
-    """The next page of one lane."""
+    """Load the next page of one ready key."""
 
     ready_key: ReadyKey
     after: Pair
@@ -53,7 +53,7 @@ class LoadReady:
 
 @dataclass(frozen=True, slots=True)
 class LoadSchedules:
-    """The next page of schedules by their next fire; until: of those overdue up to the instant."""
+    """Load the next page of schedules by next fire; with `until`, only those due up to it."""
 
     after: Pair
     limit: int
@@ -62,7 +62,7 @@ class LoadSchedules:
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
-    """One job; `then` is called with it, or with None, and the present instant."""
+    """Load one job, and call `then` with the job or None, and the current instant."""
 
     job_id: int
     then: Callable[[Job | None, int], None]
@@ -70,7 +70,7 @@ class LoadJob:
 
 @dataclass(frozen=True, slots=True)
 class LoadUniqueHolder:
-    """The job that holds a unique key; `then` as for JobWanted."""
+    """Load the job that holds a unique key; `then` as for LoadJob."""
 
     key: str
     then: Callable[[Job | None, int], None]
@@ -78,7 +78,7 @@ class LoadUniqueHolder:
 
 @dataclass(frozen=True, slots=True)
 class LoadSchedule:
-    """One schedule by name or id; `then` as for JobWanted."""
+    """Load one schedule by name or id; `then` as for LoadJob."""
 
     which: str | int
     then: Callable[[Schedule | None, int], None]
@@ -86,7 +86,7 @@ class LoadSchedule:
 
 @dataclass(frozen=True, slots=True)
 class LoadExpired:
-    """Waiting jobs whose expiry has come."""
+    """Load waiting jobs whose expiry has come."""
 
     now: int
     limit: int

@@ -1,6 +1,4 @@
-"""What becomes of a job when an attempt of it ends. Pure: a job and an outcome in, a settlement
-out.
-"""
+"""The transition of a job when one of its attempts ends: a pure function of job and outcome."""
 
 from __future__ import annotations
 
@@ -22,34 +20,34 @@ from schedo.core.model import ONCE, Failure, Job, Trigger
 from schedo.core.retry import delay_us
 from schedo.core.states import State
 
-INVOKE_LOSSES_MAX = 2  # of any kind: who asked for a retry gets one
+INVOKE_LOSSES_MAX = 2  # losses of any kind: an invoked job that may be repeated runs at most twice
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False):
-    """The job's next state, and what else changes."""
+    """The next state of a job, and the other fields that change with it."""
 
     state: State
-    evidence: str | None = None  # the ended attempt's outcome, if it did not complete the job
+    evidence: str | None = None  # outcome of the attempt for its record; None: no record
     failure: Failure | None = None
     result: bytes | None = None
     due_at: int | None = None  # for a job that waits again
-    requeue_first: bool = False  # before all others of its lane
+    requeue_first: bool = False  # ahead of all other jobs of its ready key
     failures: int = 0  # to add
     losses: int = 0  # to add
-    poison_suspect: bool = False  # runs alone next time
+    poison_suspect: bool = False  # the next attempt runs isolated
 
 
 class OutcomeContext(msgspec.Struct, frozen=True, gc=False):
-    """What a settlement depends on beside job and outcome."""
+    """What a transition depends on besides the job and the outcome."""
 
     now: int
     random: float  # in [0, 1)
-    stop: StopReason | None  # why the attempt was told to stop, if it was
-    retry_before: int | None  # no retry at or after this instant: the schedule's next fire
+    stop: StopReason | None  # why the worker was asked to stop the attempt
+    retry_before: int | None  # the schedule's next fire: no retry at or after it
 
 
 def settle(job: Job, outcome: Outcome, context: OutcomeContext) -> Transition:
-    """Return what becomes of the running job."""
+    """Return the transition of the running job."""
     if job.cancel_requested_at is not None and not isinstance(outcome, Lost):
         return _cancelled(outcome)
     match outcome:
@@ -64,10 +62,12 @@ def settle(job: Job, outcome: Outcome, context: OutcomeContext) -> Transition:
             failure = Failure("timeout", f"timed out after {seconds:g} s")
             return _failed(job, Failed(failure), context, evidence="timeout")
         case Stopped() if job.options.at_most_once or job.trigger is Trigger.INVOKE:
-            failure = Failure("interrupted", "it was stopped, and is not begun a second time")
+            failure = Failure(
+                "interrupted", "the attempt was stopped, and this job is not started twice"
+            )
             return Transition(State.FAILED, "released", failure)
-        case Released() if job.trigger is Trigger.INVOKE:  # who asked has to ask again
-            failure = Failure("released", "its worker gave it back before it ran")
+        case Released() if job.trigger is Trigger.INVOKE:  # the caller must invoke it again
+            failure = Failure("released", "the worker released it before it ran")
             return Transition(State.FAILED, "released", failure)
         case Stopped() | Released():
             return Transition(
@@ -78,14 +78,14 @@ def settle(job: Job, outcome: Outcome, context: OutcomeContext) -> Transition:
 
 
 def _snoozed(job: Job, due_at: int) -> Transition:
-    if job.trigger is Trigger.INVOKE:  # who asked waits for it now
-        failure = Failure("snoozed", "it put itself off, and what is invoked runs now or never")
+    if job.trigger is Trigger.INVOKE:  # the caller waits for it now
+        failure = Failure("snoozed", "the handler snoozed, and an invoked job cannot run later")
         return Transition(State.FAILED, "snoozed", failure)
     return Transition(State.SCHEDULED, "snoozed", due_at=due_at)
 
 
 def _cancelled(outcome: Outcome) -> Transition:
-    """Cancelled wins, whatever the handler still said; its result is kept as evidence."""
+    """A requested cancel wins over any outcome; the handler's result is kept with the job."""
     result = outcome.result if isinstance(outcome, Completed) else None
     failure = outcome.failure if isinstance(outcome, Failed) else None
     return Transition(State.CANCELLED, "cancelled", failure, result)
@@ -110,8 +110,8 @@ def _failed(
 
 
 def _lost(job: Job, outcome: Lost) -> Transition:
-    """A lost worker is not the job's fault, so no failure is counted; but if the job alone may have
-    killed it, it counts as a loss, or such a job would be tried for ever."""
+    """A lost worker is not a failure of the job, so no failure is counted. But if only this job can
+    have killed the worker, a loss is counted, or the job would be tried for ever."""
     failure = Failure("lost", outcome.message)
     is_invoked = job.trigger is Trigger.INVOKE
     losses = 1 if outcome.blame is Blame.SOLE or is_invoked else 0
@@ -127,5 +127,5 @@ def _lost(job: Job, outcome: Lost) -> Transition:
 
 
 def requeue_rank(job: Job, offset_us: int) -> int:
-    """Return the rank of a job that goes before all others of its lane."""
+    """Return the rank of a job that goes ahead of all others of its ready key."""
     return job.due_at - offset_us - REQUEUE_BOOST_US

@@ -1,9 +1,9 @@
-"""The head of one order: memory holds its first entries, the store holds them all.
+"""The paged index: an ordered index whose first entries are in memory and all of them in the store.
 
-An order is a set of (key, id) pairs: jobs by due time, a lane's jobs by rank, schedules by next
-fire. The horizon is the last pair that is surely in memory: every pair up to it is here, every
-pair behind it is in the store only. No horizon means that everything is here. So memory stays
-bounded however many jobs there are, and a start loads one page instead of the table.
+The entries are (key, id) pairs: jobs by due time, ready jobs by rank, or schedules by next fire.
+Every pair up to the horizon is in memory, and every pair after it is in the store only. A horizon
+of None means that all pairs are in memory. So memory stays bounded for any number of jobs, and a
+starting server loads one page instead of the table.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _END = 1 << 62
 
 
 class Room:
-    """How much a window may hold: above limit entries, capacity are kept. Windows can share one."""
+    """The size of an index: above `limit` entries it is trimmed to `capacity`. It can be shared."""
 
     __slots__ = ("capacity", "limit")
 
     def __init__(self, capacity: int, limit: int | None = None) -> None:
-        """Without a limit it is half again the capacity."""
+        """Without a limit, the limit is one and a half times the capacity."""
         self.capacity = capacity
         self.limit = 3 * capacity // 2 if limit is None else limit
 
 
 class PagedIndex:
-    """The first entries of one order: from half of its room's capacity up to its limit."""
+    """The head of one order. It loads a page below half of the capacity, and trims at the limit."""
 
     __slots__ = ("_live", "_room", "_timers", "horizon", "is_loading")
 
     def __init__(self, room: Room, *, empty: bool = False) -> None:
-        """Start with nothing known; empty says that the store has no entry of this order."""
+        """Start without entries. `empty` means that the store has no entry of this order either."""
         self._room = room
         self._timers = Timers()
         self._live = self._timers.live
@@ -50,24 +50,24 @@ class PagedIndex:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether neither memory nor store has an entry."""
+        """Whether neither memory nor the store has an entry."""
         return self.horizon is None and not self._live
 
     def add(self, key: int, ident: int) -> bool:
-        """Take the entry in; False if it sorts behind the horizon and stays in the store only."""
+        """Add the entry; return False if it is after the horizon, so that only the store has it."""
         if self.horizon is not None and (key, ident) > self.horizon:
             return False
         self._timers.arm(ident, key)
         return True
 
     def skip_to(self, pair: Pair) -> None:
-        """Go on loading behind the pair; somebody else sees to what the store has before it."""
+        """Continue to load after the pair. The caller handles the stored entries before it."""
         self.horizon = pair
 
     def retreat(self, first: Pair) -> list[int]:
-        """Note that the store has new entries from the pair on; return the ids behind it.
+        """Move the horizon back to before the pair, and return the ids that are removed for it.
 
-        Those are no longer here: they are loaded again, in order with the new ones.
+        The store has new entries from the pair on; the removed ones are loaded again with them.
         """
         last = (first[0], first[1] - 1)
         if self.horizon is not None and self.horizon <= last:
@@ -76,13 +76,13 @@ class PagedIndex:
         return [ident for _, ident in self._timers.keep_through(last)]
 
     def restart(self) -> list[int]:
-        """Forget all entries and begin anew with what the store has; return their ids."""
+        """Remove all entries and load the order from its start again; return the removed ids."""
         self.horizon = START
         self.is_loading = False
         return [ident for _, ident in self._timers.keep_first(0)]
 
     def remove(self, ident: int) -> None:
-        """Forget the entry if it is here."""
+        """Remove the entry if it is in memory."""
         self._timers.cancel(ident)
 
     def first(self) -> Pair | None:
@@ -90,20 +90,20 @@ class PagedIndex:
         return self._timers.first()
 
     def pop_first(self, limit: int) -> list[Pair]:
-        """Remove and return up to limit pairs, the first ones in memory."""
+        """Remove and return the first pairs in memory, at most `limit`."""
         return self._timers.pop_due(_END, limit)
 
     def pop_due(self, now: int, limit: int) -> list[Pair]:
-        """Remove and return up to limit pairs whose key is not after now, first ones first."""
+        """Remove and return, in order, up to `limit` pairs whose key is not after `now`."""
         return self._timers.pop_due(now, limit)
 
     @property
     def is_overfull(self) -> bool:
-        """Whether there is more here than may stay."""
+        """Whether the index has more entries than its limit."""
         return len(self._live) > self._room.limit
 
     def trim(self) -> Iterable[int]:
-        """Return the ids that no longer fit, now in the store only; a little too many still fit."""
+        """Trim an overfull index to its capacity; return the removed ids, which the store keeps."""
         if not self.is_overfull:
             return ()
         rest = self._timers.keep_first(self._room.capacity)
@@ -112,11 +112,11 @@ class PagedIndex:
 
     @property
     def page_size(self) -> int:
-        """How many entries are loaded at a time: few, for commits wait while a page is read."""
+        """The number of entries per page. It is small, because commits wait for the read."""
         return min(self._room.capacity, PAGE_ENTRIES_MAX)
 
     def needs_page(self) -> bool:
-        """Whether the store has more and too little is here; one page is asked for at a time."""
+        """Whether the store has more entries, few are in memory, and no page is loading."""
         return (
             self.horizon is not None
             and not self.is_loading
@@ -124,9 +124,10 @@ class PagedIndex:
         )
 
     def extend(self, after: Pair, last: Pair | None) -> bool:
-        """Move the horizon to the last pair of the page loaded after `after`; None: the end.
+        """Move the horizon to the last pair of the page that was loaded after `after`.
 
-        Return False if the window was trimmed meanwhile: the page no longer joins up.
+        `last` is None if the page reaches the end of the order. Return False if the horizon has
+        moved since the load, for then the page leaves a gap and must not be used.
         """
         self.is_loading = False
         if self.horizon != after:

@@ -1,8 +1,8 @@
-"""Work placed right now: on a worker that has room at this moment, or nowhere.
+"""The placement of invocations and reservations: on a worker with free slots now, or not at all.
 
-What is placed here is never queued. A job is made together with its attempt; if its worker does not
-take it, it is passed on, and where nobody takes it, it has failed. A reservation holds a slot under
-a key that no job has.
+An invoked job is never queued. It is made together with its first attempt. If the worker does not
+take it, the job is reassigned to another worker, and if no worker takes it, it fails. A reservation
+holds a slot under a lease key with a negative job id, which no job has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOWHERE = model.Location.NOWHERE
 
 
 class ReservedSlot(NamedTuple):
-    """A slot that is held for a reservation, with what of the worker's it takes."""
+    """A slot that is held for a reservation, with the requirements of its jobs."""
 
     worker: str
     key: LeaseKey
@@ -36,7 +36,7 @@ class ReservedSlot(NamedTuple):
 
 
 class Placement:
-    """Starts jobs on workers that have room now, and holds slots."""
+    """Starts jobs on workers that have free slots now, and reserves slots."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class Placement:
         self._reserved = 0
 
     def invoke(self, spec: JobSpec, count: int, now: int) -> list[Job]:
-        """Start so many jobs, all or none; raise NoCapacity or Unsatisfiable."""
+        """Start `count` jobs, all or none; raise NoCapacity or Unsatisfiable."""
         chosen = self._choose(
             ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements), count
         )
         return [self._start(spec, worker, now) for worker in chosen]
 
     def reserve(self, ready_key: ReadyKey, count: int) -> list[ReservedSlot]:
-        """Hold so many slots, all or none; raise NoCapacity or Unsatisfiable."""
+        """Reserve `count` slots, all or none; raise NoCapacity or Unsatisfiable."""
         slots = []
         for worker in self._choose(ready_key, count):
             self._reserved += 1
@@ -73,10 +73,10 @@ class Placement:
         return slots
 
     def invoke_reserved(self, spec: JobSpec, slots: Sequence[ReservedSlot], now: int) -> list[Job]:
-        """Start a job in each of the places.
+        """Start one job in each of the reserved slots.
 
-        Raise NoReservation if a worker has gone; the other places are let go of then. Raise
-        Unsatisfiable if one does not run such jobs; the places are kept for another try.
+        Raise NoReservation if a worker is gone; then the other slots are released. Raise
+        Unsatisfiable if a worker does not serve such jobs; then all slots stay reserved.
         """
         if slots and spec.options.requirements is None:
             spec = replace(spec, options=replace(spec.options, requirements=slots[0].requirements))
@@ -89,21 +89,23 @@ class Placement:
         ]
         if len(found) < len(slots):
             self.release(slots)
-            raise NoReservation("a worker that held a part of the reservation has gone")
+            raise NoReservation("a worker that held a part of the reservation is gone")
         if not all(worker.spec.serves(ready_key) for worker in found):
-            raise Unsatisfiable("a worker that holds a part of the reservation does not run this")
+            raise Unsatisfiable(
+                "a worker that holds a part of the reservation does not serve this job"
+            )
         self.release(slots)
         return [self._start(spec, worker, now) for worker in found]
 
     def release(self, slots: Sequence[ReservedSlot]) -> None:
-        """Let go of the slots; harmless if their workers have gone."""
+        """Release the slots; slots of workers that are gone are ignored."""
         for slot in slots:
             self._workers.release(slot.worker, slot.key)
 
     def reassign(
         self, key: LeaseKey, exclude: Collection[str], message: str, now: int
     ) -> Job | None:
-        """Give the attempt's job to another worker, or end it; None if the lease is not live."""
+        """Start the job on another worker, or fail it; return None if the lease is not live."""
         job = self._jobs.find(key.job_id)
         if job is None or not is_current_lease(key, job):
             return None
@@ -122,16 +124,16 @@ class Placement:
         return job
 
     def cancel_unstarted(self, job: Job, message: str, now: int) -> None:
-        """End a job whose attempt no worker has begun."""
+        """Fail a job whose attempt no worker has started."""
         self._attempts.end(job, job.key)
         job.location = _NOWHERE
-        failure = Failure("no-capacity", f"it was not begun: {message}")
+        failure = Failure("no-capacity", f"it was not started: {message}")
         self._transitions.apply(job, Transition(State.FAILED, "released", failure), now)
 
     def _choose(self, ready_key: ReadyKey, count: int) -> list[Worker]:
         queue_state = self._jobs.ready_queues.queue_state(ready_key.queue)
         if queue_state.free_slots < count:
-            why = "is paused" if queue_state.queue.paused else "runs as many jobs as it may"
+            why = "is paused" if queue_state.queue.paused else "is at its concurrency limit"
             raise NoCapacity(f"queue {ready_key.queue} {why}")
         chosen = self._workers.place(ready_key, count)
         if chosen:
@@ -139,11 +141,15 @@ class Placement:
         considered = sum(1 for _ in self._workers)
         rejected = self._workers.count_rejections(ready_key)
         if considered and not self._workers.eligible_workers(ready_key):
-            raise Unsatisfiable(f"none of {considered} workers could ever take it")
+            raise Unsatisfiable(f"none of {considered} workers can ever take it")
         most = self._workers.capacity(ready_key)
         if considered and most < count:
-            raise Unsatisfiable(f"{considered} workers could take {most} at most, not {count}")
-        raise NoCapacity(f"no worker has room for it now, of {considered}", considered, rejected)
+            raise Unsatisfiable(
+                f"{considered} workers can take at most {most} jobs at once, not {count}"
+            )
+        raise NoCapacity(
+            f"none of {considered} workers has a free slot for it now", considered, rejected
+        )
 
     def _start(self, spec: JobSpec, worker: Worker, now: int) -> Job:
         job = self._admission.make_invoked(spec, now)

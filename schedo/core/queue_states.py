@@ -1,4 +1,4 @@
-"""One queue and its jobs that are due: its limits, and its lanes by the workers that serve them."""
+"""The state of one queue: its limits, and its ready jobs by the workers that can run them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNLIMITED = 1 << 30
 
 
 class QueueState:
-    """One queue: its limits, its lanes and how many of its jobs are running."""
+    """One queue: its limits, its ready indexes and the number of its running jobs."""
 
     __slots__ = ("has_waited", "indexes", "number", "queue", "running", "sections", "virtual_time")
 
@@ -21,20 +21,20 @@ class QueueState:
         self.sections: dict[WorkerGroup, Section] = {}
         self.running = 0
         self.virtual_time = 0.0
-        self.has_waited = True  # False: jobs have come to the idle queue, none has started since
-        self.number = 0  # in the order in which the queues came to have lanes
+        self.has_waited = True  # False: no job has started since the queue was idle
+        self.number = 0  # in the order in which the queues got jobs
 
     @property
     def key(self) -> tuple[float, bool, int]:
-        """The line's place among those that wait for their turn.
+        """The order of the queues: the smallest key starts a job next.
 
-        Of equal turns the one that was idle goes first, so that it need not wait for all others.
+        At equal virtual times, a queue that was idle goes first: it need not wait for all others.
         """
         return self.virtual_time, self.has_waited, self.number
 
     @property
     def free_slots(self) -> int:
-        """How many more jobs the queue's own limits let start."""
+        """How many more jobs the limits of the queue allow to start."""
         queue = self.queue
         if queue.paused:
             return 0
@@ -42,17 +42,17 @@ class QueueState:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is known of the queue but its name."""
+        """Whether the queue has no jobs and no limits of its own, so that it can be evicted."""
         return not self.indexes and not self.running and self.queue == Queue(self.queue.name)
 
     @property
     def is_open(self) -> bool:
-        """Whether the queue's own limits let another job start."""
+        """Whether the limits of the queue allow another job to start."""
         return self.free_slots > 0
 
 
 class ReadyIndex(PagedIndex):
-    """The head of one lane."""
+    """The ready jobs of one ready key, by rank. Memory holds the head of this order."""
 
     __slots__ = ("key", "number", "queue_state", "section")
 
@@ -62,12 +62,12 @@ class ReadyIndex(PagedIndex):
         super().__init__(room, empty=empty)
         self.key = ready_key
         self.queue_state = queue_state
-        self.number = number  # in the order in which the lanes were opened
+        self.number = number  # in the order in which the indexes were opened
         self.section: Section
 
     @property
     def page_key(self) -> Key | None:
-        """The lane's place among those that need a page; a paused queue needs none."""
+        """The place of the index among those that need a page, or None if it needs none."""
         queue_state = self.queue_state
         if queue_state.queue.paused or not self.needs_page():
             return None
@@ -75,19 +75,19 @@ class ReadyIndex(PagedIndex):
 
 
 class Section:
-    """The lanes of one line that the same workers serve, by the rank of their first job."""
+    """The ready indexes of one queue that the same workers serve, by their first job's rank."""
 
     __slots__ = ("count", "group", "heap", "queue_state")
 
     def __init__(self, queue_state: QueueState, group: WorkerGroup) -> None:
         self.queue_state = queue_state
         self.group = group
-        self.count = 0  # of lanes, with those of which memory holds no job
+        self.count = 0  # of indexes, including those of which memory holds no job
         self.heap: LazyHeap[ReadyIndex] = LazyHeap(PagedIndex.first)
 
     @property
     def key(self) -> Key | None:
-        """The place of its line, or None if no job of it could start whatever the workers do."""
+        """The key of its queue, or None if no job can start, however many slots are free."""
         queue_state = self.queue_state
         if queue_state.free_slots <= 0 or self.heap.first() is None:
             return None

@@ -1,20 +1,24 @@
-"""The ready lanes: jobs that are due, one lane per queue and requirement, ordered by rank.
+"""The jobs that are due and wait for a worker, and the choice of the job that starts next.
 
-Within a queue the smallest rank of all lanes that somebody can serve goes first, so priority holds
-across tasks; a lane nobody can serve blocks no other. Between queues turns are fair by weight:
-each start moves its queue's turn on by 1 / weight, and the earliest turn is next. A queue that was
-idle starts at the present turn, so that it cannot claim the past, and goes before those whose turn
-is the same: its first job does not wait until a thousand other queues have started one each.
+The jobs of one ready key (queue, task and requirements) form one ready index, ordered by rank.
+Within a queue, the job with the smallest rank goes first, among the ready keys that some worker
+serves. So priority holds across tasks, and a ready key that no worker serves blocks no other.
 
-The choice never goes through all queues or lanes. A lane is found through the workers that serve
-it: each group of workers (worker_groups.py) knows the queues with jobs for it, by turn, and each
-queue its lanes, by rank. What cannot start now leaves these heaps when it surfaces there, and
-comes back with what lets it start:
+Between queues, starts are shared by weight (weighted fair queueing): each start adds 1 / weight to
+the virtual time of its queue, and the queue with the smallest virtual time is next. A queue that
+was idle begins at the current virtual time, so it gets nothing for the time when it had no jobs. It
+goes before queues with the same virtual time: its first job must not wait until a thousand other
+queues have started one job each.
 
-    a job comes first in its lane      `add`
-    its queue may run another one      `ended`, `set_queue`
-    a worker has room for it           `WorkerGroup.offer`
-    other workers serve it             `WorkerGroups.generation`
+The choice never scans all queues or ready keys. It goes through the workers: each worker group
+(worker_groups.py) has a heap of the queues with jobs for it, by virtual time, and each queue has a
+heap of its ready indexes for that group, by rank. An entry that cannot start now leaves its heap
+when it reaches the top. The event that lets it start again puts it back:
+
+    a job becomes first of its index     `add`
+    the queue may run another job        `ended`, `set_queue`
+    a worker has a free slot             `WorkerGroup.mark_available`
+    other workers serve the ready key    `WorkerGroups.generation`
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ _ROOM_MIN = 4  # entries
 
 
 class _QueueStates(dict[str, QueueState]):
-    """The queues by name; one that is asked for and new is made with the defaults."""
+    """The queue states by name. A missing one is created with the defaults."""
 
     def __init__(self, perhaps_idle: set[str]) -> None:
         self._perhaps_idle = perhaps_idle
@@ -46,44 +50,45 @@ class _QueueStates(dict[str, QueueState]):
 
 
 class ReadyQueues:
-    """All waiting jobs that are due, by queue and lane; memory holds the head of each lane."""
+    """All due jobs by queue and ready key. Memory holds the head of each ready index."""
 
     def __init__(
         self, workers: WorkerPool, capacity: int = WINDOW_ENTRIES, limit: int | None = None
     ) -> None:
-        """Without a limit each lane has room of its own; else all share about that."""
+        """Set the capacity of one index and the limit that all share, in entries."""
         self._groups = workers.groups
         self._generation = self._groups.generation
         self._capacity = capacity
         self._limit = limit
         self._room = Room(capacity, limit)
-        # The store does not know who is a suspect, and they are few: memory holds them all.
+        # The store does not record which jobs are poison suspects, so memory must hold all of them.
+        # They are few.
         self._suspects_room = Room(capacity, SUSPECTS_MAX)
-        self._count = 0  # of lanes
-        self._shares = 1  # a power of two, so that room is seldom shared anew
-        self.is_crowded = False  # some lane may hold more than its share
+        self._count = 0  # of ready indexes
+        self._shares = 1  # a power of two, so that the capacity is seldom divided again
+        self.is_crowded = False  # some index may hold more than its share
         self._perhaps_idle: set[str] = set()
         self._queue_states = _QueueStates(self._perhaps_idle)
-        # Returns the queue's line, made with the defaults if it is new.
+        # Returns the state of the queue; a missing one is created with the defaults.
         self.queue_state: Callable[[str], QueueState] = self._queue_states.__getitem__
-        self._active: dict[str, QueueState] = {}  # the lines that have a lane
+        self._active: dict[str, QueueState] = {}  # the queues that have a ready index
         self._numbers = count(1)
         self._virtual_time = 0.0
-        self._refilled: set[ReadyIndex] = set()  # those that were given jobs since the last choice
+        self._refilled: set[ReadyIndex] = set()  # those that got jobs since the last choice
         self._page_heap: LazyHeap[ReadyIndex] = LazyHeap(attrgetter("page_key"))
 
     def find_queue_state(self, name: str) -> QueueState | None:
-        """Return the queue's line if anything is known of it."""
+        """Return the state of the queue, or None if it is in no way used."""
         return self._queue_states.get(name)
 
     def queue_states(self) -> Iterator[QueueState]:
-        """Yield every line of which something is known."""
+        """Yield the state of every queue that has jobs, running attempts or limits of its own."""
         return (
             queue_state for queue_state in self._queue_states.values() if not queue_state.is_idle
         )
 
     def evict_idle(self) -> None:
-        """Let go of the lines of which nothing is known."""
+        """Evict the queues without jobs, running attempts and limits of their own."""
         for name in self._perhaps_idle:
             queue_state = self._queue_states.get(name)
             if queue_state is not None and queue_state.is_idle:
@@ -93,7 +98,7 @@ class ReadyQueues:
     # The queues' own limits.
 
     def set_queue(self, queue: Queue) -> None:
-        """Change the limits of a queue."""
+        """Set the limits of a queue."""
         queue_state = self._queue_states[queue.name]
         queue_state.queue = queue
         self._perhaps_idle.add(queue.name)
@@ -102,11 +107,11 @@ class ReadyQueues:
             self._check_page(ready)
 
     def started(self, name: str) -> None:
-        """Note that a job of the queue has started."""
+        """Count a started job of the queue."""
         self._queue_states[name].running += 1
 
     def ended(self, name: str) -> None:
-        """Note that a running job of the queue has ended."""
+        """Count a running job of the queue as ended."""
         queue_state = self._queue_states[name]
         queue_state.running -= 1
         if not queue_state.running and not queue_state.indexes:
@@ -121,11 +126,11 @@ class ReadyQueues:
     # The jobs.
 
     def announce(self, ready_key: ReadyKey) -> None:
-        """Say that the store holds queued jobs of the lane."""
+        """Register a ready key of which the store holds queued jobs."""
         self._open(ready_key, empty=False)
 
     def add(self, job: Job) -> PagedIndex | None:
-        """Put the job in its lane and return that, or None if it stays in the store only."""
+        """Add the job to its index and return the index; None if only the store keeps the job."""
         ready_key = job.ready_key
         ready = self._queue_states[job.queue].indexes.get(ready_key)
         if ready is None:
@@ -136,26 +141,27 @@ class ReadyQueues:
         return ready
 
     def remove(self, job: Job) -> None:
-        """Take the job out of its lane."""
+        """Remove the job from its index."""
         ready = self._queue_states[job.queue].indexes.get(job.ready_key)
         if ready is not None:
             ready.remove(job.id)
             self._shrunk(ready)
 
     def ready_index(self, ready_key: ReadyKey) -> PagedIndex | None:
-        """Return the lane's window if the lane has jobs."""
+        """Return the index of the ready key, or None if it has no jobs."""
         queue_state = self._active.get(ready_key.queue)
         return queue_state.indexes.get(ready_key) if queue_state is not None else None
 
     def ready_indexes(self) -> Iterator[tuple[ReadyKey, PagedIndex]]:
-        """Yield every lane that has jobs."""
+        """Yield every ready key that has jobs, with its index."""
         for queue_state in self._active.values():
             yield from queue_state.indexes.items()
 
     def take(self) -> list[tuple[int, Worker]]:
-        """Remove and return the jobs whose turn it is, each with its worker; [] if none can start.
+        """Remove and return the jobs that start next, each with its worker; [] if none can start.
 
-        Whoever asks again has started them: they count in the queue's limits and take slots.
+        Before the next call, the caller must start them: `started` counts them in the limits of
+        their queue, and `Worker.hold` takes their slots.
         """
         self._catch_up()
         section = self._choose() if self._active else None
@@ -163,7 +169,7 @@ class ReadyQueues:
         if section is None or ready is None:
             return []
         queue_state = section.queue_state
-        # Where nothing else waits, the lane's turn comes again and again.
+        # If no other ready key has jobs, all free slots go to this one in a single call.
         is_only = len(self._active) == len(queue_state.indexes) == 1
         shares = section.group.share(min(queue_state.free_slots, len(ready)) if is_only else 1)
         entries = ready.pop_first(len(shares))
@@ -175,7 +181,7 @@ class ReadyQueues:
         return [(job_id, worker) for (_, job_id), worker in zip(entries, shares, strict=True)]
 
     def _catch_up(self) -> None:
-        """Take note of what lets jobs start that came up since the last choice."""
+        """Apply the events since the last choice that may let jobs start."""
         self._groups.note_freed()
         if self._generation != self._groups.generation:
             self._regroup()
@@ -186,9 +192,9 @@ class ReadyQueues:
         self._refilled.clear()
 
     def _choose(self) -> Section | None:
-        """Return the section whose turn it is, of those that a worker with room serves.
+        """Return the section of the queue that is next, among those with an available worker.
 
-        Of one line that is the section with the smallest rank.
+        Among the sections of one queue, the one with the smallest rank is next.
         """
         available = self._groups.available
         best: Section | None = None
@@ -213,9 +219,9 @@ class ReadyQueues:
     # Pages.
 
     def retreat(self, ready_key: ReadyKey, first: Pair) -> list[int]:
-        """Note that the store has new jobs of the lane from the pair (rank, id) on.
+        """Move the horizon back, because the store has new jobs from the pair (rank, id) on.
 
-        Return the ids that no longer have a place in it.
+        Return the ids that leave the index.
         """
         ready = self._queue_states[ready_key.queue].indexes.get(ready_key)
         if ready is None:
@@ -226,15 +232,15 @@ class ReadyQueues:
         return gone
 
     def settle(self, ready_key: ReadyKey) -> None:
-        """Close the lane if a page showed that nothing is left in it."""
+        """Close the index of the key if a loaded page has shown that no job is left."""
         queue_state = self._active.get(ready_key.queue)
         if queue_state is not None and ready_key in queue_state.indexes:
             self._shrunk(queue_state.indexes[ready_key])
 
     def take_pages(self, limit: int) -> list[tuple[ReadyKey, PagedIndex]]:
-        """Return up to limit lanes that need a page, those whose queue's turn comes first.
+        """Return up to `limit` indexes that need a page, in the order of their queues.
 
-        From then on their pages are on their way. What is in a paused queue is not needed.
+        Their pages count as being loaded from now on. An index of a paused queue needs no page.
         """
         taken: list[tuple[ReadyKey, PagedIndex]] = []
         while len(taken) < limit and (ready := self._page_heap.pop()) is not None:
@@ -243,7 +249,7 @@ class ReadyQueues:
         return taken
 
     def needs_pages(self) -> bool:
-        """Whether a lane needs a page."""
+        """Whether an index needs a page."""
         return self._page_heap.first() is not None
 
     def _check_page(self, ready: ReadyIndex) -> None:
@@ -252,12 +258,12 @@ class ReadyQueues:
             self._page_heap.push(ready, key)
 
     def trim(self) -> Iterator[int]:
-        """Yield the ids that no longer fit into their lane, since more lanes share the room."""
+        """Yield the ids that no longer fit, because more indexes share the limit."""
         self.is_crowded = False
         for _, ready in self.ready_indexes():
             yield from ready.trim()
 
-    # Lanes open and close.
+    # Indexes open and close.
 
     def _open(self, ready_key: ReadyKey, *, empty: bool) -> ReadyIndex:
         queue_state = self._queue_states[ready_key.queue]
@@ -277,7 +283,7 @@ class ReadyQueues:
         return ready
 
     def _assign(self, ready: ReadyIndex) -> None:
-        """Put the lane among those that the same workers serve."""
+        """Put the index into the section of its queue for the workers that serve it."""
         queue_state, group = ready.queue_state, self._groups.find(ready.key)
         section = queue_state.sections.get(group)
         if section is None:
@@ -288,7 +294,7 @@ class ReadyQueues:
         self._refilled.add(ready)
 
     def _regroup(self) -> None:
-        """Let every lane look for its group anew."""
+        """Assign every index to its current worker group."""
         while self._generation != self._groups.generation:
             self._generation = self._groups.generation
             for queue_state in self._active.values():
@@ -300,7 +306,7 @@ class ReadyQueues:
                     self._assign(ready)
 
     def _share(self, shares: int) -> None:
-        """Let so many lanes share the limit; each has room for a few in any case."""
+        """Divide the limit by the number of shares. An index always has room for a few entries."""
         self._shares = shares
         if self._limit is not None:
             self._room.limit = max(_ROOM_MIN, self._limit // shares)
@@ -311,7 +317,7 @@ class ReadyQueues:
                     self._check_page(ready)
 
     def _shrunk(self, ready: ReadyIndex) -> None:
-        """Close the lane if it is exhausted; else it may need a page."""
+        """Close the index if it has no jobs left; otherwise check whether it needs a page."""
         if ready.horizon is not None:
             self._check_page(ready)
         elif ready.is_exhausted and not ready.is_loading:

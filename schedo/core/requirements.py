@@ -1,8 +1,8 @@
-"""Which workers may run a job, and which of them it prefers.
+"""Requirements of jobs: which workers may run a job, and which of them it prefers.
 
-Labels are text; two that both look like numbers are compared as numbers. Resources are counted in
-thousandths, so that sums of fractions are exact. A route is part of a job's lane: jobs of one lane
-can be run by the same workers.
+Labels are text, but two labels that are both numbers are compared as numbers. Resources are counted
+in thousandths, so that sums of fractions are exact. Requirements are part of the ready key, so the
+same workers can run all jobs of one ready key.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _NEGATIVE = frozenset({"!=", "not in"})
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """What one label of a worker must be. A worker without the label meets only != and not in."""
+    """A condition on one label. A worker without the label meets only `!=` and `not in`."""
 
     label: str
     op: Op
     values: tuple[str, ...]
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels meet the condition."""
+        """Return whether the labels meet the condition."""
         found = labels.get(self.label)
         if found is None:
             return self.op in _NEGATIVE
@@ -42,14 +42,14 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Preference(msgspec.Struct, frozen=True):
-    """Workers whose labels meet all conditions are liked by this weight."""
+    """A weight for the workers whose labels meet all conditions."""
 
     conditions: tuple[Condition, ...]
     weight: float
 
 
 class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who may run a job: all conditions hold, there is enough of each resource."""
+    """What a worker needs to run a job: its id, its labels and enough of each resource."""
 
     labels: tuple[Condition, ...] = ()
     resources: ResourceAmounts = ()
@@ -69,7 +69,7 @@ def _number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if number == number else None  # nan is no number, whatever its name says
+    return number if number == number else None  # the text "nan" counts as a text
 
 
 def _same(ours: str, theirs: str) -> bool:
@@ -80,5 +80,5 @@ def _same(ours: str, theirs: str) -> bool:
 
 
 def render_amount(thousandths: int) -> str:
-    """Return the amount as people write it."""
+    """Return the amount in units, as users write it."""
     return f"{thousandths / 1000:g}"

@@ -1,4 +1,4 @@
-"""The attempts that workers hold: leases out, stops out, and the timeouts of those that run."""
+"""The running attempts: their leases, stop requests and timeouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schedo.core.worker_pool import Worker, WorkerPool
 
 _RUNNING = State.RUNNING
 _WITH_WORKER = Location.RUNNING
-# What LeaseKey(...) does, in half of the time.
+# The same as LeaseKey(...) in half of the time.
 _new_key: Callable[[tuple[int, int, int]], LeaseKey] = partial(tuple.__new__, LeaseKey)
 
 
@@ -32,7 +32,7 @@ class RunningAttempts:
         self._stops: list[StopRequest] = []
 
     def start(self, job: Job, worker: Worker, now: int) -> None:
-        """Give the worker a lease of the job's next attempt."""
+        """Start the next attempt of the job on the worker, with a new lease."""
         self._jobs.move(job, _RUNNING)
         job.attempt += 1
         job.epoch = self._epoch
@@ -45,10 +45,10 @@ class RunningAttempts:
         self._leases.append(make_lease(key, worker_id, job))
 
     def resume(self, job: Job, lease: Lease, now: int) -> None:
-        """Take in an attempt that a worker still runs; the row can be older than its start."""
+        """Restore an attempt that a worker still runs. Its row can be older than the start."""
         if job.state is not State.RUNNING:
             if job.is_final:
-                reset_budget(job)  # only a retry by hand makes it run again
+                reset_budget(job)  # an ended job can only run again after a manual retry
             if job.state is not State.QUEUED:
                 self._jobs.move(job, State.QUEUED)
             self._jobs.move(job, State.RUNNING)
@@ -62,13 +62,13 @@ class RunningAttempts:
             self.stop(job, StopReason.CANCEL)
 
     def stop(self, job: Job, reason: StopReason) -> None:
-        """Ask the job's worker to end the attempt; the first reason stays."""
+        """Ask the worker to stop the attempt. If it is repeated, the first reason stays."""
         assert job.worker is not None, "a running job has a worker"
         self._stopping.setdefault(job.id, reason)
         self._stops.append(StopRequest(job.key, job.worker, reason))
 
     def is_live(self, key: LeaseKey) -> bool:
-        """Return whether the lease holds its job."""
+        """Return whether the lease is the current one of its job."""
         job = self._jobs.find(key.job_id)
         return job is not None and is_current_lease(key, job)
 
@@ -82,7 +82,7 @@ class RunningAttempts:
         return self._stopping.get(job_id)
 
     def end(self, job: Job, key: LeaseKey) -> StopReason | None:
-        """Note that the worker has let the job go; return why it was asked to stop, if it was."""
+        """Free the slot and the timeout of an ended attempt; return why it was asked to stop."""
         self._jobs.ready_queues.ended(job.queue)
         self._workers.release(job.worker, key)
         if job.options.timeout_us is not None:
@@ -90,29 +90,29 @@ class RunningAttempts:
         return self._stopping.pop(job.id, None) if self._stopping else None
 
     def stop_overdue(self, now: int, limit: int) -> None:
-        """Ask the attempts whose timeout has come to end."""
+        """Ask the workers to stop the attempts whose timeout has passed."""
         for _, job_id in self._deadlines.pop_due(now, limit):
             job = self._jobs.find(job_id)
             assert job is not None, "a running job is in memory"
             self.stop(job, StopReason.TIMEOUT)
 
     def next_timeout_at(self) -> int | None:
-        """Return the soonest timeout."""
+        """Return the next timeout, or None."""
         first = self._deadlines.first()
         return first[0] if first is not None else None
 
     def shift_deadlines(self, delta_us: int) -> None:
-        """Move the timeouts after the clock was set by delta_us: they count elapsed time."""
+        """Shift the timeouts after a clock change, because they count elapsed time."""
         for at, job_id in self._deadlines.keep_first(0):
             self._deadlines.arm(job_id, at + delta_us)
 
     def take_leases(self) -> list[Lease]:
-        """Return the attempts to start; those at most once only after their commit."""
+        """Return the leases to send. An at-most-once attempt must not be sent before its commit."""
         leases, self._leases = self._leases, []
         return leases
 
     def take_stops(self) -> list[StopRequest]:
-        """Return the running attempts to be ended."""
+        """Return the requests to stop running attempts."""
         stops, self._stops = self._stops, []
         return stops
 
@@ -124,7 +124,6 @@ class RunningAttempts:
 
 
 def make_lease(key: LeaseKey, worker_id: str, job: Job) -> Lease:
-    """Return what a worker needs for the attempt."""
     return Lease(
         key,
         worker_id,
@@ -145,12 +144,12 @@ def _amounts(job: Job) -> ResourceAmounts:
 
 
 def is_current_lease(key: LeaseKey, job: Job) -> bool:
-    """Return whether the lease is the one that holds its job."""
+    """Return whether the lease is the current one of the job."""
     return job.location is _WITH_WORKER and job.attempt == key.attempt and job.epoch == key.epoch
 
 
 def reset_budget(job: Job) -> None:
-    """Give an ended job a fresh budget of failures and losses, as if it had not run."""
+    """Reset an ended job: no failures, losses, result, cancel request or expiry."""
     job.failures = job.losses = 0
     job.ended_at = job.cancel_requested_at = job.expires_at = None
     job.result = job.failure = None

@@ -1,9 +1,10 @@
-"""The scheduler decides: what is due, who runs it, what an outcome means.
+"""The scheduler: it decides which jobs are due, which worker runs them and what an outcome means.
 
-Rule 1: this is the only mutator of jobs and schedules. A method that raises has changed nothing.
-Rule 2: no clock, no I/O, no randomness of its own: `now` is an argument, and `random` is given.
-Rule 3: what must be remembered, told or fetched is drained afterwards as plain values, by
-`take_changes`, `take_leases`, `take_stops`, `take_wants`.
+Rule 1: only the scheduler changes jobs and schedules. A method that raises has changed nothing.
+Rule 2: the scheduler has no clock, no I/O and no randomness. The caller passes `now` and `random`.
+Rule 3: effects leave the scheduler as plain values. After each turn the engine takes what the
+store must write (`take_changes`), what workers must do (`take_leases`, `take_stops` of `attempts`)
+and what it must load (`take_loads`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NOWHERE = Location.NOWHERE
 
 
 class Scheduler:
-    """All jobs and schedules of one store, as far as they must be in memory."""
+    """The jobs and schedules of one store that must be in memory, and the commands on them."""
 
     def __init__(
         self,
@@ -66,10 +67,9 @@ class Scheduler:
 
     @property
     def last_id(self) -> int:
-        """The largest id that was handed out or found in the store."""
         return self._ids.last
 
-    # Restoring: what the store knew when it was opened.
+    # Recovery.
 
     def restore(
         self,
@@ -77,7 +77,7 @@ class Scheduler:
         ready_keys: Sequence[ReadyKey],
         blocked: list[tuple[int, int]],
     ) -> None:
-        """Learn the queues, which lanes have jobs, and which schedules have a blocked run."""
+        """Restore from the store's snapshot: queues, ready keys with jobs, blocked runs."""
         for queue in queues:
             self.jobs.ready_queues.set_queue(queue)
         for ready_key in ready_keys:
@@ -85,30 +85,30 @@ class Scheduler:
         self.schedules.restore_blocked(blocked)
 
     def recover_running(self, job: Job, lease: Lease, now: int) -> None:
-        """Take in a job of which a worker has the attempt.
+        """Restore a running job from the lease that a worker still holds.
 
-        A start is write-behind, so the record may be older than the lease.
+        The store writes a start after the worker has it, so the record may be older than the lease.
         """
         self.attempts.resume(self.jobs.track(job), lease, now)
 
     def recover_lost(self, job: Job, outcome: Outcome, now: int) -> None:
-        """Take in a job whose record says that it runs, but whose attempt nobody has."""
+        """Apply the outcome to a job that is stored as running but that no worker runs."""
         job = self.jobs.track(job)
         self._transitions.apply(
             job, settle(job, outcome, OutcomeContext(now, 0.0, None, None)), now
         )
 
-    # Commands. Each takes a record that `find` or a want delivered.
+    # Commands. Each takes a record that is in memory or that a load has delivered.
 
     def submit(self, specs: Sequence[JobSpec], now: int, then: Answered) -> None:
-        """Accept the specs in one step and call `then` with an answer for each, in order.
+        """Accept the specs in one step and call `then` with one answer per spec, in their order.
 
-        That is at once, unless the store must first say who holds a unique key.
+        The call is immediate unless the store must first be asked who holds a unique key.
         """
         self._admission.submit(specs, now, then)
 
     def with_job(self, job_id: int, then: Callable[[Job | None, int], None], now: int) -> None:
-        """Call `then` with the record, from memory at once or from the store later."""
+        """Call `then` with the record: at once if it is in memory, else when it is loaded."""
         job = self.jobs.find(job_id)
         if job is not None:
             then(job, now)
@@ -118,7 +118,7 @@ class Scheduler:
     def with_schedule(
         self, which: str | int, then: Callable[[Schedule | None, int], None], now: int
     ) -> None:
-        """Call `then` with the schedule, from memory at once or from the store later."""
+        """Call `then` with the schedule: at once if it is in memory, else when it is loaded."""
         schedule = self.schedules.find(which)
         if schedule is not None:
             then(schedule, now)
@@ -126,7 +126,7 @@ class Scheduler:
             self._loads.append(loads.LoadSchedule(which, then))
 
     def cancel(self, job: Job, now: int) -> Job:
-        """End a waiting job; ask a running one to stop. Cancelling twice is harmless."""
+        """End a waiting job, or ask the worker of a running one to stop. It may be repeated."""
         if job.state in WAITING:
             job = self.jobs.track(job)
             self._transitions.finish(job, State.CANCELLED, now)
@@ -142,7 +142,7 @@ class Scheduler:
         return job
 
     def retry(self, job: Job, now: int) -> Job:
-        """Queue an ended job again, with a fresh budget of failures and losses."""
+        """Queue an ended job again and reset its counts of failures and losses."""
         if not job.is_final or job.state is State.COMPLETED:
             raise IllegalTransition(
                 f"job {render_id(job.id)} is {job.state};"
@@ -150,7 +150,7 @@ class Scheduler:
             )
         if job.trigger is Trigger.INVOKE:
             raise IllegalTransition(
-                f"job {render_id(job.id)} was invoked, so it is not queued; invoke it anew"
+                f"job {render_id(job.id)} was invoked, so it cannot be queued; invoke it again"
             )
         job = self.jobs.track(job)
         reset_budget(job)
@@ -158,7 +158,7 @@ class Scheduler:
         return job
 
     def run_now(self, job: Job, now: int) -> Job:
-        """Make a job that waits for its time due now."""
+        """Make a scheduled or retrying job due now."""
         if job.state not in TIMED:
             raise IllegalTransition(
                 f"job {render_id(job.id)} is {job.state};"
@@ -176,7 +176,7 @@ class Scheduler:
         now: int,
         delay_us: int | None = None,
     ) -> Job:
-        """Change when a waiting job is due, or how urgent it is; its id stays."""
+        """Change the due instant or the priority of a waiting job."""
         if job.state not in WAITING or job.state is State.BLOCKED:
             raise IllegalTransition(
                 f"job {render_id(job.id)} is {job.state}; only a waiting job can be changed"
@@ -193,7 +193,7 @@ class Scheduler:
         return job
 
     def set_queue(self, queue: Queue) -> Queue:
-        """Set the limits of a queue; waiting jobs keep the rank they have."""
+        """Set the limits of a queue. Jobs that already wait keep their rank."""
         self.jobs.ready_queues.set_queue(queue)
         self.jobs.changes.queues[queue.name] = queue
         return queue
@@ -201,20 +201,20 @@ class Scheduler:
     # Time.
 
     def tick(self, now: int) -> None:
-        """Do what is due at now, a bounded amount; `next_wake_at` tells when to come again."""
+        """Handle a bounded number of due entries; `next_wake_at` returns when to call again."""
         if self._may_fire:
             self.schedules.fire_due(now, TURN_FIRES_MAX)
         self.jobs.queue_due(now, TURN_ENTRIES_MAX)
         self.tick_attempts(now)
 
     def tick_attempts(self, now: int) -> None:
-        """Stop attempts whose time is up, and start jobs that are due while workers have room."""
+        """Stop attempts whose timeout has passed; start due jobs while workers have free slots."""
         self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
         find, start = self.jobs.find, self.attempts.start
         while taken := self.jobs.ready_queues.take():
             for job_id, worker in taken:
                 job = find(job_id)
-                assert job is not None, "the lanes hold records in memory"
+                assert job is not None, "a ready job in memory has a record"
                 job.location = _NOWHERE
                 if job.expires_at is not None and job.expires_at <= now:
                     self._transitions.finish(job, State.EXPIRED, now)
@@ -222,13 +222,13 @@ class Scheduler:
                     start(job, worker, now)
 
     def follow_clock(self, delta_us: int) -> None:
-        """Shift what counts elapsed time, as the store has; nothing may be on its way there."""
+        """Shift the instants that count elapsed time. No commit or load may be under way."""
         self.jobs.shift(delta_us)
         self.schedules.shift(delta_us)
         self.attempts.shift_deadlines(delta_us)
 
     def next_wake_at(self) -> int | None:
-        """Return the soonest instant at which there is something to do, or None."""
+        """Return the next instant at which `tick` has something to do, or None."""
         timer = self.jobs.timers.first()
         instants = (
             timer[0] if timer is not None else None,
@@ -240,27 +240,27 @@ class Scheduler:
 
     @property
     def _may_fire(self) -> bool:
-        """Whether the next commit has room for another fire; `committed` makes room."""
+        """Whether the next commit may hold another fire. A commit makes room for more."""
         return len(self.jobs.changes.schedules) < COMMIT_FIRES_MAX
 
     def expire_and_trim(self, now: int) -> None:
-        """Ask for waiting jobs whose expiry has come, and tidy up; called about once a second."""
+        """Request the jobs that have expired, and evict idle queues. Called about once a second."""
         self._expiry.sweep(now)
         self.jobs.ready_queues.evict_idle()
 
     # Workers.
 
     def attach(self, spec: WorkerSpec) -> None:
-        """Let the worker have jobs from now on, or change what it offers."""
+        """Add a worker that may now get jobs, or replace its spec."""
         self.workers.attach(spec)
         self._admission.forget_defaults()
 
     def detach(
         self, worker: str, message: str, now: int, unsent: Callable[[LeaseKey], bool] | None = None
     ) -> list[LeaseKey]:
-        """Forget the worker; whatever it still held is lost, and returned.
+        """Remove the worker and return the leases that it still held.
 
-        What it was never sent is handed back instead.
+        Their attempts are lost. Those that were never sent to the worker are released instead.
         """
         held = self.workers.detach(worker)
         self._admission.forget_defaults()
@@ -271,7 +271,7 @@ class Scheduler:
         return held
 
     def report(self, result: AttemptResult, now: int) -> Job:
-        """Settle an ended attempt; StaleLease, and kept as evidence, if the lease is not live."""
+        """Apply the result to its job. If it is stale, keep a record of it and raise StaleLease."""
         key = result.key
         job = self.jobs.find(key.job_id)
         if job is None or not is_current_lease(key, job):
@@ -294,7 +294,7 @@ class Scheduler:
         return job
 
     def _check_retry(self, schedule_id: int, key: LeaseKey, due: int) -> None:
-        """Give the retry, due on the elapsed timeline, up if the schedule's next run is sooner."""
+        """Fail the retrying run if its schedule fires before `due` (on the elapsed timeline)."""
 
         def give_up(job: Job | None, now: int) -> None:
             if job is not None and job.state is State.RETRYING and job.key == key:
@@ -307,25 +307,25 @@ class Scheduler:
 
         self._loads.append(loads.LoadSchedule(schedule_id, check))
 
-    # Drains.
+    # What the engine takes after a turn.
 
     def take_changes(self) -> Changes:
-        """Return what must be made durable; see JobMemory."""
+        """Return what the store must write; see `JobTable.take_changes`."""
         return self.jobs.take_changes()
 
     def take_ready(self) -> set[int]:
-        """Return the jobs that have become runnable since the last call, by timer or commit."""
+        """Return the jobs that a timer or a commit has made runnable since the last call."""
         ready, self.jobs.ready = self.jobs.ready, set()
         return ready
 
     def committed(self) -> None:
-        """Note that the changes taken last are durable."""
+        """Mark the changes that were taken last as durable."""
         self.jobs.committed()
         self.schedules.committed()
 
     @property
     def has_pending_work(self) -> bool:
-        """Whether there is something to commit or to load."""
+        """Whether the engine has something to commit or to load."""
         return bool(
             self.jobs.changes
             or self._loads
@@ -336,14 +336,14 @@ class Scheduler:
         )
 
     def take_loads(self) -> list[loads.Load]:
-        """Return what must be loaded."""
+        """Return the loads that the store must carry out, each once."""
         pending = self._loads + self._admission.loads + self._expiry.loads
         self._loads, self._admission.loads, self._expiry.loads = [], [], []
-        # First of all what the store is to change: everything that is loaded must show it.
+        # Promotions change the store, and all other loads must see that change: they go first.
         return self.jobs.loads() + pending + self.schedules.loads()
 
     def deliver(self, loaded: Sequence[tuple[loads.Load, Any]], now: int) -> None:
-        """Take in what was loaded for each want; memory wins over what the store said."""
+        """Apply the loaded records. Where memory has a newer record, it wins."""
         for load, found in loaded:
             self._deliver(load, found, now)
         self.jobs.place_changed()
@@ -364,22 +364,20 @@ class Scheduler:
                 then(self.jobs.find(job_id) or loaded, now)
             case loads.LoadUniqueHolder(key, then):
                 then(self.jobs.find_unique_holder(key, loaded), now)
-            case loads.LoadSchedule(which, found):  # pragma: no branch - these are all wants
+            case loads.LoadSchedule(which, found):  # pragma: no branch - these are all loads
                 found(self.schedules.current(which, loaded), now)
 
     def why(self, job: Job) -> str:
         """Return one sentence about what the job waits for, or how it ended."""
         return explain(job, self.jobs, self.workers)
 
-    # What the schedules ask for (schedules.Runs).
+    # The callbacks of the schedules (runs.RunCallbacks).
 
     def make_run(self, run: ScheduledRun, now: int) -> Job:
-        """Make the job of a fire."""
+        """Make the job of a scheduled run."""
         return self._admission.make_run(run, now)
 
     def cancel_run(self, job_id: int, now: int) -> None:
-        """Cancel an unfinished run, wherever it is."""
-
         def cancel(job: Job | None, now: int) -> None:
             if job is not None and not job.is_final:
                 self.cancel(job, now)
@@ -387,7 +385,7 @@ class Scheduler:
         self.with_job(job_id, cancel, now)
 
     def unblock_run(self, job_id: int, now: int) -> None:
-        """Let a run that was blocked go its way; jitter may have it wait on."""
+        """Queue a blocked run, or schedule it if jitter makes it due later."""
 
         def wake(job: Job | None, now: int) -> None:
             if job is None or job.state is not State.BLOCKED:

@@ -1,9 +1,8 @@
-"""The schedules in memory: when each fires next, what a fire makes, and what happens when runs
-overlap.
+"""The schedules in memory: when each one fires, which run a fire makes, and how runs overlap.
 
-A fire moves the schedule's watermark and makes its job in the same commit, so an instant can
-neither be fired twice nor forgotten. "Busy" is derived from the schedule's unfinished jobs, never
-from a flag.
+A fire moves the schedule's watermark and makes its job in the same commit, so an instant is neither
+fired twice nor lost. Whether a run overlaps is derived from the schedule's jobs that have not
+ended, never from a flag.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from schedo.core.triggers import next_after
 
 
 class Triggered(NamedTuple):
-    """The answer to a manual trigger: the job's id, or the id of the run that stood in the way."""
+    """The answer to a manual trigger: the id of the new job, or of the run that prevents it."""
 
     job_id: int | None
     skipped_by: int | None
 
 
 class Schedules:
-    """Schedule records by id, the soonest in a window."""
+    """The schedule records in memory. `order` holds those that fire soonest."""
 
     def __init__(
         self, jobs: JobTable, ids: IdSource, runs: RunCallbacks, capacity: int = WINDOW_ENTRIES
@@ -51,16 +50,16 @@ class Schedules:
         self._runs = runs
         self._schedules: dict[int, Schedule] = {}
         self._names: dict[str, int] = {}
-        # By schedule id: its blocked job; for schedules that are not in memory, too.
+        # The blocked run by schedule id, including schedules that are not in memory.
         self._blocked: dict[int, int] = {}
         self.order = FireOrder(capacity)
-        self._evictable: set[int] = set()  # those that perhaps nothing holds any more
+        self._evictable: set[int] = set()  # perhaps held nowhere; checked at the next commit
         self.pending_loads: list[Load] = []
 
     def restore_blocked(self, blocked: list[tuple[int, int]]) -> None:
-        """Learn which schedules have a job that waits for others, and see whether it still must.
+        """Restore the pairs (schedule id, blocked job id), and check whether each is still blocked.
 
-        What it waited for may have ended just before a crash, or the schedule was deleted.
+        The run that it waited for may have ended just before a crash, or the schedule was deleted.
         """
         self._blocked = dict(blocked)
         for ident, job_id in blocked:
@@ -80,12 +79,14 @@ class Schedules:
         elif schedule.spec.overlap is Overlap.CANCEL_OTHER or any(
             run < job_id for run in schedule.active
         ):
-            self._runs.cancel_run(job_id, now)  # the later one was made to take its place
+            self._runs.cancel_run(job_id, now)  # the later run replaces it
         else:
-            self._runs.unblock_run(job_id, now)  # it was about to go when the later one was made
+            self._runs.unblock_run(
+                job_id, now
+            )  # it was about to be unblocked when the later run was made
 
     def _cancel_others(self, ident: int, now: int) -> None:
-        """Ask again for what a blocked run waits for: a crash may have come before it was asked."""
+        """Repeat the cancel requests for the earlier runs: a crash may have lost them."""
         schedule = self._schedules.get(ident)
         if schedule is None or schedule.spec.overlap is not Overlap.CANCEL_OTHER:
             return
@@ -94,12 +95,12 @@ class Schedules:
                 self._runs.cancel_run(other, now)
 
     def find(self, which: str | int) -> Schedule | None:
-        """Return the record if it is in memory."""
+        """Return the record by name or id if it is in memory."""
         ident = self._names.get(which) if isinstance(which, str) else which
         return self._schedules.get(ident) if ident is not None else None
 
     def current(self, which: str | int, loaded: Schedule | None) -> Schedule | None:
-        """Return the schedule, given what the store said; memory wins."""
+        """Return the schedule, given the loaded record; memory wins."""
         known = self.find(which)
         if known is None and loaded is not None and not self._is_deleted(loaded):
             return loaded
@@ -109,7 +110,7 @@ class Schedules:
         return schedule.id in self._jobs.changes.schedules_deleted
 
     def track(self, schedule: Schedule) -> Schedule:
-        """Take a loaded record in; the one in memory wins."""
+        """Add a loaded record, or return the one in memory, which wins."""
         known = self._schedules.get(schedule.id)
         if known is not None:
             return known
@@ -127,13 +128,13 @@ class Schedules:
     def put(self, spec: ScheduleSpec, known: Schedule | None, now: int) -> tuple[Schedule, bool]:
         """Create the schedule or change it to the spec; return it and whether it is new.
 
-        An edit of the rule starts the watermark afresh: a new rule never fires for the past.
+        A changed rule moves the watermark to now: a new rule never fires for the past.
         """
         if known is None:
             first = next_after(spec.rule, now - 1)
             ident = self._ids.next(now)
             known = Schedule(ident, spec, now, now, now - 1, first, paused=spec.paused)
-            self._keep(known)  # no run of it can be on its way to the store
+            self._keep(known)  # it is new, so no run of it can be uncommitted
             self._changed(known)
             return known, True
         known = self.track(known)
@@ -148,7 +149,7 @@ class Schedules:
         return known, False
 
     def _change_rule(self, schedule: Schedule, old: Rule, now: int) -> None:
-        """Let the watermark begin afresh; a clock that was set back separates the timelines."""
+        """Move the watermark to now. After a clock change the two timelines differ."""
         schedule.phase_us = 0
         was_interval, is_interval = (
             old.every_us is not None,
@@ -164,7 +165,7 @@ class Schedules:
             _restart(schedule, now)
 
     def delete(self, schedule: Schedule, now: int) -> None:
-        """Forget the schedule; the jobs it made stay, and one that was blocked goes its way."""
+        """Delete the schedule. Its jobs stay, and a blocked run is unblocked."""
         schedule = self.track(schedule)
         if schedule.blocked is not None:
             self._runs.unblock_run(schedule.blocked, now)
@@ -176,7 +177,7 @@ class Schedules:
         self._jobs.changes.schedules_deleted.append(schedule.id)
 
     def pause(self, schedule: Schedule, note: str | None, now: int) -> Schedule:
-        """Stop firing until resumed; a manual trigger still works."""
+        """Stop firing until `resume`. A manual trigger still works."""
         schedule = self.track(schedule)
         schedule.note = note
         schedule.updated_at = now
@@ -185,7 +186,7 @@ class Schedules:
         return schedule
 
     def resume(self, schedule: Schedule, resume_from: int | None, now: int) -> Schedule:
-        """Fire again: from now, or from an earlier instant by the catch-up policy."""
+        """Fire again from now on, or from an earlier instant by the catch-up policy."""
         schedule = self.track(schedule)
         schedule.note = None
         schedule.updated_at = now
@@ -194,7 +195,7 @@ class Schedules:
         return schedule
 
     def trigger(self, schedule: Schedule, overlap: Overlap | None, now: int) -> Triggered:
-        """Make a run now, by the schedule's overlap policy or the given one."""
+        """Make a run now, by the given overlap policy or else that of the schedule."""
         schedule = self.track(schedule)
         fire = Firing(now, Trigger.MANUAL)
         job_id, blocking = self._run(schedule, fire, overlap or schedule.spec.overlap, now)
@@ -208,7 +209,7 @@ class Schedules:
         return self.order.next_at()
 
     def fire_due(self, now: int, limit: int) -> None:
-        """Fire up to limit schedules that are due."""
+        """Fire up to `limit` due schedules."""
         for ident in self.order.pop_due(now, limit):
             schedule = self._schedules[ident]
             if schedule.next_fire_at is not None and schedule.next_fire_at > now:
@@ -227,14 +228,14 @@ class Schedules:
     def _run(
         self, schedule: Schedule, fire: Firing, overlap: Overlap, now: int
     ) -> tuple[int | None, int | None]:
-        """Make the job of a fire if overlap lets it; return its id, or the one in its way."""
+        """Make the run if overlap allows; return its job's id, or the run that prevents it."""
         busy = schedule.active[0] if schedule.active else None
         is_blocked = False
         if busy is not None and overlap is not Overlap.ALLOW:
             if overlap is Overlap.CANCEL_OTHER:
                 for other in list(schedule.active):
                     self._runs.cancel_run(other, now)
-                is_blocked = bool(schedule.active)  # those that run must stop first
+                is_blocked = bool(schedule.active)  # running attempts must stop first
             elif overlap is Overlap.SKIP or schedule.blocked is not None:
                 schedule.overlap_skipped += 1
                 self._decide(schedule, fire, Decision.SKIPPED_OVERLAP, None, now)
@@ -257,9 +258,9 @@ class Schedules:
     # The end of a run.
 
     def job_ended(self, job: Job, now: int) -> None:
-        """Note that a run is finished; the one blocked behind it may go."""
+        """Record the end of a run, and unblock the run that waits for it."""
         ident = job.schedule_id
-        assert ident is not None, "only runs of a schedule are told"
+        assert ident is not None, "the job is a run of a schedule"
         if self._blocked.get(ident) == job.id:
             del self._blocked[ident]
         schedule = self._schedules.get(ident)
@@ -273,7 +274,7 @@ class Schedules:
         self._unblock(schedule, now)
 
     def run_requeued(self, job: Job) -> None:
-        """Note that an ended run was queued again by hand."""
+        """Record that an ended run is queued again by a manual retry."""
         schedule = self._schedules.get(job.schedule_id or 0)
         if schedule is not None and job.id not in schedule.active:
             schedule.active.append(job.id)
@@ -298,23 +299,23 @@ class Schedules:
         return len(self.order)
 
     def needs_loads(self) -> bool:
-        """Whether something must be loaded."""
+        """Whether the store must load something."""
         return bool(self.pending_loads) or self.order.needs_page()
 
     def loads(self) -> list[Load]:
-        """Return what must be loaded, each once."""
+        """Return the loads that are needed now, each once."""
         pending, self.pending_loads = self.pending_loads, []
         return pending + self.order.loads()
 
     def shift(self, delta_us: int) -> None:
-        """Move the instants that count elapsed time; which come first is asked of the store."""
+        """Shift the instants that count elapsed time, and load the order of fires again."""
         for schedule in self._schedules.values():
             schedule.shift(delta_us)
         self.order.restart()
         self._evictable.update(self._schedules)
 
     def extend(self, load: LoadSchedules, page: list[Schedule]) -> None:
-        """Take in a page of schedules by their next fire."""
+        """Add a page of schedules."""
         if not self.order.extend(load, page):
             return
         new = [s for s in page if s.id not in self._schedules and not self._is_deleted(s)]
@@ -329,7 +330,7 @@ class Schedules:
         self._evictable.update(self.order.trim())
 
     def committed(self) -> None:
-        """Let go of records that no window holds and the store has."""
+        """Evict the records that the order does not hold and the store has."""
         kept = self._jobs.changes.schedules
         loose, self._evictable = self._evictable, {i for i in self._evictable if i in kept}
         for ident in loose - self._evictable:
@@ -337,7 +338,7 @@ class Schedules:
                 del self._names[self._schedules.pop(ident).name]
 
     def _review(self, loaded: Sequence[Schedule]) -> None:
-        """Correct what the store says is active by what is not yet durable: memory wins."""
+        """Correct the loaded active runs by the changes that are not yet durable."""
         by_id = {schedule.id: schedule for schedule in loaded}
         for schedule in loaded:
             schedule.blocked = self._blocked.get(schedule.id)
@@ -360,7 +361,7 @@ class Schedules:
         self._hold(schedule, fired_at)
 
     def _hold(self, schedule: Schedule, fired_at: int | None = None) -> None:
-        """Arm the schedule's next fire if memory reaches that far, or if it comes soon again."""
+        """Arm the next fire if it is before the horizon, or if the schedule fires frequently."""
         at, ident = schedule.next_fire_at, schedule.id
         if schedule.paused or at is None:
             self.order.disarm(ident)
@@ -380,13 +381,13 @@ class Schedules:
 
 
 def _overlap_of(spec: ScheduleSpec, fire: Firing) -> Overlap:
-    """Return the policy for a fire: with `all`, caught-up runs are not in each other's way."""
+    """Return the policy for a fire. With `catchup: all`, caught-up runs may overlap."""
     is_one_of_all = fire.trigger is Trigger.CATCHUP and spec.catchup is Catchup.ALL
     return Overlap.ALLOW if is_one_of_all else spec.overlap
 
 
 def _restart(schedule: Schedule, through: int) -> None:
-    """Let the watermark begin anew; not behind what was decided, or that would fire twice."""
+    """Set the watermark, but never back to instants with a decision: they would fire twice."""
     schedule.evaluated_through = max(through, schedule.evaluated_through)
     schedule.next_fire_at = next_after(schedule.rule, schedule.evaluated_through)
 

@@ -1,4 +1,4 @@
-"""The ways a job goes on: to a worker's lane, to an instant, to its end."""
+"""Transitions of one job: into a ready queue, to a later instant, or to its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedo.core.states import FINAL, State
 
 
 class JobTransitions:
-    """Changes where a job is, and tells its schedule."""
+    """Moves jobs to their next state and tells their schedules."""
 
     def __init__(
         self,
@@ -25,10 +25,10 @@ class JobTransitions:
         self._jobs = jobs
         self._schedules = schedules
         self._rank = rank
-        self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # counts go on in there
+        self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # the caller's counters
 
     def apply(self, job: Job, transition: Transition, now: int) -> None:
-        """End the running attempt and let the job go where the settlement says."""
+        """End the running attempt and move the job as the transition says."""
         if transition.evidence is not None:
             self._jobs.changes.attempts.append(
                 AttemptRecord(
@@ -59,12 +59,12 @@ class JobTransitions:
         self._jobs.move(job, state)
         self._ended[state] += 1
         job.ended_at = now
-        job.due_elapsed = job.expires_elapsed = False  # history does not move
+        job.due_elapsed = job.expires_elapsed = False  # the instants of ended jobs never shift
         if job.schedule_id is not None:
             self._schedules.job_ended(job, now)
 
     def queue_at(self, job: Job, due_at: int, now: int, *, is_front: bool = False) -> None:
-        """Let the job wait for a worker."""
+        """Queue the job for a worker."""
         self._jobs.move(job, State.QUEUED)
         job.due_at = due_at
         job.rank = requeue_rank(job, self._jobs.offset_us) if is_front else self._rank(job)
@@ -73,7 +73,7 @@ class JobTransitions:
             self._schedules.run_requeued(job)
 
     def put_off(self, job: Job, due_at: int, now: int, *, elapsed: bool) -> None:
-        """Let the job wait for another instant, or for a worker if that has come."""
+        """Let the job wait for another instant, or queue it if that has come."""
         if due_at <= now:
             self.queue_at(job, due_at, now)
         else:
@@ -81,14 +81,14 @@ class JobTransitions:
             self.wait_until(job, state, due_at, elapsed=elapsed)
 
     def rank_anew(self, job: Job) -> None:
-        """Let the job wait on where it is, at the place that its priority gives it."""
+        """Recompute the rank of a waiting job after its priority has changed."""
         if job.state is State.QUEUED:
             self.queue_at(job, job.due_at, job.due_at)
         else:
             self.wait_until(job, job.state, job.due_at, elapsed=job.due_elapsed)
 
     def wait_until(self, job: Job, state: State, due_at: int, *, elapsed: bool = True) -> None:
-        """Let the job wait for the instant, which counts elapsed time or follows the wall clock."""
+        """Let the job wait for the instant. `elapsed`: a clock change moves the instant along."""
         self._jobs.move(job, state)
         job.due_at = due_at
         job.due_elapsed = elapsed

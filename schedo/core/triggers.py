@@ -1,9 +1,10 @@
-"""The instants of a schedule's rule: the next one, the latest ones, how far to spread them.
+"""The instants of a schedule's rule: the next one, the latest ones, and their jitter.
 
-Instants are integer microseconds UTC. A rule's start_at and end_at are both inclusive. An
-interval's instants are start_at plus whole multiples of it, or whole multiples since 1970 without
-a start_at, so they stay where they are when the server restarts (as Temporal's IntervalSpec). When
-the clock is set they keep their distance in elapsed time: all of them move by the rule's phase_us.
+Instants are integer microseconds UTC. The start_at and end_at of a rule are both inclusive. The
+instants of an interval are start_at plus whole multiples of the interval, or whole multiples since
+1970 without a start_at. So a restart of the server does not move them (as in Temporal's
+IntervalSpec). A clock change moves all of them by the rule's phase_us, so that their distance in
+elapsed time stays the same.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def next_after(rule: Rule, after: int) -> int | None:
 
 
 def latest_through(rule: Rule, after: int, through: int, count_max: int) -> tuple[list[int], int]:
-    """Return at most count_max instants in (after, through], newest first, and how many lie there.
+    """Return at most count_max instants in (after, through], newest first, and their full count.
 
-    The number is counted up to MISSED_COUNT_MAX. Neither is found by visiting every instant.
+    The count stops at MISSED_COUNT_MAX. The cost does not depend on the number of instants.
     """
     if rule.start_at is not None:
         after = max(after, rule.start_at + rule.phase_us - 1)
@@ -62,9 +63,9 @@ def latest_through(rule: Rule, after: int, through: int, count_max: int) -> tupl
 
 
 def jitter_for(schedule_id: int, scheduled_for: int, rule: Rule) -> int:
-    """Return how long after its instant this fire is due: the same each time it is asked.
+    """Return the delay of this fire in microseconds; it is the same for each call.
 
-    At most rule.jitter_us, and always before the next instant.
+    The delay is at most rule.jitter_us, and always ends before the next instant.
     """
     if rule.jitter_us == 0:
         return 0
@@ -77,7 +78,7 @@ def jitter_for(schedule_id: int, scheduled_for: int, rule: Rule) -> int:
 
 
 def check_rule(rule: Rule, now: int = limits.INSTANT_MIN) -> None:
-    """Raise Invalid unless the rule is sound and has an instant at or after now."""
+    """Raise Invalid unless the rule is valid and has an instant at or after now."""
     if sum(part is not None for part in (rule.cron, rule.every_us, rule.at)) != 1:
         raise Invalid.field("", "give exactly one of cron, every and at")
     check_zone(rule.tz)
@@ -119,7 +120,7 @@ def _anchor(rule: Rule) -> int:
 
 
 def _previous_before(rule: Rule, before: int) -> int | None:
-    """Return the last instant strictly before `before`, whatever the rule's start and end."""
+    """Return the last instant strictly before `before`, ignoring the rule's start and end."""
     if rule.cron is not None:
         return previous_fire(rule.cron, rule.tz, before, rule.gap, rule.fold)
     if rule.every_us is not None:
@@ -129,7 +130,7 @@ def _previous_before(rule: Rule, before: int) -> int | None:
 
 
 def _count(rule: Rule, after: int, through: int) -> int:
-    """Return how many instants lie in (after, through]; the rule's start and end do not cut it."""
+    """Return how many instants lie in (after, through], ignoring the rule's start and end."""
     if rule.cron is not None:
         return count_fires(rule.cron, rule.tz, after, through, rule.gap, rule.fold)
     if rule.every_us is not None:

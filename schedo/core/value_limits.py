@@ -1,12 +1,12 @@
-"""Makes what workers say fit what the store keeps and the answers show.
+"""Limits for the values that workers report, so that the store and the API can hold them.
 
-A command, a web hook's receiver or a handler can say anything: numbers that no column takes, text
-that is no UTF-8, results that are no JSON. What is too long is cut, a number that makes no sense is
-left out, and a result that cannot be kept fails the attempt, for good: it would be the same the
-next time. A result is JSON by the rules of the API (core/strict_json.py), whoever ran the job.
+A command, the receiver of a webhook or a handler can return anything: numbers that no column holds,
+text that is not UTF-8, results that are not JSON. Text that is too long is cut, and a number out of
+range is omitted. A result that cannot be stored fails the job without a retry, because the next
+attempt would return it again. A result must be JSON by the rules of the API (core/strict_json.py).
 
-Every report passes here once, before it may change a job (engine/loop.py). A worker in another
-process asks before it sends a result, so that it sends none that would be refused.
+The engine applies these limits once to every result before it changes a job (engine/loop.py). A
+worker in another process applies them before it sends a result, so that none is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from schedo.errors import BadJson
 
 MESSAGE_CHARACTERS_MAX = 2_048
 TRACEBACK_CHARACTERS_MAX = limits.ERROR_BYTES_MAX - MESSAGE_CHARACTERS_MAX
-SAID_CHARACTERS_MAX = 1_000  # of a message about progress
+SAID_CHARACTERS_MAX = 1_000  # of a progress message
 LOG_CHARACTERS_MAX = 16_384
 PARTIAL_CHARACTERS_MAX = 65_536  # of the output so far
 
@@ -43,7 +43,7 @@ UNFIT = "unfit-report"
 
 
 class FittedProgress(NamedTuple):
-    """What is said of an attempt that runs: 0 to 100, a message, lines for its log, its output."""
+    """The progress of a running attempt: 0 to 100, a message, log lines, and its output so far."""
 
     percent: float | None
     message: str | None
@@ -61,30 +61,30 @@ def fit_text(text: str, characters_max: int, *, keep_end: bool = False) -> str:
 
 
 def fit_count(count: int) -> int:
-    """Return the number of something, from 0 to the largest one that all JSON readers keep."""
+    """Return the count, limited to 0 and the largest number that all JSON readers keep exactly."""
     return min(max(count, 0), limits.COUNT_MAX)
 
 
-def fit_report(report: AttemptResult) -> AttemptResult:
-    """Return the report as it can be kept, or one that fails the job for good in its place."""
-    outcome = report.outcome
-    if not report.output and type(outcome) is Completed and outcome.result is None:
-        return report
+def fit_report(result: AttemptResult) -> AttemptResult:
+    """Return the result within the limits, or a result that fails the job without a retry."""
+    outcome = result.outcome
+    if not result.output and type(outcome) is Completed and outcome.result is None:
+        return result
     try:
-        return AttemptResult(report.key, _fit_outcome(outcome), _fit_captures(report.output))
+        return AttemptResult(result.key, _fit_outcome(outcome), _fit_captures(result.output))
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        return refused(report, f"it holds a value of another type ({error})")
+        return refused(result, f"it holds a value of another type ({error})")
 
 
-def refused(report: AttemptResult, fault: str) -> AttemptResult:
-    """Return the report that stands for one that cannot be kept: the job fails, for good."""
-    message = fit_text(f"the worker's report cannot be kept: {fault}", MESSAGE_CHARACTERS_MAX)
-    return AttemptResult(report.key, Failed(Failure(UNFIT, message), retryable=False))
+def refused(result: AttemptResult, reason: str) -> AttemptResult:
+    """Return a result in place of one that cannot be stored: it fails the job without a retry."""
+    message = fit_text(f"the worker's report cannot be stored: {reason}", MESSAGE_CHARACTERS_MAX)
+    return AttemptResult(result.key, Failed(Failure(UNFIT, message), retryable=False))
 
 
-def is_refused(report: AttemptResult) -> bool:
-    """Return whether the report stands for one that cannot be kept."""
-    return isinstance(report.outcome, Failed) and report.outcome.failure.type == UNFIT
+def is_refused(result: AttemptResult) -> bool:
+    """Return whether the result was made by `refused`."""
+    return isinstance(result.outcome, Failed) and result.outcome.failure.type == UNFIT
 
 
 def _fit_outcome(outcome: Outcome) -> Outcome:
@@ -103,13 +103,13 @@ def _fit_outcome(outcome: Outcome) -> Outcome:
 
 
 def fit_delay(delay_us: int) -> int:
-    """Return a delay in microseconds, from 0 to the longest one; raise TypeError."""
+    """Return the delay in microseconds, limited to 0 and DURATION_MAX; raise TypeError."""
     _check_type(delay_us, int)
     return min(max(delay_us, 0), limits.DURATION_MAX)
 
 
 def fit_result(result: bytes | None) -> Outcome:
-    """Return the outcome of an attempt that ended with this result, which should be JSON."""
+    """Return the outcome of an attempt that completed with this result, which should be JSON."""
     if result is None or result == b"null":
         return _NOTHING
     if not isinstance(result, CheckedJson):
@@ -117,30 +117,30 @@ def fit_result(result: bytes | None) -> Outcome:
     if len(result) > limits.RESULT_BYTES_MAX:
         return refuse_result(
             "result-too-large",
-            f"takes {len(result)} bytes as JSON; at most {limits.RESULT_BYTES_MAX} are kept",
+            f"takes {len(result)} bytes as JSON; at most {limits.RESULT_BYTES_MAX} are stored",
         )
     if isinstance(result, CheckedJson):
         return Completed(bytes(result))
     try:
         decode_strictly(result, "it")
     except BadJson as error:
-        return refuse_result("result-not-json", f"cannot be kept as JSON: {error}")
+        return refuse_result("result-not-json", f"cannot be stored as JSON: {error}")
     return Completed(result)
 
 
-def _check_type(value: object, wanted: type) -> None:
-    if type(value) is not wanted:
-        raise TypeError(f"{type(value).__name__} is no {wanted.__name__}")
+def _check_type(value: object, expected: type) -> None:
+    if type(value) is not expected:
+        raise TypeError(f"{type(value).__name__} is not {expected.__name__}")
 
 
 def refuse_result(kind: str, why: str) -> Failed:
-    """Return the outcome of an attempt whose result cannot be kept; `why` ends the sentence."""
+    """Return the outcome for a result that cannot be stored; `why` completes the message."""
     message = fit_text(f"the task ran, but its result {why}", MESSAGE_CHARACTERS_MAX)
     return Failed(Failure(kind, message), retryable=False)
 
 
 def fit_failure(failure: Failure) -> Failure:
-    """Return the failure with its texts cut and without numbers that make no sense."""
+    """Return the failure with its texts cut and without numbers that are out of range."""
     return Failure(
         type=fit_text(failure.type, limits.NAME_CHARACTERS_MAX) or "error",
         message=fit_text(failure.message, MESSAGE_CHARACTERS_MAX),
@@ -157,14 +157,14 @@ def _fit_number(number: int | None) -> int | None:
 
 
 def _fit_captures(captures: Iterable[CapturedOutput]) -> tuple[CapturedOutput, ...]:
-    by_stream = {capture.stream: capture for capture in captures}  # a stream stands once
+    by_stream = {capture.stream: capture for capture in captures}  # at most one capture per stream
     return tuple(_fit_capture(capture) for capture in by_stream.values())
 
 
 def _fit_capture(capture: CapturedOutput) -> CapturedOutput:
     head, tail = capture.head, capture.tail
     if capture.stream not in _STREAMS:
-        raise ValueError("an output of no known name")
+        raise ValueError("an output stream with an unknown name")
     for part in (head, tail):
         _check_type(part, bytes)
     _check_type(capture.total_bytes, int)
@@ -177,9 +177,11 @@ def _fit_capture(capture: CapturedOutput) -> CapturedOutput:
 def fit_progress(
     percent: float | None, message: str | None, log: str | None, partial: str | None
 ) -> FittedProgress:
-    """Return what is said of an attempt that runs, as it can be shown."""
+    """Return the progress within the limits."""
     return FittedProgress(
-        percent if percent is not None and 0 <= percent <= _PERCENT_MAX else None,  # no NaN either
+        percent
+        if percent is not None and 0 <= percent <= _PERCENT_MAX
+        else None,  # excludes NaN as well
         message and fit_text(message, SAID_CHARACTERS_MAX),
         log and fit_text(log, LOG_CHARACTERS_MAX, keep_end=True),
         partial and fit_text(partial, PARTIAL_CHARACTERS_MAX, keep_end=True),

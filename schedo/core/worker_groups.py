@@ -1,8 +1,8 @@
-"""Worker groups: lanes whose jobs the same workers can take share one group.
+"""Worker groups: all ready keys whose jobs the same workers can run share one group.
 
-All lanes of a group can start a job at this moment, or none of them can. So a group is what a lane
-waits for: the choice of the next job looks at the groups that have room and never at the lanes of
-the others, however many there are.
+At any moment, either all ready keys of a group can start a job or none can. So the choice of the
+next job looks only at the groups that have an available worker, and never at the ready keys of the
+other groups, however many these are.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ _GroupKey = tuple[frozenset[int], ResourceAmounts, tuple[Preference, ...]]
 
 
 class WorkerGroup:
-    """The workers that serve some lanes, best first: the preferred one, then the one with the
-    most free slots, then the one that was assigned something longest ago."""
+    """The workers that serve the same ready keys, best first.
+
+    The best worker is the preferred one, then the one with the most free slots, then the one whose
+    last assignment is the oldest.
+    """
 
     __slots__ = (
         *("_heap", "_members", "_resources", "_available"),
@@ -38,28 +41,27 @@ class WorkerGroup:
         self, requirements: Requirements | None, available: dict[WorkerGroup, None]
     ) -> None:
         self.requirements = requirements
-        self.kinds: set[ReadyKey] = set()  # of lanes; see WorkerGroups
-        self.key_count = 0  # how many of them have jobs
-        # Those lanes, one section for each queue, and the queue whose turn comes first goes first.
+        self.kinds: set[ReadyKey] = set()  # of ready keys; see WorkerGroups
+        self.key_count = 0  # how many of its ready keys have jobs
+        # The sections with jobs, one per queue, in the order of their queues.
         self.waiting: LazyHeap[Section] = LazyHeap(attrgetter("key"))
         self._available = available
         self._resources = requirements is not None and bool(requirements.resources)
-        self._members: dict[Worker, float] = {}  # the more the route prefers it, the smaller
+        self._members: dict[Worker, float] = {}  # the negative preference score
         self._heap: LazyHeap[Worker] = LazyHeap(self._rank)
 
     @property
     def members(self) -> list[Worker]:
-        """The workers, busy ones included, in the order in which they were attached."""
+        """All workers, including busy ones, in the order in which they were attached."""
         return sorted(self._members, key=attrgetter("number"))
 
     @property
     def key(self) -> _GroupKey:
-        """What no other group has in common with this one."""
+        """The identity of the group: its workers, and the resources and preferences of its jobs."""
         resources, prefer = _demand(self.requirements)
         return frozenset(worker.number for worker in self._members), resources, prefer
 
     def add(self, worker: Worker) -> None:
-        """Take the worker in."""
         requirements = self.requirements
         self._members[worker] = (
             0.0 if requirements is None else -requirements.preference_score(worker.spec.labels)
@@ -68,30 +70,29 @@ class WorkerGroup:
         self.mark_available(worker)
 
     def remove(self, worker: Worker) -> None:
-        """Let go of the worker."""
         self._members.pop(worker, None)
         worker.groups.pop(self, None)
         self._heap.discard(worker)
 
     def mark_available(self, worker: Worker) -> None:
-        """Note that the worker may have room, or more of it than before."""
+        """File the worker as available after its free slots may have grown."""
         bound = (self._members[worker], -worker.free, -worker.last_assigned, worker.number)
         if worker.free > 0 and self._heap.push(worker, bound):
             self._available[self] = None
 
     def enqueue(self, section: Section, key: Key) -> None:
-        """Let the section's jobs start when its queue's turn, at least this one, has come."""
+        """Add the section to the waiting ones, with a lower bound of its key."""
         if self.waiting.push(section, key):
             self._available[self] = None
 
     def first(self) -> Worker | None:
-        """Return the worker that is to take the next job, or None if none has room."""
+        """Return the worker that gets the next job, or None if none is available."""
         return self._heap.first()
 
     def share(self, count: int) -> list[Worker]:
-        """Return who is to take the next jobs, at most count, while there is room.
+        """Return the workers that get the next jobs, at most `count`, as far as slots are free.
 
-        Each goes to the best worker, given those before it.
+        Each job goes to the worker that is best after the jobs before it are assigned.
         """
         best = self._heap.first()
         if best is None:
@@ -105,7 +106,9 @@ class WorkerGroup:
     def _draw(self, count: int) -> list[Worker]:
         chosen: list[Worker] = []
         drawn: list[Worker] = []
-        candidates: list[tuple[int, int, int, Worker]] = []  # the drawn ones as they will stand
+        candidates: list[
+            tuple[int, int, int, Worker]
+        ] = []  # `drawn`, by their rank after the choice
         while len(chosen) < count:
             worker = self._heap.first()
             if worker is not None:
@@ -136,24 +139,24 @@ class WorkerGroup:
 class WorkerGroups:
     """The groups of the attached workers.
 
-    What decides which workers serve a lane is its kind: the lane, without its queue while no worker
-    names the queues that it serves.
+    The kind of a ready key determines which workers serve it. The kind is the ready key itself,
+    without the queue as long as no worker names the queues that it serves.
     """
 
     def __init__(self) -> None:
-        # The groups in which a worker may have room and a lane may have a job that can start.
+        # The groups that may have both an available worker and a job that can start.
         self.available: dict[WorkerGroup, None] = {}
-        self.freed: set[Worker] = set()  # those whose room may have grown since `note_freed`
-        self.generation = 0  # grows when every lane must look for its group anew
+        self.freed: set[Worker] = set()  # those whose free slots may have grown since `note_freed`
+        self.generation = 0  # grows when every ready key must be assigned to a group again
         self._workers: dict[Worker, None] = {}
-        self._naming_queues = 0  # how many of them do
+        self._naming_queues = 0  # how many workers name the queues that they serve
         self._groups: dict[_GroupKey, WorkerGroup] = {}
         self._by_kind: dict[ReadyKey, WorkerGroup] = {}
         self._groups_max = IDLE_GROUPS_MAX
         self._kinds_max = KINDS_KNOWN_MAX
 
     def find(self, ready_key: ReadyKey) -> WorkerGroup:
-        """Return the lane's group."""
+        """Return the group of the ready key."""
         kind = (
             ready_key
             if self._naming_queues
@@ -169,14 +172,14 @@ class WorkerGroups:
         return group
 
     def note_freed(self) -> None:
-        """Let the groups know of workers whose room has grown."""
+        """Tell the groups of each worker in `freed` that it may be available."""
         for worker in self.freed:
             for group in worker.groups:
                 group.mark_available(worker)
         self.freed.clear()
 
     def admit(self, worker: Worker) -> None:
-        """Put a worker into the groups whose lanes it serves."""
+        """Add a worker to the groups whose ready keys it serves."""
         self._workers[worker] = None
         if worker.spec.queues is not None:
             self._naming_queues += 1
@@ -189,7 +192,9 @@ class WorkerGroups:
             served = sum(map(serves, group.kinds))
             if served == len(group.kinds):
                 joined.append(group)
-            elif served:  # it divides the lanes of the group
+            elif (
+                served
+            ):  # the worker serves only some keys of the group, so the group must be split
                 self._clear()
                 return
         for group in joined:
@@ -197,7 +202,7 @@ class WorkerGroups:
         self._refile()
 
     def dismiss(self, worker: Worker) -> None:
-        """Take a worker out of all groups."""
+        """Remove a worker from all groups."""
         if worker not in self._workers:
             return
         del self._workers[worker]
@@ -207,7 +212,7 @@ class WorkerGroups:
         self._refile()
 
     def _refile(self) -> None:
-        """Find the groups by their present workers; if two have the same ones, begin anew."""
+        """File the groups by their current workers; if two have become equal, rebuild all."""
         filed = {group.key: group for group in self._groups.values()}
         if len(filed) < len(self._groups):
             self._clear()
@@ -227,7 +232,7 @@ class WorkerGroups:
         return group
 
     def _evict_idle(self) -> None:
-        """Let go of groups without jobs, for each release of a slot is told to all groups."""
+        """Evict groups without jobs: each released slot is noted in every group of its worker."""
         idle = [key for key, group in self._groups.items() if not group.key_count]
         for key in idle:
             group = self._groups.pop(key)

@@ -1,7 +1,7 @@
-"""Who can run what, and how much room each has.
+"""The attached workers: which jobs each can run, and how many slots it has free.
 
-A worker has slots; it names the tasks and the queues it serves, or serves all. Labels say what it
-is, resources what it has, of which running attempts use some.
+A worker names the tasks and queues that it serves, or serves all of them. Labels describe the
+worker. Resources are amounts that it has and that running attempts use up.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _ANYWHERE = Requirements()
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What a worker says of itself when it attaches; None means any."""
+    """What a worker registers with. For `tasks` and `queues`, None means all."""
 
     id: str
     slots: int
     tasks: frozenset[str] | None = None
     queues: frozenset[str] | None = None
     task_defaults: Mapping[str, Options] = field(default_factory=dict)
-    isolated: bool = False  # it runs suspects only, one at a time
-    # Tasks whose suspects it runs isolated, beside other attempts.
+    isolated: bool = False  # it runs only poison suspects, one at a time
+    # Tasks whose poison suspects it isolates by itself, so that they may run beside other jobs.
     isolated_tasks: frozenset[str] = frozenset()
     labels: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths
     version: str | None = None
-    polls: bool = False  # it gets only as many attempts as it asks for, each time anew
-    durable_starts: bool = False  # it is given an attempt when the start is on disk
+    polls: bool = False  # it gets at most as many attempts as its last poll requests
+    durable_starts: bool = False  # it gets an attempt only when the start is on disk
 
     def serves(self, ready_key: ReadyKey) -> bool:
-        """Whether jobs of the lane may run here at all, however busy it is.
+        """Whether the worker can ever run jobs of the key, however busy it is.
 
-        A lane without a task, as a reservation may have, stands for any.
+        A key without a task, as a reservation may have, stands for any task.
         """
         return (
             (
@@ -58,7 +58,7 @@ class WorkerSpec:
 
 
 def first_unmet_requirement(requirements: Requirements, spec: WorkerSpec) -> str | None:
-    """Return what of the route the worker can never meet, in a few words, or None."""
+    """Return the first requirement that the worker can never meet, in a few words, or None."""
     if requirements.worker is not None and requirements.worker != spec.id:
         return f"worker {requirements.worker}"
     for condition in requirements.labels:
@@ -71,7 +71,7 @@ def first_unmet_requirement(requirements: Requirements, spec: WorkerSpec) -> str
 
 
 class Worker:
-    """An attached worker and the attempts it holds; `free` says how many more it takes now."""
+    """An attached worker and its running attempts; `free` is how many more it takes now."""
 
     __slots__ = (
         *(
@@ -88,26 +88,25 @@ class Worker:
     )
 
     def __init__(self, spec: WorkerSpec, number: int = 0, freed: set[Worker] | None = None) -> None:
-        """`freed` is told when it may have more room than before."""
+        """Create a worker that adds itself to `freed` when it may have more free slots."""
         self.spec = spec
         self.number = number  # in the order in which they were attached
-        self.groups: dict[WorkerGroup, None] = {}  # those that it belongs to
+        self.groups: dict[WorkerGroup, None] = {}  # those that it is a member of
         self._freed = set() if freed is None else freed
         self.running: dict[LeaseKey, ResourceAmounts] = {}
         self.used: dict[str, int] = {}
-        self.reserved: set[LeaseKey] = set()  # reservations that take from what it asks for now
-        self.requested = 0  # how many it asks for now, if it asks
-        self.is_polling = False  # a request of it waits
-        self.last_assigned = (
-            0  # smaller when it was given something later; who waits longest goes first
-        )
-        self.is_open = True  # False: it finishes what it has and gets no more
-        self.is_cordoned = False  # the same, because a person said so
+        self.reserved: set[LeaseKey] = set()  # reservations that count in the current poll
+        self.requested = 0  # how many attempts its poll still requests
+        self.is_polling = False  # a poll of it is open
+        # Negative and decreasing: the worker with the largest value has waited longest.
+        self.last_assigned = 0
+        self.is_open = True  # False: it finishes its attempts and gets no more
+        self.is_cordoned = False  # the same, because an operator cordoned it
         self.free = 0
         self.refresh()
 
     def refresh(self) -> None:
-        """Work out anew how many more attempts it takes."""
+        """Recompute `free`."""
         self.free = 0
         if self.is_open and not self.is_cordoned:
             self.free = self.spec.slots - len(self.running)
@@ -118,21 +117,21 @@ class Worker:
 
     @property
     def slots_free(self) -> int:
-        """How many more attempts it could take, if it asked."""
+        """How many more attempts it could take if it polled for them."""
         is_taking = self.is_open and not self.is_cordoned
         return self.spec.slots - len(self.running) if is_taking else 0
 
     @property
     def can_start_now(self) -> bool:
-        """Whether what is given to it reaches it at once."""
+        """Whether an attempt reaches it at once: a poll is open, or it need not poll."""
         return self.is_polling or not self.spec.polls
 
     def capacity_for(self, requirements: Requirements | None) -> int:
-        """Return how many more attempts of such jobs it takes now."""
+        """Return how many more attempts with these requirements it takes now."""
         return self.fit(requirements, self.free)
 
     def fit(self, requirements: Requirements | None, free: int) -> int:
-        """Return how many more attempts of such jobs fit, at most so many."""
+        """Return how many more attempts its resources allow, at most `free`."""
         if requirements is not None:
             for name, amount in requirements.resources:
                 if amount:
@@ -141,7 +140,7 @@ class Worker:
         return free
 
     def hold(self, key: LeaseKey, amounts: ResourceAmounts) -> None:
-        """Note that it runs the attempt."""
+        """Take a slot and the resources for the attempt or reservation."""
         self.running[key] = amounts
         for name, amount in amounts:
             self.used[name] = self.used.get(name, 0) + amount
@@ -152,13 +151,13 @@ class Worker:
         self.last_assigned = -next(_turns)
 
     def release(self, key: LeaseKey) -> None:
-        """Note that the attempt has ended."""
+        """Free the slot and the resources of the attempt or reservation."""
         amounts = self.running.pop(key, None)
         if amounts is None:
             return
         for name, amount in amounts:
             self.used[name] -= amount
-        if key in self.reserved:  # what was reserved may be given after all
+        if key in self.reserved:  # the open poll can be answered with this slot again
             self.reserved.remove(key)
             self.requested += 1
         self.refresh()
@@ -174,7 +173,8 @@ class WorkerPool:
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
         self._numbers = itertools.count()
-        self._defaults: dict[str, Options | None] = {}  # by task, until somebody comes or goes
+        # By task; cleared when a worker attaches or detaches.
+        self._defaults: dict[str, Options | None] = {}
         self.groups = WorkerGroups()
 
     def __contains__(self, worker_id: str) -> bool:
@@ -188,7 +188,7 @@ class WorkerPool:
         return self._workers.get(worker_id)
 
     def attach(self, spec: WorkerSpec) -> Worker:
-        """Add the worker, or take its new offer; what it runs stays."""
+        """Add the worker, or replace its spec. Its running attempts stay."""
         known = self._workers.get(spec.id)
         if known is None:
             known = self._workers[spec.id] = Worker(spec, next(self._numbers), self.groups.freed)
@@ -206,7 +206,7 @@ class WorkerPool:
         self.groups.admit(worker)
 
     def detach(self, worker_id: str) -> list[LeaseKey]:
-        """Forget the worker and return the attempts it still held."""
+        """Remove the worker and return the leases that it still held."""
         worker = self._workers.pop(worker_id, None)
         if worker is None:
             return []
@@ -215,14 +215,14 @@ class WorkerPool:
         return [key for key in worker.running if key.job_id > 0]
 
     def close(self, worker_id: str) -> None:
-        """Give the worker no more; what it runs goes on."""
+        """Assign no more attempts to the worker. Its running attempts continue."""
         worker = self._workers.get(worker_id)
         if worker is not None:
             worker.is_open = False
             worker.refresh()
 
     def poll(self, worker_id: str, count: int) -> None:
-        """Give the worker at most so many more, until it asks again."""
+        """Set how many attempts the worker's poll requests; 0 means that no poll is open."""
         worker = self._workers.get(worker_id)
         if worker is not None:
             worker.requested = count
@@ -231,21 +231,22 @@ class WorkerPool:
             worker.refresh()
 
     def cordon(self, worker_id: str, is_cordoned: bool) -> None:
-        """Give the worker no more because a person says so, or again."""
+        """Stop assigning attempts to the worker, or resume, on behalf of an operator."""
         worker = self._workers.get(worker_id)
         if worker is not None:
             worker.is_cordoned = is_cordoned
             worker.refresh()
 
     def eligible_workers(self, ready_key: ReadyKey) -> list[Worker]:
-        """Return the workers that serve the lane, busy ones included."""
+        """Return the workers that serve the ready key, including busy ones."""
         return self.groups.find(ready_key).members
 
     def place(self, ready_key: ReadyKey, count: int, exclude: Collection[str] = ()) -> list[Worker]:
-        """Return workers for so many jobs of the lane right now, all of them or none.
+        """Return workers for `count` jobs of the ready key right now, or [] if not all fit.
 
-        The liked ones first, of those who ask at this moment, then those with the most room, then
-        those that have waited longest. One between two requests is as good as there.
+        The preferred worker goes first, then one with an open poll, then the one with the most
+        free slots, then the one that has waited longest. A worker between two polls counts as well:
+        it takes the job with its next poll.
         """
         requirements = ready_key.requirements or _ANYWHERE
         free = {
@@ -274,13 +275,13 @@ class WorkerPool:
         return chosen
 
     def capacity(self, ready_key: ReadyKey) -> int:
-        """Return how many jobs of the lane would run at once if nothing else did."""
+        """Return how many jobs of the ready key could run at once on otherwise idle workers."""
         requirements = ready_key.requirements or _ANYWHERE
         idle = (Worker(worker.spec) for worker in self.eligible_workers(ready_key))
         return sum(worker.fit(requirements, worker.spec.slots) for worker in idle)
 
     def count_rejections(self, ready_key: ReadyKey) -> dict[str, int]:
-        """Count by reason why the workers do not take a job of the lane now."""
+        """Count by reason why the workers do not take a job of the ready key now."""
         reasons: Counter[str] = Counter()
         requirements = ready_key.requirements or _ANYWHERE
         for worker in self._workers.values():
@@ -296,23 +297,23 @@ class WorkerPool:
             elif worker.fit(requirements, 1) <= 0:
                 reasons["resources"] += 1
             else:
-                reasons["too_few"] += 1  # it has room, but not for all that were asked for
+                reasons["too_few"] += 1  # it has free slots, but not for all the jobs
         return dict(reasons)
 
     def hold(self, worker_id: str, key: LeaseKey, amounts: ResourceAmounts = ()) -> None:
-        """Note that the worker runs the attempt; harmless if the worker is gone."""
+        """Take a slot of the worker for the attempt; do nothing if the worker is gone."""
         worker = self._workers.get(worker_id)
         if worker is not None:
             worker.hold(key, amounts)
 
     def release(self, worker_id: str | None, key: LeaseKey) -> None:
-        """Note that the attempt has ended; harmless if the worker is gone."""
+        """Free the slot of the attempt; do nothing if the worker is gone."""
         worker = self._workers.get(worker_id or "")
         if worker is not None:
             worker.release(key)
 
     def task_defaults(self, task: str) -> Options | None:
-        """Return the defaults that a worker announced for the task, or None."""
+        """Return the defaults that a worker registered for the task, or None."""
         if task not in self._defaults:
             if len(self._defaults) >= TASKS_KNOWN_MAX:
                 self._defaults.clear()

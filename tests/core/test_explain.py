@@ -18,18 +18,18 @@ def why(server: Server, job: Job) -> str:
 @pytest.mark.parametrize(
     ("job", "sentence"),
     [
-        (make_job(state=State.SCHEDULED), "its time has not come"),
+        (make_job(state=State.SCHEDULED), "it is not due yet"),
         (make_job(state=State.BLOCKED), "an earlier run of its schedule is not finished"),
         (make_job(state=State.RUNNING, attempt=2, worker="w"), "attempt 2 is running on w"),
         (
             make_job(state=State.RETRYING, attempt=1),
-            "attempt 1 failed; the next one has its time set",
+            "attempt 1 failed; it waits for the next one",
         ),
-        (make_job(state=State.COMPLETED), "it has completed"),
+        (make_job(state=State.COMPLETED), "it is completed"),
         (make_job(state=State.FAILED), "it has failed"),
         (make_job(state=State.FAILED, failure=Failure("x", "it broke")), "it broke"),
         (make_job(state=State.CANCELLED), "it was cancelled"),
-        (make_job(state=State.EXPIRED), "its expiry came before it could start"),
+        (make_job(state=State.EXPIRED), "it expired before it could start"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -51,7 +51,7 @@ def test_a_job_of_a_full_queue_says_so() -> None:
     second = server.submit(make_spec())
     server.run(T0)
 
-    assert why(server, second) == ("queue default runs 1 jobs, as many as its concurrency allows")
+    assert why(server, second) == "queue default runs 1 jobs, which is its concurrency limit"
 
 
 def test_a_job_that_nobody_serves_says_so() -> None:
@@ -87,7 +87,7 @@ def test_a_job_whose_worker_does_not_ask_says_so() -> None:
     job = server.submit(make_spec())
     server.run(T0)
 
-    assert why(server, job) == "whoever could run it does not ask for work now: idle"
+    assert why(server, job) == "no worker that could run it is polling now: idle"
 
 
 def test_a_job_behind_its_lanes_window_says_how_many_go_first() -> None:
@@ -96,14 +96,14 @@ def test_a_job_behind_its_lanes_window_says_how_many_go_first() -> None:
     server.attach(worker_spec())
 
     assert why(server, jobs[0]) == "it is next"
-    assert why(server, jobs[5]) == "1 jobs of its lane go first"
+    assert why(server, jobs[5]) == "at least 1 ready jobs of its queue and task go first"
 
 
 def test_a_job_of_a_lane_that_memory_does_not_know_still_has_a_sentence() -> None:
     server = Server()
     elsewhere = make_job(state=State.QUEUED, due_at=HOUR)
 
-    assert server.scheduler.why(elsewhere) == "0 jobs of its lane go first"
+    assert server.scheduler.why(elsewhere) == "at least 0 ready jobs of its queue and task go first"
 
 
 NEEDS_GPU = Options(requirements=Requirements(resources=(("gpu", 1_000),)))
@@ -115,7 +115,7 @@ def test_a_job_that_waits_for_resources_names_them() -> None:
     jobs = [server.submit(JobSpec("work", options=NEEDS_GPU)) for _ in range(2)]
     server.run(T0)
 
-    assert why(server, jobs[1]) == "what it needs is taken: 1 gpu"
+    assert why(server, jobs[1]) == "the resources that it needs are in use: 1 gpu"
 
 
 def test_a_job_whose_requirements_no_worker_meets_names_what_is_missing() -> None:

@@ -143,7 +143,7 @@ def test_a_stopped_attempt_of_a_job_that_runs_at_most_once_is_not_repeated() -> 
     assert result.state is State.FAILED
     assert result.evidence == "released"
     assert result.failure == Failure(
-        "interrupted", "it was stopped, and is not begun a second time"
+        "interrupted", "the attempt was stopped, and this job is not started twice"
     )
 
 

@@ -85,7 +85,7 @@ async def test_a_paused_or_full_queue_is_no_capacity(path: Path) -> None:
             await world.engine.invoke(spec(), 1, 0.0)
 
         await world.engine.change_queue("default", paused=False, concurrency=1)
-        with pytest.raises(NoCapacity, match="as many jobs as it may"):
+        with pytest.raises(NoCapacity, match="is at its concurrency limit"):
             await world.engine.invoke(spec(), 2, 0.0)
 
 
@@ -133,4 +133,4 @@ async def test_the_reason_names_the_workers_that_are_cordoned(path: Path) -> Non
 
         why = world.engine.why(await world.engine.get(job.id))
 
-        assert why == "whoever could run it is cordoned or draining: far"
+        assert why == "all workers that could run it are cordoned or draining: far"

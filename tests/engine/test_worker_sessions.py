@@ -63,7 +63,7 @@ async def test_nothing_is_given_to_a_worker_that_does_not_ask(path: Path) -> Non
 
         assert (await world.engine.get(job.id)).state is State.QUEUED
         why = world.engine.why(await world.engine.get(job.id))
-        assert why == "whoever could run it does not ask for work now: far"
+        assert why == "no worker that could run it is polling now: far"
 
 
 async def test_a_request_that_waits_is_answered_by_the_next_job(path: Path) -> None:
