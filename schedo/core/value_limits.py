@@ -11,7 +11,8 @@ worker in another process applies them before it sends a result, so that none is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from functools import lru_cache
 from typing import NamedTuple
 
 from schedo.core import limits
@@ -38,6 +39,9 @@ _PERCENT_MAX = 100
 _NOTHING = Completed()
 _STREAMS = ("stdout", "stderr", "body")
 _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
+
+_SHORT_BYTES = 64
+_SHORT_RESULTS_KEPT = 1_024
 
 UNFIT = "unfit-report"
 
@@ -68,12 +72,22 @@ def fit_count(count: int) -> int:
 def fit_report(result: AttemptResult) -> AttemptResult:
     """Return the result within the limits, or a result that fails the job without a retry."""
     outcome = result.outcome
-    if not result.output and type(outcome) is Completed and outcome.result is None:
-        return result
+    if not result.output and type(outcome) is Completed:
+        value = outcome.result
+        if value is None:
+            return result
+        if type(value) is bytes and len(value) <= _SHORT_BYTES and _can_be_kept(value):
+            return result
     try:
         return AttemptResult(result.key, _fit_outcome(outcome), _fit_captures(result.output))
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         return refused(result, f"it holds a value of another type ({error})")
+
+
+@lru_cache(_SHORT_RESULTS_KEPT)
+def _can_be_kept(value: bytes) -> bool:
+    """Whether the result can be stored as it is; most are short, and the same again and again."""
+    return fit_result(value) == Completed(value)
 
 
 def refused(result: AttemptResult, reason: str) -> AttemptResult:
@@ -156,7 +170,9 @@ def _fit_number(number: int | None) -> int | None:
     return None if number is None or abs(number) > limits.COUNT_MAX else number
 
 
-def _fit_captures(captures: Iterable[CapturedOutput]) -> tuple[CapturedOutput, ...]:
+def _fit_captures(captures: Collection[CapturedOutput]) -> tuple[CapturedOutput, ...]:
+    if not captures:
+        return ()
     by_stream = {capture.stream: capture for capture in captures}  # at most one capture per stream
     return tuple(_fit_capture(capture) for capture in by_stream.values())
 
