@@ -1,4 +1,4 @@
-"""Work that is placed on a worker right now: invokes, reservations, and the short form."""
+"""Requests that run work right now: invocations, reservations, and the short form."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ OnLoss = Literal["fail", "retry_once"]
 
 
 class InvocationFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What runs, and how long to wait for its end."""
+    """The job of an invocation, and how long the caller waits for its end."""
 
     task: Name
     payload: Raw | UnsetType = UNSET
     queue: Name = limits.DEFAULT_QUEUE
     wait: Annotated[
-        Duration, Meta(description="How long to wait for the end; 0: until a worker has taken it.")
+        Duration,
+        Meta(description="How long to wait for the end; 0: until a worker accepted it."),
     ] = "30s"
     timeout: Duration | None = None
     tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
@@ -40,11 +41,11 @@ class InvocationFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_de
     on_loss: OnLoss = "fail"
 
     def read_wait(self) -> float:
-        """Return for how many seconds to wait for the end."""
+        """Return how long the caller waits for the end, in seconds."""
         return _read_at_most("/wait", self.wait, 0, WAIT_US_MAX) / limits.SECOND
 
     def make_spec(self, traceparent: str | None, route: Requirements | None = None) -> JobSpec:
-        """Return the job as the engine takes it: tried once, and again only after a loss."""
+        """Return the spec of a job without retries; only `on_loss` can run it a second time."""
         return JobSpec(
             task=fields.read_name("/task", self.task),
             payload=fields.read_payload(self.payload),
@@ -64,23 +65,22 @@ class InvocationFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_de
 
 
 class InvokeRequest(InvocationFields, kw_only=True):
-    """A job that a worker takes now or that is refused; it never waits in a queue."""
+    """A job that a worker accepts now, or that fails; it never waits in a queue."""
 
     requires: RequiresRequest | None = None
     prefer: Preferences | None = None
     count: Count = 1
 
     def to_spec(self, traceparent: str | None) -> JobSpec:
-        """Return the job as the engine takes it."""
         return self.make_spec(traceparent, read_route(self.requires, self.prefer))
 
 
 class CommitRequest(InvocationFields, kw_only=True):
-    """What runs on the reserved slots."""
+    """The job that runs on the reserved slots."""
 
 
 class ReserveRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """Slots to keep for a moment."""
+    """Slots to reserve for a short time."""
 
     task: Name | None = None
     queue: Name = limits.DEFAULT_QUEUE
@@ -90,19 +90,17 @@ class ReserveRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
     ttl: Duration = "10s"
 
     def read_task(self) -> str | None:
-        """Return the task that will run there, if it is known yet."""
+        """Return the task that will run on the slots; None if it is not known yet."""
         return None if self.task is None else fields.read_name("/task", self.task)
 
     def read_queue(self) -> str:
-        """Return the queue that the jobs will be of."""
         return fields.read_name("/queue", self.queue)
 
     def read_route(self) -> Requirements | None:
-        """Return which workers will do."""
         return read_route(self.requires, self.prefer)
 
     def read_ttl(self) -> float:
-        """Return for how many seconds the slots are kept."""
+        """Return how long the slots stay reserved, in seconds."""
         ttl_us = _read_at_most("/ttl", self.ttl, limits.MILLISECOND, TTL_US_MAX)
         return ttl_us / limits.SECOND
 
@@ -115,14 +113,15 @@ class ShortRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     task: Name | None = msgspec.field(default=None, name="Task")
     requirements: (
         Annotated[
-            dict[str, Any], Meta(description="As requires.labels; the case of names is no matter.")
+            dict[str, Any],
+            Meta(description="As requires.labels, but names in any case."),
         ]
         | None
     ) = msgspec.field(default=None, name="Requirements")
     payload: Raw | UnsetType = msgspec.field(default=UNSET, name="Payload")
 
     def check(self) -> None:
-        """Refuse a request that is neither of the two forms, or both."""
+        """Refuse a request that has neither or both of command and Task."""
         if self.command is not None and self.task is not None:
             raise fields.not_both("command", "Task")
         if self.command is None and self.task is None:
@@ -134,10 +133,10 @@ class ShortRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
             ("Payload", self.payload is not UNSET, not is_command),
         ):
             if is_given and not belongs:
-                raise Invalid.field(f"/{name}", "this does not go with the other fields")
+                raise Invalid.field(f"/{name}", "this cannot be combined with the other fields")
 
     def to_spec(self) -> JobSpec:
-        """Return the shell job that a command stands for."""
+        """Return the shell job of a command."""
         return JobSpec(
             task="shell",
             payload=orjson.dumps({"command": self.command}),
@@ -145,7 +144,7 @@ class ShortRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
         )
 
     def to_invocation(self, traceparent: str | None) -> JobSpec:
-        """Return the job that a Task stands for."""
+        """Return the invocation of a Task."""
         conditions = read_conditions("/Requirements", self.requirements or {})
         return JobSpec(
             task=fields.read_name("/Task", self.task or ""),

@@ -1,4 +1,4 @@
-"""A lease as text: <job id>.<attempt>.<epoch>. It names one attempt for ever."""
+"""The name of a lease as text: <job id>.<attempt>.<epoch>. It never names another attempt."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ _LEASE = re.compile(r"([0-9A-Za-z]{13})\.([0-9]{1,9})\.([0-9]{1,15})\Z")
 
 
 def render_lease(key: LeaseKey) -> str:
-    """Return the lease as text."""
     return f"{render_id(key.job_id)}.{key.attempt}.{key.epoch}"
 
 
 def parse_lease(text: str, pointer: str = "/lease") -> LeaseKey:
-    """Return the lease that a text names; raise Invalid about the field at the pointer."""
+    """Return the lease with this name; raise Invalid for the field at the pointer."""
     found = _LEASE.match(text)
     if found is not None:
         try:
             return LeaseKey(parse_id(found[1]), int(found[2]), int(found[3]))
         except NotFound:
             pass
-    raise Invalid.field(pointer, f"{text[:60]!a} is no lease; give back what the server gave")
+    raise Invalid.field(pointer, f"{text[:60]!a} is no lease; send it as the server did")

@@ -1,4 +1,4 @@
-"""What a worker is answered: leases to run, attempts to stop, and what was refused of it."""
+"""The response of the worker protocol: leases, stops, revoked leases and refused results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from schedo.protocol.work import PROTOCOL
 HEARTBEATS_PER_TIMEOUT = 3
 
 
-class Handed(Protocol):
-    """What the engine gives to a worker."""
+class EngineResponse(Protocol):
+    """The response as the engine makes it."""
 
     @property
     def leases(self) -> Iterable[Lease]: ...
@@ -42,28 +42,30 @@ class Handed(Protocol):
     def drain(self) -> bool: ...
 
 
-def render_work(handed: Handed, epoch: int, session_timeout_s: float) -> bytes:
-    """Return the answer to a worker's request as JSON."""
+def render_work(response: EngineResponse, epoch: int, session_timeout_s: float) -> bytes:
+    """Return the response to a worker as JSON."""
     return orjson.dumps(
         {
             "protocol": PROTOCOL,
             "epoch": epoch,
-            "leases": [lease_fields(lease, lease.key in handed.offers) for lease in handed.leases],
+            "leases": [
+                lease_fields(lease, lease.key in response.offers) for lease in response.leases
+            ],
             "stop": [
                 {"lease": render_lease(stop.key), "reason": stop.reason.value}
-                for stop in handed.stops
+                for stop in response.stops
             ],
-            "revoked": [render_lease(key) for key in handed.revoked],
-            "refused": [_refusal_fields(key, reason) for key, reason in handed.refused],
+            "revoked": [render_lease(key) for key in response.revoked],
+            "refused": [_refusal_fields(key, reason) for key, reason in response.refused],
             "heartbeat": _seconds(session_timeout_s / HEARTBEATS_PER_TIMEOUT),
             "session_timeout": _seconds(session_timeout_s),
-            "drain": handed.drain,
+            "drain": response.drain,
         }
     )
 
 
 def lease_fields(lease: Lease, is_offer: bool = False) -> dict[str, Any]:
-    """Return a lease as a worker gets it, with all that it needs to run the attempt."""
+    """Return the fields of a lease, with everything that the worker needs to run the attempt."""
     answer: dict[str, Any] = {
         "lease": render_lease(lease.key),
         "job": render_id(lease.key.job_id),

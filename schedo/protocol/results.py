@@ -1,4 +1,4 @@
-"""How a worker says that an attempt has ended; core/value_limits.py makes it fit."""
+"""The results in a worker's request; core/value_limits.py cuts what is too long."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from schedo.protocol.lease_keys import LeaseText, parse_lease
 
 _HALF = limits.OUTPUT_BYTES_MAX // 2
 _STREAMS_MAX = 3
-_LOST = "what ran it on its worker has died"
+_LOST = "the process that ran it on its worker has died"
 
 
 class ErrorRequest(Struct, omit_defaults=True):
-    """Why an attempt did not succeed."""
+    """The error of a failed or lost attempt."""
 
     type: str = "error"
     message: str = ""
@@ -44,7 +44,6 @@ class ErrorRequest(Struct, omit_defaults=True):
     traceback: str | None = None
 
     def to_failure(self) -> Failure:
-        """Return the core's form."""
         return Failure(
             self.type,
             self.message,
@@ -56,7 +55,7 @@ class ErrorRequest(Struct, omit_defaults=True):
 
 
 class OutputRequest(Struct, omit_defaults=True):
-    """What was kept of one stream: text, or base64 where it may not be UTF-8."""
+    """The captured output of one stream: text, or base64 if it may not be UTF-8."""
 
     stream: Literal["stdout", "stderr", "body"]
     text: str | None = None
@@ -64,14 +63,14 @@ class OutputRequest(Struct, omit_defaults=True):
     total_bytes: Annotated[int, Meta(ge=0)] | None = None
 
     def to_capture(self, pointer: str) -> CapturedOutput:
-        """Return the core's form: the first and the last half of what is kept."""
+        """Return the output as a first and a last half."""
         if (self.text is None) == (self.base64 is None):
             raise Invalid.field(pointer, "give text or base64")
         kept = self.text.encode() if self.text is not None else self._decode(pointer)
         total = max(len(kept), self.total_bytes or 0)
         if total == len(kept) <= limits.OUTPUT_BYTES_MAX:
             return CapturedOutput(self.stream, kept[:_HALF], kept[_HALF:], total)
-        # Where bytes are missing they are missing in the middle.
+        # If bytes are missing, they are missing in the middle.
         half = min(_HALF, len(kept) // 2)
         return CapturedOutput(self.stream, kept[:half], kept[len(kept) - half :], total)
 
@@ -83,7 +82,7 @@ class OutputRequest(Struct, omit_defaults=True):
 
 
 class ResultRequest(Struct, omit_defaults=True):
-    """The end of one attempt."""
+    """The result of one attempt."""
 
     lease: LeaseText
     outcome: Literal["completed", "failed", "snoozed", "stopped", "released", "lost"]
@@ -95,8 +94,7 @@ class ResultRequest(Struct, omit_defaults=True):
     delay: Duration | None = None
     output: Annotated[list[OutputRequest], Meta(max_length=_STREAMS_MAX)] | None = None
 
-    def to_report(self, pointer: str) -> AttemptResult:
-        """Return the core's form."""
+    def to_result(self, pointer: str) -> AttemptResult:
         return AttemptResult(
             parse_lease(self.lease, f"{pointer}/lease"),
             self._read_outcome(pointer),
@@ -106,7 +104,7 @@ class ResultRequest(Struct, omit_defaults=True):
     def _read_output(self, pointer: str) -> tuple[CapturedOutput, ...]:
         output = self.output or []
         if len({each.stream for each in output}) < len(output):
-            raise Invalid.field(f"{pointer}/output", "a stream stands twice")
+            raise Invalid.field(f"{pointer}/output", "a stream occurs twice")
         return tuple(each.to_capture(f"{pointer}/output/{at}") for at, each in enumerate(output))
 
     def _read_outcome(self, pointer: str) -> Outcome:
@@ -131,6 +129,6 @@ class ResultRequest(Struct, omit_defaults=True):
                 return Lost(said or _LOST, Blame(self.blame or "sole"))
 
     def _read_result(self) -> Outcome:
-        # The whole request was checked strictly, and the result with it.
+        # The whole request was checked strictly, including the result.
         result = None if isinstance(self.result, UnsetType) else CheckedJson(self.result)
         return Completed(result)

@@ -1,8 +1,8 @@
-"""What a worker sends: what it is, what it runs, what has ended, what it wants.
+"""The request of the worker protocol, POST /v1/work (docs/protocol.md).
 
-Here, and only here, unknown fields are ignored, so that a newer worker can speak to an older
-server. Everything that is known is checked as strictly as elsewhere, and one bad field refuses the
-whole request: nothing of it has happened then. A null counts as not given.
+Only here unknown fields are ignored, so that a newer worker can speak to an older server. Known
+fields are checked as strictly as elsewhere. One bad field refuses the whole request, and nothing in
+it takes effect. A null counts as absent.
 """
 
 from __future__ import annotations
@@ -63,14 +63,13 @@ ProgressParts = tuple[LeaseKey, float | None, str | None, str | None, str | None
 
 
 class TaskDefaultsRequest(Struct, omit_defaults=True):
-    """What the jobs of a task are like if they do not say."""
+    """Defaults of a task: for jobs that do not set these options."""
 
     retry: RetryRequest | RetryCount | PresetName | None = None
     timeout: Duration | None = None
     delivery: Delivery | None = None
 
     def to_options(self) -> Options:
-        """Return the core's form."""
         return Options(
             retry=read_retry(self.retry),
             timeout_us=fields.read_duration_or_none("/timeout", self.timeout, limits.MILLISECOND),
@@ -79,7 +78,7 @@ class TaskDefaultsRequest(Struct, omit_defaults=True):
 
 
 class ProgressRequest(Struct, omit_defaults=True):
-    """How far an attempt is; what is too long is cut."""
+    """The progress of a running attempt; long texts are cut."""
 
     lease: LeaseText
     percent: Percent | None = None
@@ -88,13 +87,13 @@ class ProgressRequest(Struct, omit_defaults=True):
     stdout: str | None = None
 
     def read(self, pointer: str) -> ProgressParts:
-        """Return lease, percent, message, log and partial output: the ends of the long texts."""
+        """Return lease, percent, message, log and partial output, cut to the limits."""
         lease = parse_lease(self.lease, f"{pointer}/lease")
         return (lease, *fit_progress(self.percent, self.message, self.log, self.stdout))
 
 
 class RejectRequest(Struct, omit_defaults=True):
-    """An offer that the worker does not take."""
+    """An offer that the worker rejects."""
 
     lease: LeaseText
     reason: str | None = None
@@ -104,7 +103,7 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
     """One request of a worker. Unknown fields are ignored."""
 
     worker: WorkerName
-    protocol: Annotated[int, Meta(ge=1, description="The highest version it knows.")] | None = None
+    protocol: Annotated[int, Meta(ge=1, description="The highest version known.")] | None = None
     session: Annotated[str, Meta(max_length=128)] | None = None
     tasks: Names | None = None
     queues: Names | None = None
@@ -125,8 +124,8 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
     max_leases: Annotated[int, Meta(ge=0, le=ENTRIES_MAX)] | None = None
     session_timeout: Duration | None = None
 
-    def read_offer(self) -> WorkerSpec:
-        """Return what the worker says of itself."""
+    def read_spec(self) -> WorkerSpec:
+        """Return the description of the worker."""
         return WorkerSpec(
             id=read_worker_name("/worker", self.worker),
             slots=1 if self.slots is None else self.slots,
@@ -141,15 +140,15 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
         )
 
     def read_running(self) -> frozenset[LeaseKey] | None:
-        """Return the attempts that it still runs, or None if it says nothing about that."""
+        """Return the attempts that the worker still runs; None: the request makes no statement."""
         return None if self.running is None else frozenset(_read_leases("/running", self.running))
 
     def read_accepted(self) -> list[LeaseKey]:
-        """Return the offers that it takes."""
+        """Return the accepted offers."""
         return _read_leases("/accept", self.accept or [])
 
     def read_rejected(self) -> list[tuple[LeaseKey, str]]:
-        """Return the offers that it does not take, with the reasons."""
+        """Return the rejected offers, with the reasons."""
         return [
             (
                 parse_lease(each.lease, f"/reject/{at}/lease"),
@@ -159,17 +158,17 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
         ]
 
     def read_progress(self) -> list[ProgressParts]:
-        """Return what it says about attempts that run."""
+        """Return the progress of running attempts."""
         return [each.read(f"/progress/{at}") for at, each in enumerate(self.progress or ())]
 
     def read_wait(self) -> float:
-        """Return for how many seconds it waits for work."""
+        """Return how long the server may hold a poll open, in seconds."""
         us = 0 if self.wait is None else fields.read_duration("/wait", self.wait)
         _check_most("/wait", us, WAIT_US_MAX)
         return us / limits.SECOND
 
     def read_session_timeout(self) -> float:
-        """Return for how many seconds it may be silent before it is taken for lost."""
+        """Return after how many seconds without a request the worker is lost."""
         if self.session_timeout is None:
             return SESSION_TIMEOUT_US_DEFAULT / limits.SECOND
         least, most = SESSION_TIMEOUT_US
@@ -179,7 +178,7 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
 
 
 def read_worker_name(pointer: str, name: str) -> str:
-    """Return the name that a worker gives itself, unless it is one of the server's own."""
+    """Return the worker's name; raise Invalid for a bad one and for those of the server itself."""
     if not _WORKER.match(name):
         raise Invalid.field(pointer, f"{name[:40]!a}: {_WORKER_RULE}")
     if name in _OWN_WORKERS or name.startswith("process-"):
@@ -197,14 +196,14 @@ def _read_leases(pointer: str, texts: list[str]) -> list[LeaseKey]:
     return [parse_lease(text, f"{pointer}/{at}") for at, text in enumerate(texts)]
 
 
-def _read_defaults(given: dict[str, TaskDefaultsRequest]) -> dict[str, Options]:
-    if len(given) > NAMES_MAX:
+def _read_defaults(requests: dict[str, TaskDefaultsRequest]) -> dict[str, Options]:
+    if len(requests) > NAMES_MAX:
         raise Invalid.field("/task_defaults", f"there may be at most {NAMES_MAX}")
     defaults = {}
-    for task, asked in given.items():
+    for task, request in requests.items():
         pointer = f"/task_defaults/{escape(task)}"
         fields.read_name(pointer, task)
-        defaults[task] = _read_under(pointer, asked.to_options)
+        defaults[task] = _read_under(pointer, request.to_options)
     return defaults
 
 
@@ -222,7 +221,7 @@ def _check_most(pointer: str, us: int, most: int) -> None:
 
 
 def default_fields(options: Options) -> dict[str, object]:
-    """Return a task's defaults as a worker announces them."""
+    """Return a task's defaults as the fields of `task_defaults`."""
     answer: dict[str, object] = {}
     if options.retry is not None:
         answer["retry"] = _render_retry(options.retry)
@@ -234,7 +233,7 @@ def default_fields(options: Options) -> dict[str, object]:
 
 
 def _render_retry(retry: Retry) -> object:
-    """Return the name of the preset, or what it consists of: a ladder has no other form."""
+    """Return the name of the preset, or the fields of the policy; a ladder exists only by name."""
     for name, preset in PRESETS.items():
         if preset == retry:
             return name

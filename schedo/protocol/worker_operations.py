@@ -1,4 +1,4 @@
-"""The operations about workers, and about work that is placed on them right now."""
+"""The operations about workers, invocations and reservations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         "work",
         "POST",
         "/v1/work",
-        "The whole protocol of workers: report, and get work, at once or when there is some.",
+        "The worker protocol: report results, send heartbeats and poll for leases.",
         {200: worker_shapes.WorkAnswer},
         request=WorkRequest,
         is_large=True,
@@ -40,7 +40,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         "cordon_worker",
         "POST",
         "/v1/workers/{name}:cordon",
-        "Give the worker no more; what it runs goes on.",
+        "Give the worker no new work; its attempts go on.",
         {200: worker_shapes.WorkerAnswer},
         request=EmptyRequest,
     ),
@@ -48,7 +48,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         "uncordon_worker",
         "POST",
         "/v1/workers/{name}:uncordon",
-        "Give the worker work again.",
+        "Give the worker new work again.",
         {200: worker_shapes.WorkerAnswer},
         request=EmptyRequest,
     ),
@@ -56,7 +56,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         "drain_worker",
         "POST",
         "/v1/workers/{name}:drain",
-        "Ask the worker to finish what it runs, and to leave.",
+        "Tell the worker to finish its attempts and leave.",
         {200: worker_shapes.WorkerAnswer},
         request=EmptyRequest,
     ),
@@ -64,7 +64,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         "invoke",
         "POST",
         "/v1/invoke",
-        "Run a job on a worker right now, or be told at once that none takes it.",
+        "Run a job on a worker right now, or fail at once if no worker accepts it.",
         _PLACED,
         request=InvokeRequest,
         may_wait=True,
@@ -73,7 +73,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         "reserve",
         "POST",
         "/v1/reservations",
-        "Keep slots for a moment; all that are asked for, or none.",
+        "Reserve slots for a short time: all of them or none.",
         {201: worker_shapes.ReservationAnswer},
         request=ReserveRequest,
     ),
@@ -91,7 +91,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         "release_reservation",
         "POST",
         "/v1/reservations/{id}:release",
-        "Give the reserved slots back.",
+        "Release the reserved slots.",
         {204: ""},
         request=EmptyRequest,
         takes_nonce=True,
@@ -100,7 +100,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         "get_progress",
         "GET",
         "/v1/jobs/{id}/progress",
-        "Read what the worker says about a running attempt.",
+        "Read the progress of a running attempt.",
         {200: worker_shapes.ProgressPage},
     ),
 )

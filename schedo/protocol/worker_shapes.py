@@ -1,4 +1,4 @@
-"""The shapes of answers about workers and what is placed on them, for openapi.json."""
+"""Schemas of the responses about workers, invocations and reservations, for openapi.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schedo.protocol.schemas import DurationText, Id, JobAnswer, TriggerName
 
 
 class LeaseAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
-    """An attempt that the worker is to run."""
+    """An attempt that the worker has to run."""
 
     lease: LeaseText
     job: Id
@@ -29,19 +29,19 @@ class LeaseAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     traceparent: str | UnsetType = UNSET
     tracestate: str | UnsetType = UNSET
     at_most_once: bool | UnsetType = UNSET
-    suspect: Annotated[bool, Meta(description="To be run apart.")] | UnsetType = UNSET
-    offer: Annotated[bool, Meta(description="To accept or to reject.")] | UnsetType = UNSET
+    suspect: Annotated[bool, Meta(description="Run it isolated.")] | UnsetType = UNSET
+    offer: Annotated[bool, Meta(description="Accept or reject it first.")] | UnsetType = UNSET
 
 
 class StopAnswer(Struct, forbid_unknown_fields=True):
-    """An attempt that the worker is to end."""
+    """An attempt that the worker has to stop."""
 
     lease: LeaseText
     reason: Literal["cancel", "timeout"]
 
 
 class RefusedAnswer(Struct, forbid_unknown_fields=True):
-    """A result that came too late: the attempt had ended already."""
+    """A result that came too late: the attempt had ended, or another worker has the job."""
 
     lease: LeaseText
     status: int
@@ -50,7 +50,7 @@ class RefusedAnswer(Struct, forbid_unknown_fields=True):
 
 
 class WorkAnswer(Struct, forbid_unknown_fields=True):
-    """What the worker is to do; heartbeat and silence are seconds."""
+    """The response to a worker; heartbeat and session_timeout are seconds."""
 
     protocol: int
     epoch: int
@@ -64,7 +64,7 @@ class WorkAnswer(Struct, forbid_unknown_fields=True):
 
 
 class WorkerAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A worker as it stands; no tasks or queues means any, no health means healthy."""
+    """A worker. Without tasks or queues it takes any, without health it is healthy."""
 
     name: str
     kind: Literal["remote", "process", "server", "embedded"]
@@ -85,13 +85,13 @@ class WorkerAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class WorkerPage(Struct, forbid_unknown_fields=True):
-    """All workers that are known."""
+    """All known workers."""
 
     items: list[WorkerAnswer]
 
 
 class ProgressAnswer(Struct, forbid_unknown_fields=True):
-    """What a worker said about a running attempt."""
+    """The progress of a running attempt."""
 
     at: Instant
     attempt: int
@@ -102,13 +102,13 @@ class ProgressAnswer(Struct, forbid_unknown_fields=True):
 
 
 class ProgressPage(Struct, forbid_unknown_fields=True):
-    """What was said last, oldest first."""
+    """The latest progress of a job, oldest first."""
 
     items: list[ProgressAnswer]
 
 
 class ReservationAnswer(Struct, forbid_unknown_fields=True):
-    """Slots that are kept for whoever shows the nonce."""
+    """Reserved slots; a request with the nonce uses them."""
 
     id: str
     nonce: str
@@ -117,6 +117,6 @@ class ReservationAnswer(Struct, forbid_unknown_fields=True):
 
 
 class JobsAnswer(Struct, forbid_unknown_fields=True):
-    """The jobs of an invoke with a count above 1."""
+    """The jobs of an invocation with a count above 1."""
 
     items: list[JobAnswer]

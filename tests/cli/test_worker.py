@@ -28,8 +28,8 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
     (("--queues", "a,b c"), "queue 'b c'"),
     (("--queues", " ,"), "name at least one, or leave it out for all"),
     (("--tasks", "fly"), "task 'fly': there is only http"),
-    (("--tasks", "shell"), "may run no commands"),
-    (("--output-dir", "out"), "this worker runs none"),
+    (("--tasks", "shell"), "may not run commands"),
+    (("--output-dir", "out"), "this worker may not run commands"),
     (("--session-timeout", "1s"), "it must be 5 s to 1 h"),
     (("--session-timeout", "soon"), "session_timeout = 'soon'"),
     (("--server", "127.0.0.1:8080"), "write it as http://127.0.0.1:8080"),
@@ -62,7 +62,7 @@ def test_a_wrong_worker_is_exit_code_2_with_the_reason(
         ("SCHEDO_WORKER_QUEUES", "a b", "queue 'a b'"),
         ("SCHEDO_URL", "x", "write it as http://"),
         ("SCHEDO_APP", "other_worker_app:app", "not a Schedo application"),
-        ("SCHEDO_OUTPUT_DIR", "out", "this worker runs none"),
+        ("SCHEDO_OUTPUT_DIR", "out", "this worker may not run commands"),
     ],
 )
 def test_every_option_may_be_a_variable(

@@ -68,6 +68,6 @@ def test_what_is_no_lease_is_refused(text: str) -> None:
 def test_defaults_that_are_announced_are_understood(options: Options) -> None:
     body = orjson.dumps({"worker": "w", "task_defaults": {"t": default_fields(options)}})
 
-    offer = decode_request(body, WorkRequest).read_offer()
+    offer = decode_request(body, WorkRequest).read_spec()
 
     assert offer.task_defaults == {"t": options}

@@ -154,7 +154,7 @@ RESULTS: list[tuple[dict[str, Any], Any]] = [
     ({"outcome": "snoozed", "delay": "30s"}, Snoozed(30_000_000)),
     ({"outcome": "stopped"}, Stopped()),
     ({"outcome": "released"}, Released()),
-    ({"outcome": "lost"}, Lost("what ran it on its worker has died", Blame.SOLE)),
+    ({"outcome": "lost"}, Lost("the process that ran it on its worker has died", Blame.SOLE)),
     (
         {"outcome": "lost", "blame": "shared", "error": {"message": "it died"}},
         Lost("it died", Blame.SHARED),

@@ -57,13 +57,13 @@ async def _answer_stopping(site: AppContext, ask: PollRequest) -> PollResponse:
 
 
 def _make_ask(site: AppContext, request: Request, asked: WorkRequest) -> PollRequest:
-    offer = asked.read_offer()
+    offer = asked.read_spec()
     ask = PollRequest(
         worker=offer.id,
         session=asked.session or "",
         spec=offer,
         running=asked.read_running(),
-        reports=[each.to_report(f"/results/{at}") for at, each in enumerate(asked.results or ())],
+        reports=[each.to_result(f"/results/{at}") for at, each in enumerate(asked.results or ())],
         progress=[Progress(*parts) for parts in asked.read_progress()],
         accept=asked.read_accepted(),
         reject=asked.read_rejected(),

@@ -1,6 +1,7 @@
-"""A worker as a process of its own: logging, signals and the exit code.
+"""Runs a worker as a process: logging, signals and the exit code.
 
-SIGTERM and SIGINT stop it in order; a second one cuts the grace short, a third ends it at once.
+SIGTERM and SIGINT drain the worker. A second signal ends the grace time, a third one ends the
+process at once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = "info") -> int:
-    """Work until a signal, the server or an error ends it; return the process's exit code."""
+    """Run the worker until a signal, the server or an error ends it; return the exit code."""
     listener = start_logging(log_format, log_level, has_application=True)
     os.umask(0o077)
     try:
@@ -30,25 +31,25 @@ def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = 
     except SchedoError as error:
         refusal = str(error)
     finally:
-        listener.stop()  # writes what is left
+        listener.stop()  # writes the remaining log lines
     print(f"schedo: {refusal}", file=sys.stderr, flush=True)
     return Exit.REFUSED
 
 
 async def _run(worker: Worker) -> None:
     loop = asyncio.get_running_loop()
-    asked = 0
+    signals = 0
 
-    def ask() -> None:
-        nonlocal asked
-        asked += 1
+    def on_signal() -> None:
+        nonlocal signals
+        signals += 1
         worker.stop()
-        if asked > 1:
+        if signals > 1:
             worker.stop_now()
             for number in SIGNALS:
                 loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_DFL)
 
     for number in SIGNALS:
-        loop.add_signal_handler(number, ask)
+        loop.add_signal_handler(number, on_signal)
     await worker.run()

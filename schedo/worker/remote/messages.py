@@ -1,7 +1,7 @@
-"""The words of the worker protocol, as docs/protocol.md writes it down. No I/O here.
+"""The worker's side of the protocol messages: parses responses, renders requests. Without I/O.
 
-A worker reads what it needs of an answer and passes over what it does not know, so that a newer
-server can say more.
+docs/protocol.md describes the messages. Unknown fields of a response are ignored, so that a newer
+server can add some.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Record = dict[str, Any]
 
 
 class GivenLease(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt to run, or with `offer` the question whether this worker would."""
+    """One attempt to run; with `offer`, one to accept or reject first."""
 
     lease: str
     task: str
@@ -55,7 +55,7 @@ class GivenLease(msgspec.Struct, frozen=True, kw_only=True):
     offer: bool = False
 
     def read(self, worker: str) -> Lease:
-        """Return the lease as runners take it; raise ValueError or Invalid if it is none."""
+        """Return the lease for a runner; raise ValueError or Invalid for a bad field."""
         timeout_us = None if self.timeout is None else round(self.timeout * SECOND)
         options = Options(
             timeout_us=timeout_us,
@@ -81,7 +81,7 @@ class GivenLease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GivenStop(msgspec.Struct, frozen=True):
-    """End this attempt."""
+    """An attempt to stop."""
 
     lease: str
     reason: str = "cancel"
@@ -92,14 +92,14 @@ class GivenStop(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A result that came too late: somebody else has the job, or it has ended."""
+    """A result that came too late: the attempt has ended, or another worker has the job."""
 
     lease: str
     detail: str = ""
 
 
 class WorkAnswer(msgspec.Struct, frozen=True):
-    """What the server says; spans are seconds."""
+    """The response to a request; durations are seconds."""
 
     leases: list[GivenLease] = []
     stop: list[GivenStop] = []
@@ -110,7 +110,7 @@ class WorkAnswer(msgspec.Struct, frozen=True):
 
 
 class Message(NamedTuple):
-    """Something to be told: `body` is JSON for the request's list of that name."""
+    """One entry of a list in a request: `field` names the list, `body` is the entry's JSON."""
 
     field: str  # "results", "progress", "accept" or "reject"
     lease: str
@@ -121,59 +121,60 @@ _answers = msgspec.json.Decoder(WorkAnswer)
 
 
 def parse_answer(body: bytes) -> WorkAnswer:
-    """Return the answer; raise SchedoError if it is none."""
+    """Return the response in a body; raise SchedoError if there is none."""
     try:
         return _answers.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SchedoError(f"this is no answer of a schedo server to a worker: {error}") from None
+        raise SchedoError(
+            f"the response is not one of a schedo server to a worker: {error}"
+        ) from None
 
 
-def render_words(words: list[Message]) -> Record:
-    """Return the lists of a request that carry the words."""
+def render_messages(messages: list[Message]) -> Record:
+    """Return the lists of a request that carry the messages."""
     lists: dict[str, list[msgspec.Raw]] = {}
-    for word in words:
-        lists.setdefault(word.field, []).append(msgspec.Raw(word.body))
+    for message in messages:
+        lists.setdefault(message.field, []).append(msgspec.Raw(message.body))
     return dict(lists)
 
 
 def render_request(request: Mapping[str, Any]) -> bytes:
-    """Return the body of a request."""
     return msgspec.json.encode(request)
 
 
-def render_result(lease: str, report: AttemptResult) -> Message:
-    """Return what is told when an attempt has ended."""
-    result = {"lease": lease, **_render_outcome(report.outcome)}
-    if report.output:
-        result["output"] = [_render_capture(capture) for capture in report.output]
-    return Message("results", lease, msgspec.json.encode(result))
+def render_result(lease: str, result: AttemptResult) -> Message:
+    """Return the entry of `results` for an attempt that has ended."""
+    fields = {"lease": lease, **_render_outcome(result.outcome)}
+    if result.output:
+        fields["output"] = [_render_capture(capture) for capture in result.output]
+    return Message("results", lease, msgspec.json.encode(fields))
 
 
 def render_failure(lease: str, kind: str, message: str) -> Message:
-    """Return the result of an attempt that failed for a reason that will not go away."""
+    """Return the entry of `results` for a failure that a retry cannot mend."""
     outcome = _render_outcome(Failed(Failure(kind, message), retryable=False))
     return Message("results", lease, msgspec.json.encode({"lease": lease, **outcome}))
 
 
 def render_progress(lease: str, said: Said) -> Message:
-    """Return what is told while an attempt runs."""
+    """Return the entry of `progress` for a running attempt."""
     fields = {
         "percent": said.percent,
         "message": said.message,
         "log": said.log,
         "stdout": said.output,
     }
-    told = {name: _clean(value) for name, value in fields.items() if value is not None}
-    return Message("progress", lease, msgspec.json.encode({"lease": lease, **told}))
+    known = {name: _clean(value) for name, value in fields.items() if value is not None}
+    return Message("progress", lease, msgspec.json.encode({"lease": lease, **known}))
 
 
 def render_accept(lease: str) -> Message:
-    """Return the worker's yes to an offer."""
+    """Return the entry of `accept` for an offer."""
     return Message("accept", lease, msgspec.json.encode(lease))
 
 
 def render_reject(lease: str, reason: str) -> Message:
-    """Return the worker's no to an offer."""
+    """Return the entry of `reject` for an offer."""
     return Message("reject", lease, msgspec.json.encode({"lease": lease, "reason": reason}))
 
 
@@ -184,12 +185,12 @@ def _render_outcome(outcome: Outcome) -> Record:
         case Completed(result):
             return {"outcome": "completed", "result": msgspec.Raw(result or b"null")}
         case Failed(failure, retryable, retry_in_us):
-            told: Record = {"outcome": "failed", "error": _render_failure(failure)}
+            fields: Record = {"outcome": "failed", "error": _render_failure(failure)}
             if not retryable:
-                told["retryable"] = False
+                fields["retryable"] = False
             if retry_in_us is not None:
-                told["retry_in"] = retry_in_us / SECOND
-            return told
+                fields["retry_in"] = retry_in_us / SECOND
+            return fields
         case Snoozed(delay_us):
             return {"outcome": "snoozed", "delay": delay_us / SECOND}
         case Stopped():
@@ -202,23 +203,23 @@ def _render_outcome(outcome: Outcome) -> Record:
 
 
 def _render_failure(failure: Failure) -> Record:
-    told: Record = msgspec.to_builtins(failure)
-    return {name: _clean(value) for name, value in told.items()}
+    fields: Record = msgspec.to_builtins(failure)
+    return {name: _clean(value) for name, value in fields.items()}
 
 
 def _clean(value: object) -> object:
-    """Return a value that can be sent: no text on the wire may hold U+0000."""
+    """Replace U+0000 in a text: the server refuses it."""
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 
 def _render_capture(capture: CapturedOutput) -> Record:
     data = capture.head + capture.tail
-    told: Record = {"stream": capture.stream, "total_bytes": capture.total_bytes}
+    fields: Record = {"stream": capture.stream, "total_bytes": capture.total_bytes}
     try:
         text = data.decode()
     except UnicodeDecodeError:
         text = "\0"
-    # U+0000 is not allowed, and a text full of escapes is longer than base64.
+    # A text cannot hold U+0000, and a text full of escapes is longer than its base64.
     if "\0" in text or len(msgspec.json.encode(text)) > 2 * len(data) + 2:
-        return {**told, "base64": base64.b64encode(data).decode()}
-    return {**told, "text": text}
+        return {**fields, "base64": base64.b64encode(data).decode()}
+    return {**fields, "text": text}

@@ -1,8 +1,9 @@
-"""What a worker still has to tell, kept until the server has confirmed it.
+"""The messages of a worker to its server, kept until the server has confirmed them.
 
-Telling twice is harmless, so whatever was on its way when a connection broke is told again. A word
-that the server cannot take must not hold up the others: a batch that is refused goes out one by
-one, and a result that is refused alone is replaced by a failure that says why.
+Sending a message twice is harmless, so messages that were in flight when a connection broke are
+sent again. A message that the server refuses must not hold up the others: after a refused batch the
+messages are sent one by one, and a result that is refused alone is replaced by a failure that gives
+the reason.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ from collections import deque
 from schedo.errors import SchedoError
 from schedo.worker.remote.messages import Message, render_failure
 
-BATCH_BYTES_MAX = 4_194_304  # unless a single word is larger
-BATCH_WORDS_MAX = 1_000
+BATCH_BYTES_MAX = 4_194_304  # unless a single message is larger
+BATCH_MESSAGES_MAX = 1_000
 _REASON_CHARACTERS_MAX = 500
 
 log = logging.getLogger("schedo.worker")
 
 
 class Outbox:
-    """Words in order; those that were taken are on their way until confirmed or put back."""
+    """Messages in order. Those that take() returned are in flight until confirmed or put back."""
 
     def __init__(self) -> None:
         self._waiting: deque[Message] = deque()
-        self._on_the_way: dict[tuple[str, str], Message] = {}
+        self._in_flight: dict[tuple[str, str], Message] = {}
         self._replaced: set[str] = set()
-        self._singles = 0  # so many of the next words go out alone
-        self._news = asyncio.Event()
+        self._singles = 0  # this many of the next messages are sent alone
+        self._has_waiting = asyncio.Event()
 
     def __len__(self) -> int:
-        """Return how many words are not confirmed."""
-        return len(self._waiting) + len(self._on_the_way)
+        """Return the number of messages that are not confirmed."""
+        return len(self._waiting) + len(self._in_flight)
 
     @property
     def has_messages(self) -> bool:
@@ -41,65 +42,64 @@ class Outbox:
 
     @property
     def leases(self) -> list[str]:
-        """Leases of which the server may not know yet how they ended."""
-        words = (*self._on_the_way.values(), *self._waiting)
-        return [word.lease for word in words if word.field != "progress"]
+        """The leases whose results or replies the server may not know yet."""
+        messages = (*self._in_flight.values(), *self._waiting)
+        return [message.lease for message in messages if message.field != "progress"]
 
     async def wait(self) -> None:
-        """Return when there is something to tell."""
-        await self._news.wait()
+        """Wait until there is a message to send."""
+        await self._has_waiting.wait()
 
-    def add(self, word: Message) -> None:
-        """Tell this soon."""
-        self._waiting.append(word)
-        self._news.set()
+    def add(self, message: Message) -> None:
+        self._waiting.append(message)
+        self._has_waiting.set()
 
     def take(self) -> list[Message]:
-        """Return the words of the next request."""
-        words: list[Message] = []
-        count = 1 if self._singles else BATCH_WORDS_MAX
+        """Return the messages of the next request; they are in flight from now on."""
+        messages: list[Message] = []
+        count = 1 if self._singles else BATCH_MESSAGES_MAX
         size = 0
-        while self._waiting and len(words) < count:
+        while self._waiting and len(messages) < count:
             size += len(self._waiting[0].body)
-            if words and size > BATCH_BYTES_MAX:
+            if messages and size > BATCH_BYTES_MAX:
                 break
-            word = self._waiting.popleft()
-            words.append(word)
-            self._on_the_way[word.field, word.lease] = word
-        if words and self._singles:
+            message = self._waiting.popleft()
+            messages.append(message)
+            self._in_flight[message.field, message.lease] = message
+        if messages and self._singles:
             self._singles -= 1
         if not self._waiting:
-            self._news.clear()
-        return words
+            self._has_waiting.clear()
+        return messages
 
-    def confirm(self, words: list[Message]) -> None:
-        """Forget words that the server has taken."""
-        for word in words:
-            self._on_the_way.pop((word.field, word.lease), None)
-            self._replaced.discard(word.lease)
+    def confirm(self, messages: list[Message]) -> None:
+        """Drop messages that the server has confirmed."""
+        for message in messages:
+            self._in_flight.pop((message.field, message.lease), None)
+            self._replaced.discard(message.lease)
 
-    def put_back(self, words: list[Message]) -> None:
-        """Tell these again: it is not known whether they arrived."""
-        for word in words:
-            self._on_the_way.pop((word.field, word.lease), None)
-        self._waiting.extendleft(reversed(words))
-        if words:
-            self._news.set()
+    def put_back(self, messages: list[Message]) -> None:
+        """Send these messages again: they may not have arrived."""
+        for message in messages:
+            self._in_flight.pop((message.field, message.lease), None)
+        self._waiting.extendleft(reversed(messages))
+        if messages:
+            self._has_waiting.set()
 
-    def refuse(self, words: list[Message], error: SchedoError) -> None:
-        """Find the word that the server cannot take, and tell something in its place."""
-        self.put_back(words)
-        if len(words) > 1:
-            self._singles = max(self._singles, len(words))
+    def refuse(self, messages: list[Message], error: SchedoError) -> None:
+        """Send these messages alone to find the bad one; replace it if it is already alone."""
+        self.put_back(messages)
+        if len(messages) > 1:
+            self._singles = max(self._singles, len(messages))
             return
-        word = self._waiting.popleft()
+        message = self._waiting.popleft()
         if not self._waiting:
-            self._news.clear()
+            self._has_waiting.clear()
         reason = str(error)[:_REASON_CHARACTERS_MAX]
-        log.error("the server cannot take a word of lease %s: %s", word.lease, reason)
-        if word.field == "results" and word.lease not in self._replaced:
-            self._replaced.add(word.lease)
-            message = f"the server could not take the result: {reason}"
-            self._waiting.appendleft(render_failure(word.lease, "result-refused", message))
+        log.error("the server refused a message about lease %s: %s", message.lease, reason)
+        if message.field == "results" and message.lease not in self._replaced:
+            self._replaced.add(message.lease)
+            detail = f"the server refused the result: {reason}"
+            self._waiting.appendleft(render_failure(message.lease, "result-refused", detail))
             self._singles += 1
-            self._news.set()
+            self._has_waiting.set()

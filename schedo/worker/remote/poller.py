@@ -1,13 +1,13 @@
-"""The conversation of a worker with its server: one request that waits, and one that tells.
+"""Speaks the worker protocol: one open poll, and a report at a time beside it.
 
-The waiting request says what runs and brings leases and stops. What has to be told while it waits
-goes out at once in a request of its own, and what comes up while that is on its way goes into the
-next. While no request waits, or none gets through, words wait for the next that does.
+The poll lists the running attempts and brings leases and stops. Results that arrive while it is
+open are sent at once in a separate report; messages that arrive while a report is in flight are
+batched into the next. Without a working poll they stay in the outbox until the next poll.
 
-Rule: `running` is the truth to the server, so it is sent only when no other request can bring
-leases, and it lists whatever the server may still believe to run here: also attempts that have
-ended but whose result has not been confirmed. The first request that gets through after a break
-says it before anything else is said, for the server may have been started anew.
+The server takes `running` as the truth. So the worker sends it only in a poll, when no other
+request can bring leases, and lists every attempt that the server may have outstanding, also one
+that has ended but whose result is not confirmed. After a lost connection a poll comes before any
+report, because the server may have been restarted.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from schedo.worker.remote.messages import (
     WorkAnswer,
     parse_answer,
     render_accept,
+    render_messages,
     render_progress,
     render_reject,
     render_request,
     render_result,
-    render_words,
 )
 from schedo.worker.remote.outbox import Outbox
 from schedo.worker.remote.retry_delay import RetryDelay
 
-ANSWER_S = 10.0  # within which every answer comes, beside what it was asked to wait
+RESPONSE_S = 10.0  # the longest time to a response, beyond the `wait` of the request
 HEARTBEAT_S = 10.0
 HEARTBEAT_S_MIN, HEARTBEAT_S_MAX = 0.1, 60.0
-# With all slots busy only stops can come: so long, results may be awaited to be taken along.
+# With all slots busy a poll can bring only stops, so it may wait this long for results to carry.
 LINGER_S = 0.02
-LINGER_TURNS = 6  # of the loop; a handler that waits for nothing has ended by then
+LINGER_TURNS = 6  # of the event loop; a handler without I/O has ended by then
 
 _MAX_LEASES = 1_000
 
-_UNTAKEN = frozenset({400, 413, 422})  # the server can do nothing with what the request holds
+_UNACCEPTABLE = frozenset({400, 413, 422})  # the server can never accept this request
 _BUSY = frozenset({429, 503})
 _HEADERS = {"Content-Type": "application/json"}
 
@@ -60,7 +60,7 @@ log = logging.getLogger("schedo.worker")
 
 
 class Busy(Unavailable):
-    """The server has too much to do, or is about to stop; ask again later."""
+    """The server is overloaded or shuts down; retry later."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class Busy(Unavailable):
 
 
 class Poller:
-    """One process life of a worker, as the server knows it."""
+    """One session of a worker: polls, reports and the attempts that run."""
 
     def __init__(
         self,
@@ -80,44 +80,48 @@ class Poller:
         self._transport = transport
         self._registration = registration
         self.outbox = Outbox()
-        self._progress = Progress(self._pass_on)
+        self._progress = Progress(self._add_progress)
         self.attempts = Executor(runners, registration["slots"], self._on_end, self._progress.tell)
         self.drain_requested = asyncio.Event()
-        self._offers: dict[str, Lease] = {}  # accepted, and not yet confirmed
+        self._offers: dict[str, Lease] = {}  # accepted, not yet confirmed
         self._heartbeat_s = HEARTBEAT_S
         self._is_draining = False
         self._is_leaving = False
         self._has_spoken = False
-        self._is_in_contact = False
+        self._is_in_contact = False  # the last poll got a response
         self._waking = asyncio.Event()
         self._polling: asyncio.Task[WorkAnswer] | None = None
         self._is_polling = asyncio.Event()
-        self._reporting = asyncio.Lock()
-        self._patience = RetryDelay(random, self._waking)
-        self._telling_patience = RetryDelay(random, self._waking)
+        self._report_lock = asyncio.Lock()
+        self._poll_delay = RetryDelay(random, self._waking)
+        self._report_delay = RetryDelay(random, self._waking)
 
     async def run(self) -> None:
-        """Take and report work until all is told after leave(); raise what makes that senseless."""
-        telling = asyncio.create_task(self._report_loop())
+        """Poll and report until leave(), and until the outbox is empty then.
+
+        Raises SchedoError if retrying cannot help: another process has the name, or the server
+        refused the first request.
+        """
+        reporting = asyncio.create_task(self._report_loop())
         try:
             while not self._is_leaving:
                 await self._batch_results()
                 await self._poll()
-            async with self._reporting:  # what was on its way has arrived, or is back
+            async with self._report_lock:  # no report is in flight any more
                 while not await self._poll() or len(self.outbox):
                     pass
         finally:
             self._progress.close()
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
 
     def drain(self) -> None:
-        """Take no more."""
+        """Take no new work from now on."""
         self._is_draining = True
         self._interrupt()
 
     def leave(self) -> None:
-        """End once everything is told; nothing runs any more."""
+        """Let run() return once the outbox is empty; no attempt runs any more."""
         self._is_draining = self._is_leaving = True
         self._interrupt()
 
@@ -127,88 +131,89 @@ class Poller:
             self._polling.cancel()
 
     def _resync(self) -> None:
-        """Say what runs before anything else: the server may not be the one it was."""
+        """Send a poll with `running` before any other request: the server may be a new one."""
         self._is_in_contact = False
         self._is_polling.clear()
         if self._polling is not None:
             self._polling.cancel()
 
-    def _on_end(self, lease: str, report: AttemptResult) -> None:
-        self._progress.forget(report.key)
-        self.outbox.add(render_result(lease, report))
+    def _on_end(self, lease: str, result: AttemptResult) -> None:
+        self._progress.forget(result.key)
+        self.outbox.add(render_result(lease, result))
 
-    def _pass_on(self, key: LeaseKey, said: Said) -> None:
+    def _add_progress(self, key: LeaseKey, said: Said) -> None:
         self.outbox.add(render_progress(render_lease(key), said))
 
-    # Asking.
+    # Polls.
 
     async def _batch_results(self) -> None:
-        """Let results that come at once be taken along."""
+        """Give attempts that end at once the time to add their results to the next poll."""
         for _ in range(LINGER_TURNS):
             if self.outbox.has_messages or not len(self.attempts):
                 return
-            await _turn()
+            await _yield_once()
         if self.attempts.free == 0:
-            await self._await_word(LINGER_S)
+            await self._await_message(LINGER_S)
 
-    async def _await_word(self, most_s: float) -> None:
-        """Wait until there is something to tell, but no longer."""
+    async def _await_message(self, most_s: float) -> None:
+        """Wait until the outbox has a message, or until the time is up."""
         if most_s:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(most_s):
                     await self.outbox.wait()
 
     async def _poll(self) -> bool:
-        """Send the request that waits, with all there is to tell; return whether it got through."""
+        """Send a poll with the messages of the outbox; return whether it got a response."""
         loop = asyncio.get_running_loop()
-        words = self.outbox.take()
-        # An accepted offer may start when the answer comes, so that must not wait.
-        is_urgent = self._is_leaving or any(word.field == "accept" for word in words)
+        messages = self.outbox.take()
+        # The attempt of an accepted offer starts with the response, so the server must not wait.
+        is_urgent = self._is_leaving or any(message.field == "accept" for message in messages)
         wait_s = self._heartbeat_s if self._is_in_contact and not is_urgent else 0.0
         began = loop.time()
-        asking = self._polling = loop.create_task(
-            self._exchange(self._render_poll(words, wait_s), wait_s)
+        polling = self._polling = loop.create_task(
+            self._exchange(self._render_poll(messages, wait_s), wait_s)
         )
         if self._is_in_contact:
             self._is_polling.set()
         try:
-            await asyncio.wait((asking,))
+            await asyncio.wait((polling,))
         finally:
             self._is_polling.clear()
-            asking.cancel()
-        if asking.cancelled():
-            self.outbox.put_back(words)
+            polling.cancel()
+        if polling.cancelled():
+            self.outbox.put_back(messages)
             return False
-        error = asking.exception()
+        error = polling.exception()
         if isinstance(error, SchedoError):
-            await self._handle_error(words, error)
+            await self._handle_error(messages, error)
             return False
-        answer = asking.result()
+        response = polling.result()
         self._note_contact()
-        is_news = self._apply_response(words, answer)
+        has_news = self._apply_response(messages, response)
         is_early = loop.time() - began < wait_s / 2
-        await self._await_word(self._patience.idle_s(is_idle=is_early and not is_news))
+        await self._await_message(self._poll_delay.idle_s(is_idle=is_early and not has_news))
         return True
 
-    async def _handle_error(self, words: list[Message], error: SchedoError) -> None:
-        """Make the best of a request that failed; raise the error if there is no hope."""
-        self._take_back(words, error)
-        if error.status in _UNTAKEN and words:
+    async def _handle_error(self, messages: list[Message], error: SchedoError) -> None:
+        """Wait before the next poll; raise the error if retrying cannot help."""
+        self._take_back(messages, error)
+        if error.status in _UNACCEPTABLE and messages:
             return
         self._is_in_contact = False
         if self._is_fatal(error):
             raise error
-        await self._patience.wait_after(error)
+        await self._poll_delay.wait_after(error)
 
-    def _render_poll(self, words: list[Message], wait_s: float) -> Record:
-        told = {word.lease for word in words if word.field in ("results", "reject")}
+    def _render_poll(self, messages: list[Message], wait_s: float) -> Record:
+        ended = {message.lease for message in messages if message.field in ("results", "reject")}
         running = [*self.attempts.leases, *self._offers, *self.outbox.leases]
         request = {
             **self._registration,
-            **render_words(words),
-            "running": [lease for lease in dict.fromkeys(running) if lease not in told],
+            **render_messages(messages),
+            "running": [lease for lease in dict.fromkeys(running) if lease not in ended],
             "wait": wait_s,
-            # All slots, for some may get free while this waits; never are more given than are free.
+            # All slots: some may become free while the poll is open. The server never gives more
+            # leases than are free.
             "max_leases": min(self._registration["slots"], _MAX_LEASES),
             "offers": True,
         }
@@ -217,7 +222,7 @@ class Poller:
         return request
 
     def _is_fatal(self, error: SchedoError) -> bool:
-        """Whether asking again cannot help: another process has the name, or it never worked."""
+        """Whether retrying cannot help: another process has the name, or no request succeeded."""
         if isinstance(error, Conflict):
             return True
         return not self._has_spoken and 400 <= error.status < 500 and not isinstance(error, Busy)
@@ -226,51 +231,51 @@ class Poller:
         if not self._has_spoken:
             log.info("connected to %s", self._transport.address.url)
         self._has_spoken = self._is_in_contact = True
-        self._patience.note_success()
+        self._poll_delay.note_success()
 
-    # Telling.
+    # Reports.
 
     async def _report_loop(self) -> None:
         while True:
             await self.outbox.wait()
             await self._is_polling.wait()
-            async with self._reporting:
-                words = self.outbox.take() if self._is_polling.is_set() else []
-                if words:
-                    await self._report(words)
+            async with self._report_lock:
+                messages = self.outbox.take() if self._is_polling.is_set() else []
+                if messages:
+                    await self._report(messages)
 
-    async def _report(self, words: list[Message]) -> None:
-        request = {**self._registration, **render_words(words), "max_leases": 0, "wait": 0}
+    async def _report(self, messages: list[Message]) -> None:
+        request = {**self._registration, **render_messages(messages), "max_leases": 0, "wait": 0}
         if self._is_draining:
             request["draining"] = True
         try:
-            answer = await self._exchange(request, 0.0)
+            response = await self._exchange(request, 0.0)
         except SchedoError as error:
-            self._take_back(words, error)
+            self._take_back(messages, error)
             if isinstance(error, Busy):
-                await self._telling_patience.wait_after(error, is_quiet=True)
-            elif error.status not in _UNTAKEN:
+                await self._report_delay.wait_after(error, is_quiet=True)
+            elif error.status not in _UNACCEPTABLE:
                 self._resync()
             return
         except asyncio.CancelledError:
-            self.outbox.put_back(words)
+            self.outbox.put_back(messages)
             raise
-        self._telling_patience.note_success()
-        self._apply_response(words, answer)
+        self._report_delay.note_success()
+        self._apply_response(messages, response)
 
-    def _take_back(self, words: list[Message], error: SchedoError) -> None:
-        if error.status in _UNTAKEN and words:
-            self.outbox.refuse(words, error)
+    def _take_back(self, messages: list[Message], error: SchedoError) -> None:
+        if error.status in _UNACCEPTABLE and messages:
+            self.outbox.refuse(messages, error)
         else:
-            self.outbox.put_back(words)
+            self.outbox.put_back(messages)
 
-    # Both.
+    # Requests and responses.
 
     async def _exchange(self, request: Record, wait_s: float) -> WorkAnswer:
         operation = Operation(
             "POST",
             "/v1/work",
-            _read_answer,
+            _read_response,
             render_request(request),
             _HEADERS,
             held_s=wait_s,
@@ -278,29 +283,31 @@ class Poller:
         )
         return await self._transport.send(operation)
 
-    def _apply_response(self, words: list[Message], answer: WorkAnswer) -> bool:
-        """Do what the answer says; return whether it says anything new."""
-        self.outbox.confirm(words)
-        self._heartbeat_s = min(max(answer.heartbeat, HEARTBEAT_S_MIN), HEARTBEAT_S_MAX)
-        for refused in answer.refused:
+    def _apply_response(self, messages: list[Message], response: WorkAnswer) -> bool:
+        """Apply the response; return whether it or its request had any news."""
+        self.outbox.confirm(messages)
+        self._heartbeat_s = min(max(response.heartbeat, HEARTBEAT_S_MIN), HEARTBEAT_S_MAX)
+        for refused in response.refused:
             log.warning("lease %s: %s", refused.lease, refused.detail or "its result is refused")
-        gone = {*answer.revoked, *(refused.lease for refused in answer.refused)}
-        news = [self._begin(word.lease, gone) for word in words if word.field == "accept"]
-        news += [self._receive(given) for given in answer.leases]
-        news += [self.attempts.stop(stop.lease, stop.why) for stop in answer.stop]
-        news += [self.attempts.abandon(lease) for lease in answer.revoked]
-        if answer.drain:
+        gone = {*response.revoked, *(refused.lease for refused in response.refused)}
+        news = [
+            self._begin(message.lease, gone) for message in messages if message.field == "accept"
+        ]
+        news += [self._receive(each) for each in response.leases]
+        news += [self.attempts.stop(stop.lease, stop.why) for stop in response.stop]
+        news += [self.attempts.abandon(lease) for lease in response.revoked]
+        if response.drain:
             self.drain_requested.set()
-        return bool(words) or any(news)
+        return bool(messages) or any(news)
 
-    def _receive(self, given: GivenLease) -> bool:
+    def _receive(self, lease_fields: GivenLease) -> bool:
         try:
-            lease = given.read(self._registration["worker"])
+            lease = lease_fields.read(self._registration["worker"])
         except (SchedoError, ValueError) as error:
-            log.error("a lease that cannot be read: %s", error)
+            log.error("ignored a lease that cannot be read: %s", error)
             return False
-        text = given.lease
-        if not given.offer:
+        text = lease_fields.lease
+        if not lease_fields.offer:
             if not self._is_draining:
                 return self.attempts.start(text, lease)
             self.outbox.add(render_result(text, AttemptResult(lease.key, Released())))
@@ -315,20 +322,20 @@ class Poller:
         return True
 
     def _begin(self, text: str, gone: set[str]) -> bool:
-        """Run what was accepted, unless the server has given it to another meanwhile."""
+        """Run an accepted offer unless the server has revoked it in the meantime."""
         lease = self._offers.pop(text, None)
         return lease is not None and text not in gone and self.attempts.start(text, lease)
 
 
-async def _turn() -> None:
-    """Let the loop do once what there is to do."""
+async def _yield_once() -> None:
+    """Let the event loop run its ready callbacks once."""
     loop = asyncio.get_running_loop()
     turned = loop.create_future()
     loop.call_soon(turned.set_result, None)
     await turned
 
 
-def _read_answer(answer: Answer) -> WorkAnswer:
+def _read_response(answer: Answer) -> WorkAnswer:
     if answer.status in _BUSY:
         seconds = answer.headers.get("retry-after", "")
         error = parse_problem(answer.status, answer.headers, answer.body)

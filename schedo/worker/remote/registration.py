@@ -1,6 +1,7 @@
-"""What a worker says of itself with every request: checked here, so that errors come before work.
+"""The description of a worker that every request carries.
 
-The server reads labels, resources and names by the same rules.
+The worker checks it by the rules of the server, so that a mistake shows at the start and not with
+the first request.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SESSION_TIMEOUT_S = 30.0
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's name and what it can do; queues None means any."""
+    """A worker's name, slots, labels and resources; queues None means any."""
 
     name: str
     slots: int = SLOTS
@@ -45,13 +46,13 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_s: float = SESSION_TIMEOUT_S
 
     def render(self, tasks: Sequence[str], defaults: Mapping[str, Options]) -> Record:
-        """Return the fields that every request of one process life begins with; raise Invalid."""
+        """Return the fields that every request of this session begins with; raise Invalid."""
         if not 1 <= self.slots <= SLOTS_MAX:
             raise Invalid(f"slots = {self.slots}: a worker has 1 to {SLOTS_MAX}")
         least, most = SESSION_TIMEOUT_US
         if not least <= self.session_timeout_s * SECOND <= most:
             raise Invalid(f"session_timeout = {self.session_timeout_s:g} s: it must be 5 s to 1 h")
-        told: Record = {
+        fields: Record = {
             "protocol": PROTOCOL,
             "worker": read_worker_name("name", self.name),
             "session": secrets.token_hex(8),
@@ -61,20 +62,20 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
             "session_timeout": self.session_timeout_s,
         }
         if isolated := sorted(ISOLATED_TASKS.intersection(tasks)):
-            told["isolated_tasks"] = isolated
+            fields["isolated_tasks"] = isolated
         if self.queues is not None:
-            told["queues"] = [read_name(f"queue {queue!r}", queue) for queue in self.queues]
+            fields["queues"] = [read_name(f"queue {queue!r}", queue) for queue in self.queues]
         if self.labels:
-            told["labels"] = read_labels("label", self.labels)
+            fields["labels"] = read_labels("label", self.labels)
         if self.resources:
-            told["resources"] = amount_fields(dict(read_amounts("resource", self.resources)))
+            fields["resources"] = amount_fields(dict(read_amounts("resource", self.resources)))
         rendered = {task: default_fields(options) for task, options in defaults.items()}
         if any(rendered.values()):
-            told["task_defaults"] = {task: given for task, given in rendered.items() if given}
-        return told
+            fields["task_defaults"] = {task: each for task, each in rendered.items() if each}
+        return fields
 
 
 def make_name() -> str:
-    """Return a name for a worker that was given none: of this machine and this process."""
+    """Return the default name of a worker: the machine's name and the process id."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname().partition(".")[0]).lstrip("._-")
     return f"{host[:100] or 'worker'}-{os.getpid()}"

@@ -1,7 +1,7 @@
-"""The public Worker: runs an application's tasks, http and shell jobs for a server elsewhere.
+"""The public Worker: runs an application's tasks, http and shell jobs for a remote server.
 
-Everything runs in the event loop that run() is awaited in, as in an embedded application: a handler
-that blocks the loop also keeps the worker silent, and the server takes a silent worker for lost.
+Everything runs in the event loop of run(), as in an embedded application. A handler that blocks the
+loop also blocks the heartbeats, and the server treats the worker as lost after the session timeout.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from schedo.tasks.runner import Runner
 from schedo.tasks.shell.orphan_lists import OrphanList, find_directory
 from schedo.tasks.shell.orphans import Orphans
 from schedo.tasks.shell.task import ShellRunner
-from schedo.worker.remote.poller import ANSWER_S, Poller
+from schedo.worker.remote.poller import RESPONSE_S, Poller
 from schedo.worker.remote.registration import SESSION_TIMEOUT_S, SLOTS, Registration, make_name
 
 GRACE_S = 25.0  # as for a server: Kubernetes kills 30 s after SIGTERM
@@ -44,14 +44,17 @@ log = logging.getLogger("schedo.worker")
 
 
 class Worker:
-    """Takes jobs from the server at `server` and runs up to `slots` of them at a time.
+    """Polls the server at `server` for jobs and runs up to `slots` of them at a time.
 
-    `app` is a Schedo object with the tasks to run; http jobs are run as well, and shell jobs with
-    `allow_shell`. `labels` say what this machine is, `resources` what it has ("8GiB" is a number).
-    `server` and `token` may come from SCHEDO_URL and SCHEDO_TOKEN. Bad values raise Invalid.
+    `app` is a Schedo object with the tasks to run. The worker also runs http jobs, and shell jobs
+    with `allow_shell`. `labels` are properties of this machine, `resources` amounts (a number, or a
+    text such as "8GiB"). `server` and `token` default to SCHEDO_URL and SCHEDO_TOKEN. A worker that
+    sends no request for `session_timeout` is lost; `grace` is the time that attempts get to end
+    after stop(). Both are a number of seconds, a text such as "30s" or a timedelta. Bad values
+    raise Invalid.
     """
 
-    def __init__(  # noqa: PLR0913 - a worker is described once, by name
+    def __init__(  # noqa: PLR0913 - one keyword per property of a worker
         self,
         app: Application | None = None,
         *,
@@ -73,7 +76,9 @@ class Worker:
         if not url:
             raise Invalid("a worker needs a server: give its URL, or set SCHEDO_URL")
         if output_dir is not None and not allow_shell:
-            raise Invalid("output_dir is for the output of commands, and this worker runs none")
+            raise Invalid(
+                "output_dir is for the output of commands, but this worker may not run commands"
+            )
         self._token = token or os.environ.get("SCHEDO_TOKEN") or None
         self._address = parse_address(url, self._token)
         self._registration = Registration(
@@ -90,70 +95,71 @@ class Worker:
         self._output_dir = None if output_dir is None else Path(output_dir)
         self._http = HttpRunner(webhook_allow, f"schedo/{schedo.__version__}")
         self._stopping = asyncio.Event()
-        self._hurried = asyncio.Event()
+        self._grace_ended = asyncio.Event()
         self.tasks = self._choose_tasks(tasks)
-        self._told = self._registration.render(self.tasks, self._defaults)
+        self._description = self._registration.render(self.tasks, self._defaults)
 
     @property
     def name(self) -> str:
         return self._registration.name
 
     async def run(self) -> None:
-        """Work until stop() or the server ends it; raise SchedoError if the server refuses to.
+        """Run jobs until stop() or until the server drains the worker.
 
-        At the end nothing more is taken, what runs may end within the grace time, and the rest goes
-        back to the server. Unreachable says that the last results could not be told.
+        At the end the worker takes no new jobs, gives its attempts the grace time to end and
+        releases the rest. Raises SchedoError if the server refuses the worker, and Unreachable if
+        the last results could not be reported.
         """
         self._warn_of_schedules()
         async with contextlib.AsyncExitStack() as stack:
             runners = self._make_runners(stack)
             if self._app is not None:
-                desk = HttpBackend(self._address.url, self._token)
-                await desk.open()
-                stack.push_async_callback(desk.close)
-                self._app.use_backend(desk)
-            transport = AsyncTransport(self._address, ANSWER_S)
+                backend = HttpBackend(self._address.url, self._token)
+                await backend.open()
+                stack.push_async_callback(backend.close)
+                self._app.use_backend(backend)
+            transport = AsyncTransport(self._address, RESPONSE_S)
             stack.push_async_callback(transport.close)
             random = secrets.SystemRandom().random
-            await self._work(Poller(transport, self._told, runners, random))
+            await self._work(Poller(transport, self._description, runners, random))
 
     def stop(self) -> None:
-        """Take no more; run() returns when what runs has ended or has been handed back."""
+        """Take no new jobs. run() returns when all attempts have ended or are released."""
         self._stopping.set()
 
     def stop_now(self) -> None:
-        """Cut the grace of a stop short."""
-        self._hurried.set()
+        """End the grace time of stop() now."""
+        self._grace_ended.set()
 
-    async def _work(self, session: Poller) -> None:
-        attempts = session.attempts
+    async def _work(self, poller: Poller) -> None:
+        attempts = poller.attempts
         log.info(
             "worker %s: %d slots for %s", self.name, self._registration.slots, self._address.url
         )
-        speaking = asyncio.create_task(session.run())
+        polling = asyncio.create_task(poller.run())
         try:
-            await _first(speaking, self._stopping.wait(), session.drain_requested.wait())
-            session.drain()
-            if not self._stopping.is_set():  # a person asked the server, and nobody is in a hurry
-                await _first(speaking, attempts.wait_idle(), self._stopping.wait())
+            await _first(polling, self._stopping.wait(), poller.drain_requested.wait())
+            poller.drain()
+            if not self._stopping.is_set():  # an operator drains the worker: without a time limit
+                await _first(polling, attempts.wait_idle(), self._stopping.wait())
             log.info("stopping; %d attempts have %g s", len(attempts), self._grace_s)
             await _first(
-                speaking, attempts.wait_idle(), self._hurried.wait(), timeout_s=self._grace_s
+                polling, attempts.wait_idle(), self._grace_ended.wait(), timeout_s=self._grace_s
             )
             attempts.stop_all()
-            await _first(speaking, attempts.wait_idle(), timeout_s=STOP_GRACE_S)
-            if speaking.done():  # the server refuses this worker, so nobody wants to hear of it
+            await _first(polling, attempts.wait_idle(), timeout_s=STOP_GRACE_S)
+            if polling.done():  # the server refuses this worker, so there is nothing to report
                 attempts.abandon_all()
             await attempts.close()
-            session.leave()
-            await asyncio.wait((speaking,), timeout=LEAVE_S)
-            if not speaking.done():
-                count = len(session.outbox)
-                raise Unreachable(f"{count} results could not be told to {self._address.url}")
-            await speaking
+            poller.leave()
+            await asyncio.wait((polling,), timeout=LEAVE_S)
+            if not polling.done():
+                count = len(poller.outbox)
+                raise Unreachable(f"{count} results could not be reported to {self._address.url}")
+            await polling
         finally:
-            speaking.cancel()
-            await asyncio.gather(speaking, return_exceptions=True)
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
             await attempts.close()
         log.info("stopped")
 
@@ -162,7 +168,7 @@ class Worker:
         able = sorted({*own, "http", *(["shell"] if self._allow_shell else [])})
         for task in wanted or ():
             if task == "shell" and not self._allow_shell:
-                raise Invalid("task 'shell': this worker may run no commands; allow_shell lets it")
+                raise Invalid("task 'shell': this worker may not run commands; set allow_shell")
             if task not in able:
                 raise Invalid(f"task {task!r}: there is only {', '.join(able)}")
         return able if wanted is None else sorted(set(wanted))
@@ -189,22 +195,26 @@ class Worker:
     def _warn_of_schedules(self) -> None:
         if self._app is not None and self._app.registry.schedules:
             names = ", ".join(sorted(self._app.registry.schedules)[:5])
-            log.warning("a worker puts no schedules to the server; not put: %s", names)
+            log.warning("a worker does not create schedules on the server; ignored: %s", names)
 
 
 def _open_orphans(stack: contextlib.AsyncExitStack) -> Orphans | None:
     directory = find_directory(os.environ)
     try:
-        leftovers = OrphanList(directory)
+        orphan_list = OrphanList(directory)
     except OSError as error:
-        log.warning("a crash may leave commands running: no list in %s: %s", directory, error)
+        log.warning(
+            "commands may outlive a crash of this worker: cannot keep their list in %s: %s",
+            directory,
+            error,
+        )
         return None
-    stack.callback(leftovers.close)
-    return leftovers.orphans
+    stack.callback(orphan_list.close)
+    return orphan_list.orphans
 
 
 async def _first(*waits: Awaitable[Any], timeout_s: float | None = None) -> None:
-    """Return when one of these is done, or when the time is up."""
+    """Wait until one of these is done, or until the time is up."""
     tasks = [
         wait if isinstance(wait, asyncio.Task) else asyncio.create_task(_await(wait))
         for wait in waits

@@ -1,4 +1,4 @@
-"""A session with a server that is played by the test."""
+"""A poller whose server is played by the test."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from schedo.worker.remote.poller import Poller
 from tests.worker.remote.server import WorkServer, work_server
 
 
-class Hands:
-    """A runner whose attempts end when and how the test says."""
+class ManualRunner:
+    """A runner whose attempts the test ends."""
 
     def __init__(self) -> None:
         self.calls: asyncio.Queue[AttemptContext] = asyncio.Queue()
@@ -37,19 +37,18 @@ class Hands:
         return AttemptResult(call.lease.key, await end)
 
     async def called(self) -> AttemptContext:
-        """Return the next attempt that has begun."""
+        """Return the next attempt that starts."""
         async with asyncio.timeout(10):
             return await self.calls.get()
 
-    def end(self, call: AttemptContext, outcome: Outcome) -> None:
-        """End the attempt."""
-        self._ends[call].set_result(outcome)
+    def end(self, context: AttemptContext, outcome: Outcome) -> None:
+        self._ends[context].set_result(outcome)
 
 
-async def stopped(call: AttemptContext) -> StopReason:
-    """Return why the attempt is told to stop, once it is."""
+async def stopped(context: AttemptContext) -> StopReason:
+    """Wait for the stop of the attempt and return its reason."""
     async with asyncio.timeout(10):
-        return await call.stop.wait()
+        return await context.stop.wait()
 
 
 @pytest.fixture
@@ -59,31 +58,31 @@ async def server() -> AsyncIterator[WorkServer]:
 
 
 @pytest.fixture
-def hands() -> Hands:
-    return Hands()
+def runner() -> ManualRunner:
+    return ManualRunner()
 
 
-class Talk:
-    """A session that runs, and its end."""
+class RunningPoller:
+    """A running poller."""
 
-    def __init__(self, session: Poller) -> None:
-        self.session = session
-        self.ended = asyncio.create_task(session.run())
+    def __init__(self, poller: Poller) -> None:
+        self.poller = poller
+        self.ended = asyncio.create_task(poller.run())
 
     async def end(self) -> None:
-        """Return when the session has ended; raise what it raised."""
+        """Wait for the end of run(); raise its error."""
         async with asyncio.timeout(10):
             await self.ended
 
 
 @pytest.fixture
-async def talk(server: WorkServer, hands: Hands) -> AsyncIterator[Talk]:
-    """A worker with two slots that speaks with the server and waits for nothing."""
-    offer = {"worker": "w1", "session": "s1", "slots": 2}
+async def running(server: WorkServer, runner: ManualRunner) -> AsyncIterator[RunningPoller]:
+    """A poller with two slots and without random delays."""
+    registration = {"worker": "w1", "session": "s1", "slots": 2}
     transport = AsyncTransport(parse_address(server.url, None), 10)
-    talk = Talk(Poller(transport, offer, {"work": hands}, lambda: 0.0))
-    yield talk
-    talk.ended.cancel()
-    await asyncio.gather(talk.ended, return_exceptions=True)
-    await talk.session.attempts.close()
+    running = RunningPoller(Poller(transport, registration, {"work": runner}, lambda: 0.0))
+    yield running
+    running.ended.cancel()
+    await asyncio.gather(running.ended, return_exceptions=True)
+    await running.poller.attempts.close()
     await transport.close()

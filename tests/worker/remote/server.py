@@ -1,4 +1,4 @@
-"""A server of the worker protocol that says what a test tells it to say, on a real socket."""
+"""A server of the worker protocol on a real socket; the test sends its responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEASE = f"{JOB}.1.7"
 
 
 class Exchange:
-    """One request that a worker has sent; it waits for the answer."""
+    """One request of a worker, and the response that the test gives."""
 
     def __init__(self, body: bytes, headers: dict[str, str]) -> None:
         self.body: dict[str, Any] = json.loads(body)
@@ -22,8 +22,8 @@ class Exchange:
         self.gone = asyncio.Event()  # the worker has hung up
 
     @property
-    def asks(self) -> bool:
-        """Whether it says what runs, so that work may come."""
+    def is_poll(self) -> bool:
+        """Whether the request is a poll: only polls carry `running`."""
         return "running" in self.body
 
     @property
@@ -31,51 +31,50 @@ class Exchange:
         return list(self.body.get("results", ()))
 
     def answer(self, **fields: Any) -> None:
-        """Answer as the protocol has it, with these fields."""
+        """Respond with 200 and these fields."""
         self.say(200, json.dumps({"protocol": 1, "epoch": 7, "heartbeat": 10, **fields}).encode())
 
     def refuse(self, status: int, code: str, detail: str, **headers: str) -> None:
-        """Answer with a problem."""
+        """Respond with a problem document."""
         problem = {"status": status, "code": code, "detail": detail}
         self.say(status, json.dumps(problem).encode(), **headers)
 
     def say(self, status: int, body: bytes, **headers: str) -> None:
-        """Answer with anything."""
+        """Respond with any status, body and headers."""
         lines = [f"HTTP/1.1 {status} Whatever", f"content-length: {len(body)}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.reply.set_result("\r\n".join([*lines, "", ""]).encode() + body)
 
     def drop(self) -> None:
-        """End the connection without an answer."""
+        """Close the connection without a response."""
         self.reply.set_result(None)
 
 
 class WorkServer:
-    """Collects what workers send, in the order in which it came."""
+    """Collects the requests of workers in the order of arrival."""
 
     def __init__(self) -> None:
         self.url = ""
-        self._asks: asyncio.Queue[Exchange] = asyncio.Queue()
-        self._tells: asyncio.Queue[Exchange] = asyncio.Queue()
+        self._polls: asyncio.Queue[Exchange] = asyncio.Queue()
+        self._reports: asyncio.Queue[Exchange] = asyncio.Queue()
         self._connections: set[asyncio.Task[None]] = set()
 
-    async def asked(self) -> Exchange:
-        """Return the next request that asks for work."""
+    async def next_poll(self) -> Exchange:
+        """Return the next poll."""
         async with asyncio.timeout(10):
-            return await self._asks.get()
+            return await self._polls.get()
 
-    async def told(self) -> Exchange:
-        """Return the next request that only tells."""
+    async def next_report(self) -> Exchange:
+        """Return the next report."""
         async with asyncio.timeout(10):
-            return await self._tells.get()
+            return await self._reports.get()
 
     @property
     def is_silent(self) -> bool:
-        """Whether everything that came has been looked at."""
-        return self._asks.empty() and self._tells.empty()
+        """Whether the test has seen every request."""
+        return self._polls.empty() and self._reports.empty()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
@@ -89,7 +88,7 @@ class WorkServer:
             writer.close()
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
@@ -101,7 +100,7 @@ class WorkServer:
             name.lower(): value for name, _, value in (line.partition(": ") for line in lines)
         }
         exchange = Exchange(await reader.readexactly(int(headers["content-length"])), headers)
-        (self._asks if exchange.asks else self._tells).put_nowait(exchange)
+        (self._polls if exchange.is_poll else self._reports).put_nowait(exchange)
         hung_up = asyncio.ensure_future(reader.read(1))
         await asyncio.wait((hung_up, exchange.reply), return_when=asyncio.FIRST_COMPLETED)
         hung_up.cancel()
@@ -130,7 +129,7 @@ async def work_server() -> AsyncIterator[WorkServer]:
 
 
 def lease_of(task: str = "work", payload: object = None, **fields: Any) -> dict[str, Any]:
-    """Return a lease as a server gives it."""
+    """Return the fields of a lease."""
     given = {
         "lease": LEASE,
         "job": JOB,
@@ -145,5 +144,5 @@ def lease_of(task: str = "work", payload: object = None, **fields: Any) -> dict[
 
 
 def lease_text(number: int) -> str:
-    """Return the text of another lease."""
+    """Return the name of another lease."""
     return f"00000000000{number:02d}.1.7"

@@ -1,4 +1,4 @@
-"""The words of the protocol, as they lie on the wire."""
+"""The messages of the worker protocol as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.worker.remote.server import LEASE, lease_of
 KEY = LeaseKey(33, 1, 7)
 
 
-def told(outcome: Outcome, *output: CapturedOutput) -> dict[str, Any]:
+def rendered(outcome: Outcome, *output: CapturedOutput) -> dict[str, Any]:
     word = render_result(LEASE, AttemptResult(KEY, outcome, output))
     result: dict[str, Any] = json.loads(word.body)
     assert result.pop("lease") == LEASE
@@ -69,12 +69,12 @@ OUTCOMES: dict[str, tuple[Outcome, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("outcome", "expected"), OUTCOMES.values(), ids=list(OUTCOMES))
-def test_an_outcome_is_told(outcome: Outcome, expected: dict[str, Any]) -> None:
-    assert told(outcome) == expected
+def test_an_outcome_is_rendered(outcome: Outcome, expected: dict[str, Any]) -> None:
+    assert rendered(outcome) == expected
 
 
-def test_output_is_text_unless_it_cannot_be() -> None:
-    result = told(
+def test_output_is_base64_only_if_it_cannot_be_text() -> None:
+    result = rendered(
         Completed(),
         CapturedOutput("stdout", b"caf\xc3", b"\xa9", 5),
         CapturedOutput("stderr", b"a\0", b"", 2),
@@ -88,7 +88,7 @@ def test_output_is_text_unless_it_cannot_be() -> None:
     ]
 
 
-def test_a_lease_is_read_with_all_it_says() -> None:
+def test_every_field_of_a_lease_is_read() -> None:
     body = json.dumps(
         {
             "leases": [
@@ -133,7 +133,7 @@ def test_a_lease_without_a_payload_has_null() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "0000000000011.1", "0000000000011.-1.7", "U.1.2"])
-def test_what_is_no_lease_is_refused(text: str) -> None:
+def test_a_malformed_lease_is_refused(text: str) -> None:
     (given,) = parse_answer(json.dumps({"leases": [lease_of(lease=text)]}).encode()).leases
 
     with pytest.raises(Invalid, match="no lease"):
@@ -149,6 +149,6 @@ def test_a_stop_has_a_reason(reason: str, expected: StopReason) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"drain": 3}', b"[" * 5_000], ids=len)
-def test_an_answer_that_is_none_is_an_error(body: bytes) -> None:
-    with pytest.raises(SchedoError, match="this is no answer of a schedo server"):
+def test_a_malformed_response_is_an_error(body: bytes) -> None:
+    with pytest.raises(SchedoError, match="the response is not one of a schedo server"):
         parse_answer(body)

@@ -1,4 +1,4 @@
-"""What is still to be told: nothing is forgotten until confirmed, nothing blocks the rest."""
+"""The outbox keeps messages until they are confirmed; a bad message does not block the others."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def filled(*leases: str) -> Outbox:
     return outbox
 
 
-def test_words_go_out_together_and_in_order() -> None:
+def test_messages_are_sent_together_and_in_order() -> None:
     assert filled("a", "b", "c").take() == [word("a"), word("b"), word("c")]
 
 
-def test_a_word_counts_until_it_is_confirmed() -> None:
+def test_a_message_counts_until_it_is_confirmed() -> None:
     outbox = filled("a", "b")
     taken = outbox.take()
 
@@ -35,7 +35,7 @@ def test_a_word_counts_until_it_is_confirmed() -> None:
     assert (len(outbox), outbox.leases) == (0, [])
 
 
-def test_words_that_are_put_back_come_first_again() -> None:
+def test_messages_that_are_put_back_are_sent_first() -> None:
     outbox = filled("a", "b")
     taken = outbox.take()
     outbox.add(word("c"))
@@ -46,7 +46,7 @@ def test_words_that_are_put_back_come_first_again() -> None:
     assert [each.lease for each in outbox.take()] == ["a", "b", "c"]
 
 
-def test_a_batch_is_bounded_in_bytes_but_takes_one_word_of_any_size() -> None:
+def test_a_batch_is_bounded_in_bytes_but_takes_one_message_of_any_size() -> None:
     outbox = Outbox()
     for lease in ("a", "b"):
         outbox.add(word(lease, BATCH_BYTES_MAX + 1))
@@ -54,7 +54,7 @@ def test_a_batch_is_bounded_in_bytes_but_takes_one_word_of_any_size() -> None:
     assert [len(outbox.take()), len(outbox.take()), len(outbox.take())] == [1, 1, 0]
 
 
-def test_a_batch_that_is_refused_goes_out_one_by_one_and_then_together_again() -> None:
+def test_a_refused_batch_is_sent_one_by_one_and_later_messages_together() -> None:
     outbox = filled("a", "b")
 
     outbox.refuse(outbox.take(), REFUSAL)
@@ -64,7 +64,7 @@ def test_a_batch_that_is_refused_goes_out_one_by_one_and_then_together_again() -
     assert [len(outbox.take()) for _ in range(4)] == [1, 1, 2, 0]
 
 
-def test_a_result_that_is_refused_alone_becomes_a_failure() -> None:
+def test_a_result_refused_alone_becomes_a_failure() -> None:
     outbox = filled("a")
 
     outbox.refuse(outbox.take(), REFUSAL)
@@ -75,14 +75,13 @@ def test_a_result_that_is_refused_alone_becomes_a_failure() -> None:
         "outcome": "failed",
         "error": {
             "type": "result-refused",
-            "message": "the server could not take the result: "
-            "/results/0/result: the number does not fit",
+            "message": "the server refused the result: /results/0/result: the number does not fit",
         },
         "retryable": False,
     }
 
 
-def test_what_is_refused_again_is_given_up() -> None:
+def test_a_replacement_that_is_refused_is_dropped() -> None:
     outbox = filled("a")
     outbox.refuse(outbox.take(), REFUSAL)
     outbox.refuse(outbox.take(), REFUSAL)

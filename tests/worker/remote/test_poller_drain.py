@@ -1,89 +1,89 @@
-"""Offers, and how a session ends."""
+"""Offers, and the end of a session."""
 
 from __future__ import annotations
 
 import asyncio
 
 from schedo.core.leases import Completed
-from tests.worker.remote.conftest import Hands, Talk
+from tests.worker.remote.conftest import ManualRunner, RunningPoller
 from tests.worker.remote.server import LEASE, WorkServer, lease_of, lease_text
 
 
-async def test_a_bid_starts_once_the_server_knows_that_it_is_accepted(
-    server: WorkServer, talk: Talk, hands: Hands
+async def test_an_offer_starts_when_its_acceptance_is_confirmed(
+    server: WorkServer, running: RunningPoller, runner: ManualRunner
 ) -> None:
-    (await server.asked()).answer(leases=[lease_of(offer=True)])
+    (await server.next_poll()).answer(leases=[lease_of(offer=True)])
 
-    ask = await server.asked()
-    assert (ask.body["accept"], ask.body["running"]) == ([LEASE], [LEASE])
-    assert ask.body["wait"] == 0.0
-    assert hands.calls.empty()
-    ask.answer()
+    poll = await server.next_poll()
+    assert (poll.body["accept"], poll.body["running"]) == ([LEASE], [LEASE])
+    assert poll.body["wait"] == 0.0
+    assert runner.calls.empty()
+    poll.answer()
 
-    assert (await hands.called()).lease.key == (33, 1, 7)
-    assert (await server.asked()).body["running"] == [LEASE]
+    assert (await runner.called()).lease.key == (33, 1, 7)
+    assert (await server.next_poll()).body["running"] == [LEASE]
 
 
-async def test_a_bid_that_went_to_another_does_not_start(
-    server: WorkServer, talk: Talk, hands: Hands
+async def test_a_revoked_offer_does_not_start(
+    server: WorkServer, running: RunningPoller, runner: ManualRunner
 ) -> None:
-    (await server.asked()).answer(leases=[lease_of(offer=True)])
-    (await server.asked()).answer(revoked=[LEASE])
+    (await server.next_poll()).answer(leases=[lease_of(offer=True)])
+    (await server.next_poll()).answer(revoked=[LEASE])
 
-    assert (await server.asked()).body["running"] == []
-    assert hands.calls.empty()
+    assert (await server.next_poll()).body["running"] == []
+    assert runner.calls.empty()
 
 
-async def test_a_bid_beyond_the_slots_is_rejected(
-    server: WorkServer, talk: Talk, hands: Hands
+async def test_an_offer_beyond_the_slots_is_rejected(
+    server: WorkServer, running: RunningPoller, runner: ManualRunner
 ) -> None:
     first, second, third = map(lease_text, (1, 2, 3))
-    (await server.asked()).answer(
+    (await server.next_poll()).answer(
         leases=[
             lease_of(lease=first),
             *(lease_of(lease=each, offer=True) for each in (second, third)),
         ]
     )
 
-    ask = await server.asked()
+    poll = await server.next_poll()
 
-    assert ask.body["accept"] == [second]
-    assert ask.body["reject"] == [{"lease": third, "reason": "no free slot"}]
+    assert poll.body["accept"] == [second]
+    assert poll.body["reject"] == [{"lease": third, "reason": "no free slot"}]
 
 
-async def test_a_drain_asks_for_no_more_and_gives_back_what_still_comes(
-    server: WorkServer, talk: Talk, hands: Hands
+async def test_a_draining_worker_stops_polling_and_releases_late_leases(
+    server: WorkServer, running: RunningPoller, runner: ManualRunner
 ) -> None:
-    waiting = await server.asked()
+    waiting = await server.next_poll()
 
-    talk.session.drain()
-    ask = await server.asked()
+    running.poller.drain()
+    poll = await server.next_poll()
     await asyncio.wait_for(waiting.gone.wait(), 10)
 
-    assert (ask.body["draining"], ask.body["max_leases"]) == (True, 0)
-    ask.answer(leases=[lease_of()])
-    assert (await server.asked()).results == [{"lease": LEASE, "outcome": "released"}]
-    assert hands.calls.empty()
+    assert (poll.body["draining"], poll.body["max_leases"]) == (True, 0)
+    poll.answer(leases=[lease_of()])
+    assert (await server.next_poll()).results == [{"lease": LEASE, "outcome": "released"}]
+    assert runner.calls.empty()
 
 
-async def test_a_session_ends_when_all_is_told(
-    server: WorkServer, talk: Talk, hands: Hands
+async def test_a_session_ends_when_its_outbox_is_empty(
+    server: WorkServer, running: RunningPoller, runner: ManualRunner
 ) -> None:
-    (await server.asked()).answer(leases=[lease_of()])
-    call = await hands.called()
-    await server.asked()
-    talk.session.drain()
-    await server.asked()
-    hands.end(call, Completed())
-    tell = await server.told()
+    (await server.next_poll()).answer(leases=[lease_of()])
+    call = await runner.called()
+    await server.next_poll()
+    running.poller.drain()
+    await server.next_poll()
+    runner.end(call, Completed())
+    report = await server.next_report()
 
-    talk.session.leave()
-    tell.drop()
-    ask = await server.asked()
-    while not ask.results:  # what waited when it left was cut short
-        ask = await server.asked()
+    running.poller.leave()
+    report.drop()
+    poll = await server.next_poll()
+    while not poll.results:  # what waited when it left was cut short
+        poll = await server.next_poll()
 
-    assert ask.body == {
+    assert poll.body == {
         **{
             "worker": "w1",
             "session": "s1",
@@ -94,6 +94,6 @@ async def test_a_session_ends_when_all_is_told(
         },
         **{"running": [], "wait": 0.0, "results": [{"lease": LEASE, "outcome": "completed"}]},
     }
-    ask.drop()
-    (await server.asked()).answer()
-    await talk.end()
+    poll.drop()
+    (await server.next_poll()).answer()
+    await running.end()

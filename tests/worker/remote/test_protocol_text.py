@@ -1,4 +1,4 @@
-"""docs/protocol.md says what the server takes and answers: it cannot drift."""
+"""docs/protocol.md names every field, and its examples are valid."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def examples(arrow: str) -> Iterator[bytes]:
         *(WorkAnswer, LeaseAnswer, StopAnswer, RefusedAnswer),
     ],
 )
-def test_every_field_is_written_down(kind: Any) -> None:
+def test_every_field_is_documented(kind: Any) -> None:
     fields = {field.encode_name for field in msgspec.structs.fields(kind)}
 
     assert fields - WORDS == set()
@@ -47,13 +47,13 @@ def test_the_server_takes_the_requests_of_the_examples() -> None:
     requests = [decode_request(body, WorkRequest) for body in examples("→")]
 
     assert len(requests) == 14
-    assert {request.read_offer().slots for request in requests} == {2}
+    assert {request.read_spec().slots for request in requests} == {2}
     for request in requests:
         request.read_running()
         request.read_accepted()
         request.read_rejected()
         for at, result in enumerate(request.results or ()):
-            result.to_report(f"/results/{at}")
+            result.to_result(f"/results/{at}")
 
 
 def test_the_worker_and_the_schema_take_the_responses_of_the_examples() -> None:

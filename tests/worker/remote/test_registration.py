@@ -1,4 +1,4 @@
-"""What a worker says of itself, and what it cannot say."""
+"""The description of a worker, and the values that it refuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedo.protocol.work import read_worker_name
 from schedo.worker.remote.registration import Registration, make_name
 
 
-def test_an_offer_is_told_with_every_request() -> None:
+def test_the_description_is_part_of_every_request() -> None:
     offer = Registration(
         name="gpu-1",
         slots=4,
@@ -41,7 +41,7 @@ def test_an_offer_is_told_with_every_request() -> None:
     }
 
 
-def test_what_a_task_does_not_say_is_not_told() -> None:
+def test_a_task_without_options_has_no_defaults() -> None:
     told = Registration(name="w1").render(
         ["a", "b"], {"a": Options(), "b": Options(retry=Retry(1))}
     )
@@ -50,7 +50,7 @@ def test_what_a_task_does_not_say_is_not_told() -> None:
     assert "queues" not in told
 
 
-def test_each_process_life_is_a_session_of_its_own() -> None:
+def test_each_description_has_a_new_session() -> None:
     offer = Registration(name="w1")
 
     assert offer.render([], {})["session"] != offer.render([], {})["session"]
@@ -70,12 +70,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("fields", "reason"), WRONG.values(), ids=list(WRONG))
-def test_a_wrong_offer_is_refused_by_name(fields: dict[str, Any], reason: str) -> None:
+def test_a_bad_description_is_refused_with_its_field(fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(Invalid) as caught:
         Registration(**{"name": "w1", **fields}).render([], {})
 
     assert reason in str(caught.value)
 
 
-def test_a_worker_without_a_name_gets_one_that_will_do() -> None:
+def test_the_default_name_is_valid() -> None:
     assert read_worker_name("", make_name()) == make_name()

@@ -1,4 +1,4 @@
-"""How long a worker waits before it asks again."""
+"""The backoff between the requests of a worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schedo.worker.remote.poller import Busy
 from schedo.worker.remote.retry_delay import RetryDelay
 
 
-def test_the_span_doubles_up_to_five_seconds_and_begins_anew_after_an_answer() -> None:
+def test_the_backoff_doubles_up_to_five_seconds_and_a_response_resets_it() -> None:
     patience = RetryDelay(lambda: 0.5, asyncio.Event())
 
     assert [patience.delay_s(None) for _ in range(7)] == [*(0.125, 0.25, 0.5, 1.0, 2.0, 2.5, 2.5)]
@@ -20,7 +20,7 @@ def test_the_span_doubles_up_to_five_seconds_and_begins_anew_after_an_answer() -
 
 
 @pytest.mark.parametrize("random", [0.0, 0.5, 0.999])
-def test_workers_that_lost_their_server_together_come_back_one_by_one(random: float) -> None:
+def test_the_jitter_covers_the_whole_backoff(random: float) -> None:
     assert RetryDelay(lambda: random, asyncio.Event()).delay_s(None) == random * 0.25
 
 
@@ -29,11 +29,11 @@ def test_workers_that_lost_their_server_together_come_back_one_by_one(random: fl
     [(0, 0.5, 0.0), (2, 0.0, 2.0), (2, 0.5, 2.5), (3600, 0.5, 75.0)],
     ids=str,
 )
-def test_what_the_server_asks_for_is_the_least(asked: float, random: float, delay: float) -> None:
+def test_retry_after_is_the_shortest_wait(asked: float, random: float, delay: float) -> None:
     assert RetryDelay(lambda: random, asyncio.Event()).delay_s(asked) == delay
 
 
-async def test_a_wait_is_cut_short_by_the_end() -> None:
+async def test_the_waking_event_ends_a_wait() -> None:
     waking = asyncio.Event()
     patience = RetryDelay(lambda: 0.999, waking)
     waking.set()
@@ -43,16 +43,16 @@ async def test_a_wait_is_cut_short_by_the_end() -> None:
     assert not waking.is_set()
 
 
-async def test_the_same_trouble_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_same_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     patience = RetryDelay(lambda: 0.0, asyncio.Event())
 
     for _ in range(3):
         await patience.wait_after(SchedoError("no answer"))
 
-    assert [record.message for record in caplog.records] == ["no answer; trying again"]
+    assert [record.message for record in caplog.records] == ["no answer; retrying"]
 
 
-def test_answers_that_say_nothing_too_soon_are_asked_for_less_often() -> None:
+def test_early_empty_responses_slow_the_polls_down() -> None:
     patience = RetryDelay(lambda: 0.0, asyncio.Event())
 
     assert [patience.idle_s(is_idle=True) for _ in range(9)] == [

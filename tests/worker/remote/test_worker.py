@@ -1,4 +1,4 @@
-"""`schedo.Worker` in a program: it runs an application's tasks, and it leaves in order."""
+"""`schedo.Worker` in a program: it runs an application's tasks and drains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.worker.remote.server import LEASE, WorkServer, lease_of, lease_text
 
 
 class Factory:
-    """An application whose handlers tell the test how they are."""
+    """An application whose handlers signal their progress to the test."""
 
     def __init__(self) -> None:
         self.app = Schedo()
@@ -51,14 +51,14 @@ def factory() -> Factory:
 
 
 class Running:
-    """A worker that runs, and what it is made of."""
+    """A running worker."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.run = asyncio.create_task(worker.run())
 
     async def end(self) -> None:
-        """Return when run() has; raise what it raised."""
+        """Wait for the end of run(); raise its error."""
         async with asyncio.timeout(20):
             await self.run
 
@@ -86,12 +86,12 @@ async def running(
     await asyncio.gather(running.run, return_exceptions=True)
 
 
-async def test_a_worker_tells_what_its_application_can_do(
+async def test_a_worker_announces_the_tasks_of_its_application(
     server: WorkServer, running: Running
 ) -> None:
-    ask = await server.asked()
+    poll = await server.next_poll()
 
-    assert ask.body["tasks"] == [
+    assert poll.body["tasks"] == [
         "attempt",
         "http",
         "increment",
@@ -100,17 +100,17 @@ async def test_a_worker_tells_what_its_application_can_do(
         "shell",
         "wait",
     ]
-    assert ask.body["task_defaults"]["increment"]["timeout"] == "30s"
-    assert (ask.body["labels"], ask.body["resources"]) == ({"region": "eu"}, {"cpu": 4})
-    assert ask.headers["authorization"] == "Bearer sesame-sesame-1234"
+    assert poll.body["task_defaults"]["increment"]["timeout"] == "30s"
+    assert (poll.body["labels"], poll.body["resources"]) == ({"region": "eu"}, {"cpu": 4})
+    assert poll.headers["authorization"] == "Bearer sesame-sesame-1234"
 
 
 async def hear_results(server: WorkServer, count: int) -> dict[str, Any]:
-    """Return the results of so many leases as they come, by lease."""
+    """Return the results of this many leases, by lease."""
     results: dict[str, Any] = {}
     while len(results) < count:
         heard = await asyncio.wait(
-            [asyncio.create_task(server.asked()), asyncio.create_task(server.told())],
+            [asyncio.create_task(server.next_poll()), asyncio.create_task(server.next_report())],
             return_when=asyncio.FIRST_COMPLETED,
         )
         for task in heard[1]:
@@ -118,17 +118,17 @@ async def hear_results(server: WorkServer, count: int) -> dict[str, Any]:
         for task in heard[0]:
             exchange = task.result()
             results |= {result["lease"]: result for result in exchange.results}
-            if not exchange.asks:
+            if not exchange.is_poll:
                 exchange.answer()
     return results
 
 
-async def test_whatever_handlers_raise_their_attempts_fail_and_the_worker_stays(
+async def test_any_error_of_a_handler_fails_its_attempt_and_not_the_worker(
     server: WorkServer, running: Running
 ) -> None:
     cases = [(kind, is_async) for kind in raised.KINDS for is_async in (True, False)]
     leases = {lease_text(number): case for number, case in enumerate(cases, start=1)}
-    (await server.asked()).answer(
+    (await server.next_poll()).answer(
         leases=[
             lease_of("raise_kind" if is_async else "raise_kind_plainly", {"kind": kind}, lease=text)
             for text, (kind, is_async) in leases.items()
@@ -145,7 +145,7 @@ async def test_whatever_handlers_raise_their_attempts_fail_and_the_worker_stays(
 
 async def test_tasks_of_all_kinds_run(server: WorkServer, running: Running, tmp_path: Path) -> None:
     first, second, third = map(lease_text, (1, 2, 3))
-    (await server.asked()).answer(
+    (await server.next_poll()).answer(
         leases=[
             lease_of("increment", {"Num": 1}, lease=first),
             lease_of("attempt", {}, lease=second),
@@ -161,30 +161,30 @@ async def test_tasks_of_all_kinds_run(server: WorkServer, running: Running, tmp_
     assert [path.read_text() for path in (tmp_path / "outputs").glob("*.stdout")] == ["1\n"]
 
 
-async def test_a_worker_that_is_stopped_lets_what_runs_end(
+async def test_a_stopped_worker_lets_its_attempts_end(
     server: WorkServer, running: Running, factory: Factory
 ) -> None:
-    (await server.asked()).answer(leases=[lease_of("wait", {})])
+    (await server.next_poll()).answer(leases=[lease_of("wait", {})])
     await factory.began.wait()
-    await server.asked()
+    await server.next_poll()
 
     running.worker.stop()
-    ask = await server.asked()
+    poll = await server.next_poll()
     factory.may_end.set()
-    told = await server.told()
+    told = await server.next_report()
     told.answer()
-    ask.answer()
+    poll.answer()
 
-    assert (ask.body["draining"], ask.body["running"]) == (True, [LEASE])
+    assert (poll.body["draining"], poll.body["running"]) == (True, [LEASE])
     assert told.results == [{"lease": LEASE, "outcome": "completed", "result": "done"}]
     await answer_until_the_end(server, running)
 
 
 async def answer_until_the_end(server: WorkServer, running: Running) -> list[dict[str, Any]]:
-    """Answer what the worker still says, and return the results in it."""
+    """Respond to the remaining requests of the worker, and return the results in them."""
     results = []
     while not running.run.done():
-        waits = [asyncio.create_task(each()) for each in (server.asked, server.told)]
+        waits = [asyncio.create_task(each()) for each in (server.next_poll, server.next_report)]
         done, _ = await asyncio.wait([*waits, running.run], return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             if wait in done:
@@ -197,10 +197,10 @@ async def answer_until_the_end(server: WorkServer, running: Running) -> list[dic
     return results
 
 
-async def test_a_worker_in_a_hurry_gives_back_what_runs(
+async def test_stop_now_releases_the_attempts(
     server: WorkServer, running: Running, factory: Factory
 ) -> None:
-    (await server.asked()).answer(leases=[lease_of("wait", {})])
+    (await server.next_poll()).answer(leases=[lease_of("wait", {})])
     await factory.began.wait()
 
     running.worker.stop()
@@ -211,13 +211,13 @@ async def test_a_worker_in_a_hurry_gives_back_what_runs(
     assert factory.was_cancelled.is_set()
 
 
-async def test_a_worker_that_the_server_drains_ends(
+async def test_a_drained_worker_ends(
     server: WorkServer, running: Running, factory: Factory
 ) -> None:
-    (await server.asked()).answer(leases=[lease_of("wait", {})], drain=True)
+    (await server.next_poll()).answer(leases=[lease_of("wait", {})], drain=True)
     await factory.began.wait()
-    ask = await server.asked()
-    assert ask.body["draining"] is True
+    poll = await server.next_poll()
+    assert poll.body["draining"] is True
     factory.may_end.set()
 
     results = await answer_until_the_end(server, running)
@@ -225,8 +225,8 @@ async def test_a_worker_that_the_server_drains_ends(
     assert {result["outcome"] for result in results} == {"completed"}
 
 
-async def test_a_worker_that_is_refused_raises(server: WorkServer, running: Running) -> None:
-    (await server.asked()).refuse(403, "forbidden", "this token is not for the task 'http'")
+async def test_a_refused_worker_raises(server: WorkServer, running: Running) -> None:
+    (await server.next_poll()).refuse(403, "forbidden", "this token is not for the task 'http'")
 
     with pytest.raises(Forbidden, match="not for the task"):
         await running.end()
@@ -236,7 +236,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no server": ({"server": None}, "set SCHEDO_URL"),
     "a server of another kind": ({"server": "ftp://x"}, "write it as http://"),
     "a token of two lines": ({"token": "a\nb"}, "one line"),
-    "outputs of nothing": ({"output_dir": "out"}, "this worker runs none"),
+    "outputs of nothing": ({"output_dir": "out"}, "this worker may not run commands"),
     "a grace": ({"grace": "soon"}, "grace = 'soon'"),
     "a silence": ({"session_timeout": "1s"}, "session_timeout = 1 s"),
     "a task that is not there": ({"tasks": ["fly"]}, "'fly'"),
@@ -244,7 +244,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("options", "reason"), WRONG.values(), ids=list(WRONG))
-def test_a_wrong_option_is_refused_by_name(
+def test_a_bad_option_is_refused_by_name(
     options: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SCHEDO_URL", raising=False)
@@ -255,7 +255,7 @@ def test_a_wrong_option_is_refused_by_name(
     assert reason in str(caught.value)
 
 
-def test_a_worker_may_offer_only_some_of_its_tasks(factory: Factory) -> None:
+def test_a_worker_may_announce_only_some_of_its_tasks(factory: Factory) -> None:
     worker = Worker(factory.app, server="http://127.0.0.1:1", tasks=["increment"])
 
     assert worker.tasks == ["increment"]
