@@ -55,24 +55,24 @@ class WorkServer:
 
     def __init__(self) -> None:
         self.url = ""
-        self._polls: asyncio.Queue[Exchange] = asyncio.Queue()
-        self._reports: asyncio.Queue[Exchange] = asyncio.Queue()
+        self._received_polls: asyncio.Queue[Exchange] = asyncio.Queue()
+        self._received_reports: asyncio.Queue[Exchange] = asyncio.Queue()
         self._connections: set[asyncio.Task[None]] = set()
 
     async def next_poll(self) -> Exchange:
         """Return the next poll."""
         async with asyncio.timeout(10):
-            return await self._polls.get()
+            return await self._received_polls.get()
 
     async def next_report(self) -> Exchange:
         """Return the next report."""
         async with asyncio.timeout(10):
-            return await self._reports.get()
+            return await self._received_reports.get()
 
     @property
     def is_silent(self) -> bool:
         """Whether the test has seen every request."""
-        return self._polls.empty() and self._reports.empty()
+        return self._received_polls.empty() and self._received_reports.empty()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -100,7 +100,7 @@ class WorkServer:
             name.lower(): value for name, _, value in (line.partition(": ") for line in lines)
         }
         exchange = Exchange(await reader.readexactly(int(headers["content-length"])), headers)
-        (self._polls if exchange.is_poll else self._reports).put_nowait(exchange)
+        (self._received_polls if exchange.is_poll else self._received_reports).put_nowait(exchange)
         hung_up = asyncio.ensure_future(reader.read(1))
         await asyncio.wait((hung_up, exchange.reply), return_when=asyncio.FIRST_COMPLETED)
         hung_up.cancel()
