@@ -1,4 +1,4 @@
-"""What one commit must make durable, as plain values."""
+"""The changes that one commit must make durable, as plain values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schedo.core.model import DecisionRecord, Failure, Job, Queue, Schedule
 
 
 class AttemptRecord(NamedTuple):
-    """An ended attempt that did not complete its job, kept as evidence."""
+    """The stored record of an ended attempt that did not complete its job."""
 
     job_id: int
     attempt: int
@@ -23,7 +23,7 @@ class AttemptRecord(NamedTuple):
 
 
 class Output(NamedTuple):
-    """One captured stream of one attempt, as it is stored."""
+    """The stored output stream of an attempt."""
 
     job_id: int
     attempt: int
@@ -31,7 +31,7 @@ class Output(NamedTuple):
 
 
 class IdempotencyRecord(NamedTuple):
-    """The answer to a request with an Idempotency-Key, stored in its effect's transaction."""
+    """The response to a request with an Idempotency-Key, committed together with its effect."""
 
     scope: str  # token id, method, route and key
     fingerprint: bytes  # SHA-256 of the canonical body
@@ -42,10 +42,11 @@ class IdempotencyRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What one commit must make durable. Folded: one entry a job, however often it changed.
+    """The changes of one commit. A job that changes several times has one entry.
 
-    The store reads the records before its first await; the core may change them afterwards.
-    Order of writing: updates of known jobs (they may free unique keys), new ones, the rest.
+    The store reads the records before its first await, because the core may change them afterwards.
+    It writes updates of known jobs first, since these may release unique keys, then new jobs, then
+    the rest.
     """
 
     jobs: dict[int, Job] = field(default_factory=dict)

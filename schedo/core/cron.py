@@ -1,12 +1,12 @@
-"""When a cron expression fires in a time zone, across changes of the zone's clock.
+"""The instants of a cron expression in a time zone, across changes of the zone's clock.
 
-cronsim walks plain local times, and this module gives each its instant. Both steps keep the order
-of time, so instants only grow. A local time in a gap means the first instant after the gap, or
-nothing; one in a fold means its first instant, its last, or both. An expression whose minute or
-hour starts with `*` follows elapsed time: it skips the gap and runs in both passes of the fold.
-Expressions are normalized ones (see cron_text).
+cronsim yields local times, and this module converts each to its instant. Both steps keep the order
+of time, so instants only grow. A local time in a gap means the first instant after the gap, or no
+instant. A local time in a fold means its first instant, its last one, or both. An expression whose
+minute or hour starts with `*` follows elapsed time: it skips the gap and fires in both passes of
+the fold. All expressions are normalized (see cron_syntax).
 
-A CronSim object is kilobytes large: it lives for one call and is never kept.
+A CronSim object takes kilobytes, so each call creates one and keeps none.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def previous_fire(
 def count_fires(
     cron: str, tz: str, after_us: int, through_us: int, gap: Gap = "after", fold: Fold = "first"
 ) -> int:
-    """Return how many instants lie in (after_us, through_us]; costs a microsecond a day."""
+    """Return how many instants lie in (after_us, through_us]. It takes 1 us per day."""
     zone = load_zone(tz)
     gap, fold = _effective(cron, gap, fold)
     after, through = after_us // limits.SECOND, through_us // limits.SECOND
@@ -79,7 +79,7 @@ def count_fires(
     which = 1 if fold == "last" else 0
     start, end = (_edges(zone, second)[which] + _SECOND for second in (after, through))
     count = _count_local(sim, start, end)
-    # From a day earlier: the second pass of a fold may have begun before the range does.
+    # The second pass of a fold may have begun before the range does, so look one day back.
     for change in list_changes(zone, after - _DAY_SECONDS, through):
         low, high = change.window
         if change.is_gap and change.at > after:
@@ -113,7 +113,7 @@ def _search(
             passes = [fold]
         elif first != last:
             passes = ["first", "last"]
-        else:  # outside of folds the nearer pass is known
+        else:  # outside of folds, one pass is enough
             passes = ["last" if is_reverse else "first"]
         found = [
             _nearest(cron, zone, first if each == "first" else last, gap, each, is_reverse)

@@ -1,8 +1,9 @@
-"""The cron dialect: what may be written, what it means, and what to write instead.
+"""The cron dialect: its syntax, its normalized form, and hints for other dialects.
 
-Five fields as in Debian's cron, or six with the seconds first; names; `L`, `LW`, `5L`, `FRI#2`; `?`
-as `*` in the day fields; `H` hashed from a seed; macros and `@every`. The normalized text is what
-cronsim reads: upper case, one blank between fields, no leading zeros, no `?`, `H` expanded.
+An expression has five fields as in Debian's cron, or six with the seconds first. It may contain
+names, `L`, `LW`, `5L`, `FRI#2`, `?` for `*` in the day fields, and `H`, which is hashed from a
+seed. Macros and `@every` are allowed as well. cronsim reads the normalized text: upper case, one
+blank between fields, no leading zeros, no `?`, and `H` expanded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ EVERY_US_MIN = 100 * limits.MILLISECOND
 
 
 class ParsedCron(NamedTuple):
-    """A checked expression: either normalized or every_us is given."""
+    """A valid expression: either `normalized` or `every_us` is set."""
 
     normalized: str | None
     tz: str | None  # from a CRON_TZ= or TZ= prefix
@@ -35,7 +36,7 @@ class _Field(NamedTuple):
     name: str
     low: int
     high: int
-    hash_high: int  # H stays below the days that not every month has
+    hash_high: int  # the largest value for H: a day that every month has
     names: tuple[str, ...] = ()  # the first one stands for `low`
 
 
@@ -75,7 +76,7 @@ _KINDS_OF_YEARS = tuple(
 _EVERY_UNITS = {"h": limits.HOUR, "m": limits.MINUTE, "s": limits.SECOND, "ms": limits.MILLISECOND}
 _EVERY_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|[hms])")
 
-# What other dialects allow and this one does not: (the item matches, what to say).
+# Syntax of other dialects that is not valid here: (pattern of the item, hint).
 _UNSUPPORTED = (
     (r"([0-9]*|L)W", "the nearest weekday (W) is not supported; LW is the month's last weekday"),
     (r"L-[0-9]+", "days counted from the end of the month are not supported; L is the last day"),
@@ -90,7 +91,7 @@ _UNSUPPORTED = (
 
 
 def parse_cron(text: str, *, seed: str) -> ParsedCron:
-    """Return the checked expression, H chosen by the seed; raise Invalid at /cron."""
+    """Return the parsed expression, with H chosen by the seed; raise Invalid at /cron."""
     if len(text) > limits.CRON_CHARACTERS_MAX:
         raise _invalid(f"the expression is longer than {limits.CRON_CHARACTERS_MAX} characters")
     if foreign := _FOREIGN.search(text):
@@ -178,7 +179,7 @@ def _check_count(fields: list[str]) -> None:
 
 
 def _check_six(fields: list[str]) -> None:
-    """Refuse what other schedulers put into the sixth field, which here is the day of the week."""
+    """Refuse six fields of dialects that put the year or the seconds last."""
     five, last = " ".join(fields[:5]), fields[5]
     numbers = [int(number) for number in re.findall("[0-9]+", last)]
     has_year = any(number > 999 for number in numbers)

@@ -1,4 +1,4 @@
-"""Ends waiting jobs whose expiry has come: a page after each commit, until none is left."""
+"""Ends waiting jobs whose expiry has come: one page after each commit until none is left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schedo.core.transitions import JobTransitions
 
 
 class Expiry:
-    """Asks the store for such jobs; one page is on its way at a time."""
+    """Loads expired jobs from the store and ends them. Only one page is loading at a time."""
 
     def __init__(self, jobs: JobTable, transitions: JobTransitions) -> None:
         self._jobs = jobs
@@ -20,13 +20,13 @@ class Expiry:
         self.loads: list[Load] = []
 
     def sweep(self, now: int) -> None:
-        """Ask for the first page, unless one is on its way."""
+        """Request a page, unless one is loading."""
         if not self._is_loading:
             self._is_loading = True
             self.loads.append(LoadExpired(now, PAGE_ENTRIES_MAX))
 
     def take(self, load: LoadExpired, page: list[Job], now: int) -> None:
-        """End the jobs of the page, as far as memory agrees, and ask for the next one."""
+        """End the expired jobs of the page (memory wins), and request the next page."""
         for loaded in page:
             job = self._jobs.find(loaded.id) or loaded
             if job.state in WAITING and job.expires_at is not None and job.expires_at <= now:

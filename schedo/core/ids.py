@@ -1,12 +1,12 @@
 """Job and schedule ids: 63-bit integers in order of creation, Crockford base32 at the edge.
 
-An id is the creation time in microseconds times 256, plus the slot of the server that made it in
-the low 6 bits. A server whose last id is not smaller takes the next multiple of 64 instead, so its
-ids never repeat and never go back, even when the clock does; and servers with different slots never
-make the same one. As text: 13 characters, fixed width, so that text sorts as the numbers do.
+An id is the creation time in microseconds times 256, with the slot of the server in the low 6 bits.
+If that is not larger than the last id, the server takes the next multiple of 64 instead. So its ids
+always grow, even when the clock goes back, and servers with different slots never make the same id.
+As text, an id has 13 characters, so texts sort as the numbers do.
 
-Slot 0 is a server with a SQLite file, which has no others beside it; 1 to 61 are the servers of a
-cluster, and 62 is the SQL function that submits jobs. 63 is free.
+Slot 0 is a server with a SQLite file, which is always the only one. Slots 1 to 61 are the servers
+of a cluster, and slot 62 is the SQL function that submits jobs. Slot 63 is free.
 """
 
 from __future__ import annotations
@@ -17,11 +17,18 @@ from schedo.errors import NotFound
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUES = {c: i for i, c in enumerate(_ALPHABET)} | {c.lower(): i for i, c in enumerate(_ALPHABET)}
-_VALUES |= {"O": 0, "o": 0, "I": 1, "i": 1, "L": 1, "l": 1}  # Crockford: read what people mistype
+_VALUES |= {
+    "O": 0,
+    "o": 0,
+    "I": 1,
+    "i": 1,
+    "L": 1,
+    "l": 1,
+}  # Crockford: letters that look like digits
 
 
 class _ToPython(dict[int, str]):
-    """From our digits to those of int(text, 32); all others become one that it refuses."""
+    """Maps Crockford's digits to those of int(text, 32), and all others to an invalid one."""
 
     def __missing__(self, character: int) -> str:
         return "!"
@@ -38,7 +45,7 @@ ID_MAX = 2**63 - 1
 
 
 class IdSource:
-    """Makes the ids of one server; start it with the largest id in the store."""
+    """Makes the ids of one server. `last` is the largest id in the store."""
 
     def __init__(self, last: int = 0, slot: int = 0) -> None:
         if not 0 <= slot < SLOTS:
@@ -47,7 +54,7 @@ class IdSource:
         self._slot = slot
 
     def next(self, now: int) -> int:
-        """Return a new id for something created at now."""
+        """Return a new id with the creation time `now`."""
         number = now * _PER_MICROSECOND + self._slot
         if number <= self.last:
             number = (self.last // SLOTS + 1) * SLOTS + self._slot
@@ -60,14 +67,14 @@ class IdSource:
 
 
 def newest_at(last: int) -> int:
-    """Return the latest that the wall clock was when an id was handed out, given the largest id."""
+    """Return the latest wall-clock instant at which an id was made, given the largest id."""
     return last // _PER_MICROSECOND
 
 
 def render_id(number: int) -> str:
     """Return the id as 13 characters of Crockford base32."""
-    # Six pairs of digits after the first: a third of the time of thirteen divisions, and every
-    # answer of the API holds an id.
+    # Every response of the API holds an id. Digits in pairs take a third of the time of thirteen
+    # divisions.
     high, middle, low = number >> 40, number >> 20 & 0xFFFFF, number & 0xFFFFF
     return (
         _ALPHABET[high >> 20]
@@ -81,7 +88,7 @@ def render_id(number: int) -> str:
 
 
 def parse_id(text: str) -> int:
-    """Return the number; raise NotFound if the text cannot be an id, for then nothing has it."""
+    """Return the number; raise NotFound if the text is not a valid id."""
     if len(text) == _LENGTH:
         with suppress(ValueError):
             number = int(text.translate(_TO_PYTHON), 32)

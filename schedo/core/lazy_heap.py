@@ -1,8 +1,9 @@
-"""A priority queue whose keys are looked at only when they surface.
+"""A priority queue that checks the key of an item only when the item reaches the top.
 
-Each item is filed under a lower bound of its key. An item that surfaces under a key that has grown
-meanwhile sinks to its place, and one that has no key any more leaves. So a key that grows or goes
-costs nothing until its turn comes; whoever lets a key shrink, or come back, pushes the item again.
+Each item is filed under a lower bound of its key. When it reaches the top, an item whose key has
+grown sinks to its new place, and an item that has no key any more is removed. So a key that grows
+or disappears costs nothing until then. When a key shrinks or returns, the caller pushes the item
+again.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ class LazyHeap(Generic[Item]):
     __slots__ = ("_bounds", "_heap", "_key")
 
     def __init__(self, key: Callable[[Item], Key | None]) -> None:
-        """The function returns an item's present key; None means that it is not to be found."""
+        """Set the function that returns the current key of an item; None: the item is not ready."""
         self._key = key
         self._bounds: dict[Item, Key] = {}
         self._heap: list[tuple[Key, int, Item]] = []
 
     def __len__(self) -> int:
-        """Return how many items there may be: some may have lost their key."""
+        """Return the number of items, including those that may have lost their key."""
         return len(self._bounds)
 
     def push(self, item: Item, bound: Key) -> bool:
-        """Let the item be found; its key is the bound or larger. False if it would be anyway."""
+        """File the item, whose key is at least `bound`; return False if it already is filed so."""
         known = self._bounds.get(item)
         if known is not None and known <= bound:
             return False
@@ -47,7 +48,7 @@ class LazyHeap(Generic[Item]):
         return True
 
     def discard(self, item: Item) -> None:
-        """Forget the item if it is here."""
+        """Remove the item if it is in the heap."""
         self._bounds.pop(item, None)
 
     def first(self) -> Item | None:

@@ -1,6 +1,6 @@
-"""Every limit, named once, with its unit in the name.
+"""The limits, each defined once, with the unit in its name.
 
-A limit that a user may meet is quoted in the error that reports it and in docs/api.md.
+Errors and docs/api.md quote the limits that a user can reach.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
-# What a column of a store takes.
+# The largest integer of a database column.
 INTEGER_MAX = 2**63 - 1
 
 # Instants. The upper end is what RFC 3339 can write (four-digit years).
@@ -44,15 +44,15 @@ OUTPUTS_BYTES_MAX = 8_388_608  # per job, over all attempts
 # Schedules and queues.
 CATCHUP_RUNS_MAX = 1_000
 MISSED_COUNT_MAX = 10_000
-ACTIVE_RUNS_KNOWN_MAX = 1_000  # a schedule's unfinished runs known by id; allow can make more
+ACTIVE_RUNS_KNOWN_MAX = 1_000  # per schedule; with `overlap: allow` there can be more
 DECISIONS_KEPT = 100  # Dkron's number
 QUEUE_CONCURRENCY_MAX = 100_000
 FIRES_SHOWN = 5
 
-# A schedule that fires again so soon stays in memory.
+# A schedule that fires again within this time stays in memory.
 FREQUENT_US = 10 * SECOND
 
-# A fire later than this was missed, not just late (Quartz's threshold).
+# A fire that is later than this is missed (the threshold of Quartz).
 LATE_FIRE_US = 60 * SECOND
 
 # Defaults.
@@ -61,40 +61,42 @@ CATCHUP_WINDOW_US = DAY
 CATCHUP_MAX = 100
 DEFAULT_QUEUE = "default"
 
-# Memory: how many entries each order keeps, and how large a payload may wait in memory.
+# Memory: the entries of a paged index, and the size of payloads that may stay in memory.
 WINDOW_ENTRIES = 1_024
 PAGE_ENTRIES_MAX = 256
-# What has been due so long and is still not in memory is moved in bulk, beside what comes due next.
+# Entries that are overdue for this long and not in memory become the backlog, moved in bulk.
 BACKLOG_AGE_US = 20 * MILLISECOND
-# So many after one commit. Rows of one instant and one queue lie together and take 3 us each; those
-# spread over a large file take twenty times as long. Then fewer are moved, because commits wait.
+# Jobs of a backlog that are moved after one commit. Adjacent rows, of one instant and queue, take
+# 3 us each. Rows that are spread over a large file take twenty times as long; then fewer are moved,
+# because commits wait for them.
 PROMOTED_MIN = 32
 PROMOTED_MAX = 1_000
 PROMOTING_US = 8 * MILLISECOND
-# A burst of queued jobs up to this many, in all lanes together, never has to be read back.
+# A burst of queued jobs up to this number, in all ready indexes together, is never read back.
 READY_ENTRIES_MAX = 8_192
-READY_PAGES_MAX = 8  # loaded after one commit
-SUSPECTS_MAX = 1_000_000  # never reached: they are what workers held when they died
+READY_PAGES_MAX = 8  # ready indexes that load a page after one commit
+SUSPECTS_MAX = 1_000_000  # never reached: at most the attempts that workers held when they died
 PAYLOAD_INLINE_BYTES_MAX = 4_096
 UNCOMMITTED_JOBS_MAX = 50_000
 UNCOMMITTED_PAYLOAD_BYTES_MAX = 67_108_864
 
-# A lost or handed back job goes before all others of its lane: further than any priority reaches.
+# A requeued job goes ahead of all others of its ready key. No priority reaches this far.
 REQUEUE_BOOST_US = 366 * DAY
 
-# One turn handles at most this many due entries, so that the loop stays responsive: some 5 ms. A
-# schedule's fire costs ten times as much as a job's.
+# One turn handles at most this number of due entries, about 5 ms, so that the loop stays
+# responsive. A fire of a schedule costs ten times as much as a due job.
 TURN_ENTRIES_MAX = 512
-TURN_COMMANDS_US = 4 * MILLISECOND  # after which no other command begins to act
+TURN_COMMANDS_US = 4 * MILLISECOND  # after this time, the turn starts no further command
 TURN_FIRES_MAX = 50
-# And one commit, so that who submits meanwhile does not wait long for the commit before his.
+# Fires of one commit: a client that submits meanwhile must wait for this commit before its own.
 COMMIT_FIRES_MAX = 200
 
-# Memory that clients of the HTTP API can make the server hold, all connections together: heads that
-# have not come whole, requests that are sent ahead, answers that are not read.
+# Memory that clients of the HTTP API can occupy, all connections together: incomplete heads,
+# pipelined requests, and responses that the client does not read.
 WAITING_BYTES_MAX = 8_388_608
-# And bodies of requests, from their first byte until they are carried out: of bodies up to the
-# first number of bytes, so many bytes at a time. Smaller ones that come at once are not counted.
+# Memory for request bodies, from their first byte until the request is carried out: pairs of the
+# largest body of a class and the bytes that all its bodies may occupy. Smaller bodies that arrive
+# at once are not counted.
 BODY_BYTES_UNCOUNTED = 4_096
 BODY_ROOMS = ((65_536, 4_194_304), (1_048_576, 4_194_304), (8_388_608, 8_388_608))
-LARGE_READS_MAX = 4  # reads of jobs and their outputs that are rendered at a time
+LARGE_READS_MAX = 4  # concurrent responses with jobs and their outputs

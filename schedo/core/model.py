@@ -1,10 +1,10 @@
-"""The nouns: jobs, schedules, queues.
+"""The data model: jobs, schedules, queues and their options.
 
-Plain data, no behaviour beyond small derived values. Instants end in `_at` and are integer
-microseconds UTC as the wall clock shows them; durations end in `_us`. The offset is the wall clock
-minus the elapsed timeline, which goes on evenly when somebody sets the clock: an instant that
-counts elapsed time moves with the offset. Payloads, results and errors are JSON text as bytes,
-opaque to the core.
+The classes are plain data with a few derived values. Names of instants end in `_at`, and names of
+durations in `_us`. Instants are integer microseconds UTC of the wall clock. The elapsed timeline
+continues evenly when the wall clock is set, and the offset is the wall clock minus the elapsed
+timeline. An instant that counts elapsed time moves with the offset. Payloads and results are JSON
+text as bytes, which the core does not interpret.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BackoffKind = Literal["exponential", "fixed", "ladder"]
 
 
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When and how often a failed attempt is tried again. The budget counts failures, not tries."""
+    """When and how often a failed job is tried again. `max_attempts` counts failures only."""
 
     max_attempts: int = 5
     backoff: BackoffKind = "exponential"
@@ -42,7 +42,7 @@ ONCE = Retry(max_attempts=1)
 
 
 class Unique(msgspec.Struct, frozen=True, omit_defaults=True):
-    """At most one job holds a key: while in these states, or until created_at + for_us."""
+    """A unique key. A job holds it while in one of the states, or until created_at + for_us."""
 
     key: str
     states: tuple[str, ...] = ("scheduled", "blocked", "queued", "running", "retrying")
@@ -51,11 +51,11 @@ class Unique(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a job was asked to be, beyond the few fields that every job has. Shared between jobs."""
+    """The options of a job that are seldom set. Jobs with equal options can share one object."""
 
-    retry: Retry | None = None  # None: the task's default, settled when the job is accepted
+    retry: Retry | None = None  # None: the task's default, filled in when the job is accepted
     timeout_us: int | None = None
-    at_most_once: bool | None = None  # None: as its task says, or else not
+    at_most_once: bool | None = None  # None: the task's default, or else False
     unique: Unique | None = None
     tags: tuple[str, ...] = ()
     meta: dict[str, Any] | None = None
@@ -78,7 +78,7 @@ class Trigger(StrEnum):
 
 
 class Location(IntEnum):
-    """Where in memory a job's record is held."""
+    """What holds the record of a job in memory."""
 
     NOWHERE = 0
     TIMERS = 1
@@ -87,7 +87,7 @@ class Location(IntEnum):
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why an attempt did not succeed; stored and shown as JSON."""
+    """Why an attempt failed. The store and the API hold it as JSON."""
 
     type: str  # "exit-code", "timeout", "http-status", "lost" ..., or an exception's name
     message: str
@@ -98,16 +98,16 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReadyKey(NamedTuple):
-    """Jobs that the same workers can run: one queue, one task, one route."""
+    """What the jobs of one ready index have in common. The same workers can run all of them."""
 
     queue: str
     task: str
-    isolated: bool = False  # suspects of having killed a worker run on workers kept for them
+    isolated: bool = False  # poison suspects run on isolated workers
     requirements: Requirements | None = None
 
 
 class LeaseKey(NamedTuple):
-    """Names one attempt for ever; a result whose key is not the live one is refused."""
+    """The permanent identity of one attempt. A result with the key of an ended one is stale."""
 
     job_id: int
     attempt: int
@@ -116,24 +116,24 @@ class LeaseKey(NamedTuple):
 
 @dataclass(slots=True)
 class Job:
-    """One unit of work. The record is recycled: never keep one across a turn, keep its id."""
+    """One job. Records are recycled, so code that outlives a turn must keep the id instead."""
 
     id: int = 0
     task: str = ""
     queue: str = limits.DEFAULT_QUEUE
-    payload: bytes | None = b"null"  # None: above PAYLOAD_INLINE_BYTES_MAX, in the store only
+    payload: bytes | None = b"null"  # None: it is large and in the store only
     priority: int = 0
     options: Options = PLAIN
     state: State = State.SCHEDULED
     created_at: int = 0
     due_at: int = 0  # scheduled_at on the wire; moves with retries and snoozes
-    # due_at on the elapsed timeline minus priority times the queue's priority_step; smaller runs
-    # sooner. So what was queued before the clock was set keeps its place.
+    # due_at on the elapsed timeline minus priority times the queue's priority_step. The smallest
+    # rank runs first. The elapsed timeline keeps the order of queued jobs when the clock is set.
     rank: int = 0
     picked_at: int | None = None
     started_at: int | None = None
     ended_at: int | None = None
-    attempt: int = 0  # tries so far, never reused
+    attempt: int = 0  # the number of the latest attempt, never reused
     failures: int = 0
     losses: int = 0
     epoch: int = 0
@@ -154,7 +154,7 @@ class Job:
     # Memory only.
     is_new: bool = False  # the store has no row of it yet
     location: Location = Location.NOWHERE
-    poison_suspect: bool = False  # its worker died while it ran beside others: who did it?
+    poison_suspect: bool = False  # its worker died while other jobs ran there too
 
     @property
     def is_final(self) -> bool:
@@ -166,41 +166,41 @@ class Job:
 
     @property
     def key(self) -> LeaseKey:
-        """The name of the latest attempt."""
+        """The lease key of the latest attempt."""
         return LeaseKey(self.id, self.attempt, self.epoch)
 
     def shift(self, delta_us: int) -> None:
-        """Move by delta_us the instants that count elapsed time."""
+        """Shift the instants that count elapsed time by delta_us."""
         if self.due_elapsed:
             self.due_at += delta_us
         if self.expires_elapsed and self.expires_at is not None:
             self.expires_at += delta_us
 
     def copy(self) -> Job:
-        """Return a record that later turns will not change."""
+        """Return a copy that later turns do not change."""
         return Job(*_read_all(self))
 
 
-_ready_key = lru_cache(maxsize=4_096)(ReadyKey)  # thousands of jobs wait in a handful of lanes
+_ready_key = lru_cache(maxsize=4_096)(ReadyKey)  # thousands of jobs share a few keys
 _read_all = attrgetter(*(each.name for each in dataclasses.fields(Job)))
 
 
 class JobSpec(msgspec.Struct, frozen=True):
-    """A job as it is submitted, checked and with defaults applied."""
+    """A submitted job, validated and with the defaults of its fields."""
 
     task: str
     payload: bytes = b"null"
     queue: str = limits.DEFAULT_QUEUE
     priority: int = 0
-    run_at: int | None = None  # an instant, or
-    delay_us: int = 0  # this long after it is accepted
+    run_at: int | None = None  # an instant; None: delay_us applies
+    delay_us: int = 0  # after the job is accepted
     expires_at: int | None = None
     expires_in_us: int | None = None
     options: Options = PLAIN
 
 
 class Overlap(StrEnum):
-    """What a schedule does when it fires while a run of it is unfinished."""
+    """What a schedule does when it fires while a run of it has not ended."""
 
     SKIP = "skip"
     ALLOW = "allow"
@@ -209,7 +209,7 @@ class Overlap(StrEnum):
 
 
 class Catchup(StrEnum):
-    """What a schedule does about instants that passed while nobody was there to fire them."""
+    """What a schedule does about instants that passed while no server could fire them."""
 
     LATEST = "latest"
     ALL = "all"
@@ -232,7 +232,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ScheduleSpec(msgspec.Struct, frozen=True):
-    """A schedule as it is asked for, checked and with defaults applied."""
+    """A schedule as the client defines it, validated and with defaults."""
 
     name: str
     rule: Rule
@@ -247,7 +247,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Schedule:
-    """A named recurring rule that makes jobs, with its watermark and counters."""
+    """A schedule with its spec, its watermark and its counters."""
 
     id: int
     spec: ScheduleSpec
@@ -263,11 +263,11 @@ class Schedule:
     buffered: int = 0
     last_fired_at: int | None = None
     last_job_id: int | None = None
-    phase_us: int = 0  # how far the clock was set since its interval began to count
+    phase_us: int = 0  # sum of clock changes since its interval began to count
 
-    # Memory only: its unfinished jobs, oldest first, at most ACTIVE_RUNS_KNOWN_MAX.
+    # Memory only: the runs that have not ended, oldest first, at most ACTIVE_RUNS_KNOWN_MAX.
     active: list[int] = field(default_factory=list)
-    blocked: int | None = None  # the one of them that waits for the others
+    blocked: int | None = None  # the active run that waits for the others
 
     @property
     def name(self) -> str:
@@ -275,21 +275,21 @@ class Schedule:
 
     @property
     def rule(self) -> Rule:
-        """The rule by which it fires now."""
+        """The rule of the spec, with the current phase."""
         if self.phase_us == 0:
             return self.spec.rule
         return msgspec.structs.replace(self.spec.rule, phase_us=self.phase_us)
 
     @property
     def counts_elapsed(self) -> bool:
-        """Whether its instants count elapsed time: an interval does from its start_at on."""
+        """Whether its instants count elapsed time, as those of an interval do after start_at."""
         rule = self.spec.rule
         if rule.every_us is None:
             return False
         return rule.start_at is None or self.evaluated_through - self.phase_us >= rule.start_at
 
     def shift(self, delta_us: int) -> None:
-        """Move its instants by delta_us if they count elapsed time."""
+        """Shift its instants by delta_us if they count elapsed time."""
         if self.counts_elapsed:
             self.phase_us += delta_us
             self.evaluated_through += delta_us
@@ -297,16 +297,16 @@ class Schedule:
                 self.next_fire_at += delta_us
 
     def copy(self) -> Schedule:
-        """Return a record that later turns will not change."""
+        """Return a copy that later turns do not change."""
         return dataclasses.replace(self, active=list(self.active))
 
 
 class Decision(StrEnum):
-    """What was decided about one due instant of a schedule."""
+    """The decision about one due instant of a schedule."""
 
     FIRED = "fired"
     CAUGHT_UP = "caught_up"
-    COALESCED = "coalesced"  # one later run stands for this one
+    COALESCED = "coalesced"  # a later run stands for this instant
     MISSED = "missed"  # skipped by the catch-up policy
     SKIPPED_OVERLAP = "skipped_overlap"
     BUFFERED = "buffered"
@@ -315,7 +315,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """One durable answer to "what became of this instant?"; count instants end at scheduled_for."""
+    """One stored decision about `count` instants, of which `scheduled_for` is the last."""
 
     schedule_id: int
     scheduled_for: int
@@ -327,12 +327,12 @@ class DecisionRecord:
 
 @dataclass(slots=True)
 class Queue:
-    """A named line with limits. A queue that was never configured has the defaults and no row."""
+    """A queue and its limits. A queue that was never configured has the defaults and no row."""
 
     name: str
-    concurrency: int | None = None  # running at once; None: as many as there are slots
+    concurrency: int | None = None  # jobs running at once; None: unlimited
     paused: bool = False
-    weight: int = 1  # share of the workers when several queues wait
+    weight: int = 1  # share of the starts when several queues have jobs
     priority_step_us: int = limits.PRIORITY_STEP_US
 
     def changed(self, **fields: Any) -> Queue:

@@ -1,6 +1,4 @@
-"""A pool of job records, so that steady load allocates little and the garbage collector stays
-quiet.
-"""
+"""A pool of job records: steady load allocates little, so garbage collections stay rare."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ _KEPT_MAX = 1_024
 
 
 class JobPool:
-    """Hands out blank records and takes back the ones nobody refers to any more."""
+    """Provides blank records and takes back those that are no longer referenced."""
 
     __slots__ = ("_free",)
 
@@ -25,7 +23,7 @@ class JobPool:
         return self._free.pop() if self._free else Job()
 
     def give_back(self, job: Job) -> None:
-        """Blank the record and keep it for the next take."""
+        """Reset the record and keep it for the next `take`. No reference to it may remain."""
         if len(self._free) < _KEPT_MAX:
             Job.__init__(job)
             self._free.append(job)

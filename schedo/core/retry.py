@@ -1,8 +1,9 @@
-"""How long a failed job waits for its next attempt, and the policies that have a name.
+"""The delays between attempts of a failing job, and the named retry policies.
 
-exponential is initial times factor to the power of the earlier failures, at most max; fixed is
-initial; ladder is a list of delays, its last one repeated. Jitter then spreads the delay evenly
-around it, by the given share to either side, so a delay may pass max by that share.
+The `exponential` delay is initial times factor to the power of the earlier failures, at most max.
+The `fixed` delay is initial. `ladder` is a list of delays of which the last one repeats. Jitter
+then spreads the delay evenly, by the given share to either side. So a delay can exceed max by that
+share.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from schedo.core import limits
 from schedo.core.limits import HOUR, MINUTE, SECOND
 from schedo.core.model import ONCE, Retry
 
-# Sidekiq's n^4 + 15 + rand(30) * (n + 1) seconds after n earlier failures, with the middle of the
-# random part. That part is half of the delay at first and vanishes later; 0.2 stands between.
+# Sidekiq waits n^4 + 15 + rand(30) * (n + 1) seconds after n earlier failures. The ladder has the
+# mean of the random part. That part is half of the first delay and negligible later; the default
+# jitter of 0.2 is in between.
 SIDEKIQ = Retry(
     max_attempts=25,
     backoff="ladder",
     ladder_us=tuple((n**4 + 15 + 15 * (n + 1)) * SECOND for n in range(25)),
 )
 
-# The Standard Webhooks ladder; its first rung, 0, is the first attempt.
+# The ladder of Standard Webhooks, without its first delay of 0, which is the first attempt.
 WEBHOOK = Retry(
     max_attempts=10,
     backoff="ladder",
@@ -55,5 +57,5 @@ def delay_us(retry: Retry, failures: int, random: float) -> int:
 def _exponential(retry: Retry, failures: int) -> float:
     try:
         return min(retry.initial_us * retry.factor ** (failures - 1), retry.max_us)
-    except OverflowError:  # a power too large for a float is far beyond any maximum
+    except OverflowError:  # a power that exceeds a float exceeds any maximum
         return retry.max_us

@@ -1,4 +1,4 @@
-"""The run that a fire of a schedule asks for, and who makes it."""
+"""Runs of schedules: the request for a run, and the callbacks that make and change runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schedo.core.triggers import jitter_for
 
 
 class ScheduledRun(NamedTuple):
-    """What a schedule asks the scheduler to make: one job, possibly blocked behind others."""
+    """A request to make the job of one fire. A blocked job waits for earlier runs."""
 
     spec: JobSpec
     schedule_id: int
@@ -22,20 +22,20 @@ class ScheduledRun(NamedTuple):
 
 
 class RunCallbacks(Protocol):
-    """What the schedules ask of the scheduler; each takes the present instant."""
+    """The operations on jobs that the schedules need. `now` is the current instant."""
 
     def make_run(self, run: ScheduledRun, now: int) -> Job:
         """Make the job of a fire."""
 
     def cancel_run(self, job_id: int, now: int) -> None:
-        """Cancel an unfinished run, wherever it is."""
+        """Cancel a run that has not ended, in memory or in the store."""
 
     def unblock_run(self, job_id: int, now: int) -> None:
-        """Queue a run that was blocked."""
+        """Queue a blocked run, or schedule it if it is not due yet."""
 
 
 def new_run(schedule: Schedule, fire: Firing, is_blocked: bool) -> ScheduledRun:
-    """Return the run of a fire; jitter puts it off, unless a person asked for it now."""
+    """Return the run of a fire. Jitter delays it, unless the fire is a manual trigger."""
     due_at = fire.scheduled_for
     if fire.trigger is not Trigger.MANUAL:
         due_at += jitter_for(schedule.id, fire.scheduled_for, schedule.rule)
@@ -51,9 +51,9 @@ def new_run(schedule: Schedule, fire: Firing, is_blocked: bool) -> ScheduledRun:
 
 
 def retry_before(schedule: Schedule | None) -> int | None:
-    """Return before when a run must be retried: its schedule's next fire, unless they may overlap.
+    """Return the instant before which a run must be retried, or None: its schedule's next fire.
 
-    Source: Cloud Scheduler does not retry past the next scheduled time either.
+    Runs that may overlap have no such bound. Google's Cloud Scheduler has the same rule.
     """
     if schedule is None or schedule.paused or schedule.spec.overlap is Overlap.ALLOW:
         return None

@@ -1,7 +1,7 @@
-"""The life of a job.
+"""The states of a job and the transitions between them.
 
-Rule 1: a job changes state only through TRANSITIONS. If it is not in the table, it cannot happen.
-Rule 2: this module knows nothing about time, queues or workers; it knows only what may follow what.
+Rule 1: a job changes its state only as TRANSITIONS allows. No other transition can happen.
+Rule 2: this module does not depend on time, queues or workers, only on the order of states.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from schedo.errors import IllegalTransition
 
 
 class State(StrEnum):
-    """Where a job is in its life."""
+    """The state of a job; docs/lifecycle.md describes each one."""
 
     SCHEDULED = "scheduled"
     BLOCKED = "blocked"
@@ -27,7 +27,7 @@ class State(StrEnum):
 
 S = State
 
-# from: {to: what happened}. The diagram in docs/lifecycle.md is generated from this table.
+# from: {to: event}. The diagram in docs/lifecycle.md is generated from this table.
 TRANSITIONS: dict[State, dict[State, str]] = {
     S.SCHEDULED: {S.QUEUED: "due", S.CANCELLED: "cancel", S.EXPIRED: "expire"},
     S.BLOCKED: {
@@ -47,7 +47,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
         S.RETRYING: "fail, attempts left",
         S.FAILED: "fail, give up",
         S.SCHEDULED: "snooze",
-        S.QUEUED: "lost or handed back",
+        S.QUEUED: "lost or released",
         S.CANCELLED: "cancel",
     },
     S.RETRYING: {
@@ -57,9 +57,9 @@ TRANSITIONS: dict[State, dict[State, str]] = {
         S.EXPIRED: "expire",
     },
     S.COMPLETED: {},
-    S.FAILED: {S.QUEUED: "retry by hand"},
-    S.CANCELLED: {S.QUEUED: "retry by hand"},
-    S.EXPIRED: {S.QUEUED: "retry by hand"},
+    S.FAILED: {S.QUEUED: "manual retry"},
+    S.CANCELLED: {S.QUEUED: "manual retry"},
+    S.EXPIRED: {S.QUEUED: "manual retry"},
 }
 
 FINAL = frozenset({S.COMPLETED, S.FAILED, S.CANCELLED, S.EXPIRED})
@@ -70,18 +70,18 @@ FOLLOWERS = {old: frozenset(follow) for old, follow in TRANSITIONS.items()}
 
 
 def can_follow(old: State, new: State) -> bool:
-    """Return whether the table lets new follow old."""
+    """Return whether a job may change from the old state to the new one."""
     return new in FOLLOWERS[old]
 
 
 def check_transition(job_id: str, old: State, new: State) -> None:
-    """Raise IllegalTransition unless new may follow old."""
+    """Raise IllegalTransition unless the job may change from the old state to the new one."""
     if not can_follow(old, new):
         raise IllegalTransition(f"job {job_id} is {old}; it cannot become {new}")
 
 
 def render_mermaid() -> str:
-    """Return the table as a mermaid state diagram, in table order."""
+    """Return the transitions as a mermaid state diagram, in table order."""
     lines = ["stateDiagram-v2"]
     lines += [f"    [*] --> {state}" for state in (S.SCHEDULED, S.QUEUED, S.BLOCKED)]
     lines += [

@@ -1,13 +1,13 @@
-"""JSON from strangers: what may come in, and what is refused at the door.
+"""Strict decoding of untrusted JSON.
 
-Refused: invalid UTF-8, a byte order mark, NaN and Infinity, lone surrogates, U+0000, duplicate
-keys, more than 64 levels, integers beyond 64 bits, numbers of absurd length, anything after the
-value. orjson refuses half of that; it keeps the last of two equal keys and turns long integers into
-floats, so those are found here.
+It refuses invalid UTF-8, a byte order mark, NaN and Infinity, lone surrogates, U+0000, duplicate
+keys, more than 64 levels, integers beyond 64 bits, numbers with more than 64 characters, and any
+text after the value. orjson refuses only half of these: it keeps the last of two equal keys, and it
+turns long integers into floats. This module finds the rest.
 
-Ordinary bodies take the fast path: cheap scans over the bytes that can raise a suspicion but never
-miss. A suspicion is settled by reading the text again with the standard library's exact parser.
-Large bodies of requests are checked piece by piece, in protocol/pieces.py, by the same rules.
+Most bodies need only cheap scans of their bytes. The scans can have false positives, but never miss
+a fault. On a positive, the exact parser of the standard library reads the text again. Large request
+bodies are checked piece by piece in protocol/pieces.py, by the same rules.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _LONG_NUMBER = b"0" * 19  # 2**63 has 19 digits
 
 
 class CheckedJson(bytes):
-    """A JSON text that was checked like this already."""
+    """A JSON text that these checks have already accepted."""
 
 
 def decode_strictly(body: bytes, what: str = "the body") -> Any:
-    """Return the value of a JSON text; raise BadJson, which says what is wrong with `what`."""
+    """Return the value of a JSON text; raise BadJson with the fault. `what` names the text."""
     if not body:
         raise BadJson(f"{what} is empty; it must be a JSON value")
     check_count(body, what)
@@ -55,21 +55,21 @@ def decode_strictly(body: bytes, what: str = "the body") -> Any:
 
 
 def explain(body: bytes, message: str, what: str = "the body") -> str:
-    """Return why the body is not JSON, of which the parser says the message."""
+    """Return why the body is not JSON, given the message of the parser."""
     if body.startswith(b"\xef\xbb\xbf"):
         return f"{what} starts with a byte order mark; send plain UTF-8"
     try:
         body.decode()
     except UnicodeDecodeError as wrong:
         return f"{what} is not UTF-8: byte {wrong.start} is invalid"
-    # The parsers have limits of their own, and one runs out of memory where brackets stay open.
+    # The parsers have their own limits, and orjson runs out of memory on many open brackets.
     if any(said in message for said in ("depth", "ecursion", "allocate memory")):
         return f"{what} is nested deeper than {DEPTH_MAX} levels"
     return f"{what} is not JSON: {message}"
 
 
 def check_count(body: bytes, what: str = "the body") -> None:
-    """Refuse more values than can be read in a moment; what strings hold does not count."""
+    """Refuse a text with more than VALUES_MAX values. Characters in strings do not count."""
     if len(body) > VALUES_MAX and _count_values(body) > VALUES_MAX:
         strings = (body.count(b'"') - body.count(b'\\"')) // 2
         if strings > 2 * VALUES_MAX or _count_values(without_strings(body)) > VALUES_MAX:
@@ -77,7 +77,7 @@ def check_count(body: bytes, what: str = "the body") -> None:
 
 
 def _count_values(text: bytes) -> int:
-    """Return how many there are, or a number above the limit as soon as they are more."""
+    """Return the number of values, or some number above the limit."""
     count = 0
     for at in range(0, len(text), _PIECE_BYTES):
         count += sum(text.count(sign, at, at + _PIECE_BYTES) for sign in _BEFORE_VALUES)
@@ -87,7 +87,7 @@ def _count_values(text: bytes) -> int:
 
 
 def _check_depth(body: bytes, what: str) -> None:
-    """Count the brackets that are open; strings go first: they may hold some."""
+    """Refuse too many levels. Strings are removed first, since they may hold brackets."""
     depth = 0
     for sign in without_strings(body).translate(None, ALL_BUT_BRACKETS):
         depth += 1 if sign in OPENING else -1
@@ -96,15 +96,15 @@ def _check_depth(body: bytes, what: str) -> None:
 
 
 def too_deep(what: str = "the body") -> BadJson:
-    """Return the error for a text with too many levels."""
+    """Return the error for too many levels."""
     return BadJson(f"{what} is nested deeper than {DEPTH_MAX} levels")
 
 
 def mask_escapes(text: bytes) -> bytes:
-    """Return the text, at the same length, without escapes: each quote begins or ends a string."""
+    """Mask escapes, at the same length, so that each quote left begins or ends a string."""
     if b"\\" not in text:
         return text
-    return text.replace(b"\\\\", b"__").replace(b'\\"', b"__")  # pairs go first
+    return text.replace(b"\\\\", b"__").replace(b'\\"', b"__")  # backslash pairs first
 
 
 def without_strings(body: bytes) -> bytes:
@@ -113,19 +113,19 @@ def without_strings(body: bytes) -> bytes:
 
 
 def lacks_colons(body: bytes, value: Any) -> bool:
-    """Say whether a key may have stood twice: orjson keeps the last, and its colon alone."""
+    """Return whether a key may be duplicate: orjson drops one, so a colon is missing."""
     return body.count(b":") != orjson.dumps(value).count(b":")
 
 
 def has_odd_text(body: bytes) -> bool:
-    """Say whether there is a long number, U+0000, or an escaped colon, which hides a lost one."""
+    """Return whether there is a long number, U+0000, or an escaped colon (it hides a lost one)."""
     return (
         b"\\u" in body and (b"u0000" in body or b"u003" in body)
     ) or _LONG_NUMBER in body.translate(_DIGITS_TO_ZERO)
 
 
 def check_exactly(body: bytes) -> None:
-    """Find what orjson lets pass."""
+    """Refuse what orjson accepts, with the exact parser."""
     value = json.loads(
         body,
         object_pairs_hook=_refuse_duplicates,
@@ -141,7 +141,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for key, value in pairs:
         if key in members:
-            raise BadJson(f"the key {key[:64]!r} stands twice in one object")
+            raise BadJson(f"the key {key[:64]!r} occurs twice in one object")
         members[key] = value
     return members
 

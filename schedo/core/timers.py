@@ -1,9 +1,9 @@
-"""Deadlines by key, soonest first: a timer wheel over a heap.
+"""Timers by key, soonest first: coarse buckets in front of a heap.
 
-Far entries lie unsorted in coarse buckets, so arming one is an append; when its turn comes a
-bucket becomes the heap. Cancelling is lazy: a stale entry is dropped when it surfaces, and when
-more than half of all entries are stale they are swept out, so memory stays within twice the live
-count. One lock guards all of it, so that any thread may arm a timer.
+Distant entries are unsorted in buckets, so arming a timer is an append. When a bucket becomes the
+soonest one, it becomes the heap. Cancelling is lazy: a stale entry is dropped when it reaches the
+top. When more than half of all entries are stale, the structure is rebuilt, so memory stays within
+twice the number of live entries. One lock guards everything, so any thread may arm a timer.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _STALE_KEPT = 64
 
 
 class Timers:
-    """An instant for each key; every method takes the lock, none blocks for long."""
+    """An instant for each key. Every method takes the lock, and none blocks for long."""
 
     __slots__ = ("_buckets", "_current", "_heap", "_lock", "_order", "_stale", "live")
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self.live: dict[int, int] = {}  # the instants by key; to be read only
+        self.live: dict[int, int] = {}  # the instants by key; callers only read it
         self._heap: list[tuple[int, int]] = []  # entries of the buckets up to _current
         self._buckets: dict[int, list[tuple[int, int]]] = {}
         self._order: list[int] = []  # heap of the numbers of the buckets
@@ -37,13 +37,13 @@ class Timers:
         return key in self.live
 
     def arm(self, key: int, at: int) -> None:
-        """Set the key's instant; an earlier one is forgotten."""
+        """Set the key's instant, and replace an earlier one."""
         with self._lock:
             old = self.live.get(key)
             if old == at:
                 return
             if old is not None:
-                del self.live[key]  # first: a sweep must not take the old entry for a live one
+                del self.live[key]  # before a sweep, which must not keep the old entry
                 self._drop_one()
             self.live[key] = at
             number = at >> _BUCKET_BITS
@@ -58,7 +58,7 @@ class Timers:
                 bucket.append((at, key))
 
     def cancel(self, key: int) -> bool:
-        """Forget the key; return whether it was armed."""
+        """Remove the key; return whether it was armed."""
         with self._lock:
             if self.live.pop(key, None) is None:
                 return False
@@ -71,7 +71,7 @@ class Timers:
             return self._settle()
 
     def pop_due(self, now: int, limit: int) -> list[tuple[int, int]]:
-        """Remove and return up to limit entries that are due at now, soonest first."""
+        """Remove and return up to `limit` entries that are due at `now`, soonest first."""
         due: list[tuple[int, int]] = []
         with self._lock:
             while len(due) < limit:
@@ -84,19 +84,19 @@ class Timers:
         return due
 
     def keep_first(self, count: int) -> list[tuple[int, int]]:
-        """Remove and return, in order, all entries behind the first count."""
+        """Keep the first `count` entries; remove and return the others in order."""
         with self._lock:
             return self._drop(sorted((at, key) for key, at in self.live.items())[count:])
 
     def keep_through(self, last: tuple[int, int]) -> list[tuple[int, int]]:
-        """Remove and return, in order, all entries behind the (instant, key)."""
+        """Keep the entries up to the (instant, key); remove and return the others in order."""
         with self._lock:
             return self._drop(
                 sorted((at, key) for key, at in self.live.items() if (at, key) > last)
             )
 
     def last(self) -> tuple[int, int] | None:
-        """Return the latest (instant, key), or None; costs a look at every entry."""
+        """Return the latest (instant, key), or None. It reads every entry."""
         with self._lock:
             return max(((at, key) for key, at in self.live.items()), default=None)
 
@@ -129,7 +129,7 @@ class Timers:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Rebuild from the live entries; a bucket that is left empty goes too."""
+        """Rebuild heap and buckets from the live entries."""
         entries = sorted((at, key) for key, at in self.live.items())
         self._heap = []
         self._buckets = {}

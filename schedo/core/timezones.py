@@ -1,8 +1,9 @@
-"""Time zones: which names are zones, and what lies where their clocks change.
+"""Time zones: valid names, and the local times around changes of a zone's clock.
 
-Zones are IANA names, read through zoneinfo. Instants are whole seconds UTC here; local times are
-naive datetimes. A change of a zone's clock makes a gap, local times that do not exist, or a fold,
-local times that exist twice. zoneinfo does not list its changes; comparing offsets finds them.
+Zones are IANA names, loaded with zoneinfo. Instants are whole seconds UTC here, and local times are
+naive datetimes. A change of a zone's clock makes a gap (local times that do not exist) or a fold
+(local times that exist twice). zoneinfo does not list the changes, so this module finds them by
+comparing offsets.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _DAY = 86_400
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times are naive on purpose
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_CHARACTERS_MAX = 64
-# One directory at least: what has none (EST, CET, GB, Zulu) is an abbreviation or an outdated link.
+# A name has at least one slash: those without (EST, CET, GB, Zulu) are abbreviations or old links.
 _NAME = re.compile(r"[A-Z][A-Za-z_]*(?:/[A-Za-z][A-Za-z0-9_+-]*){1,2}\Z")
 
 
 @lru_cache(maxsize=1_024)  # all 600 zones take 2.5 MB
 def load_zone(name: str) -> ZoneInfo:
-    """Return the zone; raise Invalid at /tz if the name is not that of one."""
+    """Return the zone; raise Invalid at /tz if the name is not a known zone."""
     shown = name[:_NAME_CHARACTERS_MAX]
     if name != "UTC" and not (len(name) <= _NAME_CHARACTERS_MAX and _NAME.match(name)):
         raise Invalid.field(
@@ -58,13 +59,13 @@ class Change(NamedTuple):
 
     @property
     def window(self) -> tuple[datetime, datetime]:
-        """The local times that do not exist, or exist twice; the end is not one of them."""
+        """The local times that do not exist or exist twice, from the first to before the second."""
         low, high = sorted((self.before, self.after))
         return _EPOCH + timedelta(seconds=self.at + low), _EPOCH + timedelta(seconds=self.at + high)
 
 
 def local_time(zone: ZoneInfo, second: int) -> datetime:
-    """Return what the zone's clocks show at the instant."""
+    """Return the local time at the instant."""
     return (_EPOCH_UTC + timedelta(seconds=second)).astimezone(zone).replace(tzinfo=None)
 
 

@@ -201,7 +201,7 @@ class _Checked:
         found = node.keys() - {self._mark}
         twice = found & known
         if twice:
-            raise BadJson(f"the key {min(twice)[:64]!r} stands twice in one object")
+            raise BadJson(f"the key {min(twice)[:64]!r} occurs twice in one object")
         if len(found) + len(known) > KEYS_MAX:
             raise BadJson(f"an object has more than {KEYS_MAX} keys")
         known |= found

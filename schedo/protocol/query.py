@@ -27,7 +27,7 @@ def bad_parameter(name: str, detail: str) -> BadRequest:
 
 
 def parse_query(text: bytes, known: Collection[str]) -> Values:
-    """Return the parameters; raise BadRequest for one that is unknown or stands twice."""
+    """Return the parameters; raise BadRequest for one that is unknown or occurs twice."""
     if not text:
         return {}
     try:
@@ -45,7 +45,7 @@ def parse_query(text: bytes, known: Collection[str]) -> Values:
             takes = ", ".join(sorted(known)) or "none"
             raise bad_parameter(name[:40], f"there is no such parameter here; known are: {takes}")
         if name in values:
-            raise bad_parameter(name, "the parameter stands twice")
+            raise bad_parameter(name, "the parameter occurs twice")
         values[name] = value
     return values
 

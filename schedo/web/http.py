@@ -111,14 +111,14 @@ async def send_answer(send: Send, answer: Response, request_id: str) -> None:
 
 
 def index_headers(scope: Scope) -> dict[bytes, bytes]:
-    """Return the headers by name; raise BadRequest if one that decides something stands twice."""
+    """Return the headers by name; raise BadRequest if one that decides something occurs twice."""
     pairs: list[Header] = scope["headers"]
     headers = dict(pairs)
     if len(headers) != len(pairs):
         names = [name for name, _ in pairs]
         for name in _ONCE:
             if names.count(name) > 1:
-                raise BadRequest(f"the header {name.decode()} stands twice")
+                raise BadRequest(f"the header {name.decode()} occurs twice")
     return headers
 
 

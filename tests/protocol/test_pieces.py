@@ -85,9 +85,9 @@ _FILL = b",".join([b"[1,2]"] * 20_000)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b'{"a":1,"b":[' + _FILL + b'],"a":2}', "'a' stands twice"),
-        (b'{"a":{"b":1,"c":[' + _FILL + b'],"b":2}}', "'b' stands twice"),
-        (b'[{"a":[' + _FILL + b'],"a":[' + _FILL + b"]}]", "'a' stands twice"),
+        (b'{"a":1,"b":[' + _FILL + b'],"a":2}', "'a' occurs twice"),
+        (b'{"a":{"b":1,"c":[' + _FILL + b'],"b":2}}', "'b' occurs twice"),
+        (b'[{"a":[' + _FILL + b'],"a":[' + _FILL + b"]}]", "'a' occurs twice"),
         (b"[" + _FILL + b",]", "comma"),
         (b"[" + _FILL + b"],1", "not JSON"),
         (b"[" + _FILL + b"}", "not JSON"),
