@@ -1,15 +1,15 @@
-"""What happens when somebody sets the wall clock.
+"""Changes of the wall clock: the engine follows them without shifting durations.
 
-Durations count elapsed time and calendars follow the wall clock (docs/adr/0012). The two
-differ by the offset. When the clock is set, the store takes the new offset, one small commit
-however many jobs wait, and then memory shifts what counts elapsed time, in one step and between two
-rounds of the journal, so that nothing is on its way to or from the store. Until then `now` goes on
-by the old clock, and what is not yet due waits.
+Durations count elapsed time and calendars follow the wall clock (docs/adr/0012). The two timelines
+differ by the offset. When the clock is set, the store saves the new offset, in one small commit
+however many jobs wait. Then memory shifts all instants that count elapsed time, in one step and
+between two rounds of the committer, so that no record is on its way to or from the store. Until
+then `now` follows the old clock, and no job becomes due by the change.
 
-The store also remembers the clock itself: how far it is ahead of the time since the machine
-started. So a new server knows by how much the clock was set while there was none. If the machine
-has started anew, only a clock that stands before the newest instant in the store shows that it was
-set back.
+The store also keeps how far the clock is ahead of the time since the machine started. So a new
+server knows by how much the clock was set while no server ran. After a restart of the machine this
+is unknown. Then only a clock that is behind the newest instant in the store shows that it was set
+back.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ log = logging.getLogger("schedo.engine")
 
 
 class ClockChanges:
-    """Keeps the offset of one store."""
+    """Keeps the offset of one store up to date."""
 
     def __init__(self, store: Store, monitor: LoopMonitor, shift: Callable[[int], None]) -> None:
-        """shift: moves by so much what counts elapsed time in memory."""
+        """shift: moves the instants in memory that count elapsed time, by microseconds."""
         self.monitor = monitor
         self._store = store
         self._clock = monitor.clock
@@ -40,25 +40,25 @@ class ClockChanges:
         self._mark = NO_MARK
 
     async def began(self, snapshot: Snapshot) -> Snapshot:
-        """Follow the clock from where the store saw it last; return what holds now."""
+        """Apply changes of the clock since the store was used last; return the new snapshot."""
         clock = self._clock
         self._jump(clock.step_us())
         self._mark = snapshot.clock
         step_us = self._missed_step()
         if step_us:
-            say(step_us, " since the store was used last")
+            log_step(step_us, " since the store was used last")
         if step_us or self._mark.boot != clock.boot:
             await self._save(self._mark.offset_us + step_us)
         return replace(snapshot, clock=self._mark)
 
     async def follow(self) -> None:
-        """If the clock was set, let the store, `now` and memory follow; raise StoreError."""
+        """If the clock was set, update the store, `now` and memory; raise StoreError."""
         step_us = self._clock.step_us()
         if step_us:
             await self._save(self._mark.offset_us + step_us, step_us)
             self._jump(step_us)
             self._shift(step_us)
-            say(step_us)
+            log_step(step_us)
 
     def _jump(self, step_us: int) -> None:
         self._clock.follow(step_us)
@@ -81,11 +81,11 @@ class ClockChanges:
 
 
 def tick(scheduler: Scheduler, clock: Clock, now: int) -> int | None:
-    """Do what is due and start what is ready; return when the next timer is due.
+    """Run the due timers and start ready jobs; return the instant of the next timer.
 
-    While the clock has been set and the store does not know it yet, `now` still follows the old
-    clock: jobs and schedules wait until they have been shifted, so that nothing comes due by it.
-    Timeouts count elapsed time, for which the old clock is right.
+    After a change of the clock, `now` follows the old clock until the store has saved the change.
+    Jobs and schedules wait until then, so that none becomes due before it is shifted. Timeouts
+    count elapsed time, for which the old clock is right.
     """
     if clock.step_us():
         scheduler.tick_attempts(now)
@@ -95,18 +95,18 @@ def tick(scheduler: Scheduler, clock: Clock, now: int) -> int | None:
 
 
 def behind_us(scheduler: Scheduler | None, clock: Clock) -> int:
-    """Return how far the clock is behind the newest instant at which something was made.
+    """Return by how many microseconds the clock is behind the newest creation instant.
 
-    So long nothing that follows the wall clock is due again. Below half a second is 0.
+    For this long no cron schedule fires again. Less than half a second counts as 0.
     """
     behind = 0 if scheduler is None else newest_at(scheduler.last_id) - clock.now()
     return behind if behind >= STEP_MIN_US else 0
 
 
-def say(step_us: int, since: str = "") -> None:
-    """Tell the log that the clock was set."""
+def log_step(step_us: int, since: str = "") -> None:
+    """Log that the clock was set."""
     log.warning(
-        "the clock was set %+.3f s%s; what counts elapsed time goes on as before, cron and other"
+        "the clock was set %+.3f s%s; delays and timeouts continue as before, cron and other"
         " calendar times follow the clock",
         step_us / SECOND,
         since,

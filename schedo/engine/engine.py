@@ -1,4 +1,4 @@
-"""What programs ask of a running schedo; every change returns only after it is durable."""
+"""The engine: the calls that programs make; a change returns only after it is durable."""
 
 from __future__ import annotations
 
@@ -61,67 +61,67 @@ class Engine:
         self._scheduler: Scheduler | None = None
         self._loop = EngineLoop(store, self._make_scheduler, LoopMonitor(clock, self.metrics))
         self._counts = JobCounts(store, clock)
-        self._housekeeping = Maintenance(self._loop, store.check, retention or Retention())
+        self._maintenance = Maintenance(self._loop, store.check, retention or Retention())
         self._payload_bytes = 0
-        self.was_killed = False  # the last server of the store was, and not with its host
-        self._placing = LivePlacement(self._loop, self.wait, self.cancel)
-        self.sessions = WorkerSessions(self._loop, self._placing)
+        self.was_killed = False  # the previous server was killed, and its host was not restarted
+        self._placement = LivePlacement(self._loop, self.wait, self.cancel)
+        self.sessions = WorkerSessions(self._loop, self._placement)
         self.flush = self._loop.flush
         self.note_progress = self._loop.note_progress
         self.note_leaving = store.note_leaving
-        self.invoke = self._placing.invoke
-        self.reserve = self._placing.reserve
-        self.commit_reservation = self._placing.commit
-        self.release_reservation = self._placing.release
+        self.invoke = self._placement.invoke
+        self.reserve = self._placement.reserve
+        self.commit_reservation = self._placement.commit
+        self.release_reservation = self._placement.release
 
-    def _make_scheduler(self, opening: Snapshot) -> Scheduler:
-        # The newest job may have been pruned since, and the clock set back: its id is still taken.
+    def _make_scheduler(self, snapshot: Snapshot) -> Scheduler:
+        # The newest job may be pruned, and the clock set back: its id must not be reused.
         last_id = self._scheduler.last_id if self._scheduler is not None else 0
-        self.was_killed = self.was_killed or opening.was_killed
+        self.was_killed = self.was_killed or snapshot.was_killed
         self._scheduler = Scheduler(
-            epoch=opening.epoch,
-            last_id=max(opening.last_id, last_id),
+            epoch=snapshot.epoch,
+            last_id=max(snapshot.last_id, last_id),
             random=self._draw,
             capacity=self._window,
             ready_limit=self._ready_limit,
             ended=self.metrics.ended,
-            offset_us=opening.clock.offset_us,
+            offset_us=snapshot.clock.offset_us,
         )
         return self._scheduler
 
     # Life.
 
     async def start(self) -> None:
-        """Take the store and begin; StoreLocked names the holder if another server has it."""
+        """Open the store and start; raise StoreLocked if another server holds the store."""
         self.metrics.began_at = self.clock.now()
         await self._loop.start()
-        self._housekeeping.start()
+        self._maintenance.start()
 
     async def stop(self) -> None:
-        """Make everything durable and let go of the store; stop the workers before."""
+        """Make everything durable and close the store; the caller stops the workers before."""
         self.sessions.close()
-        self._placing.close()
-        await self._housekeeping.stop()
-        await self._housekeeping.check()
+        self._placement.close()
+        await self._maintenance.stop()
+        await self._maintenance.check()
         await self._loop.stop()
 
-    def on_fatal(self, call: Callable[[BaseException], None]) -> None:
-        """Set what happens when the store is broken and the process should end."""
-        self._loop.on_fatal = call
+    def on_fatal(self, callback: Callable[[BaseException], None]) -> None:
+        """Set the callback for an error after which the process should end."""
+        self._loop.on_fatal = callback
 
-    def add_reasons(self, find: Callable[[], list[str]]) -> None:
-        """Let others say as well, in sentences, why jobs would not start in time."""
-        self._loop.monitor.others.append(find)
+    def add_reasons(self, check: Callable[[], list[str]]) -> None:
+        """Add a readiness check; it returns, as sentences, why jobs would not start in time."""
+        self._loop.monitor.checks.append(check)
 
     def health(self) -> Health:
-        """Return whether the server does its work in time."""
+        """Return whether jobs would start in time, and the reasons against it."""
         reasons = self._loop.not_ready_reasons()
         epoch = self._loop.scheduler.epoch if self._loop.failure is None else 0
         behind = behind_us(self._scheduler, self.clock)
         return Health(not reasons, reasons, epoch, self._loop.monitor.lag_us, behind)
 
     async def gauges(self) -> Gauges:
-        """Return how the engine stands, for those who watch it."""
+        """Return the engine's gauges for monitoring."""
         return await read_gauges(self._loop, self.store, self._counts)
 
     # Jobs.
@@ -133,9 +133,9 @@ class Engine:
         view: Callable[[Job], T] = Job.copy,  # type: ignore[assignment]
         answer: Answer | None = None,
     ) -> list[Accepted[T] | SchedoError]:
-        """Accept all specs in one commit; a spec that is refused has its error in its place.
+        """Accept all specs in one commit; the result has the error of each refused spec.
 
-        `answer` makes the stored answer of an Idempotency-Key, for the same commit.
+        `answer` makes the idempotency record of the request, which goes into the same commit.
         """
         size = sum(len(spec.payload) for spec in specs)
         self._check_room(size)
@@ -179,7 +179,7 @@ class Engine:
             return known.copy()
         job = await self.store.get_job(job_id)
         if known is not None and self._find(job_id) is None:
-            job = await self.store.get_job(job_id)  # it became durable and left memory meanwhile
+            job = await self.store.get_job(job_id)  # it was committed and evicted meanwhile
         known = self._find(job_id)
         if known is not None:
             fresh = known.copy()
@@ -194,7 +194,7 @@ class Engine:
         return self._loop.scheduler.jobs.find(job_id) if self._loop.failure is None else None
 
     async def cancel(self, job_id: int) -> Job:
-        """End a waiting job, or ask a running one to stop; cancelling twice is harmless."""
+        """End a waiting job, or request a running one to stop; cancelling twice is harmless."""
         return await self._change(job_id, lambda scheduler, job, now: scheduler.cancel(job, now))
 
     async def retry(self, job_id: int) -> Job:
@@ -234,7 +234,7 @@ class Engine:
         return changed
 
     async def wait(self, job_id: int, timeout_s: float) -> Job:
-        """Return the job when it has ended, or as it stands when the time is up."""
+        """Return the job when it has ended, or its current state after `timeout_s`."""
         waiter: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
         waiters = self._loop.waiters.setdefault(job_id, [])
         waiters.append(waiter)
@@ -270,13 +270,13 @@ class Engine:
         return answer
 
     async def delete_schedule(self, name: str) -> None:
-        """Forget the schedule; jobs it has made stay."""
+        """Delete the schedule; its runs stay."""
         await self._change_schedule(
             name, lambda scheduler, schedule, now: scheduler.schedules.delete(schedule, now)
         )
 
     async def pause_schedule(self, name: str, note: str | None = None) -> Schedule:
-        """Stop the schedule's fires until it is resumed."""
+        """Keep the schedule from firing until it is resumed."""
         return await self._change_schedule(
             name, lambda of, schedule, now: of.schedules.pause(schedule, note, now).copy()
         )
@@ -289,7 +289,7 @@ class Engine:
         )
 
     async def trigger_schedule(self, name: str, overlap: Overlap | None = None) -> Triggered:
-        """Make a run of the schedule now, paused or not."""
+        """Make a run of the schedule now, even if it is paused."""
 
         def trigger(scheduler: Scheduler, schedule: Schedule, now: int) -> Triggered:
             job_id, skipped_by = scheduler.schedules.trigger(schedule, overlap, now)
@@ -330,7 +330,7 @@ class Engine:
     # Queues.
 
     async def change_queue(self, name: str, **fields: Any) -> Queue:
-        """Set some fields of a queue; the others stay as they are in that turn."""
+        """Set the given fields of a queue and keep the others."""
         reply = self._reply()
 
         def act(scheduler: Scheduler, now: int) -> None:
@@ -351,50 +351,49 @@ class Engine:
 
     def get_queue(self, name: str) -> Queue:
         """Return the queue's limits: the defaults if it was never configured."""
-        line = self._loop.scheduler.jobs.ready_queues.find_queue_state(name)
-        return line.queue if line is not None else Queue(name)
+        state = self._loop.scheduler.jobs.ready_queues.find_queue_state(name)
+        return state.queue if state is not None else Queue(name)
 
     async def list_queues(self) -> list[QueueStatus]:
         """Return every queue that has limits or unfinished jobs, by name.
 
-        In a large store the numbers of waiting jobs are some seconds old: see `counted_at`.
+        In a large store the counts of waiting jobs are some seconds old: see `counted_at`.
         """
         counted, counted_at = await self._counts.read_soon()
         counts = counted.by_queue
-        lines = {
-            line.queue.name: line for line in self._loop.scheduler.jobs.ready_queues.queue_states()
-        }
+        queues = self._loop.scheduler.jobs.ready_queues
+        states = {state.queue.name: state for state in queues.queue_states()}
         statuses = []
-        for name in sorted(lines.keys() | counts.keys()):
+        for name in sorted(states.keys() | counts.keys()):
             by_state = dict(counts.get(name, {}))
             by_state.pop(State.RUNNING, None)
-            running = lines[name].running if name in lines else 0
+            running = states[name].running if name in states else 0
             statuses.append(QueueStatus(self.get_queue(name), running, by_state, counted_at))
         return statuses
 
     def why(self, job: Job) -> str:
-        """Return one sentence about what the job waits for."""
+        """Return one sentence that says what the job waits for."""
         return self._loop.scheduler.why(job)
 
     # Workers.
 
-    def attach(self, offer: WorkerSpec, transport: Transport) -> None:
-        """Let a worker have jobs."""
-        self._loop.attach(offer, transport)
+    def attach(self, spec: WorkerSpec, transport: Transport) -> None:
+        """Add a worker, or replace the spec of an attached one."""
+        self._loop.attach(spec, transport)
 
     def close_worker(self, worker_id: str) -> None:
-        """Give the worker no more jobs; it finishes what it has."""
+        """Dispatch no more attempts to the worker; its running ones continue."""
         self._loop.close_worker(worker_id)
 
     def detach(self, worker_id: str, message: str) -> None:
-        """Forget the worker; what it still holds is lost."""
+        """Remove the worker; the attempts that it still holds are lost."""
         self._loop.detach(worker_id, message)
 
-    def report(self, report: AttemptResult) -> None:
-        """Take in how an attempt ended."""
-        self._loop.report(report)
+    def report(self, result: AttemptResult) -> None:
+        """Apply the result of an attempt."""
+        self._loop.report(result)
 
-    # The inside.
+    # Internals.
 
     def _reply(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()

@@ -1,8 +1,8 @@
-"""What a failure of a turn or of the store means: recover from the store, or end the process.
+"""The consequences of an error in a turn or in the store: recovery, or the end of the process.
 
-A disk that is full or a file that another program holds is tried again for as long as it takes. A
-bug is recovered from too, but one that comes again after each recovery would leave a server that
-answers and does nothing; then the process ends.
+The engine retries a full disk or a locked file without a limit. It recovers from a bug too. But a
+bug that returns after each recovery would leave a server that answers requests and runs no jobs;
+then the process ends.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from schedo.errors import (
 
 log = logging.getLogger("schedo.engine")
 
-# After these nothing that the process does can be trusted any more.
+# After these errors the process cannot work correctly any more.
 MUST_END = (StoreBroken, ServerBroken)
 BUGS_MAX = 5  # within
 BUGS_PERIOD_S = 60.0
 
 
 def log_fatal(error: BaseException) -> None:
-    """Say in the log why nothing is done any more."""
-    log.critical("%s; nothing more is done", error)
+    """Log the error that stops the engine."""
+    log.critical("%s; the engine has stopped", error)
 
 
 def interrupted(error: SchedoError) -> SchedoError:
-    """Return the answer for what had acted when the error came: it may be durable all the same."""
-    if isinstance(error, StoreFull | StoreRefused):  # of those nothing was written
+    """Return the error for commands that had run when `error` came: they may still be durable."""
+    if isinstance(error, StoreFull | StoreRefused):  # these write nothing
         return error
-    return StoreError(f"{error}; what was asked may or may not have happened")
+    return StoreError(f"{error}; the change may or may not be durable")
 
 
 class Bugs:
@@ -47,14 +47,14 @@ class Bugs:
         self._seen: deque[float] = deque(maxlen=BUGS_MAX)
 
     def judge(self, error: Exception, now_s: float) -> SchedoError:
-        """Return what callers are told of the error; MUST_END if it has come too often."""
+        """Return the error that callers get; it is one of MUST_END after too many bugs."""
         if isinstance(error, SchedoError) and not isinstance(error, StoreRefused):
             return error
         log.error("an internal error; recovering from the store", exc_info=error)
         self._seen.append(now_s)
         if len(self._seen) == BUGS_MAX and now_s - self._seen[0] < BUGS_PERIOD_S:
             return ServerBroken(
-                f"an internal error came again and again ({type(error).__name__}: {error})"
+                f"internal errors repeat after each recovery ({type(error).__name__}: {error})"
             )
         if isinstance(error, StoreRefused):
             return error

@@ -1,8 +1,8 @@
-"""How the engine stands at this moment, for whoever watches it.
+"""The engine's gauges for monitoring.
 
-Most of it is read from memory. How many jobs wait is counted by the store, which takes half a
-second for a million; so that is asked at most every few seconds, and costs at most a part of the
-time whatever the number.
+Most of them are read from memory. The store counts the waiting jobs, which takes half a second for
+a million. So a count is made at most every few seconds, and takes at most a fixed share of the
+time, however many jobs there are.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from schedo.store.base import Counts, Store
 COUNT_AGE_MIN_US = 5 * SECOND
 _COUNT_SHARE = 50  # a count may take one fiftieth of the time
 CHEAP_COUNT_US = 5 * MILLISECOND  # a count that takes no longer is made for each request
-_SHARE_OF_READERS = 10  # a dearer one may take one tenth of the time
+_SHARE_OF_READERS = 10  # a longer count may take one tenth of the time
 WAITING_STATES = (State.SCHEDULED, State.BLOCKED, State.QUEUED, State.RETRYING)
 
 
 class QueueGauges(NamedTuple):
-    """One queue, or all those without a name of their own."""
+    """The gauges of one queue, or of all queues that are counted as "other"."""
 
     running: int
-    paused: int  # how many of them are
+    paused: int  # the number of paused queues
     waiting: dict[State, int]
 
 
 class Gauges(NamedTuple):
-    """One moment of an engine."""
+    """The engine's gauges at one moment."""
 
     queues: dict[str, QueueGauges]
-    count_age_us: int  # how old the numbers of waiting jobs are
+    count_age_us: int  # the age of the counts of waiting jobs
     windows: dict[str, int]  # entries in memory
     backlogs_us: dict[str, int]  # how long the oldest overdue entry of each has been due
     records: int
@@ -52,7 +52,7 @@ class Gauges(NamedTuple):
 
 
 class JobCounts:
-    """The store's count of unfinished jobs, asked again only when it has become old."""
+    """The store's count of unfinished jobs; it is repeated only when it is old."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -64,18 +64,18 @@ class JobCounts:
         self._counting: asyncio.Task[None] | None = None
 
     async def read(self) -> tuple[Counts, int]:
-        """Return the counts and their age; the last known ones if the store does not answer."""
+        """Return the counts and their age; the last ones if the store fails."""
         if elapsed_us(self._clock) >= self._next_at:
             self._start()
         if self._counting is not None:
-            await asyncio.shield(self._counting)  # one count for all who ask meanwhile
+            await asyncio.shield(self._counting)  # one count serves all callers
         return self._counts, elapsed_us(self._clock) - self._counted_at
 
     async def read_soon(self) -> tuple[Counts, int]:
-        """Return the counts and the instant they are of; present ones, if counting is cheap.
+        """Return the counts and their instant; they are current if counting is cheap.
 
-        Else the last known ones are returned at once, and counted again in the background, for a
-        tenth of the time at most.
+        Else this returns the last counts at once and starts a count in the background, which takes
+        at most a tenth of the time.
         """
         age_us = elapsed_us(self._clock) - self._counted_at
         if self._took_us <= CHEAP_COUNT_US:
@@ -98,7 +98,7 @@ class JobCounts:
             self._counts = await self._store.count_jobs()
             self._counted_at = elapsed_us(self._clock)
         except SchedoError:
-            pass  # readiness says that the store fails
+            pass  # readiness reports that the store fails
         finally:
             now = elapsed_us(self._clock)
             self._took_us = now - began_at
@@ -106,49 +106,49 @@ class JobCounts:
             self._counting = None
 
 
-async def read_gauges(turns: EngineLoop, store: Store, counts: JobCounts) -> Gauges:
-    """Return how the engine stands."""
+async def read_gauges(loop: EngineLoop, store: Store, counts: JobCounts) -> Gauges:
+    """Return the gauges at this moment."""
     counted, age_us = await counts.read()
-    scheduler = turns.scheduler
-    memory = scheduler.jobs
+    scheduler = loop.scheduler
+    jobs = scheduler.jobs
     workers = list(scheduler.workers)
     return Gauges(
-        _read_queues(turns, counted),
+        _read_queues(loop, counted),
         age_us,
         {
-            "timers": len(memory.timers),
-            "lanes": sum(len(window) for _, window in memory.ready_queues.ready_indexes()),
+            "timers": len(jobs.timers),
+            "lanes": sum(len(window) for _, window in jobs.ready_queues.ready_indexes()),
             "schedules": scheduler.schedules.armed,
         },
         {
-            "jobs": memory.backlog.age_us(turns.clock.now()),
-            "schedules": scheduler.schedules.order.backlog.age_us(turns.clock.now()),
+            "jobs": jobs.backlog.age_us(loop.clock.now()),
+            "schedules": scheduler.schedules.order.backlog.age_us(loop.clock.now()),
         },
-        len(memory),
-        turns.uncommitted,
+        len(jobs),
+        loop.uncommitted,
         len(workers),
         sum(worker.spec.slots for worker in workers if worker.is_open),
         sum(len(worker.running) for worker in workers),
         await store.size_bytes(),
-        turns.monitor.lag_us,
-        behind_us(scheduler, turns.clock),
+        loop.monitor.lag_us,
+        behind_us(scheduler, loop.clock),
     )
 
 
-def _read_queues(turns: EngineLoop, counted: Counts) -> dict[str, QueueGauges]:
-    metrics: Metrics = turns.monitor.metrics
-    lines = {line.queue.name: line for line in turns.scheduler.jobs.ready_queues.queue_states()}
+def _read_queues(loop: EngineLoop, counted: Counts) -> dict[str, QueueGauges]:
+    metrics: Metrics = loop.monitor.metrics
+    states = {state.queue.name: state for state in loop.scheduler.jobs.ready_queues.queue_states()}
     queues: dict[str, QueueGauges] = {}
-    for name in sorted(lines.keys() | counted.by_queue.keys()):
+    for name in sorted(states.keys() | counted.by_queue.keys()):
         label = metrics.name_queue(name)
         if label != OTHER_QUEUES:
-            metrics.queue(name)  # keeps its name from now on
-        line = lines.get(name)
+            metrics.queue(name)  # it is measured by name from now on
+        queue_state = states.get(name)
         by_state = counted.by_queue.get(name, {})
         known = queues.get(label) or QueueGauges(0, 0, dict.fromkeys(WAITING_STATES, 0))
         queues[label] = QueueGauges(
-            known.running + (line.running if line is not None else 0),
-            known.paused + (line is not None and line.queue.paused),
+            known.running + (queue_state.running if queue_state is not None else 0),
+            known.paused + (queue_state is not None and queue_state.queue.paused),
             {state: known.waiting[state] + by_state.get(state, 0) for state in WAITING_STATES},
         )
     return queues

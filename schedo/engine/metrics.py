@@ -1,15 +1,15 @@
-"""What the engine counts and measures about itself: plain numbers that only go up.
+"""The engine's counters and histograms; their numbers only go up.
 
-Durations are microseconds, in buckets from 50 µs to 10 s. Nothing here is kept per job. Queues are
-measured by name as long as there are few, the rest together as "other", so that nobody can grow
-this by inventing names. What an attempt's start is compared with:
+Durations are microseconds, in buckets from 50 µs to 10 s. Nothing here is kept per job. The first
+QUEUES_NAMED_MAX queues are measured by name, all others together as "other", so that clients cannot
+grow this by inventing names. Two histograms measure the start of attempts:
 
-- start_delay, per queue: from due to handed to a worker, whatever it waited for (a slot, a pause,
-  its commit, the run before it). A retry is due at its retry.
-- start_lateness, all queues: the same, only of those that found a slot at once: started in the turn
-  in which their timer rang or their commit made them runnable. This is schedo's own part.
-- Neither has what nobody could have started in time: jobs that were due before this server began,
-  caught-up runs, and attempts that go on after a lost worker or a drain.
+- start_delay, per queue: from the due instant to the dispatch, whatever the job waited for (a slot,
+  a pause, its commit, the previous run). A retry is due at the end of its delay.
+- start_lateness, all queues: the same, but only for jobs that found a slot at once, in the turn in
+  which their timer fired or their commit made them runnable. This is schedo's own part.
+- Both leave out starts that no server could have made in time: jobs that were due before this
+  server started, caught-up runs, and attempts that continue after a lost worker or a drain.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ DURATION_BOUNDS_US = (
 BATCH_BOUNDS_JOBS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 # fmt: on
 
-# With two histograms and six gauges for each, all series together stay below 1,000.
+# Each queue has two histograms and six gauges: all series together stay below 1,000.
 QUEUES_NAMED_MAX = 16
 OTHER_QUEUES = "other"
 
-# Naming a member through its class costs as much as the rest of a comparison.
+# An attribute access on the class costs as much as the rest of a comparison.
 _CATCHUP, _SCHEDULE = Trigger.CATCHUP, Trigger.SCHEDULE
 
 _UNSUCCESSFUL = ("failed", "timeout", "snoozed", "released", "cancelled", "lost", "stale")
 
 
 class Histogram:
-    """How many observations fell into each bucket; a bound belongs to the bucket below it."""
+    """The number of observations in each bucket; a bound belongs to the bucket below it."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -55,7 +55,7 @@ class Histogram:
         self.total = 0
 
     def observe(self, value: int) -> None:
-        """Count a value; one below zero, after a clock was set back, counts as zero."""
+        """Count a value; a negative value, after the clock was set back, counts as zero."""
         if value < 0:
             value = 0
         self.counts[bisect_left(self.bounds, value)] += 1
@@ -69,7 +69,7 @@ class Histogram:
 
 
 class QueueTimes:
-    """What is measured for one queue."""
+    """The histograms of one queue."""
 
     __slots__ = ("commit_wait", "start_delay")
 
@@ -79,7 +79,7 @@ class QueueTimes:
 
 
 class Metrics:
-    """Everything that is counted between a server's start and its end."""
+    """All counters and histograms of one run of a server."""
 
     def __init__(self) -> None:
         self.began_at = 0
@@ -94,20 +94,20 @@ class Metrics:
         self.verdicts = {verdict.value: 0 for verdict in Decision}
 
     def name_queue(self, queue: str) -> str:
-        """Return the name the queue is measured under."""
+        """Return the name under which the queue is measured."""
         if queue in self.queues or len(self.queues) < QUEUES_NAMED_MAX:
             return queue
         return OTHER_QUEUES
 
     def queue(self, queue: str) -> QueueTimes:
-        """Return what is measured for the queue, or for those that have no place of their own."""
+        """Return the histograms of the queue, or of "other" if it is not measured by name."""
         times = self.queues.get(queue)
         if times is None:
             times = self.queues.setdefault(self.name_queue(queue), QueueTimes())
         return times
 
     def note_submit(self, specs: Sequence[JobSpec], wait_us: int) -> None:
-        """Count jobs whose submit was answered, all in one commit, after so long."""
+        """Count jobs that were submitted and committed together; `wait_us`: until the response."""
         if len(specs) == 1:
             self.queue(specs[0].queue).commit_wait.observe(wait_us)
             return
@@ -117,32 +117,33 @@ class Metrics:
     def note_starts(
         self,
         leases: Sequence[Lease],
-        memory: JobTable,
+        jobs: JobTable,
         ready: Set[int],
         now: int,
         *,
         once: bool = False,
     ) -> None:
-        """Count attempts just handed out; `once`: those at most once, which others are not."""
-        find, began_at, late = memory.find, self.began_at, self.start_lateness
-        offset_us = memory.offset_us
+        """Count dispatched attempts; `once`: only at-most-once ones, else only the others."""
+        find, began_at, late = jobs.find, self.began_at, self.start_lateness
+        offset_us = jobs.offset_us
         queue, delays, seen_us, bucket = "", late, 0, 0
         for lease in leases:
             if bool(lease.options.at_most_once) is not once:
-                continue  # it waits for its commit
+                continue  # it is dispatched after its commit
             self.starts += 1
             job = find(lease.key.job_id)
             if job is None or job.trigger is _CATCHUP:
                 continue
             due_at = job.due_at
-            # A submit may name an instant in the past; a schedule's fire is late from its instant.
+            # A client may submit a job with a past due time: it is late from its creation. A run
+            # of a schedule is late from its instant.
             if due_at < job.created_at and job.trigger is not _SCHEDULE:
                 due_at = job.created_at
             if due_at < began_at or job.rank == job.due_at - offset_us - REQUEUE_BOOST_US:
                 continue
             if job.queue != queue:
                 queue, delays = job.queue, self.queue(job.queue).start_delay
-            # Two times Histogram.observe, by hand: this runs for every start there is.
+            # Histogram.observe twice, inlined: this runs for every start.
             delay_us = now - due_at if now > due_at else 0
             if delay_us != seen_us:  # the jobs of a batch are due together
                 seen_us, bucket = delay_us, bisect_left(DURATION_BOUNDS_US, delay_us)
@@ -153,7 +154,7 @@ class Metrics:
                 late.total += delay_us
 
     def note_commit(self, changes: Changes, time_us: int) -> None:
-        """Count what a commit has made durable."""
+        """Count the changes of a commit; `time_us`: how long it took."""
         self.commit_time.observe(time_us)
         self.commit_jobs.observe(len(changes.jobs))
         for attempt in changes.attempts:

@@ -1,4 +1,4 @@
-"""What was last said of the attempts that run; it is not stored."""
+"""The recent progress of running attempts; it is not stored."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ KEPT = 100
 
 
 class ProgressLog:
-    """The last words about running attempts, by job id."""
+    """The last KEPT progress messages of each running attempt, by job id."""
 
     def __init__(self) -> None:
         self._lines: dict[int, deque[ProgressLine]] = {}
 
     def note(self, progress: Progress, now: int) -> None:
-        """Keep what is said of an attempt that runs."""
+        """Keep a progress message; a new attempt starts a new log."""
         lines = self._lines.get(progress.key.job_id)
         if lines is None or lines[-1].progress.key != progress.key:  # of an earlier attempt
             lines = self._lines[progress.key.job_id] = deque(maxlen=KEPT)
         lines.append(ProgressLine(now, progress))
 
     def of(self, job_id: int) -> list[ProgressLine]:
-        """Return what was last said about the job's running attempt, oldest first."""
+        """Return the messages of the job's running attempt, oldest first."""
         return list(self._lines.get(job_id, ()))
 
     def forget(self, job_id: int) -> None:
-        """The attempt has ended."""
+        """Drop the messages of an ended attempt."""
         if self._lines:
             self._lines.pop(job_id, None)
 
     def forget_all_but(self, runs: Callable[[int], bool]) -> None:
-        """Forget what was said of jobs that do not run any more."""
+        """Drop the messages of jobs that do not run, by the predicate `runs`."""
         for job_id in [job_id for job_id in self._lines if not runs(job_id)]:
             del self._lines[job_id]

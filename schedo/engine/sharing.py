@@ -1,8 +1,8 @@
-"""The event loop's time, shared between the timers and everything that clients ask for.
+"""The event loop's time, shared between the timers and the requests of clients.
 
-The loop looks at the timers once a turn. So in one turn only so much is done for clients: long work
-goes on for SLICE_S, all of it together, and only so many requests begin that the turn stays short.
-What does not fit waits for a later turn, in order.
+The loop handles the timers once a turn. So the work for clients is bounded in each turn: all long
+work together runs for SLICE_S, and only so many requests begin that the turn stays short. The rest
+waits in order for later turns.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _SHORT_TURN_S = SLICE_S / 2
 
 
 class LoopShare:
-    """What clients may have of one event loop."""
+    """The clients' share of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
         self._begun_max = _BEGUN_AT_FIRST
         self._begun = 0  # in this turn
-        self._begun_before = 0  # in the last one, whose length is not known yet
+        self._begun_before = 0  # in the previous one, whose length is not known yet
         self._is_turn_due = False
         self._turned_at = 0.0
 
     def admits(self) -> bool:
-        """Say whether a request may begin in this turn; if so, it counts as begun."""
+        """Whether a request may begin in this turn; if so, it counts as begun."""
         if self._waiting or self._begun >= self._begun_max:
             return False
         self._begun += 1
@@ -46,7 +46,7 @@ class LoopShare:
         return True
 
     def begin_later(self, begin: Callable[[], None]) -> None:
-        """Begin a request in the first turn that has time for it."""
+        """Call `begin` in the first turn that has time for a request."""
 
         def begin_now() -> None:
             self._begun += 1
@@ -55,7 +55,7 @@ class LoopShare:
         self._enter(begin_now)
 
     async def run(self, steps: Generator[None, None, T]) -> T:
-        """Return what the steps return, each of which takes a millisecond or two at most."""
+        """Return the result of the steps, each of which takes a millisecond or two at most."""
         result: asyncio.Future[T] = self._loop.create_future()
         work = _Work(self._enter, steps, result)
         self._enter(work)
@@ -63,7 +63,7 @@ class LoopShare:
             return await result
         finally:
             work.cancel()
-            del result  # which an error holds by this frame, and which holds the error
+            del result  # breaks a cycle: an error refers to this frame, the future to the error
 
     def _enter(self, call: Callable[[], None]) -> None:
         self._waiting.append(call)
@@ -88,10 +88,10 @@ class LoopShare:
         self._begun_before += self._begun
         self._begun = 0
         if self._waiting or self._begun_before:
-            self._arm()  # behind the first steps of the requests that have just begun
+            self._arm()  # after the first steps of the requests that have just begun
 
     def _judge(self, took_s: float) -> None:
-        """Let fewer requests begin if the last turn was long, more if it was short and full."""
+        """Begin fewer requests a turn after a long turn, more after a short and full one."""
         if took_s > _LONG_TURN_S:
             self._begun_max = max(1, self._begun_max // 2)
         elif took_s < _SHORT_TURN_S and self._begun_before >= self._begun_max:
@@ -99,7 +99,7 @@ class LoopShare:
 
 
 class _Work(Generic[T]):
-    """Steps that are under way."""
+    """Steps that the share runs one by one."""
 
     __slots__ = ("_enter", "_result", "_steps")
 
@@ -134,12 +134,12 @@ class _Work(Generic[T]):
         else:
             self._enter(self)
             return
-        # An error holds this frame by its traceback: it must not hold the error in turn.
+        # An error refers to this frame by its traceback, so the frame must not refer to the error.
         self._result = result = None
 
 
 def each_in_steps(make: Callable[[T], U], items: Iterable[T]) -> Generator[None, None, list[U]]:
-    """Return what `make` makes of each item, of which many go into one step."""
+    """Return `make(item)` for all items, many of them in one step."""
     made = []
     until = time.perf_counter() + STEP_S
     for item in items:
@@ -154,7 +154,7 @@ _SHARES: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShare] = WeakKeyDictio
 
 
 def loop_share() -> LoopShare:
-    """Return what clients share of the running loop."""
+    """Return the share of the running event loop."""
     loop = asyncio.get_running_loop()
     share = _SHARES.get(loop)
     if share is None:
@@ -163,5 +163,5 @@ def loop_share() -> LoopShare:
 
 
 async def in_steps(steps: Generator[None, None, T]) -> T:
-    """Return what the steps return, each of which takes a millisecond or two at most."""
+    """Return the result of the steps, each of which takes a millisecond or two at most."""
     return await loop_share().run(steps)

@@ -1,4 +1,4 @@
-"""Where jobs are remembered: a SQLite file, or this process's memory."""
+"""The stores of jobs: a SQLite file, or the memory of the process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ _SQLITE = "sqlite://"
 
 
 def open_store(url: str, *, accept_loss: bool = False) -> Store:
-    """Return the store the URL names, not yet opened: a path, "sqlite:///path" or ":memory:".
+    """Return the store that the URL names, not yet opened.
 
-    accept_loss: when a part of its files is missing, open it with what is left.
+    url: a path, "sqlite:///path" or ":memory:". accept_loss: if some of the store's files are
+    missing, open it with what is left.
     """
-    # Only the one that is used is imported.
+    # Only the store that is used is imported.
     if url in (":memory:", "memory:"):
         from schedo.store.memory import MemoryStore
 

@@ -1,8 +1,8 @@
-"""The store for tests and for programs that may forget: plain dicts that end with the object.
+"""The in-memory store, for tests and for programs that need no durability.
 
-It keeps every promise but durability. Records are copied in and out, so nobody can change what is
-stored. Pages are found by going through all jobs, which is fine for thousands and slow for
-millions.
+It keeps every other promise of the interface. Records are copied in and out, so that callers cannot
+change stored ones. A page takes a scan of all jobs, which is fast enough for thousands of them and
+slow for millions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INSTANT_TRIGGERS = {Trigger.SCHEDULE, Trigger.CATCHUP}
 
 
 class MemoryStore:
-    """A Store without a file. What it holds survives close and open of the same object."""
+    """A Store without a file; its records survive close and open of the same object."""
 
     def __init__(self) -> None:
         self._epoch = 0
@@ -46,7 +46,7 @@ class MemoryStore:
         self._attempts: dict[int, list[AttemptRecord]] = {}
         self._outputs: dict[int, dict[tuple[int, str], CapturedOutput]] = {}
         self._decisions: dict[int, list[DecisionRecord]] = {}
-        self._answers: dict[str, IdempotencyRecord] = {}
+        self._idempotency_records: dict[str, IdempotencyRecord] = {}
         self._clock = ClockMark()
 
     async def open(self) -> Snapshot:
@@ -58,7 +58,7 @@ class MemoryStore:
         self._is_open = False
 
     def note_leaving(self) -> None:
-        pass  # it dies with its server
+        pass  # the store ends with its server
 
     async def check(self) -> None:
         self._check_open()
@@ -126,10 +126,10 @@ class MemoryStore:
         return Promoted([(job.ready_key, (job.rank, job.id)) for job in page], last)
 
     async def load_ready(
-        self, lane: ReadyKey, after: tuple[int, int] | None, limit: int
+        self, ready_key: ReadyKey, after: tuple[int, int] | None, limit: int
     ) -> list[Job]:
         def waits(job: Job) -> bool:
-            return job.state is State.QUEUED and job.ready_key == lane
+            return job.state is State.QUEUED and job.ready_key == ready_key
 
         return self._page(waits, lambda job: (job.rank, job.id), after, limit)
 
@@ -198,13 +198,17 @@ class MemoryStore:
             self._attempts.pop(job_id, None)
             self._outputs.pop(job_id, None)
         oldest = now - retention.answers_us
-        stale = (scope for scope, answer in self._answers.items() if answer.created_at <= oldest)
+        stale = (
+            scope
+            for scope, answer in self._idempotency_records.items()
+            if answer.created_at <= oldest
+        )
         answers = list(islice(stale, limit - len(jobs)))
         for scope in answers:
-            del self._answers[scope]
+            del self._idempotency_records[scope]
         return len(jobs) + len(answers)
 
-    # Beside commits.
+    # Concurrent with commits.
 
     async def get_job(self, job_id: int) -> Job | None:
         self._check_open()
@@ -212,10 +216,10 @@ class MemoryStore:
         return None if job is None else job.copy()
 
     async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
-        def is_wanted(job: Job) -> bool:
+        def matches(job: Job) -> bool:
             return (before is None or job.id < before) and _matches(job, which)
 
-        jobs = self._page(is_wanted, lambda job: (-job.id, 0), None, limit)
+        jobs = self._page(matches, lambda job: (-job.id, 0), None, limit)
         for job in jobs:
             if job.result is not None and len(job.result) > limits.PAYLOAD_INLINE_BYTES_MAX:
                 job.result = None
@@ -267,12 +271,12 @@ class MemoryStore:
 
     async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
         self._check_open()
-        return self._answers.get(scope)
+        return self._idempotency_records.get(scope)
 
     async def size_bytes(self) -> int:
         return 0
 
-    # Everything that can refuse a commit comes before anything is changed.
+    # All checks that can fail a commit run before its first change.
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -281,10 +285,10 @@ class MemoryStore:
     def _check_jobs(self, changes: Changes) -> None:
         for job in changes.jobs.values():
             if job.is_new and job.id in self._jobs:
-                raise StoreError(f"job {job.id} is in the store already")
+                raise StoreError(f"job {job.id} is already in the store")
             if not job.is_new and job.id not in self._jobs:
                 raise StoreError(f"job {job.id} is updated but not in the store")
-        # Only commits that bring keys or instants pay for the check.
+        # The check costs a scan only if the commit has unique keys or instants.
         changed = changes.jobs.values()
         _check_once(changed, self._jobs.values(), attrgetter("unique_key"), "unique key")
         _check_once(changed, self._jobs.values(), _instant, "instant of a schedule")
@@ -302,7 +306,7 @@ class MemoryStore:
         stored.is_new, stored.location, stored.poison_suspect = False, Location.NOWHERE, False
         if not job.is_new:
             stored.payload = self._jobs[job.id].payload
-        assert stored.payload is not None, "a new job brings its payload"
+        assert stored.payload is not None, "a new job has its payload"
         self._jobs[job.id] = stored
 
     def _put_evidence(self, changes: Changes, deleted: set[int]) -> None:
@@ -323,22 +327,22 @@ class MemoryStore:
                 decisions.append(decision)
                 del decisions[: -limits.DECISIONS_KEPT]
         for answer in changes.idempotency_records:
-            self._answers[answer.scope] = answer
+            self._idempotency_records[answer.scope] = answer
 
     def _page(
         self,
-        is_wanted: Callable[[Job], bool],
+        matches: Callable[[Job], bool],
         order: Callable[[Job], tuple[int, int]],
         after: tuple[int, int] | None,
         limit: int,
     ) -> list[Job]:
         self._check_open()
-        wanted = (
+        matching = (
             job
             for job in self._jobs.values()
-            if is_wanted(job) and (after is None or order(job) > after)
+            if matches(job) and (after is None or order(job) > after)
         )
-        return [_loaded(job) for job in heapq.nsmallest(limit, wanted, key=order)]
+        return [_loaded(job) for job in heapq.nsmallest(limit, matching, key=order)]
 
     def _schedule(self, schedule: Schedule) -> Schedule:
         found = schedule.copy()

@@ -137,14 +137,14 @@ class Server:
         self.line.is_dead = True
         self.clock.close()
         self.engine.sessions.close()
-        self.engine._placing.close()
+        self.engine._placement.close()
         self.engine._loop._runner.cancel()
         await self.disk.memory.close()
 
 
 def leftovers(engine: Engine) -> Iterator[str]:
     """Yield what an engine at rest still remembers of attempts."""
-    loop, placing, sessions = engine._loop, engine._placing, engine.sessions
+    loop, placing, sessions = engine._loop, engine._placement, engine.sessions
     handouts = loop.dispatcher
     rests: dict[str, Any] = {
         "handed out": handouts._leases,

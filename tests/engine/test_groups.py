@@ -69,7 +69,7 @@ async def refused(server: Server, call: asyncio.Task[list[Job]]) -> None:
     found = await server.engine.store.list_jobs(JobFilter(), None, 100)
     assert {job.state for job in found} == {State.FAILED}
     assert list(leftovers(server.engine)) == []
-    assert server.engine._placing._gangs == {}
+    assert server.engine._placement._gangs == {}
 
 
 def test_a_worker_that_is_not_asked_gets_nothing_before_the_others_have_said_yes() -> None:
@@ -230,7 +230,7 @@ def test_a_store_that_fails_in_between_leaves_nothing_behind() -> None:
 
         assert isinstance(call.exception(), SchedoError)
         assert local.begun == []
-        assert server.engine._placing._gangs == {}
+        assert server.engine._placement._gangs == {}
 
     live(test)
 

@@ -326,14 +326,14 @@ def test_all_or_nothing_says_no_capacity_although_one_of_them_ended_meanwhile() 
         await asyncio.gather(*accepts)
         refused = leases[0]
         await server.engine.sessions.work(ask(refused.worker, reject=[(refused.key, "busy")]))
-        cancel = server.engine._placing._cancel
+        cancel = server.engine._placement._cancel
 
         async def cancel_late(job_id: int) -> Job:
             for lease in leases[1:]:
                 await server.engine.sessions.work(ask(lease.worker, reports=[done(lease)]))
             return await cancel(job_id)
 
-        server.engine._placing._cancel = cancel_late
+        server.engine._placement._cancel = cancel_late
 
         with pytest.raises(NoCapacity):
             await asyncio.wait_for(call, 60)

@@ -28,7 +28,7 @@ def prune_beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[World, str], None
             await asyncio.wait(pruning, timeout=0.05)
             return found
 
-        housekeeping = world.engine._housekeeping
+        housekeeping = world.engine._maintenance
         monkeypatch.setattr(housekeeping, "_retention", Retention(0, 0, 0, 0))
         monkeypatch.setattr(world.store, look_up, load_and_prune)
 
@@ -75,9 +75,9 @@ async def test_a_job_that_is_retried_is_not_pruned_before_that_is_durable(
 async def test_a_job_that_was_pruned_is_not_found(path: Path) -> None:
     async with running(path) as world:
         job = await ended(world)
-        world.engine._housekeeping._retention = Retention(0, 0, 0, 0)
+        world.engine._maintenance._retention = Retention(0, 0, 0, 0)
 
-        assert await world.engine._housekeeping.prune() == 1
+        assert await world.engine._maintenance.prune() == 1
         with pytest.raises(NotFound):
             await world.engine.get(job.id)
 
@@ -91,7 +91,7 @@ async def test_pruning_that_fails_is_told_to_who_asked_alone(
     async with running(path) as world:
         monkeypatch.setattr(world.store, "prune", fail)
         with pytest.raises(StoreError):
-            await world.engine._housekeeping.prune()
+            await world.engine._maintenance.prune()
 
         assert (await world.submit()).state is State.QUEUED
         assert world.engine.health().ready
@@ -102,14 +102,14 @@ async def test_an_ended_job_that_changes_while_its_end_is_committed_is_not_prune
 ) -> None:
     async with running(path) as world:
         # As if much time had passed; a step of the clock would be a commit of its own.
-        world.engine._housekeeping._retention = Retention(0, 0, -1, 0)
+        world.engine._maintenance._retention = Retention(0, 0, -1, 0)
         before = await world.submit(unique=Unique("k", states=("queued",)))
         world.store.hold()
         other = asyncio.create_task(world.submit())
         await world.store.wait_held()
         world.worker.end(Failed(Failure("boom", "it broke"), retryable=False))
         await asyncio.wait([other], timeout=0.05)
-        pruning = asyncio.create_task(world.engine._housekeeping.prune())
+        pruning = asyncio.create_task(world.engine._maintenance.prune())
         await asyncio.wait([pruning], timeout=0.05)
         world.store.release()
         world.store.hold()

@@ -180,7 +180,7 @@ async def test_a_turn_that_breaks_again_and_again_ends_the_server(
 
         async with asyncio.timeout(10):
             error = await ended
-        assert "again and again" in str(error)
+        assert "internal errors repeat" in str(error)
         with pytest.raises(SchedoError):
             await world.submit()
 

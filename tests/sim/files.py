@@ -183,8 +183,8 @@ class FileStore(ServerStore):
         """Let go of what a dead process does not have."""
         for each in self._connections:
             each.raw.close()
-        if self._store._fold_timer is not None:
-            self._store._fold_timer.cancel()
+        if self._store._flush_timer is not None:
+            self._store._flush_timer.cancel()
         self._store._guard.end()
         shutil.rmtree(self._directory)
 

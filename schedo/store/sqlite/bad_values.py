@@ -1,8 +1,8 @@
-"""Which record of a commit holds a value that the store cannot take.
+"""The search for the records of a commit whose values the store refuses.
 
-Looking at every value of every commit would cost more than writing it. So the records are looked at
-only when SQLite, or what encodes them, has refused one: each by itself, in a transaction that is
-undone.
+A check of every value of every commit would cost more than the commit. So the records are checked
+only after SQLite or an encoder has refused one of them: each record by itself, in a transaction
+that is rolled back.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from schedo.store.sqlite.writes import Commit
 
 
 def find_unwritable(connection: sqlite3.Connection, commit: Commit) -> dict[int, str]:
-    """Return what the database says of each job whose rows it refuses, by job id."""
+    """Return the error of each job whose rows the database refuses, by job id."""
     faults: dict[int, str] = {}
-    with suppress(sqlite3.Error), undone(connection):  # if it fails, nobody can be blamed
+    with suppress(sqlite3.Error), undone(connection):  # if the check fails, no job is blamed
         for statement in commit.statements:
             for row in statement.rows:
                 try:
@@ -36,13 +36,13 @@ def find_unwritable(connection: sqlite3.Connection, commit: Commit) -> dict[int,
 
 
 def find_unencodable(changes: Changes) -> dict[int, str]:
-    """Return what is wrong with each job whose records cannot be encoded, by job id."""
+    """Return the error of each job whose records cannot be encoded, by job id."""
     faults: dict[int, str] = {}
-    nothing = Changes()
+    empty = Changes()
     singles: Iterable[tuple[int, Changes]] = (
-        *((job.id, replace(nothing, jobs={job.id: job})) for job in changes.jobs.values()),
-        *((each.job_id, replace(nothing, attempts=[each])) for each in changes.attempts),
-        *((each.job_id, replace(nothing, outputs=[each])) for each in changes.outputs),
+        *((job.id, replace(empty, jobs={job.id: job})) for job in changes.jobs.values()),
+        *((each.job_id, replace(empty, attempts=[each])) for each in changes.attempts),
+        *((each.job_id, replace(empty, outputs=[each])) for each in changes.outputs),
     )
     for job_id, single in singles:
         try:
@@ -53,6 +53,6 @@ def find_unencodable(changes: Changes) -> dict[int, str]:
 
 
 def describe(faults: dict[int, str], error: Exception) -> str:
-    """Return the refusal in a sentence."""
-    whose = f", which {len(faults)} of its jobs brought" if faults else ""
+    """Return a sentence that says why the commit is refused."""
+    whose = f" in {len(faults)} of its jobs" if faults else ""
     return f"the store refuses a value of this commit{whose} ({error}); nothing was written"

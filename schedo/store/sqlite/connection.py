@@ -1,7 +1,7 @@
-"""The two connections to a SQLite file, and what their errors mean.
+"""The two connections to a SQLite file, and the translation of their errors.
 
-One connection writes and checkpoints, and no other may ever do either: two that do can corrupt the
-file in every SQLite before 3.51.3 (sqlite.org/wal.html#walresetbug). The other one is read-only.
+Only one connection writes and checkpoints: two that do can corrupt the file in every SQLite before
+3.51.3 (sqlite.org/wal.html#walresetbug). The other connection is read-only.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from schedo.errors import StoreBroken, StoreError, StoreFull, StoreRefused, Stor
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The log is copied back into the database when it has grown past this. Its file keeps this size:
-# writing over old blocks is cheaper to sync than extending a file.
+# The log is copied into the database when it is longer than this. Its file keeps this size, because
+# a sync of overwritten blocks is cheaper than a sync of a growing file.
 WAL_BYTES_MAX = 4 * 1024 * 1024
-# A reader elsewhere can keep the log from starting over. When it is this long we wait for the
-# reader.
+# A reader in another process can keep the log from starting over. When the log is this long, the
+# checkpoint waits for the reader.
 WAL_BYTES_ALARM = 16 * WAL_BYTES_MAX
 _BUSY_MS = 5_000
 _BUSY_READER_MS = 100
@@ -48,8 +48,7 @@ _READER_PRAGMAS = (
     "mmap_size = 0",
     f"busy_timeout = {_BUSY_MS}",
 )
-# What these say is that the disk lies or fails; see StoreBroken.
-# What the encoders, sqlite3 and SQLite raise about a value, and what SQLite says about a row.
+# The errors of the encoders and sqlite3 about a value, and the error codes of SQLite about a row.
 UNFIT = (OverflowError, ValueError, TypeError)
 _UNFIT_CODES = {
     *(sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT),
@@ -57,6 +56,7 @@ _UNFIT_CODES = {
     sqlite3.SQLITE_INTERNAL,
 }
 _COUNT = "UPDATE meta SET value = value + 1 WHERE name = 'commits' RETURNING value"
+# These codes mean that the disk fails or returns wrong data; see StoreBroken.
 _BROKEN = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -69,32 +69,33 @@ class Writer(sqlite3.Connection):
 class Connection(aiosqlite.Connection):
     """A connection whose thread runs whole functions.
 
-    aiosqlite hops to its thread and back for each statement. A commit is a dozen statements and a
-    hop costs more than most of them, so here a commit is one function and costs one hop.
+    aiosqlite switches to its thread and back for each statement. A commit has a dozen statements,
+    and a switch costs more than most of them. So here a commit is one function and takes one
+    switch.
     """
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
-        self._made: sqlite3.Connection | None = None
+        self._raw: sqlite3.Connection | None = None
 
         def connect() -> sqlite3.Connection:
-            self._made = connector()
-            return self._made
+            self._raw = connector()
+            return self._raw
 
         super().__init__(connect, iter_chunk_size=64)
-        # close() ends the thread; but where a crash misses it, the process must still be able to
+        # close() ends the thread. After a crash without a close, a daemon thread lets the process
         # exit.
         self._thread.daemon = True
 
     async def close(self) -> None:
-        """Close it after all that was asked of it; then its thread has ended."""
+        """Close the connection after all earlier calls, and wait for the end of its thread."""
         await super().close()
         self._thread.join()
 
     def give_up(self) -> None:
-        """Close it after nobody waited for its opening: the thread goes on with that."""
+        """Close a connection whose opening was cancelled: its thread opens it nevertheless."""
         self._thread.join()
-        if self._made is not None:
-            self._made.close()
+        if self._raw is not None:
+            self._raw.close()
 
     async def run(
         self,
@@ -102,18 +103,18 @@ class Connection(aiosqlite.Connection):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Call the function with the raw connection, in its thread, after all earlier calls."""
+        """Call the function with the raw connection in its thread, after all earlier calls."""
         call = partial(function, self._conn, *args, **kwargs)
         result: T = await self._execute(call)  # type: ignore[no-untyped-call]
         return result
 
     def post(self, function: Callable[[sqlite3.Connection], None]) -> None:
-        """Run the function after all earlier calls; it must keep its errors, for nobody waits."""
+        """Run the function after all earlier calls; it must handle its errors itself."""
         self._tx.put_nowait((None, partial(function, self._conn)))
 
 
 def connect_writer(path: str) -> Connection:
-    """Return the connection that writes, not yet opened; prepare_writer must run on it."""
+    """Return the writing connection, not yet opened; prepare_writer must run on it."""
     return Connection(
         partial(
             sqlite3.connect, path, isolation_level=None, check_same_thread=False, factory=Writer
@@ -122,7 +123,7 @@ def connect_writer(path: str) -> Connection:
 
 
 def connect_reader(path: str) -> Connection:
-    """Return the connection that only reads, not yet opened."""
+    """Return the read-only connection, not yet opened."""
     return Connection(partial(_open_reader, f"file:{quote(path)}?mode=ro"))
 
 
@@ -133,7 +134,7 @@ def _open_reader(uri: str) -> sqlite3.Connection:
 
 
 def prepare_writer(connection: sqlite3.Connection) -> None:
-    """Make the file a write-ahead-logged one that syncs every commit."""
+    """Use a write-ahead log for the file and sync every commit."""
     _set(connection, _WRITER_PRAGMAS)
     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     if mode != "wal":
@@ -147,9 +148,9 @@ def _set(connection: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Make what is written inside durable as a whole, or undo it when it raises.
+    """Make all writes inside durable, or roll them back if the block raises.
 
-    Every transaction counts itself: that is how far the database goes (see last_commit.py).
+    Every transaction increments the number of commits in the database (see last_commit.py).
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -157,8 +158,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         ((number,),) = connection.execute(_COUNT).fetchall()
         connection.execute("COMMIT")
     except BaseException:
-        # SQLite may have rolled back by itself, and where the disk fails this fails too; what tells
-        # is the first error.
+        # SQLite may have rolled back already, and on a failing disk this fails too. The first error
+        # is the one to raise.
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
@@ -167,35 +168,35 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def last_commit(connection: sqlite3.Connection) -> int:
-    """Return the number of the last commit that the writing connection has made."""
+    """Return the number of the last commit of the writing connection."""
     assert isinstance(connection, Writer), "only one connection writes"
     return connection.commits
 
 
 def count_statement(connection: sqlite3.Connection) -> None:
-    """Note that a statement was a transaction by itself, and a trigger counted it."""
+    """Count a statement that was a transaction by itself, as a trigger did in the database."""
     if isinstance(connection, Writer):
         connection.commits += 1
 
 
 @contextmanager
 def undone(connection: sqlite3.Connection) -> Iterator[None]:
-    """Undo what is written inside."""
+    """Roll back all writes inside."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
     finally:
-        with suppress(sqlite3.Error):  # it may have rolled back by itself
+        with suppress(sqlite3.Error):  # SQLite may have rolled back already
             connection.execute("ROLLBACK")
 
 
 @contextmanager
 def unsynced(connection: sqlite3.Connection) -> Iterator[None]:
-    """Do not wait for the disk in a transaction inside; the next one outside takes it along.
+    """Do not sync the transactions inside; the next transaction outside syncs them too.
 
-    Until then a power cut can undo it, as a whole and with all that came after it (NORMAL in
-    sqlite.org/pragma.html#pragma_synchronous). After an error call sync_commits before any other
-    transaction: here it may fail, and must not hide the error.
+    Until then a power cut can undo them, each as a whole and with all later ones (NORMAL in
+    sqlite.org/pragma.html#pragma_synchronous). After an error the caller calls sync_commits before
+    any other transaction: the call in here may fail, and must not hide the error.
     """
     connection.execute("PRAGMA synchronous = NORMAL")
     try:
@@ -208,12 +209,12 @@ def unsynced(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def sync_commits(connection: sqlite3.Connection) -> None:
-    """Let every commit be on the disk when it returns."""
+    """Sync every commit before it returns."""
     connection.execute("PRAGMA synchronous = FULL")
 
 
 def checkpoint(connection: sqlite3.Connection, path: str) -> bool:
-    """Copy the log into the database as far as readers allow; return whether that was all."""
+    """Copy the log into the database as far as readers allow; return whether all was copied."""
     query = "PRAGMA wal_checkpoint(PASSIVE)"
     is_busy, frames, copied = connection.execute(query).fetchone()
     if os.stat(path + "-wal").st_size > WAL_BYTES_ALARM:
@@ -222,8 +223,7 @@ def checkpoint(connection: sqlite3.Connection, path: str) -> bool:
 
 
 def truncate_log(connection: sqlite3.Connection) -> bool:
-    """Copy the whole log into the database and empty it, unless a reader takes too long; return
-    whether that was done."""
+    """Copy the whole log into the database and empty it; return False if a reader blocks that."""
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_READER_MS}")
     try:
         is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -233,15 +233,17 @@ def truncate_log(connection: sqlite3.Connection) -> bool:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether the error says something of what was to be written, and not of the disk."""
+    """Return whether the error is about the written values, not about the disk."""
     if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", None)
-        return code is None or code & 0xFF in _UNFIT_CODES  # without a code it is the binding's
+        return (
+            code is None or code & 0xFF in _UNFIT_CODES
+        )  # an error without a code is the binding's
     return isinstance(error, UNFIT)
 
 
 def store_error(error: Exception, path: str) -> StoreError:
-    """Return what an error of sqlite3 means to whoever uses the store."""
+    """Translate an error of sqlite3 or of the operating system into a StoreError."""
     if isinstance(error, StoreError):
         return error
     if isinstance(error, OSError):
@@ -258,5 +260,5 @@ def store_error(error: Exception, path: str) -> StoreError:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"another program is writing to {path}: {error}")
     if is_refusal(error):
-        return StoreRefused(f"the store refuses what it was given: {error}")
+        return StoreRefused(f"the store refuses a value: {error}")
     return StoreError(f"the store {path} failed: {error}")

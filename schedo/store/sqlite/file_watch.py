@@ -1,12 +1,14 @@
-"""Whether the files under a running store are still those that it opened.
+"""The watch over the files of a running store, which must stay those that SQLite opened.
 
-SQLite goes on with the files it has open, whatever becomes of their names: commits to a deleted
-file succeed, and are gone with the process. So the names are compared with the open files: those of
-the database and its log after each commit and before it is acknowledged, all of them and the log's
-own account of itself about twice a second; the length of the log's index before each use.
+SQLite keeps using its open files, even if they are renamed or deleted: commits to a deleted file
+succeed and are lost with the process. So this module compares the names with the open files:
 
-No descriptor of the database is ever opened here: closing one would drop SQLite's locks on it. All
-of this runs in the writer's thread, so no commit is on its way meanwhile.
+- the database and its log after each commit, before the commit is acknowledged;
+- all files, and the log's content with its index, about twice a second;
+- the length of the log's index before each use.
+
+It never opens a descriptor of the database, because a close would drop SQLite's locks on it. All of
+this runs in the writer's thread, so no commit runs meanwhile.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ _NAMES = {
     "-wal": "the log",
     "-shm": "the index of the log",
     ".lock": "the lock file",
-    last_commit.SUFFIX: "the note of the last commit",
+    last_commit.SUFFIX: "the last-commit file",
 }
 _INDEX_BYTES = 48
 _LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 
 
 class _Index(NamedTuple):
-    """What the index of the log says of its last commit."""
+    """The last commit of the log, as its index has it."""
 
     frames: int
     page_bytes: int
@@ -39,8 +41,8 @@ class _Index(NamedTuple):
     salts: bytes
 
 
-class _Stood(NamedTuple):
-    """What a file's name led to, and how the file stood after we wrote it last."""
+class _FileState(NamedTuple):
+    """A file under a name: its identity, and its size and time after the last write."""
 
     device: int
     inode: int
@@ -53,22 +55,22 @@ class Files:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._opened: dict[str, _Stood] = {}
+        self._opened: dict[str, _FileState] = {}
         self._log = self._index = -1
-        self._index_bytes = 0  # the index only grows while it is open
-        self._seen = 0  # frames of the log that were looked at already
+        self._index_bytes = 0  # the index never shrinks while it is open
+        self._checked = 0  # frames of the log that are checked already
         self._salts = b""
 
     def begin(self) -> None:
-        """Note the files as they are, just opened."""
+        """Note the state of the files, which SQLite has just opened."""
         self._log = os.open(self._path + "-wal", os.O_RDONLY | os.O_CLOEXEC)
         self._index = os.open(self._path + "-shm", os.O_RDONLY | os.O_CLOEXEC)
         self._index_bytes = os.fstat(self._index).st_size
-        self._seen, self._salts = 0, b""
+        self._checked, self._salts = 0, b""
         self._opened = {suffix: self._stat(suffix) for suffix in _NAMES}
 
     def end(self) -> None:
-        """Close what is open; SQLite must have closed its files before."""
+        """Close the descriptors; SQLite must have closed its files before."""
         for descriptor in (self._log, self._index):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -76,33 +78,32 @@ class Files:
         self._opened = {}
 
     def check_names(self) -> int:
-        """Raise StoreBroken unless the database and its log are in their place; return the log's
-        bytes."""
+        """Return the size of the log; raise StoreBroken if the database or its log was moved."""
         self._check("")
         return self._check("-wal").size
 
     def check_index(self) -> None:
-        """Raise StoreBroken if the index of the log was cut off.
+        """Raise StoreBroken if the index of the log was truncated.
 
-        SQLite maps it into memory, and whoever touches a page beyond its end is killed by SIGBUS.
-        So it gets its length back: what still has to be closed finds zeros there.
+        SQLite maps it into memory, and an access beyond the end of the file kills the process with
+        SIGBUS. So the file gets its length back, and the closing of SQLite finds zeros there.
         """
         size = os.fstat(self._index).st_size
         if size < self._index_bytes:
             with contextlib.suppress(OSError):
                 os.truncate(f"/proc/self/fd/{self._index}", self._index_bytes)
-            raise self._broken("-shm", "was cut off")
+            raise self._broken("-shm", "was truncated")
         self._index_bytes = size
 
     def check(self) -> None:
-        """Raise StoreBroken unless every file is in its place and the log is whole."""
+        """Raise StoreBroken unless every file is in its place and the log is complete."""
         if not self._opened:
             return  # it is being closed
         self.check_index()
         for suffix in _NAMES:
-            stood = self._check(suffix)
+            state = self._check(suffix)
             opened = self._opened[suffix]
-            if not suffix and (stood.size, stood.written_at) != (opened.size, opened.written_at):
+            if not suffix and (state.size, state.written_at) != (opened.size, opened.written_at):
                 raise self._broken(suffix, "was written by another program")
         try:
             self._check_log()
@@ -110,49 +111,47 @@ class Files:
             raise self._broken("-wal", f"cannot be read any more ({error.strerror})") from error
 
     def copied(self) -> None:
-        """Note how the database stands after the log was copied into it."""
+        """Note the state of the database after a checkpoint."""
         self._opened[""] = self._stat("")
 
-    def _check(self, suffix: str) -> _Stood:
+    def _check(self, suffix: str) -> _FileState:
         try:
-            stood = self._stat(suffix)
+            state = self._stat(suffix)
         except FileNotFoundError:
             raise self._broken(suffix, "was removed or moved away") from None
         except OSError as error:
-            raise self._broken(
-                suffix, f"cannot be looked at any more ({error.strerror})"
-            ) from error
-        if stood[:2] != self._opened[suffix][:2]:
+            raise self._broken(suffix, f"cannot be checked any more ({error.strerror})") from error
+        if state[:2] != self._opened[suffix][:2]:
             raise self._broken(suffix, "was replaced")
-        if not suffix and stood.size < self._opened[suffix].size:
-            raise self._broken(suffix, "was cut off")
-        return stood
+        if not suffix and state.size < self._opened[suffix].size:
+            raise self._broken(suffix, "was truncated")
+        return state
 
-    def _stat(self, suffix: str) -> _Stood:
+    def _stat(self, suffix: str) -> _FileState:
         found = os.stat(self._path + suffix)
-        return _Stood(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        return _FileState(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def _check_log(self) -> None:
-        """Compare the log with its index, frame by frame from where the last look ended."""
+        """Compare the log with its index, frame by frame from the end of the last check."""
         index = _parse(os.pread(self._index, _INDEX_BYTES, 0))
         if index.frames == 0:
-            self._seen = 0
+            self._checked = 0
             return
         header = os.pread(self._log, _LOG_HEADER_BYTES, 0)
         if header[16:24] != index.salts:
-            raise self._broken("-wal", "was cut off or written by another program")
-        if index.salts != self._salts or index.frames < self._seen:
-            self._salts, self._seen = index.salts, 0
+            raise self._broken("-wal", "was truncated or written by another program")
+        if index.salts != self._salts or index.frames < self._checked:
+            self._salts, self._checked = index.salts, 0
         step = index.page_bytes + _FRAME_HEADER_BYTES
-        for number in range(max(self._seen - 1, 0), index.frames):
+        for number in range(max(self._checked - 1, 0), index.frames):
             at = _LOG_HEADER_BYTES + number * step
             frame = os.pread(self._log, _FRAME_HEADER_BYTES, at)
             if frame[8:16] != index.salts:
-                raise self._broken("-wal", "was cut off or written by another program")
+                raise self._broken("-wal", "was truncated or written by another program")
         end = _LOG_HEADER_BYTES + index.frames * step
         if frame[16:24] != index.checksum or os.fstat(self._log).st_size < end:
-            raise self._broken("-wal", "was cut off or written by another program")
-        self._seen = index.frames
+            raise self._broken("-wal", "was truncated or written by another program")
+        self._checked = index.frames
 
     def _broken(self, suffix: str, what: str) -> StoreBroken:
         lost = (
@@ -167,8 +166,8 @@ class Files:
 
 
 def _parse(header: bytes) -> _Index:
-    # WalIndexHdr of SQLite's wal.c, in this machine's order of bytes but for the salts; the log has
-    # everything in the network's order.
+    # WalIndexHdr of SQLite's wal.c: native byte order except for the salts. The log itself is in
+    # network byte order.
     if len(header) < _INDEX_BYTES:
         return _Index(0, 0, b"", b"")
     (page_bytes,) = struct.unpack_from("=H", header, 14)

@@ -1,14 +1,14 @@
-"""The right to be the one server of a database: an flock on a file beside it, and on the database.
+"""The lock of a database: an flock on a lock file beside it, and one on the database itself.
 
-The kernel lets go of both the moment the holder dies, so there is nothing to clean up, and a lock
-file that was left behind stops nobody. It is never deleted: a lock on a deleted file would lock out
-nobody. The lock on the database itself holds also against a server that comes by another name, over
-a hard link or after the lock file was deleted.
+The kernel releases both when the holder dies. So there is nothing to clean up, and a lock file that
+is left behind blocks no server. The lock file is never deleted, because a lock on a deleted file
+would exclude no server. The lock on the database also excludes a server that uses another name, a
+hard link, or a new lock file after the old one was deleted.
 
-The text in the lock file names the holder and the host's boot. A holder that leaves in order clears
-it, so the next one learns whether the last was killed. One that never took the work over, because
-its start was refused, puts back what it found: the next start has the same to learn. The text is
-never synced: after a crash of the host the boot is another one, whatever it says.
+The text in the lock file names the holder and the host's boot. An orderly shutdown clears it, so
+the next server knows whether the previous one was killed. A server whose start is refused restores
+the text that it found, for the next start. The text is never synced: after a crash of the host the
+boot differs, whatever the text is.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class FileLock:
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor: int | None = None
-        # The last holder left without clearing the file, and the host has been up ever since.
+        # The previous holder did not clear the file, and the host still runs.
         self.was_killed = False
-        self.has_taken_over = False  # what the last holder left running is accounted for
+        self.has_taken_over = False  # the recovery after the previous holder is durable
         self._found = b""
 
     def acquire(self) -> None:
-        """Take the lock at once or raise StoreLocked, which names the holder."""
+        """Take the lock, or raise StoreLocked, which names the holder; never wait."""
         assert self._descriptor is None, "the lock is held already"
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -66,13 +66,13 @@ class FileLock:
         self._descriptor = descriptor
 
     def clear(self) -> None:
-        """Let the next holder take whatever ends this one for a leaving in order."""
+        """Clear the text: for the next holder, this one has shut down in order."""
         self._found = b""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
 
     def release(self) -> None:
-        """Let go of the lock, in order; harmless if it is not held."""
+        """Release the lock after an orderly shutdown; harmless if it is not held."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):  # a full disk is no reason to keep the lock
                 if self.has_taken_over:
@@ -93,7 +93,7 @@ def _lines(text: bytes) -> list[str]:
 
 
 def _read_boot() -> str:
-    """Return what names the host's present boot; outside Linux all are taken for one."""
+    """Return the id of the host's present boot; outside Linux it is always the same."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:
@@ -101,10 +101,10 @@ def _read_boot() -> str:
 
 
 def hold_database(path: str, *, create: bool) -> int | None:
-    """Lock the database and return the descriptor; None if there is none to lock.
+    """Lock the database and return the descriptor; None if the file does not exist.
 
-    It must be closed after SQLite has closed the file: closing it drops all locks that this process
-    has on it.
+    The caller closes the descriptor after SQLite has closed the file, because the close drops all
+    locks of this process on the file.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)
     try:
@@ -129,7 +129,7 @@ def hold_database(path: str, *, create: bool) -> int | None:
 
 
 def _sign(descriptor: int, boot: str) -> None:
-    # The file's own time says since when, so nothing here reads a clock.
+    # The modification time of the file serves as the clock.
     os.ftruncate(descriptor, 0)
     os.utime(descriptor)
     since = datetime.fromtimestamp(int(os.fstat(descriptor).st_mtime), UTC).isoformat()

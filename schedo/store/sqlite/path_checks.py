@@ -1,6 +1,6 @@
-"""Where a database file may lie: in a directory of its owner's, on a local disk.
+"""The checks of a database's path: a private directory on a local disk.
 
-SQLite's write-ahead log needs shared memory and locks that network file systems do not give.
+SQLite's write-ahead log needs shared memory and locks, which network file systems do not have.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _NETWORK = {
 
 
 def prepare_directory(path: str, mountinfo: str | None = None) -> None:
-    """Create the database's directory if it is missing; StoreUnsuitable if it is no safe place.
+    """Create the database's directory if it is missing; raise StoreUnsuitable if it is not safe.
 
-    mountinfo is this system's own unless given.
+    mountinfo: the text of mountinfo(5), by default that of this system.
     """
     directory = Path(path).parent
     try:
@@ -46,25 +46,25 @@ def prepare_directory(path: str, mountinfo: str | None = None) -> None:
 def _explain_open(directory: Path, *, is_sticky: bool) -> str:
     if not is_sticky:
         return (
-            f"every user may write to {directory}, so anyone could replace the database;"
+            f"every user may write to {directory}, and so could replace the database;"
             f" use a directory of your own (chmod o-w {directory})"
         )
-    # Nobody can replace another's file here, but a name that is free is anybody's, and the names
-    # of the log and the lock are known beforehand.
+    # No user can replace another's file here. But any user can create a file with an unused name,
+    # and the names of the log and the lock file are known in advance.
     return (
-        f"every user may make files in {directory}, also in the place of the database's log and"
-        f" lock; make a directory of your own with `mkdir -m 700 {directory / 'schedo'}`"
+        f"every user may create files in {directory}, also in place of the database's log and"
+        f" lock file; make a directory of your own with `mkdir -m 700 {directory / 'schedo'}`"
         " and put the database there"
     )
 
 
 def find_filesystem(directory: Path, mountinfo: str) -> str | None:
-    """Return the type of the file system the absolute path is on, by the text of mountinfo(5)."""
+    """Return the type of the file system of an absolute path, from the text of mountinfo(5)."""
     found, depth = None, -1
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         mounted_on = Path(_unescape(before.split(" ")[4]))
-        # Later lines are mounted over earlier ones at the same place.
+        # A later line is mounted over an earlier one at the same path.
         if directory.is_relative_to(mounted_on) and len(mounted_on.parts) >= depth:
             found, depth = after.split(" ")[0], len(mounted_on.parts)
     return found
@@ -78,11 +78,11 @@ def _read_mounts() -> str:
     try:
         return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
-        return ""  # not Linux: nothing to go by
+        return ""  # not Linux: the mounts are unknown
 
 
 def size_bytes(path: str) -> int:
-    """Return the bytes of the database, its log and its index of the log."""
+    """Return the size of the database, its log and the log's index."""
     total = 0
     for suffix in ("", "-wal", "-shm"):
         try:

@@ -1,4 +1,4 @@
-"""Deleting what has been kept long enough, a few rows at a time, with all that depends on it."""
+"""Deletes jobs past their retention with all their records, a few rows at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def kept_us(retention: Retention) -> dict[State, int]:
 
 
 def prune(connection: sqlite3.Connection, now: int, retention: Retention, limit: int) -> int:
-    """Delete up to limit ended jobs and stale answers in one transaction; return how many."""
+    """Delete up to `limit` ended jobs and idempotency records in one transaction.
+
+    Return the number of deleted records.
+    """
     jobs: list[tuple[int]] = []
     for state, kept in kept_us(retention).items():
         parameters = (str(state.value), now - kept, limit - len(jobs))
@@ -30,5 +33,7 @@ def prune(connection: sqlite3.Connection, now: int, retention: Retention, limit:
         for statement in queries.DELETE_JOB:
             connection.executemany(statement, jobs)
         oldest = now - retention.answers_us
-        answers = connection.execute(queries.DELETE_ANSWERS, (oldest, limit - len(jobs))).rowcount
-    return len(jobs) + answers
+        records = connection.execute(
+            queries.DELETE_IDEMPOTENCY_RECORDS, (oldest, limit - len(jobs))
+        ).rowcount
+    return len(jobs) + records

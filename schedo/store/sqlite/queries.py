@@ -1,6 +1,6 @@
-"""Every statement that reads, in one place, so that the tests can ask SQLite how it will run each.
+"""All statements that read, in one place, so that tests can check SQLite's plan of each.
 
-The conditions of partial indexes are repeated here word for word (see migrations/0001_initial.sql).
+The conditions of partial indexes are repeated here literally (see migrations/0001_initial.sql).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _WHOLE_PAYLOAD = "coalesce(payload, (SELECT payload FROM job_payload WHERE job_i
 
 
 class Paged(NamedTuple):
-    """A page in order of (value, id), in two statements to be run in this order.
+    """A page in order of (value, id), in two statements that run in this order.
 
-    SQLite uses only the first part of (value, id) > (:value, :id) to seek, so a million jobs of one
-    instant would be walked again for each page.
+    For (value, id) > (:value, :id) SQLite seeks by the first part only. With a million jobs of one
+    instant, each page would scan all of them again.
     """
 
-    same: str  # those with the last page's last value
+    same: str  # the rows that have the last value of the previous page
     later: str
 
 
@@ -51,30 +51,30 @@ SELECT max(
     coalesce((SELECT max(id) FROM schedule), 0)
 )"""
 
-# Skips from lane to lane through the index, so its cost is the number of lanes, not of jobs. The
-# steps are apart because SQLite seeks by the first part of (queue, task, route) > (...) only.
-LANES = """
-WITH RECURSIVE lane (queue, task, route) AS (
+# Skips from key to key through the index, so its cost is the number of ready keys, not of jobs. The
+# three steps are separate because SQLite seeks by the first part of (queue, task, route) > (...).
+READY_KEYS = """
+WITH RECURSIVE found (queue, task, route) AS (
     SELECT queue, task, route FROM (
         SELECT queue, task, route FROM job WHERE state = 'queued'
         ORDER BY queue, task, route LIMIT 1
     )
     UNION ALL
     SELECT following.queue, following.task, following.route
-    FROM lane CROSS JOIN job AS following ON following.id = coalesce(
+    FROM found CROSS JOIN job AS following ON following.id = coalesce(
         (
-            SELECT id FROM job WHERE state = 'queued' AND queue = lane.queue AND task = lane.task
-            AND route > lane.route ORDER BY route LIMIT 1
+            SELECT id FROM job WHERE state = 'queued' AND queue = found.queue AND task = found.task
+            AND route > found.route ORDER BY route LIMIT 1
         ), (
-            SELECT id FROM job WHERE state = 'queued' AND queue = lane.queue AND task > lane.task
+            SELECT id FROM job WHERE state = 'queued' AND queue = found.queue AND task > found.task
             ORDER BY task, route LIMIT 1
         ), (
-            SELECT id FROM job WHERE state = 'queued' AND queue > lane.queue
+            SELECT id FROM job WHERE state = 'queued' AND queue > found.queue
             ORDER BY queue, task, route LIMIT 1
         )
     )
 )
-SELECT queue, task, route FROM lane"""
+SELECT queue, task, route FROM found"""
 BLOCKED = f"SELECT schedule_id, id FROM job WHERE state = 'blocked' AND {_LISTED_STATE} ORDER BY id"
 
 TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {_TIMED} AND due_elapsed = :elapsed", "due_at")
@@ -86,7 +86,7 @@ DUE = _paged(
 QUEUE_JOBS = (
     f"UPDATE job SET state = 'queued' WHERE id IN (SELECT value FROM json_each(?)) AND {_TIMED}"
 )
-LANE = _paged(
+READY = _paged(
     f"SELECT {_JOB} FROM job WHERE state = 'queued'"
     " AND queue = :queue AND task = :task AND route = :route",
     "rank",
@@ -110,7 +110,7 @@ SCHEDULES = _paged(
 SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
 SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
 SCHEDULES_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name > ? ORDER BY name LIMIT ?"
-# Of a whole page of schedules in one statement: :ids is their ids as JSON.
+# For a whole page of schedules in one statement; :ids: their ids as JSON.
 ACTIVE = f"""
 SELECT run.schedule_id, run.id, run.state
 FROM json_each(:ids) AS schedule CROSS JOIN job AS run ON run.id IN (
@@ -133,15 +133,16 @@ OUTPUT_PARTS = {
     "tail": f"SELECT substr(tail, ? + 1, ?) {_OUTPUT_PART}",
 }
 QUEUES = "SELECT name, concurrency, paused, weight, priority_step_us FROM queue ORDER BY name"
-ANSWER = "SELECT scope, fingerprint, status, body, created_at FROM answer WHERE scope = ?"
+IDEMPOTENCY_RECORD = (
+    "SELECT scope, fingerprint, status, body, created_at FROM answer WHERE scope = ?"
+)
 
-# Three covering scans of unfinished jobs; ended jobs are not touched.
+# Covering scans of unfinished jobs; ended jobs are not read.
 COUNTS = f"""
 SELECT queue, 'queued', count(*) FROM job WHERE state = 'queued' GROUP BY queue
 UNION ALL SELECT queue, state, count(*) FROM job
     WHERE (state = 'running' OR state = 'blocked') AND {_LISTED_STATE} GROUP BY queue, state"""
-# Grouping by queue sorts, and what is sorted lies in memory: so the jobs that wait for an instant
-# are counted a part at a time.
+# GROUP BY queue sorts in memory. So the jobs that wait for an instant are counted in parts.
 COUNT_SAME = f"""
 SELECT queue, state, count(*), max(id) FROM (
     SELECT queue, state, id FROM job
@@ -166,20 +167,20 @@ DELETE_JOB = (
     "DELETE FROM attempt WHERE job_id = ?",
     "DELETE FROM output WHERE job_id = ?",
 )
-DELETE_ANSWERS = """
+DELETE_IDEMPOTENCY_RECORDS = """
 DELETE FROM answer WHERE rowid IN (
     SELECT rowid FROM answer WHERE created_at <= ? ORDER BY created_at LIMIT ?
 )"""
 
-# A list shows no large results either: a page of them could be a gigabyte.
+# A list omits large results too: a page of them could be a gigabyte.
 _LISTED_JOB = _JOB.replace(
     " result,",
     f" CASE WHEN length(result) <= {limits.PAYLOAD_INLINE_BYTES_MAX} THEN result END AS result,",
 )
 
 
-# Queued and scheduled jobs are not in job_state. Their ids are sorted out of the index that has
-# them; the plus keeps SQLite from walking the whole table along the key instead.
+# Queued and scheduled jobs are not in the index job_state. Their ids come sorted from the index
+# that has them; the plus keeps SQLite from a scan of the whole table in the order of the key.
 _UNLISTED_STATES = {
     State.QUEUED.value: "state = 'queued'",
     State.SCHEDULED.value: f"state = 'scheduled' AND {_TIMED}",
@@ -201,7 +202,7 @@ def job_list(which: JobFilter, before: int | None, limit: int) -> tuple[str, lis
 
 
 def _terms(which: JobFilter, before: int | None, key: str) -> tuple[list[str], list[Any]]:
-    wanted: list[tuple[str, Any]] = [
+    conditions: list[tuple[str, Any]] = [
         ("tag = ?", which.tag),
         ("unique_key = ?", which.unique_key),
         ("schedule_id = ?", which.schedule_id),
@@ -211,8 +212,8 @@ def _terms(which: JobFilter, before: int | None, key: str) -> tuple[list[str], l
         (f"{key} < ?", None if which.created_before is None else first_id(which.created_before)),
         (f"{key} < ?", before),
     ]
-    terms = [term for term, value in wanted if value is not None]
-    parameters = [value for _, value in wanted if value is not None]
+    terms = [term for term, value in conditions if value is not None]
+    parameters = [value for _, value in conditions if value is not None]
     if which.queue is not None and which.queue != limits.DEFAULT_QUEUE:
         terms.append(f"queue <> '{limits.DEFAULT_QUEUE}'")
     if which.state in _UNLISTED_STATES:
@@ -224,5 +225,5 @@ def _terms(which: JobFilter, before: int | None, key: str) -> tuple[list[str], l
 
 
 def first_id(created_at: int) -> int:
-    """Return the smallest id that a job of this instant can have: ids are in order of creation."""
+    """Return the smallest id of jobs created at this instant; ids are in order of creation."""
     return min(IdSource().next(created_at), ID_MAX)

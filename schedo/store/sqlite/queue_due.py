@@ -1,4 +1,4 @@
-"""Queueing jobs that are due in bulk: one statement a page, in the writer's thread."""
+"""The bulk move of due jobs to their queues: one statement a page, in the writer's thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from schedo.core.loads import Promoted
 from schedo.store.sqlite import queries, rows
 from schedo.store.sqlite.connection import transaction, unsynced
-from schedo.store.sqlite.reads import page_of_both
+from schedo.store.sqlite.reads import page_of_timelines
 
 _encode_ids = msgspec.json.Encoder().encode
 
@@ -22,17 +22,19 @@ def promote_due(
     until: int,
     limit: int,
 ) -> Promoted:
-    """Queue the first limit jobs behind the pair that are due up to `until`.
+    """Queue the first `limit` jobs after the pair `after` that are due up to `until`.
 
-    It is not synced by itself: if it is lost, the jobs are due still, and are queued again.
+    The transaction is not synced: if it is lost, the jobs are still due and are queued again.
     """
-    page = page_of_both(connection, queries.DUE, after, limit, offset_us, itemgetter(0, 1), until)
+    page = page_of_timelines(
+        connection, queries.DUE, after, limit, offset_us, itemgetter(0, 1), until
+    )
     if page:
         ids = _encode_ids([job_id for (_, job_id), _ in page]).decode()
         with unsynced(connection), transaction(connection):
             connection.execute(queries.QUEUE_JOBS, (ids,))
     last = page[-1][0] if len(page) == limit else None
     return Promoted(
-        [(rows.lane_from_row(row[3:]), (row[2], job_id)) for (_, job_id), row in page],
+        [(rows.ready_key_from_row(row[3:]), (row[2], job_id)) for (_, job_id), row in page],
         last,
     )

@@ -1,4 +1,4 @@
-"""The reads of a SQLite store that run beside its commits, on the connection that only reads."""
+"""The reads of a SQLite store that run concurrently with commits, on the read-only connection."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from schedo.store.sqlite import queries, reads, rows
 P = ParamSpec("P")
 T = TypeVar("T")
 
-COUNTED_AT_ONCE = 10_000  # jobs; sorting them takes half a MiB and a few milliseconds
+COUNTED_AT_ONCE = 10_000  # jobs: SQLite sorts them in half a MiB and a few milliseconds
 
 
 class ConcurrentReads:
-    """What base.Store says of them; the store gives the connection."""
+    """The concurrent reads of base.Store; SqliteStore provides the connection."""
 
     def __init__(self) -> None:
-        self._offset_us = 0  # what the store adds to instants that count elapsed time
+        self._offset_us = 0  # added to stored instants that count elapsed time
 
     async def _read(
         self,
@@ -29,7 +29,7 @@ class ConcurrentReads:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Call the function in the thread of the connection that reads."""
+        """Call the function in the thread of the read-only connection."""
         raise NotImplementedError
 
     async def get_job(self, job_id: int) -> Job | None:
@@ -75,7 +75,7 @@ class ConcurrentReads:
         for queue, state, count in await self._read(reads.fetch_all, queries.COUNTS, ()):
             counts.by_queue.setdefault(queue, {})[state] = count
         after: tuple[int, int, int] | None = None
-        while True:  # other reads have their turn in between
+        while True:  # other reads run between two parts
             counted, after = await self._read(reads.count_timed, after, COUNTED_AT_ONCE)
             for queue, state, count in counted:
                 by_state = counts.by_queue.setdefault(queue, {})
@@ -84,10 +84,10 @@ class ConcurrentReads:
                 return counts
 
     async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
-        found = await self._read(reads.fetch_all, queries.ANSWER, (scope,))
-        return rows.answer_from_row(found[0]) if found else None
+        found = await self._read(reads.fetch_all, queries.IDEMPOTENCY_RECORD, (scope,))
+        return rows.idempotency_record_from_row(found[0]) if found else None
 
 
 def first(found: list[T]) -> T | None:
-    """Return the first of what was found, or None."""
+    """Return the first item, or None."""
     return found[0] if found else None

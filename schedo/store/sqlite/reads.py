@@ -1,4 +1,4 @@
-"""Reading from a SQLite file: plain functions that run in a connection's thread."""
+"""The reads of a SQLite file, as functions that run in a connection's thread."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _CLOCK_NAMES = [f"clock_{name}" for name in ClockMark._fields]
 
 
 def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
-    """Return what a server must know before its first turn."""
+    """Return the snapshot that a server needs before its first turn."""
     (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
     (last_id,) = connection.execute(queries.LAST_ID).fetchone()
     return Snapshot(
         epoch=epoch,
         last_id=last_id,
         queues=[rows.queue_from_row(row) for row in connection.execute(queries.QUEUES)],
-        ready_keys=[rows.lane_from_row(row) for row in connection.execute(queries.LANES)],
+        ready_keys=[rows.ready_key_from_row(row) for row in connection.execute(queries.READY_KEYS)],
         blocked=connection.execute(queries.BLOCKED).fetchall(),
         clock=load_clock(connection),
     )
 
 
 def load_clock(connection: sqlite3.Connection) -> ClockMark:
-    """Return how the last server's clock stood, and the newest instant there is."""
+    """Return the state of the previous server's clock, with the newest instant of the store."""
     stored = dict(connection.execute(queries.CLOCK))
     mark = ClockMark(*(stored.get(name, 0) for name in _CLOCK_NAMES))
     newest = connection.execute(queries.NEWEST_AT).fetchone()
@@ -53,14 +53,14 @@ def fetch_all(
 
 
 def output_sizes(connection: sqlite3.Connection, job_id: int) -> list[OutputSize]:
-    """Return how large a job's captured streams are."""
+    """Return the sizes of a job's captured streams."""
     return [OutputSize(*row) for row in fetch_all(connection, queries.OUTPUT_SIZES, (job_id,))]
 
 
 def output_piece(connection: sqlite3.Connection, job_id: int, piece: OutputPiece) -> bytes:
-    """Return some bytes of a captured stream; none if it is gone."""
-    place = (piece.at, piece.length, job_id, piece.attempt, piece.stream)
-    found = fetch_all(connection, queries.OUTPUT_PARTS[piece.part], place)
+    """Return a range of bytes of a captured stream; empty if it is gone."""
+    parameters = (piece.at, piece.length, job_id, piece.attempt, piece.stream)
+    found = fetch_all(connection, queries.OUTPUT_PARTS[piece.part], parameters)
     return bytes(found[0][0]) if found else b""
 
 
@@ -81,7 +81,7 @@ def page_of_rows(
     return found
 
 
-def page_of_both(
+def page_of_timelines(
     connection: sqlite3.Connection,
     query: queries.Paged,
     after: tuple[int, int] | None,
@@ -90,9 +90,9 @@ def page_of_both(
     key: Callable[[rows.Row], tuple[int, int]],
     until: int = _INTEGER_MAX,
 ) -> list[tuple[tuple[int, int], rows.Row]]:
-    """Return a page of what follows the wall clock and what counts elapsed time, in one order.
+    """Return a page of both timelines, the wall clock's and the elapsed one, in one order.
 
-    Each row comes with its (key, id), where the key is an instant of the wall clock.
+    Each row comes with its (key, id); the key is an instant of the wall clock.
     """
     found = page_of_rows(connection, query, after, limit, elapsed=0, until=until)
     page = [(key(row), row) for row in found]
@@ -100,8 +100,8 @@ def page_of_both(
     moved = (max(value - offset_us, _INTEGER_MIN), last_id)
     until = min(until - offset_us, _INTEGER_MAX)
     for row in page_of_rows(connection, query, moved, limit, elapsed=1, until=until):
-        at, ident = key(row)
-        page.append(((at + offset_us, ident), row))
+        at, row_id = key(row)
+        page.append(((at + offset_us, row_id), row))
     page.sort(key=itemgetter(0))
     return page[:limit]
 
@@ -110,12 +110,12 @@ def page_of_timers(
     connection: sqlite3.Connection, offset_us: int, after: tuple[int, int] | None, limit: int
 ) -> list[Job]:
     """Return a page of jobs that wait for an instant, in order of (due_at, id)."""
-    page = page_of_both(connection, queries.TIMERS, after, limit, offset_us, _DUE)
+    page = page_of_timelines(connection, queries.TIMERS, after, limit, offset_us, _DUE)
     return rows.jobs_from_rows([row for _, row in page], offset_us)
 
 
 def expired(connection: sqlite3.Connection, offset_us: int, now: int, limit: int) -> list[Job]:
-    """Return unfinished, not running jobs whose expires_at is not after now."""
+    """Return waiting jobs whose expires_at is not after `now`."""
     found = connection.execute(queries.EXPIRED, (0, now, limit)).fetchall()
     left = limit - len(found)
     found += connection.execute(queries.EXPIRED, (1, now - offset_us, left)).fetchall()
@@ -125,9 +125,9 @@ def expired(connection: sqlite3.Connection, offset_us: int, now: int, limit: int
 def count_timed(
     connection: sqlite3.Connection, after: tuple[int, int, int] | None, limit: int
 ) -> tuple[list[tuple[str, str, int]], tuple[int, int, int] | None]:
-    """Count about limit jobs that wait for an instant; return also where to go on, or None.
+    """Count about `limit` jobs that wait for an instant; return also the next `after`, or None.
 
-    after: the timeline (0: wall clock, 1: elapsed), and due time and id on it.
+    after: the timeline (0: wall clock, 1: elapsed), and a due instant and an id on it.
     """
     elapsed, *pair = after or (0, *_BEFORE_ALL)
     counted, following = _count_timeline(connection, elapsed, (pair[0], pair[1]), limit)
@@ -168,7 +168,7 @@ def page_of_schedules(
     connection: sqlite3.Connection, offset_us: int, after: tuple[int, int] | None, limit: int
 ) -> list[Schedule]:
     """Return a page of schedules by their next fire, with their active jobs."""
-    page = page_of_both(connection, queries.SCHEDULES, after, limit, offset_us, _NEXT_FIRE)
+    page = page_of_timelines(connection, queries.SCHEDULES, after, limit, offset_us, _NEXT_FIRE)
     return _with_active(connection, [row for _, row in page], offset_us)
 
 

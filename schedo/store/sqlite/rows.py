@@ -1,12 +1,12 @@
-"""How jobs, schedules and their dependents lie in rows.
+"""The rows of jobs, schedules and their dependent records.
 
-`*_row` makes the values to bind, `*_from_row` makes the record again. A job's columns are named in
-the order of the Job's fields, so that a row becomes a Job without a name being looked up. Enums are
-bound as plain text: sqlite3 asks its slow adapters about every subclass of str.
+`*_row` returns the values to bind, `*_from_row` returns the record. A job's columns have the order
+of the Job's fields, so that a row becomes a Job without lookups by name. Enums are bound as plain
+text, because sqlite3 looks for a slow adapter for every subclass of str.
 
-What counts elapsed time is stored on the elapsed timeline, so that no row is rewritten when the
-clock is set: the offset, which the store has but once, is taken off on the way in and added on the
-way out. Everywhere else an instant is one of the wall clock.
+Instants that count elapsed time are stored on the elapsed timeline, so that no row is rewritten
+when the clock is set. The store has one offset: it is subtracted on a write and added on a read.
+Everywhere else an instant is one of the wall clock.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ JOB_COLUMNS = (
     *("schedule_id", "scheduled_for", "trigger", "missed_count", "unique_key", "expires_at"),
     *("cancel_requested_at", "result", "failure", "due_elapsed", "expires_elapsed", "offset_us"),
 )
-# The route is in the options, too: the column is for the lanes' index.
+# The requirements are in the options too: the column `route` is for the index of ready keys.
 JOB_INSERTED_COLUMNS = (*JOB_COLUMNS, "route")
-# What may change after a job is stored. The payload and the options never do.
+# The columns that can change. The payload and the options never change.
 JOB_MUTABLE_COLUMNS = (
     *("priority", "state", "due_at", "rank", "picked_at", "started_at", "ended_at", "attempt"),
     *("failures", "losses", "epoch", "worker", "missed_count", "unique_key", "expires_at"),
@@ -66,13 +66,13 @@ _TRIGGERS = {str(trigger.value): trigger for trigger in Trigger}
 
 _encode = msgspec.json.Encoder().encode
 _decode_options = msgspec.json.Decoder(Options).decode
-_decode_route = msgspec.json.Decoder(Requirements).decode
+_decode_requirements = msgspec.json.Decoder(Requirements).decode
 _decode_failure = msgspec.json.Decoder(Failure).decode
 _decode_spec = msgspec.json.Decoder(ScheduleSpec).decode
 
 
 def new_job_row(
-    job: Job, payload: bytes | None, options: str | None, route: str, offset_us: int
+    job: Job, payload: bytes | None, options: str | None, requirements: str, offset_us: int
 ) -> Row:
     """Return the values of JOB_INSERTED_COLUMNS."""
     return (
@@ -103,10 +103,10 @@ def new_job_row(
         job.cancel_requested_at,
         job.result,
         None if job.failure is None else _encode(job.failure).decode(),
-        1 if job.due_elapsed else 0,  # for a bool sqlite3 asks its adapters, too
+        1 if job.due_elapsed else 0,  # sqlite3 looks for an adapter for a bool, too
         1 if job.expires_elapsed else 0,
         job.offset_us,
-        route,
+        requirements,
     )
 
 
@@ -144,7 +144,7 @@ def _stored_expiry(job: Job, offset_us: int) -> int | None:
 def job_from_row(row: Row, offset_us: int) -> Job:
     """Return the job whose columns are JOB_COLUMNS."""
     job = Job(*row)
-    # Thousands of waiting jobs share a handful of names.
+    # Thousands of waiting jobs share a few names.
     job.task = intern(row[1])
     job.queue = intern(row[2])
     job.options = PLAIN if row[5] is None else _options_from_text(row[5])
@@ -168,19 +168,19 @@ def options_text(options: Options) -> str | None:
     return None if options is PLAIN or options == PLAIN else _encode(options).decode()
 
 
-def route_text(route: Requirements | None) -> str:
-    """Return the route as the lanes' index has it."""
-    return "" if route is None else _encode(route).decode()
+def requirements_text(requirements: Requirements | None) -> str:
+    """Return the requirements as the index of ready keys has them."""
+    return "" if requirements is None else _encode(requirements).decode()
 
 
-def lane_from_row(row: Row) -> ReadyKey:
-    """Return the lane of (queue, task, route)."""
-    return ReadyKey(row[0], row[1], requirements=_decode_route(row[2]) if row[2] else None)
+def ready_key_from_row(row: Row) -> ReadyKey:
+    """Return the ready key of (queue, task, route)."""
+    return ReadyKey(row[0], row[1], requirements=_decode_requirements(row[2]) if row[2] else None)
 
 
 @lru_cache(maxsize=256)
 def _options_from_text(text: str) -> Options:
-    return _decode_options(text)  # shared between jobs, so waiting jobs of one kind cost one
+    return _decode_options(text)  # waiting jobs with the same options share one object
 
 
 def schedule_row(schedule: Schedule, offset_us: int) -> Row:
@@ -211,7 +211,7 @@ def schedule_row(schedule: Schedule, offset_us: int) -> Row:
 
 
 def schedule_from_row(row: Row, offset_us: int) -> Schedule:
-    """Return the schedule whose columns are SCHEDULE_COLUMNS, its active jobs not yet known."""
+    """Return the schedule of SCHEDULE_COLUMNS, without its active jobs."""
     schedule = Schedule(row[0], *row[2:-1])
     schedule.spec = _decode_spec(row[2])
     schedule.paused = bool(row[7])
@@ -226,7 +226,7 @@ def attempt_row(attempt: AttemptRecord) -> dict[str, Any]:
 
 
 def attempt_from_row(row: Row) -> AttemptRecord:
-    """Return the attempt whose columns are the Attempt's fields."""
+    """Return the attempt whose columns are the AttemptRecord's fields."""
     attempt = AttemptRecord(*row)
     return attempt if row[7] is None else attempt._replace(failure=_decode_failure(row[7]))
 
@@ -245,7 +245,7 @@ def output_row(output: Output) -> dict[str, Any]:
 
 
 def decision_row(decision: DecisionRecord) -> Row:
-    """Return the values of the Decision's fields."""
+    """Return the values of the DecisionRecord's fields."""
     return (
         decision.schedule_id,
         decision.scheduled_for,
@@ -257,7 +257,7 @@ def decision_row(decision: DecisionRecord) -> Row:
 
 
 def decision_from_row(row: Row) -> DecisionRecord:
-    """Return the decision whose columns are the Decision's fields."""
+    """Return the decision whose columns are the DecisionRecord's fields."""
     return DecisionRecord(row[0], row[1], row[2], Decision(row[3]), row[4], row[5])
 
 
@@ -271,6 +271,6 @@ def queue_from_row(row: Row) -> Queue:
     return Queue(row[0], row[1], bool(row[2]), row[3], row[4])
 
 
-def answer_from_row(row: Row) -> IdempotencyRecord:
-    """Return the answer whose columns are the IdempotentAnswer's fields."""
+def idempotency_record_from_row(row: Row) -> IdempotencyRecord:
+    """Return the record whose columns are the IdempotencyRecord's fields."""
     return IdempotencyRecord(*row)

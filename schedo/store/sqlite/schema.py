@@ -1,7 +1,7 @@
-"""Bringing a file to the schema of this version, one numbered SQL file after the other.
+"""Schema migrations: numbered SQL files that run in order.
 
-Each file runs in one transaction together with its number: a crash leaves the old version or the
-new.
+Each file runs in one transaction together with the update of the version, so a crash leaves either
+the old version or the new one.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 from schedo.errors import StoreDamaged, StoreUnsuitable
 
 DIRECTORY = Path(__file__).parent / "migrations"
-# "SCDO" in the header of the file, so that no other program's database is ever migrated.
+# "SCDO" in the header of the file, so that a database of another program is never migrated.
 APPLICATION_ID = 0x5343444F
-# STRICT tables.
+# The first version with STRICT tables.
 _SQLITE_VERSION_MIN = (3, 37, 0)
 
 
 def check_file(connection: sqlite3.Connection, path: str) -> None:
-    """Raise StoreUnsuitable unless the file is new or schedo's own; changes nothing."""
+    """Raise StoreUnsuitable or StoreDamaged unless the file is new or a store; change nothing."""
     if sqlite3.sqlite_version_info < _SQLITE_VERSION_MIN:
         raise StoreUnsuitable(
             f"schedo needs SQLite 3.37 or newer; this Python has {sqlite3.sqlite_version}"
@@ -33,7 +33,7 @@ def check_file(connection: sqlite3.Connection, path: str) -> None:
             raise StoreDamaged(f"{path} is not a SQLite database; nothing was changed") from error
         raise
     if application != APPLICATION_ID and (tables or version or application):
-        raise StoreDamaged(f"{path} is the database of another program; nothing was changed")
+        raise StoreDamaged(f"{path} belongs to another program; nothing was changed")
     newest = len(list_migrations())
     if version > newest:
         raise StoreUnsuitable(
@@ -43,7 +43,7 @@ def check_file(connection: sqlite3.Connection, path: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, directory: Path = DIRECTORY) -> None:
-    """Run the migrations that the file has not seen."""
+    """Run the migrations that the file does not have yet."""
     version = _pragma(connection, "user_version")
     for number, file in enumerate(list_migrations(directory)[version:], start=version + 1):
         # executescript commits before it starts, so the transaction is part of the script.
@@ -60,7 +60,7 @@ def migrate(connection: sqlite3.Connection, directory: Path = DIRECTORY) -> None
 
 
 def list_migrations(directory: Path = DIRECTORY) -> list[Path]:
-    """Return the files in the order of their numbers, which start at 1 and have no gap."""
+    """Return the migrations in the order of their numbers, which start at 1 without gaps."""
     files = sorted(directory.glob("[0-9][0-9][0-9][0-9]_*.sql"))
     numbers = [int(file.name[:4]) for file in files]
     assert numbers == list(range(1, len(files) + 1)), f"migrations are numbered {numbers}"

@@ -1,7 +1,8 @@
-"""Whether the files are those that the last server left, asked before SQLite opens them to write.
+"""The checks of a store's files before SQLite opens them for writing.
 
-SQLite would delete the log beside a new or missing database, and copy what is whole of a damaged
-one. So nothing is opened for writing before everything that can be known is known.
+They find out whether the files are those that the previous server left. SQLite would delete the log
+beside a new or missing database, and would copy the whole part of a damaged log. So all checks run
+before a file is opened for writing.
 """
 
 from __future__ import annotations
@@ -16,33 +17,33 @@ from urllib.parse import quote
 
 from schedo.errors import StoreDamaged
 from schedo.store.sqlite import last_commit
-from schedo.store.sqlite.last_commit import Mark
+from schedo.store.sqlite.last_commit import CommitMark
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
-_WAY_OUT = (
-    "nothing was changed. Put back what is missing, or start once with --accept-loss to go on"
-    " without it"
+_REMEDY = (
+    "nothing was changed. Restore the missing files, or start once with --accept-loss to continue"
+    " without them"
 )
 
 
 class Damage(NamedTuple):
-    """What is wrong with the files; missing: commits that are gone, as far as that is known."""
+    """A damage of the files; missing: the number of lost commits, if it is known."""
 
     what: str
     missing: int | None = None
-    is_unusable: bool = False  # the database file itself cannot be gone on with
+    is_unusable: bool = False  # the database file itself cannot be used
 
 
 class _Extent(NamedTuple):
-    """How far a database goes by its own account; None where it says nothing."""
+    """The identity and the last commit of a database, by its own tables; None: not there."""
 
     store: int | None
     commits: int | None
 
 
-def find_damage(path: str, mark: Mark | None) -> Damage | None:
-    """Return what is missing of the store at the path, or None; the files stay as they are."""
+def find_damage(path: str, mark: CommitMark | None) -> Damage | None:
+    """Return the damage of the store at the path, or None; this changes no file."""
     log_bytes = size_of(path + "-wal")
     header = _read_header(path)
     if header is None or len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
@@ -59,12 +60,12 @@ def find_damage(path: str, mark: Mark | None) -> Damage | None:
 
 
 def refuse(path: str, damage: Damage) -> StoreDamaged:
-    """Return the error that says what is wrong and what can be done."""
-    return StoreDamaged(f"{damage.what}{_how_much(path, damage)}; {_WAY_OUT}")
+    """Return the error with the damage and the remedy."""
+    return StoreDamaged(f"{damage.what}{_how_much(path, damage)}; {_REMEDY}")
 
 
 def set_aside(path: str, damage: Damage) -> list[str]:
-    """Keep what is there of a damaged store under other names, and return them."""
+    """Keep the files of a damaged store under other names; return these names."""
     number = 1
     while any(os.path.lexists(f"{path}{suffix}.lost-{number}") for suffix in ("", "-wal")):
         number += 1
@@ -89,18 +90,18 @@ def set_aside(path: str, damage: Damage) -> list[str]:
 
 
 def describe_loss(path: str, damage: Damage) -> str:
-    """Return in a sentence what is gone on without."""
+    """Return a sentence about the accepted loss."""
     return f"{damage.what}{_how_much(path, damage)}"
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Return whether it is SQLite saying that what it read is no database of its own."""
+    """Return whether SQLite reports with this error that the file is damaged."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def size_of(path: str) -> int:
-    """Return the bytes of a file, 0 if there is none."""
+    """Return the size of a file, 0 if it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -123,7 +124,7 @@ def _read_header(path: str) -> bytes | None:
 
 
 def _find_missing(
-    path: str, header: bytes | None, log_bytes: int, mark: Mark | None
+    path: str, header: bytes | None, log_bytes: int, mark: CommitMark | None
 ) -> Damage | None:
     if header is None:
         what = f"the database {path} is missing"
@@ -132,7 +133,7 @@ def _find_missing(
     elif not header.startswith(_MAGIC[: len(header)]):
         what = f"{path} is not a SQLite database"
     else:
-        what = f"the database {path} is cut off after {len(header)} bytes"
+        what = f"the database {path} is truncated to {len(header)} bytes"
     missing = None if mark is None else mark.commits
     if log_bytes:
         what += f", and the log beside it holds {log_bytes} bytes of its commits"
@@ -143,15 +144,15 @@ def _find_missing(
     return Damage(what, missing, is_unusable=True)
 
 
-def _find_lost(path: str, mark: Mark, whole: _Extent, log_bytes: int) -> Damage | None:
-    """Compare what database and log say together with the witness."""
+def _find_lost(path: str, mark: CommitMark, whole: _Extent, log_bytes: int) -> Damage | None:
+    """Compare the database with its log to the last-commit file."""
     if whole.store not in (None, mark.store):
         return Damage(f"{path} is not the store that was here last")
     reached = whole.commits or 0
     if reached < mark.commits:
         missing = mark.commits - reached
         if log_bytes:
-            what = f"the log {path}-wal is damaged, cut off or an older copy"
+            what = f"the log {path}-wal is damaged, truncated or an older copy"
         else:
             what = f"the log of {path} is missing, or the database is an older copy"
         return Damage(what, missing)
@@ -160,15 +161,15 @@ def _find_lost(path: str, mark: Mark, whole: _Extent, log_bytes: int) -> Damage 
     return None
 
 
-def _find_older(path: str, mark: Mark, log_bytes: int) -> Damage | None:
-    """Compare what the database says without its log with the witness."""
+def _find_older(path: str, mark: CommitMark, log_bytes: int) -> Damage | None:
+    """Compare the database without its log to the last-commit file."""
     if not log_bytes:
-        return None  # that was compared already
+        return None  # _find_lost has compared that
     try:
         alone = _read_extent(path, "immutable=1")
     except sqlite3.DatabaseError as error:
         if is_damage(error):
-            return None  # it was being copied into: an older copy could be read
+            return None  # a copy of the log was under way; an older copy would be readable
         raise
     copied = alone.commits or 0
     if copied >= mark.copied:
@@ -178,16 +179,16 @@ def _find_older(path: str, mark: Mark, log_bytes: int) -> Damage | None:
 
 
 def _check_pages(path: str) -> Damage | None:
-    """Look at a database whose log is gone although it was being copied: it may be half copied.
+    """Check a database whose log disappeared while it was being copied: it may be half copied.
 
-    It is not, if another program has finished the copy and deleted the log, as the shell of SQLite
+    It is whole if another program has finished the copy and deleted the log, as the shell of SQLite
     does when it closes the file.
     """
     with closing(_connect(path, "immutable=1")) as connection:
         found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found == "ok":
         return None
-    return Damage(f"the log of {path} is missing, of which a part was not copied yet ({found})")
+    return Damage(f"the log of {path} is missing, and a part of it was not copied yet ({found})")
 
 
 def _connect(path: str, how: str = "") -> sqlite3.Connection:
@@ -195,7 +196,7 @@ def _connect(path: str, how: str = "") -> sqlite3.Connection:
 
 
 def _read_extent(path: str, how: str = "") -> _Extent:
-    """Return how far a database goes; how: "immutable=1" is without its log."""
+    """Return the extent of a database; how: "immutable=1" reads it without its log."""
     with closing(_connect(path, how)) as connection:
         try:
             found = dict(
@@ -206,12 +207,12 @@ def _read_extent(path: str, how: str = "") -> _Extent:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
                 raise
-            found = {}  # it has no such table: what makes it a store is in the log
+            found = {}  # the table does not exist: its creation is still in the log
     return _Extent(found.get("store"), found.get("commits"))
 
 
 def _has_frames(path: str, log_bytes: int) -> bool:
-    """Return whether SQLite found a whole transaction in the log when it was just opened."""
+    """Return whether SQLite found a whole transaction in the log at the last open."""
     if not log_bytes:
         return False
     with open(path + "-shm", "rb") as file:

@@ -1,9 +1,9 @@
 """The store in one SQLite file.
 
-A commit is on the disk when it returns: write-ahead log, synchronous=FULL. What it changed may
-still be in the write buffer then (see write_buffer.py): it is flushed to the tables before anything
-reads or writes them, and in any case a moment later. After an I/O error nothing more is promised:
-every later call raises StoreBroken, and the log is left for the next start to recover.
+A commit is on the disk when it returns: write-ahead log, synchronous=FULL. Its changes may still be
+in the write buffer then (see write_buffer.py). They are flushed to the tables before any other read
+or write, and a moment later in any case. After an I/O error every later call raises StoreBroken,
+and the log stays for the recovery at the next start.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ FLUSH_PERIOD_S = 0.1
 
 
 class SqliteStore(ConcurrentReads):
-    """A Store whose file is held by this process from open to close."""
+    """A Store in a file, which this process locks from open to close."""
 
     def __init__(self, path: str | os.PathLike[str], *, accept_loss: bool = False) -> None:
-        # SQLite puts the log beside the file itself, not beside a link to it.
+        # SQLite puts the log beside the file, not beside a symbolic link to it.
         self.path = os.path.realpath(path)
         self._guard = FileGuard(self.path, accept_loss=accept_loss)
         self._writer: Connection | None = None
@@ -55,7 +55,7 @@ class SqliteStore(ConcurrentReads):
         self._closing: asyncio.Task[None] | None = None
         self._broken: str | None = None
         self._buffer = WriteBuffer()
-        self._fold_timer: asyncio.TimerHandle | None = None
+        self._flush_timer: asyncio.TimerHandle | None = None
 
     async def open(self) -> Snapshot:
         assert self._writer is None, "the store is open already"
@@ -65,8 +65,8 @@ class SqliteStore(ConcurrentReads):
         try:
             self._guard.take()
             self._writer = await self._connect(connections.connect_writer(self.path))
-            opening = await self._run(self._writer, self._prepare)
-            self._offset_us = opening.clock.offset_us
+            snapshot = await self._run(self._writer, self._prepare)
+            self._offset_us = snapshot.clock.offset_us
             self._reader = await self._connect(connections.connect_reader(self.path))
         except BaseException as error:
             await self.close()
@@ -75,10 +75,10 @@ class SqliteStore(ConcurrentReads):
             if isinstance(error, StoreBroken) and startup_checks.is_damage(error.__cause__):
                 raise StoreDamaged(f"{self.path} is damaged ({error.__cause__})") from error
             raise
-        return dataclasses.replace(opening, was_killed=self._guard.lock.was_killed)
+        return dataclasses.replace(snapshot, was_killed=self._guard.lock.was_killed)
 
     async def close(self) -> None:
-        # In a task of its own, so that whoever waits may be cancelled but the closing is not.
+        # In a task of its own, so that a cancelled caller does not cancel the closing.
         if self._closing is None:
             self._closing = asyncio.create_task(self._shutdown())
         await asyncio.shield(self._closing)
@@ -98,17 +98,17 @@ class SqliteStore(ConcurrentReads):
         except StoreRefused as error:
             faults = await self._run(writer, bad_values.find_unwritable, commit)
             raise StoreRefused(bad_values.describe(faults, error), faults) from error
-        # After the commit is acknowledged, so that nobody waits for it but the next commit.
+        # After the commit is acknowledged, so that only the next commit waits for it.
         if self._buffer.is_long:
             self._post(self._buffer.flush_oldest)
-        if self._buffer and self._fold_timer is None:
+        if self._buffer and self._flush_timer is None:
             self._flush_later()
         self._checkpoint_if_long(log_bytes)
 
     def _commit(self, connection: sqlite3.Connection, commit: Commit) -> int:
         """Make the commit durable, and return the bytes of the log."""
         self._buffer.commit(connection, commit)
-        self._guard.lock.has_taken_over = True  # the first commit has what the last server left
+        self._guard.lock.has_taken_over = True  # it follows the recovery
         return self._guard.committed(connection)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
@@ -120,17 +120,17 @@ class SqliteStore(ConcurrentReads):
     # Ordered with commits.
 
     async def snapshot(self) -> Snapshot:
-        def take_stock(connection: sqlite3.Connection) -> Snapshot:
-            self._buffer.forget()  # here, because a commit may still be on its way
+        def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
+            self._buffer.forget()  # here, because a commit may still run before it
             self._buffer.flush(connection)
             with connections.transaction(connection):
                 writes.raise_epoch(connection)
             self._guard.committed(connection)
             return reads.read_snapshot(connection)
 
-        opening = await self._run(self._require_open(self._writer), take_stock)
-        self._offset_us = opening.clock.offset_us
-        return opening
+        snapshot = await self._run(self._require_open(self._writer), read_snapshot)
+        self._offset_us = snapshot.clock.offset_us
+        return snapshot
 
     async def save_clock(self, mark: ClockMark) -> None:
         def save_clock(connection: sqlite3.Connection) -> None:
@@ -150,17 +150,17 @@ class SqliteStore(ConcurrentReads):
         return promoted
 
     async def load_ready(
-        self, lane: ReadyKey, after: tuple[int, int] | None, limit: int
+        self, ready_key: ReadyKey, after: tuple[int, int] | None, limit: int
     ) -> list[Job]:
         return await self._load(
             reads.page_of_jobs,
             self._offset_us,
-            queries.LANE,
+            queries.READY,
             after,
             limit,
-            queue=lane.queue,
-            task=lane.task,
-            route=rows.route_text(lane.requirements),
+            queue=ready_key.queue,
+            task=ready_key.task,
+            route=rows.requirements_text(ready_key.requirements),
         )
 
     async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
@@ -221,7 +221,7 @@ class SqliteStore(ConcurrentReads):
             try:
                 await self._run(writer, self._buffer.flush)
             except StoreFull:
-                read = self._buffer.read_folded
+                read = self._buffer.read_flushed
                 return await self._run(writer, read, function, *args, **kwargs)
         return await self._run(reader, function, *args, **kwargs)
 
@@ -285,7 +285,7 @@ class SqliteStore(ConcurrentReads):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Run the function after all earlier calls; nobody waits for it."""
+        """Run the function after all earlier calls, without waiting for it."""
 
         def run(connection: sqlite3.Connection) -> None:
             if self._broken is None:
@@ -293,9 +293,9 @@ class SqliteStore(ConcurrentReads):
                     self._guard.check_index()
                     function(connection, *args, **kwargs)
                 except (sqlite3.Error, StoreError, *connections.UNFIT) as error:
-                    # A full disk or a lock is met again, and reported, by the next commit.
+                    # The next commit meets a full disk or a lock again, and reports it.
                     log.warning(
-                        "writing to the tables was put off: %s", self._translate_error(error)
+                        "writing to the tables is postponed: %s", self._translate_error(error)
                     )
 
         if self._writer is not None:
@@ -307,11 +307,11 @@ class SqliteStore(ConcurrentReads):
 
     def _flush_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._fold_timer = loop.call_later(FLUSH_PERIOD_S, self._flush_old)
+        self._flush_timer = loop.call_later(FLUSH_PERIOD_S, self._flush_old)
 
     def _flush_old(self) -> None:
-        """Fold what was there a period ago, in which most jobs of a fast stream have ended."""
-        self._fold_timer = None
+        """Flush entries older than a period, in which most jobs of a fast stream end."""
+        self._flush_timer = None
         self._post(self._buffer.flush_old)
         if self._buffer:
             self._flush_later()
@@ -319,16 +319,15 @@ class SqliteStore(ConcurrentReads):
     async def _shutdown(self) -> None:
         reader, writer = self._reader, self._writer
         self._reader = self._writer = None
-        if self._fold_timer is not None:
-            self._fold_timer.cancel()
-            self._fold_timer = None
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
         if writer is not None:
             with contextlib.suppress(StoreError):
                 await self._run(writer, self._guard.check)
         if self._broken is not None:
-            # Whoever closes last copies the log into the database. The reader cannot, so it comes
-            # last and leaves the log to the next start, which recovers from what is really on the
-            # disk.
+            # The connection that closes last copies the log into the database. The reader cannot do
+            # that. So it closes last, and the next start recovers from the log as it is on disk.
             reader, writer = writer, reader
         try:
             if reader is not None:
@@ -343,7 +342,7 @@ class SqliteStore(ConcurrentReads):
                     await writer.close()
 
     def _close_writer(self, connection: sqlite3.Connection) -> None:
-        # In the connection's thread, so that the lock is not free while a commit is on its way.
+        # In the connection's thread, so that the lock is held until a running commit has ended.
         try:
             if self._broken is None:
                 with contextlib.suppress(sqlite3.Error, StoreError):  # the next start recovers then

@@ -1,7 +1,8 @@
-"""The statements of one commit, and running them as one transaction.
+"""The statements of one commit, which run as one transaction.
 
-`encode` reads the records on the caller's side, before anything waits; `run` runs on the writer's
-thread and touches no record. A commit is a list of statements with their rows, in order of writing.
+`encode` reads the records in the caller's thread, before the first await. `run` runs in the
+writer's thread and reads no record. A commit is a list of statements with their rows, in the order
+of writing.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ INSERT_JOB = (
 UPDATE_JOB = (
     f"UPDATE job SET {', '.join(f'{name} = ?' for name in rows.JOB_MUTABLE_COLUMNS)} WHERE id = ?"
 )
-# The same for so many rows at once. A step of a statement lets the loop's thread have the
-# interpreter, and to get it back can cost ten times what the row costs.
-TOGETHER = 100
-INSERT_JOBS = INSERT_JOB + f", ({', '.join('?' * len(rows.JOB_INSERTED_COLUMNS))})" * (TOGETHER - 1)
+# The same for so many rows at once. Each step of a statement gives the interpreter to the loop's
+# thread, and waiting for its return can take ten times as long as writing the row.
+BULK_ROWS = 100
+INSERT_JOBS = INSERT_JOB + f", ({', '.join('?' * len(rows.JOB_INSERTED_COLUMNS))})" * (
+    BULK_ROWS - 1
+)
 _KNOWN_ROW = f"({', '.join('?' * (len(rows.JOB_MUTABLE_COLUMNS) + 1))})"
 _SET = [f"{name} = row.column{at}" for at, name in enumerate(rows.JOB_MUTABLE_COLUMNS, start=1)]
 UPDATE_JOBS = (
-    f"UPDATE job SET {', '.join(_SET)} FROM (VALUES {', '.join([_KNOWN_ROW] * TOGETHER)}) AS row"
+    f"UPDATE job SET {', '.join(_SET)} FROM (VALUES {', '.join([_KNOWN_ROW] * BULK_ROWS)}) AS row"
     f" WHERE job.id = row.column{len(_SET) + 1}"
 )
 INSERT_PAYLOAD = "INSERT INTO job_payload (job_id, payload) VALUES (?, ?)"
@@ -44,7 +47,7 @@ _OR_UPDATE = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in rows.SCHEDULE_COLUMNS[1:]
 )
 UPSERT_SCHEDULE = _INSERT_SCHEDULE + _SCHEDULE_ROW + _OR_UPDATE
-UPSERT_SCHEDULES = _INSERT_SCHEDULE + ", ".join([_SCHEDULE_ROW] * TOGETHER) + _OR_UPDATE
+UPSERT_SCHEDULES = _INSERT_SCHEDULE + ", ".join([_SCHEDULE_ROW] * BULK_ROWS) + _OR_UPDATE
 DELETE_SCHEDULE = "DELETE FROM schedule WHERE id = ?"
 DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
 
@@ -53,7 +56,7 @@ INSERT INTO queue (name, concurrency, paused, weight, priority_step_us) VALUES (
 ON CONFLICT (name) DO UPDATE SET concurrency = excluded.concurrency, paused = excluded.paused,
     weight = excluded.weight, priority_step_us = excluded.priority_step_us"""
 
-# A late report may name a job that is pruned already; its evidence would stay for ever.
+# A late result may belong to a pruned job; its record would stay for ever.
 INSERT_ATTEMPT = """
 INSERT INTO attempt (job_id, number, attempt, epoch, worker, started_at, ended_at, outcome, failure)
 SELECT :job_id, (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE job_id = :job_id),
@@ -67,7 +70,7 @@ INSERT_OUTPUT = """
 INSERT OR REPLACE INTO output (job_id, attempt, stream, head, tail, total_bytes)
 SELECT :job_id, :attempt, :stream, :head, :tail, :total_bytes
 WHERE EXISTS (SELECT 1 FROM job WHERE id = :job_id)"""
-# The sum runs from the latest attempt back. An attempt's streams go together.
+# The sum runs back from the latest attempt. The streams of an attempt are deleted together.
 TRIM_OUTPUTS = f"""
 DELETE FROM output WHERE job_id = :id AND attempt <= (
     SELECT max(attempt) FROM (
@@ -78,8 +81,8 @@ DELETE FROM output WHERE job_id = :id AND attempt <= (
 
 
 def _insert_decisions(count: int) -> str:
-    """Return the statement for the values of decision_row, so many times."""
-    # A schedule's decisions are numbered on, in order of the rows if it has several of them.
+    """Return the statement that inserts `count` rows of decision_row."""
+    # The numbers of a schedule's decisions continue, in the order of the rows.
     values = ", ".join(f"(?, ?, ?, ?, ?, ?, {number})" for number in range(count))
     return f"""
 INSERT INTO decision (schedule_id, number, scheduled_for, decided_at, verdict, job_id, count)
@@ -91,7 +94,7 @@ FROM (VALUES {values})"""
 
 
 def _trim_decisions(count: int) -> str:
-    """Return the statement that leaves so many schedules their latest decisions only."""
+    """Return the statement that deletes the old decisions of `count` schedules."""
     return f"""
 DELETE FROM decision WHERE (schedule_id, number) IN (
     SELECT old.schedule_id, old.number
@@ -102,17 +105,17 @@ DELETE FROM decision WHERE (schedule_id, number) IN (
 )"""
 
 
-INSERT_DECISION, INSERT_DECISIONS = _insert_decisions(1), _insert_decisions(TOGETHER)
-TRIM_DECISION, TRIM_DECISIONS = _trim_decisions(1), _trim_decisions(TOGETHER)
+INSERT_DECISION, INSERT_DECISIONS = _insert_decisions(1), _insert_decisions(BULK_ROWS)
+TRIM_DECISION, TRIM_DECISIONS = _trim_decisions(1), _trim_decisions(BULK_ROWS)
 
 RAISE_EPOCH = "UPDATE meta SET value = value + 1 WHERE name = 'epoch'"
-UPSERT_ANSWER = """
+UPSERT_IDEMPOTENCY_RECORD = """
 INSERT OR REPLACE INTO answer (scope, fingerprint, status, body, created_at)
 VALUES (?, ?, ?, ?, ?)"""
 
 
-# Where in a row of a statement the job's id stands.
-_JOB_PLACES: dict[str, int | str] = {
+# The position of the job's id in the rows of a statement.
+_JOB_ID_POSITIONS: dict[str, int | str] = {
     INSERT_JOB: 0,
     UPDATE_JOB: -1,
     INSERT_PAYLOAD: 0,
@@ -121,8 +124,8 @@ _JOB_PLACES: dict[str, int | str] = {
     INSERT_OUTPUT: "job_id",
 }
 
-# A rank is an instant less some priority steps. Outside of these, and only there, a commit is given
-# to SQLite value by value, which knows what a column takes; the journal would keep anything.
+# A rank is an instant less some priority steps. A commit with a rank outside this range is written
+# to the tables, where SQLite checks each value; the write buffer would accept any value.
 _RANK_MIN, _RANK_MAX = -(2**62), 2**62
 
 
@@ -130,9 +133,10 @@ SAVE_CLOCK = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
 
 
 class Statement(NamedTuple):
-    """One statement, run once for each row; exact: each row must change exactly one.
+    """One statement, which runs once for each row.
 
-    together: the statement for TOGETHER rows at once, where the order of the rows does not matter.
+    must_match: each row must change exactly one row of the table. bulk_sql: the statement for
+    BULK_ROWS rows at once, if the order of the rows does not matter.
     """
 
     sql: str
@@ -142,14 +146,14 @@ class Statement(NamedTuple):
 
 
 class BufferableJobs(NamedTuple):
-    """The rows of jobs that touch nothing but the job table, and no unique index of it."""
+    """The rows of jobs that change only the job table, and none of its unique indexes."""
 
     new: list[rows.Row]
     known: list[rows.Row]
 
 
 class Commit(NamedTuple):
-    """What one commit writes; plain: the same in brief, if plain jobs are all there is."""
+    """The writes of one commit; bufferable: the same in brief, if it has only bufferable jobs."""
 
     statements: list[Statement]
     bufferable: BufferableJobs | None
@@ -157,7 +161,7 @@ class Commit(NamedTuple):
 
 def encode(changes: Changes, offset_us: int = 0) -> Commit:
     """Return the statements that make the changes durable, in the order of writing."""
-    statements, plain = _encode_jobs(changes.jobs.values(), offset_us)
+    statements, bufferable = _encode_jobs(changes.jobs.values(), offset_us)
     if (
         changes.schedules
         or changes.schedules_deleted
@@ -168,7 +172,7 @@ def encode(changes: Changes, offset_us: int = 0) -> Commit:
         or changes.idempotency_records
     ):
         return Commit(statements + _encode_others(changes, offset_us), None)
-    return Commit(statements, plain)
+    return Commit(statements, bufferable)
 
 
 def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
@@ -180,21 +184,23 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
     ]
     decisions = [d for d in changes.decisions if d.schedule_id not in deleted]
     schedules_decided = dict.fromkeys(decision.schedule_id for decision in decisions)
-    jobs_tried = dict.fromkeys(attempt.job_id for attempt in changes.attempts)
-    # A first attempt is always within the limit by itself.
-    jobs_heard = dict.fromkeys(output.job_id for output in changes.outputs if output.attempt > 1)
+    jobs_with_attempt = dict.fromkeys(attempt.job_id for attempt in changes.attempts)
+    # The output of a first attempt is always within the limit.
+    jobs_with_output = dict.fromkeys(
+        output.job_id for output in changes.outputs if output.attempt > 1
+    )
     statements = [
         Statement(DELETE_SCHEDULE, [(each,) for each in deleted]),
         Statement(DELETE_DECISIONS, [(each,) for each in deleted]),
         Statement(UPSERT_SCHEDULE, schedules, bulk_sql=UPSERT_SCHEDULES),
         Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
         Statement(INSERT_ATTEMPT, [*map(rows.attempt_row, changes.attempts)]),
-        Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_tried]),
+        Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_with_attempt]),
         Statement(INSERT_OUTPUT, [*map(rows.output_row, changes.outputs)]),
-        Statement(TRIM_OUTPUTS, [{"id": each} for each in jobs_heard]),
+        Statement(TRIM_OUTPUTS, [{"id": each} for each in jobs_with_output]),
         Statement(INSERT_DECISION, [*map(rows.decision_row, decisions)], bulk_sql=INSERT_DECISIONS),
         Statement(TRIM_DECISION, [(each,) for each in schedules_decided], bulk_sql=TRIM_DECISIONS),
-        Statement(UPSERT_ANSWER, changes.idempotency_records),
+        Statement(UPSERT_IDEMPOTENCY_RECORD, changes.idempotency_records),
     ]
     return [statement for statement in statements if statement.rows]
 
@@ -202,34 +208,37 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
 def _encode_jobs(
     jobs: Iterable[Job], offset_us: int
 ) -> tuple[list[Statement], BufferableJobs | None]:
-    # Updates that hold no unique key come first: one of them may free a key that another one takes.
+    # Updates without a unique key come first: they may free a key that another job takes.
     without_key: list[rows.Row] = []
     with_key: list[rows.Row] = []
     new: list[rows.Row] = []
     payloads: list[tuple[int, bytes]] = []
     tags: list[tuple[str, int]] = []
-    is_plain = True
-    options, text, route = PLAIN, None, ""  # jobs of one batch mostly share their options
+    is_bufferable = True
+    options, text, requirements = PLAIN, None, ""  # most jobs of a batch share their options
     for job in jobs:
         if job.due_at > limits.INSTANT_MAX or not _RANK_MIN < job.rank < _RANK_MAX:
-            is_plain = False  # SQLite must see it, and may refuse it
+            is_bufferable = False  # SQLite checks it, and may refuse it
         if not job.is_new:
             row = rows.known_job_row(job, offset_us)
             (without_key if job.unique_key is None else with_key).append(row)
             continue
         payload = job.payload
-        assert payload is not None, "a new job brings its payload"
+        assert payload is not None, "a new job has its payload"
         if job.options is not options:
             options = job.options
-            text, route = rows.options_text(options), rows.route_text(options.requirements)
+            text, requirements = (
+                rows.options_text(options),
+                rows.requirements_text(options.requirements),
+            )
         if len(payload) > limits.PAYLOAD_INLINE_BYTES_MAX:
             payloads.append((job.id, payload))
             payload = None
         if options.tags:
             tags.extend((tag, job.id) for tag in options.tags)
         if job.unique_key is not None or job.schedule_id is not None:
-            is_plain = False
-        new.append(rows.new_job_row(job, payload, text, route, offset_us))
+            is_bufferable = False
+        new.append(rows.new_job_row(job, payload, text, requirements, offset_us))
     statements = [
         update_jobs(without_key),
         Statement(UPDATE_JOB, with_key, must_match=True),
@@ -237,15 +246,17 @@ def _encode_jobs(
         Statement(INSERT_PAYLOAD, payloads),
         Statement(INSERT_TAG, tags),
     ]
-    is_plain = is_plain and not (with_key or payloads or tags)
-    plain = BufferableJobs(new, without_key) if is_plain and (new or without_key) else None
-    return [statement for statement in statements if statement.rows], plain
+    is_bufferable = is_bufferable and not (with_key or payloads or tags)
+    bufferable = (
+        BufferableJobs(new, without_key) if is_bufferable and (new or without_key) else None
+    )
+    return [statement for statement in statements if statement.rows], bufferable
 
 
 def job_of(sql: str, row: Any) -> int | None:
-    """Return the id of the job that a row of the statement belongs to, or None."""
-    place = _JOB_PLACES.get(sql)
-    found = None if place is None else row[place]
+    """Return the job id in a row of the statement, or None."""
+    position = _JOB_ID_POSITIONS.get(sql)
+    found = None if position is None else row[position]
     return found if isinstance(found, int) else None
 
 
@@ -261,28 +272,28 @@ def update_jobs(known: Sequence[rows.Row]) -> Statement:
 
 def run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
     """Run the statements inside a transaction."""
-    for sql, values, exact, together in statements:
+    for sql, values, must_match, bulk_sql in statements:
         changed, single = 0, values
-        if together is not None:
-            whole = len(values) - len(values) % TOGETHER
+        if bulk_sql is not None:
+            whole = len(values) - len(values) % BULK_ROWS
             single = values[whole:]
-            for at in range(0, whole, TOGETHER):
-                flat = [*chain.from_iterable(values[at : at + TOGETHER])]
-                changed += connection.execute(together, flat).rowcount
+            for at in range(0, whole, BULK_ROWS):
+                flat = [*chain.from_iterable(values[at : at + BULK_ROWS])]
+                changed += connection.execute(bulk_sql, flat).rowcount
         if single:
             changed += connection.executemany(sql, single).rowcount
-        if exact and changed != len(values):
-            # Memory believed in a job that the store has not: nothing it says can be trusted.
+        if must_match and changed != len(values):
+            # Memory has a job that is not in the store, so its other records are unreliable too.
             missing = len(values) - max(changed, 0)
             raise StoreRefused(f"{missing} of {len(values)} updated jobs are not in the store")
 
 
 def raise_epoch(connection: sqlite3.Connection) -> None:
-    """Let the leases from now on differ from all before them, inside a transaction."""
+    """Raise the epoch, so that new leases differ from all earlier ones; needs a transaction."""
     connection.execute(RAISE_EPOCH)
 
 
 def save_clock(connection: sqlite3.Connection, mark: ClockMark) -> None:
-    """Write how the clock stands, inside a transaction."""
+    """Write the state of the clock; needs a transaction."""
     values = [(f"clock_{name}", value) for name, value in mark._asdict().items()]
     connection.executemany(SAVE_CLOCK, values)

@@ -99,7 +99,7 @@ async def test_a_log_that_is_cut_between_two_commits_is_noticed_although_it_grew
     os.truncate(f"{path}-wal", 32)
     await put(store, make_job(id=51))
 
-    with pytest.raises(StoreBroken, match="was cut off"):
+    with pytest.raises(StoreBroken, match="was truncated"):
         await store.check()
 
 

@@ -67,7 +67,7 @@ def test_a_directory_like_tmp_is_refused_and_its_mode_left_alone(tmp_path: Path)
     with pytest.raises(StoreError) as caught:
         prepare_directory(str(tmp_path / "open" / "jobs.db"))
 
-    assert f"every user may make files in {tmp_path}/open" in str(caught.value)
+    assert f"every user may create files in {tmp_path}/open" in str(caught.value)
     assert f"`mkdir -m 700 {tmp_path}/open/schedo`" in str(caught.value)
     assert "chmod" not in str(caught.value)
 

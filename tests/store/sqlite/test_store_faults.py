@@ -227,7 +227,7 @@ async def test_the_database_of_another_program_is_left_alone(path: Path) -> None
     other.close()
     content = contents(path)
 
-    with pytest.raises(StoreError, match="database of another program; nothing was changed"):
+    with pytest.raises(StoreError, match="belongs to another program; nothing was changed"):
         await SqliteStore(path).open()
 
     assert contents(path) == content

@@ -28,8 +28,8 @@ PLANS = {
         "INDEX job_timers (due_elapsed=? AND due_at>? AND due_at<?)",
     ),
     "promote_due": (queries.QUEUE_JOBS, f"SEARCH job {KEY} (rowid=?)"),
-    "load_ready, same": (queries.LANE.same, "job_lane (queue=? AND task=? AND route=? AND rank=?"),
-    "load_ready, later": (queries.LANE.later, "(queue=? AND task=? AND route=? AND rank>?)"),
+    "load_ready, same": (queries.READY.same, "job_lane (queue=? AND task=? AND route=? AND rank=?"),
+    "load_ready, later": (queries.READY.later, "(queue=? AND task=? AND route=? AND rank>?)"),
     "load_running": (queries.RUNNING, "INDEX job_state (state=? AND id>?)"),
     "load_expired": (queries.EXPIRED, "INDEX job_expires (expires_elapsed=? AND expires_at"),
     "load_job": (queries.JOB, KEY),
@@ -54,9 +54,15 @@ PLANS = {
     "list_attempts": (queries.ATTEMPTS, "PRIMARY KEY (job_id=?)"),
     "list_output_sizes": (queries.OUTPUT_SIZES, "INDEX sqlite_autoindex_output_1 (job_id=?)"),
     "read_output": (queries.OUTPUT_PARTS["head"], "INDEX sqlite_autoindex_output_1 (job_id=?"),
-    "find_idempotency_record": (queries.ANSWER, "INDEX sqlite_autoindex_answer_1 (scope=?)"),
+    "find_idempotency_record": (
+        queries.IDEMPOTENCY_RECORD,
+        "INDEX sqlite_autoindex_answer_1 (scope=?)",
+    ),
     "prune ended jobs": (queries.ENDED, "COVERING INDEX job_ended (state=? AND ended_at"),
-    "prune answers": (queries.DELETE_ANSWERS, "COVERING INDEX answer_created (created_at<?)"),
+    "prune answers": (
+        queries.DELETE_IDEMPOTENCY_RECORDS,
+        "COVERING INDEX answer_created (created_at<?)",
+    ),
     "prune jobs": (queries.DELETE_JOB[0], KEY),
     "prune payloads": (queries.DELETE_JOB[1], KEY),
     "prune tags": (queries.DELETE_JOB[2], "COVERING INDEX job_tag_job (job_id=?)"),
@@ -139,7 +145,7 @@ def test_the_active_jobs_of_a_page_of_schedules_are_found_through_their_index(
 
 
 def test_lanes_are_found_by_skipping_from_one_to_the_next(connection: sqlite3.Connection) -> None:
-    found = plan(connection, queries.LANES)
+    found = plan(connection, queries.READY_KEYS)
 
     assert "SEARCH job USING COVERING INDEX job_lane (queue=? AND task>?)" in found
     assert "SEARCH job USING COVERING INDEX job_lane (queue>?)" in found

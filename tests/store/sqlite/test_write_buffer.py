@@ -135,10 +135,10 @@ async def test_what_is_pending_is_bounded(store: SqliteStore) -> None:
         await put(store, *(make_job(id=n) for n in range(first, first + 900)))
         held.append(store._buffer._count)
 
-    assert max(held) <= 2 * write_buffer.PENDING_ROWS_MAX
+    assert max(held) <= 2 * write_buffer.BUFFERED_ROWS_MAX
     await raw(store, "SELECT 1")
-    assert store._buffer._count <= write_buffer.PENDING_ROWS_MAX
-    assert len(await in_table(store)) >= 19_800 - write_buffer.PENDING_ROWS_MAX
+    assert store._buffer._count <= write_buffer.BUFFERED_ROWS_MAX
+    assert len(await in_table(store)) >= 19_800 - write_buffer.BUFFERED_ROWS_MAX
 
 
 async def test_jobs_that_wait_for_an_instant_do_not_pile_up(store: SqliteStore) -> None:
@@ -156,7 +156,7 @@ async def test_large_payloads_do_not_pile_up(store: SqliteStore) -> None:
         await put(store, *(make_job(id=n, payload=b"x" * 4_000) for n in jobs))
 
     await raw(store, "SELECT 1")
-    assert store._buffer._size <= write_buffer.PENDING_BYTES_MAX
+    assert store._buffer._size <= write_buffer.BUFFERED_BYTES_MAX
 
 
 async def test_the_oldest_are_folded_first_and_their_later_updates_count(
@@ -194,7 +194,7 @@ async def test_a_job_is_folded_after_one_period_and_before_two(store: SqliteStor
 
 
 def timer_of(store: SqliteStore) -> asyncio.TimerHandle | None:
-    return store._fold_timer
+    return store._flush_timer
 
 
 async def test_a_timer_runs_only_while_something_is_pending(store: SqliteStore) -> None:
