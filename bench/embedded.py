@@ -31,13 +31,13 @@ class Probe:
         self._wanted = 0
         self._done = asyncio.Event()
 
-    async def __call__(self, call: AttemptContext) -> AttemptResult:
+    async def __call__(self, context: AttemptContext) -> AttemptResult:
         self.started_at = time.time_ns() // 1000
-        self.lateness_us.append(self.started_at - call.lease.scheduled_for)
-        self.runs[call.lease.key.job_id] += 1
+        self.lateness_us.append(self.started_at - context.lease.scheduled_for)
+        self.runs[context.lease.key.job_id] += 1
         if len(self.lateness_us) == self._wanted:
             self._done.set()
-        return AttemptResult(call.lease.key, Completed(b"null"))
+        return AttemptResult(context.lease.key, Completed(b"null"))
 
     async def ran(self, count: int) -> None:
         """Return once it has run so often."""

@@ -68,14 +68,14 @@ class Witness:
         """Say when a line's first run is due, and how far apart the others are."""
         self._next[line], self._steps[line] = first, step
 
-    async def __call__(self, call: AttemptContext) -> AttemptResult:
-        line, instant = call.lease.payload or b"", call.lease.scheduled_for
+    async def __call__(self, context: AttemptContext) -> AttemptResult:
+        line, instant = context.lease.payload or b"", context.lease.scheduled_for
         self.runs += 1
         self.late_us = max(self.late_us, self._clock.now() - instant)
         if instant != self._next[line]:
             self.errors += 1
         self._next[line] = instant + self._steps[line]
-        return AttemptResult(call.lease.key, Completed(b"null"))
+        return AttemptResult(context.lease.key, Completed(b"null"))
 
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:

@@ -38,7 +38,7 @@ class EmbeddedServer:
             self.engine, EMBEDDED, concurrency, runners, task_defaults=defaults
         )
         self._suspects = LocalWorker(
-            self.engine, EMBEDDED_ALONE, 1, runners, task_defaults=defaults, alone=True
+            self.engine, EMBEDDED_ALONE, 1, runners, task_defaults=defaults, isolated=True
         )
         self.desk: Backend = EngineBackend(self.engine)
 

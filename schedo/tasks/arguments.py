@@ -1,11 +1,10 @@
-"""How a Python call becomes a payload, and how a payload becomes a call again.
+"""Encodes the arguments of a Python call as a job's payload, and decodes them again.
 
-One rule: the payload is a JSON object with one member per argument, by name. Positional arguments
-get their names from the signature, so a job reads the same whether Python or curl made it.
-Therefore a task has no `*args` and no positional-only parameters. Values are written and read with
-msgspec: datetime, UUID, Enum, dataclass, TypedDict, Struct and the like come back as annotated; a
-parameter without a usable annotation gets plain JSON. Pydantic models work through their own two
-methods.
+The payload is a JSON object with one member per argument, by name. Positional arguments get their
+names from the signature, so a job looks the same whether Python or curl submitted it. Therefore a
+task has no `*args` and no positional-only parameters. msgspec converts the values: datetime, UUID,
+Enum, dataclass, TypedDict, Struct and the like are decoded as annotated; a parameter without a
+usable annotation gets plain JSON. Pydantic models convert themselves (model_dump, model_validate).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class BadPayload(Exception):
-    """The payload does not fit the signature; trying again cannot help."""
+    """The payload does not match the task's signature; a retry cannot succeed."""
 
 
 class Arguments:
@@ -38,8 +37,8 @@ class Arguments:
         for parameter in parameters:
             if parameter.kind in (_Kind.VAR_POSITIONAL, _Kind.POSITIONAL_ONLY):
                 raise TypeError(
-                    f"task {task!r} cannot take {parameter}: arguments travel by name, so there "
-                    "can be neither *args nor positional-only parameters"
+                    f"task {task!r} cannot have the parameter {parameter}: jobs pass arguments by "
+                    "name, so *args and positional-only parameters are not possible"
                 )
         self._rest = next((p.name for p in parameters if p.kind is _Kind.VAR_KEYWORD), None)
         self._known = frozenset(p.name for p in parameters if p.name != self._rest)
@@ -49,7 +48,10 @@ class Arguments:
         self._decoders: dict[str, msgspec.json.Decoder[Any]] | None = None
 
     def write(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """Return the payload of a call; raise TypeError if the call or a value is not possible."""
+        """Return the payload (JSON) of a call.
+
+        Raise TypeError if the call does not match the signature, or a value has no JSON form.
+        """
         bound = self._signature.bind(*args, **kwargs).arguments
         values = {name: value for name, value in bound.items() if name != self._rest}
         if self._rest is not None:
@@ -57,24 +59,24 @@ class Arguments:
         try:
             payload = msgspec.json.encode(values, enc_hook=encode_custom)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            message = f"an argument of {self._task!r} cannot be written as JSON: {error}"
+            message = f"an argument of task {self._task!r} cannot be written as JSON: {error}"
             raise TypeError(message) from None
         if len(payload) > limits.PAYLOAD_BYTES_MAX:
             raise TypeError(
-                f"the arguments of {self._task!r} take {len(payload)} bytes as JSON; "
-                f"at most {limits.PAYLOAD_BYTES_MAX} are possible"
+                f"the arguments of task {self._task!r} are {len(payload)} bytes of JSON; "
+                f"the limit is {limits.PAYLOAD_BYTES_MAX} bytes"
             )
         return payload
 
     def read(self, payload: bytes) -> dict[str, Any]:
-        """Return the keyword arguments in a payload; null means none. Raise BadPayload."""
+        """Return the keyword arguments in a payload (null means none), or raise BadPayload."""
         if payload == b"null":
             payload = b"{}"
         try:
             members = _MEMBERS.decode(payload)
         except msgspec.DecodeError:
             raise BadPayload(
-                f"the payload must be a JSON object with the arguments of {self._task!r}"
+                f"the payload must be a JSON object with the arguments of task {self._task!r}"
             ) from None
         if not self._fits(members):
             raise BadPayload(self._explain(members))
@@ -111,7 +113,7 @@ class Arguments:
         return {name: self._make_decoder(name, annotations[name]) for name in annotations}
 
     def _make_decoder(self, name: str, annotation: Any) -> msgspec.json.Decoder[Any]:
-        # Annotations may name what only a type checker imports, or what has no JSON form.
+        # An annotation may name a type that only type checkers import, or one without a JSON form.
         function = inspect.unwrap(self._function)
         try:
             hints = get_type_hints(
@@ -128,16 +130,16 @@ _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Any)
 
 
 def encode_custom(value: Any) -> Any:
-    """Return what to write for a value that msgspec does not know, or raise TypeError."""
+    """Convert a value that msgspec does not know to one that it does, or raise TypeError."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__qualname__} has no JSON form")
 
 
 def decode_custom(wanted: Any, value: Any) -> Any:
-    """Return the value as a type that msgspec does not know; raise ValueError."""
+    """Convert a JSON value to a type that msgspec does not know, or raise ValueError."""
     if hasattr(wanted, "model_validate"):
         return wanted.model_validate(value)
     if isinstance(wanted, type) and isinstance(value, wanted):
         return value
-    raise ValueError(f"{getattr(wanted, '__qualname__', wanted)} cannot be read from JSON")
+    raise ValueError(f"{getattr(wanted, '__qualname__', wanted)} cannot be decoded from JSON")

@@ -1,8 +1,8 @@
-"""Where an application's own code hands in jobs and asks about them, wherever that code runs.
+"""The backend that an application's code submits jobs to, wherever that code runs.
 
-Embedded it is the engine, in a child process the socket to its server, elsewhere an HTTP client.
-All three take the same templates, answer with the job as the HTTP API shows it, and raise the same
-errors.
+In an embedding program it is the engine, in a child process the socket to its server, elsewhere an
+HTTP client. All three accept the same templates, return jobs in the form of the HTTP API, and raise
+the same errors.
 """
 
 from __future__ import annotations
@@ -24,56 +24,59 @@ class SubmittedJob(msgspec.Struct, frozen=True, tag="ticket"):
     """The receipt for one job."""
 
     id: str
-    is_conflict: bool = False  # an unfinished job holds the unique key, and this is it
+    is_conflict: bool = False  # the id is that of the unfinished job that holds the unique key
 
 
 class Backend(Protocol):
-    """Takes jobs in and answers for them."""
+    """Submits jobs, and returns their current state."""
 
     async def submit(
         self, template: JobTemplate, payloads: Sequence[bytes]
     ) -> list[SubmittedJob | SchedoError]:
         """Submit one job for each payload (JSON); all are durable on return.
 
-        A job that was refused has its error in its place.
+        A rejected job has its error at its position in the list.
         """
 
     async def get(self, job_id: str) -> Record:
-        """Return the job as it stands."""
+        """Return the job in its current state."""
 
     async def wait(self, job_id: str, timeout_s: float) -> Record:
-        """Return the job when it is final, or as it stands when the time is up."""
+        """Return the job when it is final, or in its current state after the timeout."""
 
     async def cancel(self, job_id: str) -> Record:
-        """Cancel the job if it waits, ask it to stop if it runs."""
+        """Cancel a waiting job; ask a running one to stop."""
 
 
 class ThreadsafeBackend:
-    """A desk of the running event loop that others may use: a plain function has its thread's."""
+    """A backend of the running event loop for callers in other loops.
 
-    def __init__(self, desk: Backend) -> None:
-        self._desk = desk
+    A task that is a plain function runs in a thread, and its calls use that thread's own loop.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self._loop = asyncio.get_running_loop()
 
     async def submit(
         self, template: JobTemplate, payloads: Sequence[bytes]
     ) -> list[SubmittedJob | SchedoError]:
-        """Submit one job for each payload; see Desk."""
-        return await self._carry(self._desk.submit(template, payloads))
+        """Submit one job for each payload; see Backend."""
+        return await self._run(self._backend.submit(template, payloads))
 
     async def get(self, job_id: str) -> Record:
-        """Return the job as it stands."""
-        return await self._carry(self._desk.get(job_id))
+        """Return the job in its current state."""
+        return await self._run(self._backend.get(job_id))
 
     async def wait(self, job_id: str, timeout_s: float) -> Record:
-        """Return the job when it is final, or as it stands when the time is up."""
-        return await self._carry(self._desk.wait(job_id, timeout_s))
+        """Return the job when it is final, or in its current state after the timeout."""
+        return await self._run(self._backend.wait(job_id, timeout_s))
 
     async def cancel(self, job_id: str) -> Record:
-        """Cancel the job if it waits, ask it to stop if it runs."""
-        return await self._carry(self._desk.cancel(job_id))
+        """Cancel a waiting job; ask a running one to stop."""
+        return await self._run(self._backend.cancel(job_id))
 
-    async def _carry(self, call: Coroutine[Any, Any, T]) -> T:
+    async def _run(self, call: Coroutine[Any, Any, T]) -> T:
         if asyncio.get_running_loop() is self._loop:
             return await call
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))

@@ -1,8 +1,8 @@
-"""What a handler sees of the attempt it runs in, and the ways it can end besides returning.
+"""The job that a handler runs in, and the outcomes Snooze and Discard.
 
-A handler ends by returning, by raising (tried again while the budget lasts), or by returning or
-raising Snooze or Discard. `current_job()` works in async handlers and in plain functions, whichever
-thread runs them.
+A handler completes its attempt by returning, and fails it by raising (the job is retried while it
+has retries left). It may also return or raise Snooze or Discard. `current_job()` works in async
+handlers and in plain functions, in any thread that runs them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Snooze(Exception):
-    """Run this job again after the delay; no attempt is used up. Return it or raise it."""
+    """Run this job again after the delay, without using up a retry. Return it or raise it.
+
+    delay: "5m", a number of seconds or a timedelta.
+    """
 
     def __init__(self, delay: str | float | timedelta) -> None:
         super().__init__(f"snoozed for {delay}")
@@ -31,25 +34,25 @@ class Snooze(Exception):
 
 
 class Discard(Exception):
-    """End this job as failed, whatever is left of its budget. Return it or raise it."""
+    """Fail this job without further retries. Return it or raise it."""
 
     def __init__(self, reason: str = "discarded by its handler") -> None:
         super().__init__(reason)
 
 
 def to_microseconds(duration: str | float | timedelta) -> int:
-    """Return a duration given as "90s", as seconds or as a timedelta; raise ValueError."""
+    """Convert "90s", a number of seconds or a timedelta to microseconds, or raise ValueError."""
     if isinstance(duration, timedelta):
         return parse_duration(duration / timedelta(seconds=1))
     return parse_duration(duration)
 
 
 class CurrentJob:
-    """The attempt that the calling code is part of."""
+    """The job and the attempt that the calling code runs in."""
 
-    def __init__(self, call: AttemptContext) -> None:
-        self._lease = call.lease
-        self._stop = call.stop
+    def __init__(self, context: AttemptContext) -> None:
+        self._lease = context.lease
+        self._stop = context.stop
 
     def __repr__(self) -> str:
         return f"<CurrentJob {self.id} {self.task} attempt {self.attempt}>"
@@ -68,12 +71,12 @@ class CurrentJob:
 
     @property
     def attempt(self) -> int:
-        """Which try this is, from 1; lost and snoozed tries are counted, too."""
+        """The number of this attempt, from 1; lost and snoozed attempts count, too."""
         return self._lease.key.attempt
 
     @property
     def scheduled_for(self) -> datetime:
-        """The instant of the schedule that this run stands for, or the time the job was due."""
+        """The schedule's instant that this run is for, or the instant at which the job was due."""
         return _EPOCH + timedelta(microseconds=self._lease.scheduled_for)
 
     @property
@@ -82,7 +85,7 @@ class CurrentJob:
 
     @property
     def missed_count(self) -> int:
-        """How many earlier instants of the schedule this run stands for as well."""
+        """How many missed instants of the schedule this run covers besides its own."""
         return self._lease.missed_count
 
     @property
@@ -99,47 +102,46 @@ class CurrentJob:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why this attempt was told to stop, or None; an async handler is cancelled, too."""
+        """Why this attempt has to stop, or None. schedo also cancels an async handler."""
         return self._stop.reason
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether this attempt was told to stop; a plain function should look now and then."""
+        """Whether this attempt has to stop; a long plain function should check it regularly."""
         return self._stop.reason is not None
 
 
 _current: ContextVar[AttemptContext] = ContextVar("schedo_current_job")
 
 
-def enter(call: AttemptContext) -> None:
-    """Make the call the current job of the running context."""
-    _current.set(call)
+def enter(context: AttemptContext) -> None:
+    """Make this the current job of the running contextvars context."""
+    _current.set(context)
 
 
 def report_progress(
     percent: float | None = None, message: str | None = None, *, log: str | None = None
 ) -> None:
-    """Say how far the running job is: 0 to 100, a word about it, a line for its log.
+    """Report the progress of the running job: percent (0 to 100), a message, a line for its log.
 
-    To be called from a handler, from any thread. What was said last is at
-    GET /v1/jobs/{id}/progress while the job runs; it is not stored. Outside of a worker nobody
-    hears it. What is too long is cut. Raise ValueError for a percentage that is none, TypeError for
-    a text that is none.
+    A handler may call it from any thread. GET /v1/jobs/{id}/progress shows the last report while
+    the job runs; it is not stored. Texts that are too long are cut. Outside of a worker the call
+    does nothing. Raise ValueError if percent is out of range, TypeError if a text is not a str.
     """
     if percent is not None:
         if not 0 <= percent <= 100:
-            raise ValueError(f"percent is 0 to 100, not {percent!r}")
+            raise ValueError(f"percent must be 0 to 100, not {percent!r}")
         percent = float(percent)
-    for text in (message, log):
+    for name, text in (("message", message), ("log", log)):
         if not isinstance(text, str | None):
-            raise TypeError(f"a {type(text).__name__} is no text")
-    call = _current.get(None)
-    if call is not None:
-        call.report_progress(call.lease.key, Said(*fit_progress(percent, message, log, None)))
+            raise TypeError(f"{name} must be a str, not {type(text).__name__}")
+    context = _current.get(None)
+    if context is not None:
+        context.report_progress(context.lease.key, Said(*fit_progress(percent, message, log, None)))
 
 
 def current_job() -> CurrentJob:
-    """Return the job whose handler is running here; raise RuntimeError outside of one."""
+    """Return the job whose handler makes this call; raise RuntimeError outside of a handler."""
     try:
         return CurrentJob(_current.get())
     except LookupError:

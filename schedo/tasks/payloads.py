@@ -1,6 +1,6 @@
-"""Payloads of the built-in tasks: decoded and checked alike at submit and at run.
+"""Decoding and checks of the built-in tasks' payloads, the same at submit and at run.
 
-Pointers in errors begin with /payload, so that they fit the job request that carries it.
+Pointers in errors begin with /payload, so that they point into the job request.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from schedo.errors import Invalid, Problem
 from schedo.protocol.reading import at_once, read_checked
 from schedo.protocol.times import parse_duration, render_duration
 
-_PROBLEMS_MAX = 20  # named in one error
+_PROBLEMS_MAX = 20  # listed in one error
 T = TypeVar("T", bound=msgspec.Struct)
 
-Seconds = str | int | float  # a duration as people write it
+Seconds = str | int | float  # a duration: "90s", "1h30m" or a number of seconds
 
 
 def decode_payload(payload: bytes, kind: type[T]) -> T:
-    """Return the payload as its type; raise Invalid, which names the field."""
+    """Decode the payload, or raise Invalid that names the bad fields."""
     try:
         return at_once(read_checked(payload, kind))
     except msgspec.DecodeError as error:
@@ -47,7 +47,7 @@ def point_all(problems: Iterable[Problem]) -> Invalid:
 
 
 def find_duration_problem(value: Seconds, min_us: int, max_us: int) -> str | None:
-    """Say what is wrong with a duration, or return None."""
+    """Return the problem with a duration as a sentence, or None."""
     try:
         duration_us = parse_duration(value)
     except ValueError as error:
@@ -58,5 +58,5 @@ def find_duration_problem(value: Seconds, min_us: int, max_us: int) -> str | Non
 
 
 def refuse_payload(error: Invalid) -> Failed:
-    """Return the outcome of a job whose payload cannot be run, now or later."""
+    """Return the outcome of a job with an invalid payload: a failure without retries."""
     return Failed(Failure("bad-payload", str(error)), retryable=False)

@@ -1,4 +1,4 @@
-"""What handlers and commands say while they run, gathered and passed on in turns."""
+"""The progress reports of running handlers and commands, merged and sent at intervals."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 from schedo.core.model import LeaseKey
 from schedo.core.value_limits import LOG_CHARACTERS_MAX
 
-# A handler may speak in a tight loop; the server hears of it ten times a second.
+# A handler may report in a tight loop; the server gets at most ten updates a second.
 INTERVAL_S = 0.1
 
 
 class Said(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far an attempt is: 0 to 100, a word about it, lines for its log, its output so far."""
+    """One progress update: percent (0 to 100), a message, lines for the log, the output so far."""
 
     percent: float | None = None
     message: str | None = None
@@ -23,7 +23,7 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
     output: str | None = None
 
     def then(self, later: Said) -> Said:
-        """Return both as one: the later word counts, but every line of the log."""
+        """Merge a later update into this one: it replaces values, and log lines are appended."""
         log = later.log
         if log is not None and self.log is not None:
             log = f"{self.log}\n{log}"[-LOG_CHARACTERS_MAX:]
@@ -38,42 +38,42 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
 ReportProgress = Callable[[LeaseKey, Said], None]
 
 
-def ignore_progress(key: LeaseKey, said: Said) -> None:
-    """Say it to nobody, so that a handler runs everywhere."""
+def ignore_progress(key: LeaseKey, update: Said) -> None:
+    """Drop the update; for code that runs outside of a worker."""
 
 
 class Progress:
-    """What was said of each attempt since it was last passed on."""
+    """The merged updates of each attempt since the last interval; `send` gets them."""
 
-    def __init__(self, pass_on: ReportProgress) -> None:
-        self._pass_on = pass_on
-        self._said: dict[LeaseKey, Said] = {}
+    def __init__(self, send: ReportProgress) -> None:
+        self._send = send
+        self._updates: dict[LeaseKey, Said] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    def tell(self, key: LeaseKey, said: Said) -> None:
-        """Take something in; from any thread."""
-        self._loop.call_soon_threadsafe(self._note, key, said)
+    def tell(self, key: LeaseKey, update: Said) -> None:
+        """Add an update; may be called from any thread."""
+        self._loop.call_soon_threadsafe(self._add, key, update)
 
     def forget(self, key: LeaseKey) -> None:
-        """Pass nothing on of an attempt that has ended."""
-        if self._said:
-            self._said.pop(key, None)
+        """Drop the pending update of an attempt that has ended."""
+        if self._updates:
+            self._updates.pop(key, None)
 
     def close(self) -> None:
-        """Pass nothing on any more."""
-        self._said.clear()
+        """Drop all pending updates and stop the timer."""
+        self._updates.clear()
         if self._timer is not None:
             self._timer.cancel()
 
-    def _note(self, key: LeaseKey, said: Said) -> None:
-        known = self._said.get(key)
-        self._said[key] = said if known is None else known.then(said)
+    def _add(self, key: LeaseKey, update: Said) -> None:
+        known = self._updates.get(key)
+        self._updates[key] = update if known is None else known.then(update)
         if self._timer is None:
             self._timer = self._loop.call_later(INTERVAL_S, self._flush)
 
     def _flush(self) -> None:
         self._timer = None
-        said, self._said = self._said, {}
-        for key, each in said.items():
-            self._pass_on(key, each)
+        updates, self._updates = self._updates, {}
+        for key, update in updates.items():
+            self._send(key, update)

@@ -1,9 +1,9 @@
-"""Runs one attempt of a Python task: read the payload, call the handler, say how it ended.
+"""Runs attempts of Python tasks: decodes the payload, calls the handler, returns the outcome.
 
-Whatever the handler raises is contained here, SystemExit and RecursionError included. A handler
-that was told to stop has stopped, however it ends after that. One that goes on regardless is
-abandoned after a grace time: its attempt counts as stopped, and its watcher hears of it, because
-only the end of the process ends the handler.
+The runner catches everything that the handler raises, SystemExit and RecursionError included. The
+outcome of an attempt after its stop is always Stopped, however the handler ends. If the handler
+ignores the stop, the runner abandons it after a grace time: the attempt counts as stopped, and the
+watcher is notified, because only the end of the process can end such a handler.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ log = logging.getLogger("schedo.workers")
 
 
 class Watcher:
-    """Hears what happens to attempts beside their results; this one does not mind."""
+    """Callbacks about attempts besides their results; the default does nothing."""
 
     def may_start(self, key: LeaseKey) -> bool:
-        """Hear that the handler is about to run; False hands the attempt back instead."""
+        """Return whether the handler may start now; False releases the attempt."""
         return True
 
     def abandoned(self, key: LeaseKey) -> None:
-        """Hear that the handler runs on though its attempt is over."""
+        """Handle that the handler still runs although its attempt has ended."""
 
 
 class TaskRunner:
-    """Runs attempts of one task; plain functions run in the given threads."""
+    """Runs the attempts of one task; plain functions run in the given threads."""
 
     def __init__(
         self,
@@ -65,17 +65,17 @@ class TaskRunner:
         self.watcher = watcher or Watcher()
         self.is_async = task.is_async
         self._name = f"schedo {task.name}"
-        self._attempts: set[_Attempt] = set()  # hold their tasks; the loop itself does it weakly
+        self._attempts: set[_Attempt] = set()  # strong references; the loop holds tasks weakly
 
-    async def __call__(self, call: AttemptContext) -> AttemptResult:
-        """Return how the attempt ended."""
+    async def __call__(self, context: AttemptContext) -> AttemptResult:
+        """Run the attempt and return its result."""
         ended: asyncio.Future[AttemptResult] = asyncio.get_running_loop().create_future()
 
-        def end(report: AttemptResult) -> None:
+        def end(result: AttemptResult) -> None:
             if not ended.done():
-                ended.set_result(report)
+                ended.set_result(result)
 
-        handler = self.begin(call, end)
+        handler = self.begin(context, end)
         try:
             return await ended
         except asyncio.CancelledError:
@@ -83,42 +83,41 @@ class TaskRunner:
             raise
 
     def begin(
-        self, call: AttemptContext, on_end: Callable[[AttemptResult], None]
+        self, context: AttemptContext, on_end: Callable[[AttemptResult], None]
     ) -> asyncio.Task[None]:
-        """Run the attempt in a task of its own, and return that; `on_end` hears how it ended."""
-        attempt = _Attempt(self, call, on_end)
+        """Start the attempt in an asyncio task and return the task; `on_end` gets the result."""
+        attempt = _Attempt(self, context, on_end)
         self._attempts.add(attempt)
         loop = asyncio.get_running_loop()
         attempt.handler = loop.create_task(attempt.run(), name=self._name)
         return attempt.handler
 
     def forget(self, attempt: _Attempt) -> None:
-        """Let go of an attempt whose handler has ended."""
+        """Drop the reference to an attempt whose handler has ended."""
         self._attempts.discard(attempt)
 
 
 class _Attempt:
-    """One attempt on its way: a single task, which runs the handler and says how it ended."""
+    """One running attempt: a single asyncio task, which runs the handler and calls `on_end`."""
 
-    __slots__ = ("_call", "_is_over", "_on_end", "_runner", "_timer", "handler")
+    __slots__ = ("_context", "_is_over", "_on_end", "_runner", "_timer", "handler")
 
     def __init__(
-        self, runner: TaskRunner, call: AttemptContext, on_end: Callable[[AttemptResult], None]
+        self, runner: TaskRunner, context: AttemptContext, on_end: Callable[[AttemptResult], None]
     ) -> None:
         self._runner = runner
-        self._call = call
+        self._context = context
         self._on_end = on_end
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
         self.handler: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Run the handler to its end."""
-        stop = self._call.stop
+        stop = self._context.stop
         outcome: Outcome = Stopped()
         if stop.reason is None:
             stop.listener = self._stop
-            outcome = await self._handle()
+            outcome = await self._run_handler()
             stop.listener = None
         if self._timer is not None:
             self._timer.cancel()
@@ -128,70 +127,70 @@ class _Attempt:
     def _end(self, outcome: Outcome) -> None:
         if not self._is_over:
             self._is_over = True
-            self._on_end(AttemptResult(self._call.lease.key, outcome))
+            self._on_end(AttemptResult(self._context.lease.key, outcome))
 
     def _stop(self) -> None:
         runner = self._runner
         if runner.is_async and self.handler is not None:
-            self.handler.cancel()  # a thread cannot be interrupted; it can look at current_job()
+            self.handler.cancel()  # a thread cannot be interrupted; it may check current_job()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(runner.grace_s, self._abandon)
 
     def _abandon(self) -> None:
         runner = self._runner
         log.warning(
-            "a handler of task %s ignored its stop for %g s and is abandoned",
+            "a handler of task %s has ignored its stop for %g s; it is abandoned",
             runner.task.name,
             runner.grace_s,
         )
-        runner.watcher.abandoned(self._call.lease.key)
+        runner.watcher.abandoned(self._context.lease.key)
         self._end(Stopped())
 
-    async def _handle(self) -> Outcome:
-        lease, task = self._call.lease, self._runner.task
+    async def _run_handler(self) -> Outcome:
+        lease, task = self._context.lease, self._runner.task
         try:
             if not self._runner.watcher.may_start(lease.key):
                 return Released()
             arguments = task.arguments.read(lease.payload or b"null")
-            enter(self._call)
+            enter(self._context)
             if self._runner.is_async:
                 return outcome_from_result(await task.function(**arguments))
             outcome = await self._call_in_thread(arguments)
-            # A plain wrapper around an async function hands out its coroutine.
+            # A plain wrapper around an async function returns a coroutine.
             return outcome_from_result(await outcome) if isinstance(outcome, Coroutine) else outcome
         except BadPayload as error:
             return _refuse("bad-payload", str(error))
-        except BaseException as error:  # SystemExit must not end the process, nor anything the loop
+        except BaseException as error:  # SystemExit, for example, must not end the process
             if isinstance(error, GeneratorExit) and not self._is_running():
-                raise  # the task itself is thrown away, with its loop
+                raise  # the interpreter discards the task, because its loop is gone
             return outcome_from_error(error, task.no_retry)
 
     def _is_running(self) -> bool:
         try:
             return asyncio.current_task() is self.handler
-        except RuntimeError:  # there is no loop any more
+        except RuntimeError:  # no loop is running
             return False
 
     async def _call_in_thread(self, arguments: dict[str, Any]) -> Outcome | _Coroutine:
         task = self._runner.task
 
         def run() -> Outcome | _Coroutine:
-            if self._call.stop.reason is not None:  # all threads were busy until it was too late
+            if self._context.stop.reason is not None:  # it waited for a free thread until its stop
                 return _DONE
-            # A future cannot carry every exception, so the thread itself says what it stands for.
+            # A future cannot carry every exception, so the thread converts it to an outcome.
             try:
                 value = task.function(**arguments)
                 return value if isinstance(value, Coroutine) else outcome_from_result(value)
             except BaseException as error:
                 return outcome_from_error(error, task.no_retry)
 
-        context = contextvars.copy_context()
+        variables = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._runner.threads, context.run, run)
+        return await loop.run_in_executor(self._runner.threads, variables.run, run)
 
 
 def outcome_from_result(value: Any) -> Outcome:
-    """Return the outcome that a handler's return value stands for."""
+    """Convert a handler's return value to the outcome of its attempt."""
     if isinstance(value, Snooze | Discard):
         return outcome_from_error(value)
     if value is None:
@@ -206,11 +205,12 @@ def outcome_from_result(value: Any) -> Outcome:
 def outcome_from_error(
     error: BaseException, no_retry: tuple[type[BaseException], ...] = ()
 ) -> Outcome:
-    """Return the outcome that an exception stands for; raise nothing, whatever it is."""
+    """Convert a handler's exception to the outcome of its attempt; never raises."""
     try:
         return _blame(error, no_retry)
-    except BaseException as wrong:  # an exception's class and attributes are user code, too
-        message = f"the exception that the handler raised cannot be read: {type(wrong).__name__}"
+    except BaseException as unreadable:  # an exception's class and attributes are user code, too
+        kind = type(unreadable).__name__
+        message = f"the handler's exception cannot be read: {kind}"
         return Failed(Failure("unreadable-exception", message))
 
 
@@ -232,7 +232,7 @@ def _refuse(kind: str, message: str) -> Outcome:
 
 
 def clip(text: str, bytes_max: int, *, keep_end: bool = False) -> str:
-    """Return the text as valid UTF-8 of at most bytes_max without U+0000, its start or its end."""
+    """Cut the text to bytes_max bytes of UTF-8, at its start or its end, without U+0000."""
     data = text.encode("utf-8", "replace").replace(b"\0", b"\xef\xbf\xbd")
     if len(data) <= bytes_max:
         return data.decode()
@@ -245,12 +245,12 @@ def clip(text: str, bytes_max: int, *, keep_end: bool = False) -> str:
 def _read_message(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException as wrong:  # an exception's own __str__ is user code
-        return f"(its message cannot be read: {type(wrong).__qualname__})"
+    except BaseException as unreadable:  # an exception's own __str__ is user code
+        return f"(its message cannot be read: {type(unreadable).__qualname__})"
 
 
 def _read_traceback(error: BaseException) -> str | None:
-    """Return the end of the traceback, from the handler's own first line on."""
+    """Return the end of the traceback, from the handler's first frame on, without schedo's own."""
     frames = frame = error.__traceback__
     while frame is not None:
         if frame.tb_frame.f_code.co_filename == __file__:
@@ -258,6 +258,6 @@ def _read_traceback(error: BaseException) -> str | None:
         frame = frame.tb_next
     try:
         lines = traceback.format_exception(type(error), error, frames, limit=-_FRAMES_MAX)
-    except Exception:  # out of memory or stack, or a hostile __str__; the type and message remain
+    except Exception:  # no memory, no stack, or a bad __str__; the failure keeps type and message
         return None
     return clip("".join(lines), _TRACEBACK_BYTES_MAX, keep_end=True)

@@ -1,8 +1,9 @@
-"""The tasks and schedules that an application declares.
+"""The registry of the tasks and schedules that an application declares.
 
-Importing an application fills its registry and starts nothing, so that a child process can read
-what it is to run. A task is named after its function unless it is given a name: module names differ
-between a script and a served module, and the name lies in the store for as long as the job does.
+The import of an application fills its registry and starts nothing, so that a child process can read
+the tasks that it has to run. The default name of a task is the name of its function, without the
+module: a module has another name as a script than as an import, and jobs in the store keep the
+task's name.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BUILT_IN = frozenset({"shell", "http"})
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """One function that jobs can name, and what holds for jobs that do not say otherwise."""
+    """A function that jobs can name, and the default options of those jobs."""
 
     name: str
     function: Callable[..., Any]
@@ -36,15 +37,17 @@ class TaskSpec:
 
 @dataclass(slots=True)
 class Registry:
-    """What one application declares; names are unique."""
+    """The tasks and schedules of one application, by their unique names."""
 
     tasks: dict[str, TaskSpec] = field(default_factory=dict)
     schedules: dict[str, ScheduleSpec] = field(default_factory=dict)
 
     def add_task(self, task: TaskSpec) -> None:
-        """Add the task; raise ValueError for a name that is taken."""
+        """Add the task; raise ValueError if its name is in use."""
         if task.name in BUILT_IN:
-            raise ValueError(f"the task name {task.name!r} is built in; choose another with name=")
+            raise ValueError(
+                f"{task.name!r} is the name of a built-in task; choose another one with name="
+            )
         if task.name in self.tasks:
             raise ValueError(
                 f"there are two tasks named {task.name!r}; give one another name with name="
@@ -52,7 +55,7 @@ class Registry:
         self.tasks[task.name] = task
 
     def add_schedule(self, schedule: ScheduleSpec) -> None:
-        """Add the schedule; raise ValueError for a name that is taken."""
+        """Add the schedule; raise ValueError if its name is in use."""
         if schedule.name in self.schedules:
             raise ValueError(
                 f"there are two schedules named {schedule.name!r}; give one another name with name="
@@ -60,24 +63,24 @@ class Registry:
         self.schedules[schedule.name] = schedule
 
     def task_defaults(self) -> dict[str, Options]:
-        """Return the options of each task, as a worker announces them."""
+        """Return the default options of each task, which a worker sends when it registers."""
         return {name: task.options for name, task in self.tasks.items()}
 
 
 class Application(Protocol):
-    """An application, as the child process that runs its tasks sees it."""
+    """The part of an application that a child process needs."""
 
     @property
     def registry(self) -> Registry:
-        """The tasks and schedules it declares."""
+        """The tasks and schedules that the application declares."""
 
-    def use_backend(self, desk: Backend) -> None:
-        """Send what its code enqueues, asks and cancels to this desk."""
+    def use_backend(self, backend: Backend) -> None:
+        """Use the backend for all jobs that the application's code submits, queries and cancels."""
 
 
 def check_function(function: object) -> None:
-    """Raise TypeError for what cannot be a task."""
+    """Raise TypeError if the object cannot be a task."""
     if not callable(function) or isinstance(function, type):
-        raise TypeError(f"a task is a function, not {function!r}")
+        raise TypeError(f"a task must be a function, not {function!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"a task returns once, but {function!r} is a generator")
+        raise TypeError(f"a task must not be a generator, but {function!r} is one")

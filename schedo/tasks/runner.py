@@ -1,7 +1,7 @@
-"""How a task is run in this process: what a runner gets and what it must give back.
+"""The contract of a runner, which runs the attempts of one task in this process.
 
-A runner never raises for what a job does wrong: it returns a Report. The core keeps the timeout
-and asks the runner to stop; a runner that was stopped reports Stopped, and the core knows why.
+A runner raises nothing when a job fails: it returns an AttemptResult. The core measures the timeout
+and asks the runner to stop; a stopped runner reports Stopped, and the core knows the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schedo.tasks.progress import ReportProgress, ignore_progress
 
 
 class StopSignal:
-    """Tells one running attempt to end; set at most once, the first reason stays."""
+    """The request to stop one running attempt; only the first call of `set` counts."""
 
     __slots__ = ("listener", "reason")
 
@@ -26,14 +26,14 @@ class StopSignal:
         self.listener: Callable[[], None] | None = None  # called once, by set
 
     def set(self, reason: StopReason) -> None:
-        """Ask the attempt to end."""
+        """Ask the attempt to stop."""
         if self.reason is None:
             self.reason = reason
             if self.listener is not None:
                 self.listener()
 
     async def wait(self) -> StopReason:
-        """Return the reason once the attempt is asked to end; listens itself."""
+        """Wait for the request and return its reason; replaces the listener."""
         while self.reason is None:
             is_set = asyncio.Event()
             self.listener = is_set.set
@@ -42,15 +42,15 @@ class StopSignal:
 
 
 class AttemptContext(msgspec.Struct, frozen=True):
-    """One attempt as a runner sees it; the lease's payload has been loaded."""
+    """The input of a runner: the lease, with its payload loaded, and the stop signal."""
 
     lease: Lease
     stop: StopSignal
-    report_progress: ReportProgress = ignore_progress  # hears of its progress; from any thread
+    report_progress: ReportProgress = ignore_progress  # may be called from any thread
 
 
 class Runner(Protocol):
     """Runs one attempt of a task to its end."""
 
-    async def __call__(self, call: AttemptContext) -> AttemptResult:
+    async def __call__(self, context: AttemptContext) -> AttemptResult:
         """Return how the attempt ended; raise only for a bug in the runner itself."""

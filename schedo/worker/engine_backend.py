@@ -1,4 +1,4 @@
-"""The desk beside the engine: for embedded applications, and for what child processes ask."""
+"""The backend in the engine's own process, for embedded applications and for child processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schedo.tasks.backend import Record, SubmittedJob
 
 
 class EngineBackend:
-    """Asks the engine in this process."""
+    """A Backend that calls the engine directly."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -25,29 +25,29 @@ class EngineBackend:
     async def submit(
         self, template: JobTemplate, payloads: Sequence[bytes]
     ) -> list[SubmittedJob | SchedoError]:
-        """Submit one job for each payload; see Desk."""
+        """Submit one job for each payload; see Backend."""
         return await self.submit_specs(template.make_specs(payloads))
 
     async def submit_specs(self, specs: Sequence[JobSpec]) -> list[SubmittedJob | SchedoError]:
-        """Submit the jobs; a job that was refused has its error in its place."""
-        answers = await self._engine.submit(specs, view=_read_id)
+        """Submit the jobs; a rejected job has its error at its position in the list."""
+        results = await self._engine.submit(specs, view=_read_id)
         return [
-            answer
-            if isinstance(answer, SchedoError)
-            else SubmittedJob(render_id(answer.job), answer.conflict)
-            for answer in answers
+            result
+            if isinstance(result, SchedoError)
+            else SubmittedJob(render_id(result.job), result.conflict)
+            for result in results
         ]
 
     async def get(self, job_id: str) -> Record:
-        """Return the job as it stands."""
+        """Return the job in its current state."""
         return _record(await self._engine.get(parse_id(job_id)))
 
     async def wait(self, job_id: str, timeout_s: float) -> Record:
-        """Return the job when it is final, or as it stands when the time is up."""
+        """Return the job when it is final, or in its current state after the timeout."""
         return _record(await self._engine.wait(parse_id(job_id), timeout_s))
 
     async def cancel(self, job_id: str) -> Record:
-        """Cancel the job if it waits, ask it to stop if it runs."""
+        """Cancel a waiting job; ask a running one to stop."""
         return _record(await self._engine.cancel(parse_id(job_id)))
 
 

@@ -1,7 +1,7 @@
-"""The attempts that this worker runs: started, stopped, revoked, and heard of when they end.
+"""Runs the attempts of a remote worker: starts them, stops them, reports their results.
 
-An attempt is known by the text of its lease. One that the server has revoked is stopped, and
-nobody hears how it ended.
+The text of its lease identifies an attempt. When the server has revoked a lease, the executor stops
+the attempt and does not report its result.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from schedo.tasks.progress import ReportProgress
 from schedo.tasks.runner import AttemptContext, Runner, StopSignal
 from schedo.worker.runner_faults import blame_runner, is_cancelled
 
-# The server keeps the timeout. While it cannot be reached, the attempt ends here this much later.
+# The server measures the timeout. If the worker cannot reach it, the executor stops the attempt
+# this much later.
 LATE_S = 2.0
 
 log = logging.getLogger("schedo.worker")
 
 
 class _Attempt:
-    """One lease that is held here."""
+    """A lease that this worker holds."""
 
-    __slots__ = ("call", "task", "timer")
+    __slots__ = ("context", "task", "timer")
 
-    def __init__(self, call: AttemptContext) -> None:
-        self.call = call
+    def __init__(self, context: AttemptContext) -> None:
+        self.context = context
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -38,7 +39,7 @@ class _Attempt:
 class Executor:
     """Runs attempts with the runner of their task.
 
-    `tell` hears of the progress of each, `on_end` how it ended.
+    `report_progress` gets their progress, `on_end` the lease's text and the result of each.
     """
 
     def __init__(
@@ -46,23 +47,23 @@ class Executor:
         runners: Mapping[str, Runner],
         slots: int,
         on_end: Callable[[str, AttemptResult], None],
-        tell: ReportProgress,
+        report_progress: ReportProgress,
     ) -> None:
         self._runners = dict(runners)
         self._slots = slots
         self._on_end = on_end
-        self._tell = tell
+        self._report_progress = report_progress
         self._held: dict[str, _Attempt] = {}
-        self._tasks: set[asyncio.Task[None]] = set()  # those of revoked attempts, too
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._tasks: set[asyncio.Task[None]] = set()  # also those of revoked attempts
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def __len__(self) -> int:
         return len(self._held)
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks that can be run."""
+        """The names of the tasks that this worker can run."""
         return sorted(self._runners)
 
     @property
@@ -71,90 +72,92 @@ class Executor:
 
     @property
     def leases(self) -> list[str]:
-        """What runs."""
+        """The texts of the leases that run."""
         return list(self._held)
 
     async def wait_idle(self) -> None:
-        """Return when nothing runs."""
-        await self._quiet.wait()
+        """Return when no attempt runs."""
+        await self._idle.wait()
 
     def start(self, text: str, lease: Lease) -> bool:
-        """Run the attempt; return False if it runs already."""
+        """Start the attempt; return False if it runs already."""
         if text in self._held:
             return False
-        attempt = self._held[text] = _Attempt(AttemptContext(lease, StopSignal(), self._tell))
-        self._quiet.clear()
+        attempt = self._held[text] = _Attempt(
+            AttemptContext(lease, StopSignal(), self._report_progress)
+        )
+        self._idle.clear()
         loop = asyncio.get_running_loop()
         timeout_us = lease.options.timeout_us
         if timeout_us is not None:
             delay_s = timeout_us / SECOND + LATE_S
-            attempt.timer = loop.call_later(delay_s, attempt.call.stop.set, StopReason.TIMEOUT)
+            attempt.timer = loop.call_later(delay_s, attempt.context.stop.set, StopReason.TIMEOUT)
         attempt.task = loop.create_task(self._run(text, attempt))
         self._tasks.add(attempt.task)
         attempt.task.add_done_callback(self._tasks.discard)
         return True
 
     def stop(self, text: str, reason: StopReason) -> bool:
-        """Ask the attempt to end; return whether that is news to it."""
+        """Ask the attempt to stop; return False if it does not run or is stopping already."""
         attempt = self._held.get(text)
-        if attempt is None or attempt.call.stop.reason is not None:
+        if attempt is None or attempt.context.stop.reason is not None:
             return False
-        attempt.call.stop.set(reason)
+        attempt.context.stop.set(reason)
         return True
 
     def stop_all(self) -> None:
-        """Ask everything to end."""
+        """Ask all attempts to stop."""
         for text in self.leases:
             self.stop(text, StopReason.CANCEL)
 
     def abandon(self, text: str) -> bool:
-        """End the attempt and do not report it; return whether it ran."""
+        """Stop the attempt without a report of its result; return whether it ran."""
         attempt = self._held.pop(text, None)
         if attempt is None:
             return False
-        log.warning("the server has given up lease %s; its attempt is stopped", text)
-        attempt.call.stop.set(StopReason.CANCEL)
-        self._rest()
+        log.warning("the server has revoked lease %s; its attempt is stopped", text)
+        attempt.context.stop.set(StopReason.CANCEL)
+        self._check_idle()
         return True
 
     def abandon_all(self) -> None:
-        """End everything and report nothing."""
+        """Stop all attempts without reports of their results."""
         for text in self.leases:
             self.abandon(text)
 
     async def close(self) -> None:
-        """Report what has not ended as stopped, and cut it off."""
+        """Report all running attempts as stopped, and cancel them."""
         for text, attempt in list(self._held.items()):
-            self._end(text, attempt, AttemptResult(attempt.call.lease.key, Stopped()))
+            self._finish_attempt(text, attempt, AttemptResult(attempt.context.lease.key, Stopped()))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _run(self, text: str, attempt: _Attempt) -> None:
-        lease = attempt.call.lease
+        lease = attempt.context.lease
         runner = self._runners.get(lease.task)
         try:
             if runner is None:
-                failure = Failure("unknown-task", f"this worker has no task {lease.task!r}")
-                report = AttemptResult(lease.key, Failed(failure, retryable=False))
+                failure = Failure("unknown-task", f"this worker does not run task {lease.task!r}")
+                result = AttemptResult(lease.key, Failed(failure, retryable=False))
             else:
-                report = fit_report(await runner(attempt.call))
+                result = fit_report(await runner(attempt.context))
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled():
                 raise
-            log.exception("the runner of task %s failed on lease %s", lease.task, text)
-            report = blame_runner(lease.key, error)
-        self._end(text, attempt, report)
+            log.exception("a bug in the runner of task %s (lease %s)", lease.task, text)
+            result = blame_runner(lease.key, error)
+        self._finish_attempt(text, attempt, result)
 
-    def _end(self, text: str, attempt: _Attempt, report: AttemptResult) -> None:
+    def _finish_attempt(self, text: str, attempt: _Attempt, result: AttemptResult) -> None:
         if attempt.timer is not None:
             attempt.timer.cancel()
         if self._held.get(text) is not attempt:  # revoked
             return
         del self._held[text]
-        self._on_end(text, report)
-        self._rest()
+        self._on_end(text, result)
+        self._check_idle()
 
-    def _rest(self) -> None:
+    def _check_idle(self) -> None:
         if not self._held:
-            self._quiet.set()
+            self._idle.set()

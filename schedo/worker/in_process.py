@@ -1,7 +1,6 @@
-"""The worker in the server's own loop: a pool of coroutines fed through a channel.
+"""The worker in the server's own event loop: a pool of coroutines, at most one for each slot.
 
-As many coroutines as ever ran at once, at most one a slot, are kept and reused; an idle one costs
-nothing.
+The pool keeps all coroutines that it has started and reuses them; an idle coroutine costs nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from schedo.worker.runner_faults import blame_runner, is_cancelled
 
 log = logging.getLogger("schedo.worker")
 
-STOP_GRACE_S = 3.0  # beyond the grace, for a runner that was asked to stop
+STOP_GRACE_S = 3.0  # for a runner to end after its stop, when the grace time of a drain is over
 
 
 class LocalWorker:
-    """Runs the tasks it was given runners for; a transport of the engine."""
+    """Runs the tasks of its runners; a worker and its transport to the engine."""
 
     def __init__(
         self,
@@ -38,76 +37,87 @@ class LocalWorker:
         runners: Mapping[str, Runner],
         *,
         task_defaults: Mapping[str, Options] | None = None,
-        alone: bool = False,
+        isolated: bool = False,
         isolated_tasks: frozenset[str] = frozenset(),
     ) -> None:
         self._engine = engine
         self._runners = dict(runners)
-        self._offer = WorkerSpec(
+        self._spec = WorkerSpec(
             worker_id,
             slots,
             frozenset(runners),
             None,
             dict(task_defaults or {}),
-            isolated=alone,
+            isolated=isolated,
             isolated_tasks=isolated_tasks & frozenset(runners),
         )
-        self._waiting: deque[AttemptContext] = deque()
+        self._pending: deque[AttemptContext] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._pool: set[asyncio.Task[None]] = set()
         self._running: dict[LeaseKey, AttemptContext] = {}
         self._is_idle = asyncio.Event()
         self._is_idle.set()
-        self._hurried = asyncio.Event()
+        self._grace_ended = asyncio.Event()
 
     def attach(self, *, durable_starts: bool = False) -> None:
-        """Let the engine give work, at once or when the start is on disk."""
-        self._offer = replace(self._offer, durable_starts=durable_starts)
-        self._progress = Progress(lambda key, said: self._engine.note_progress(to_word(key, said)))
-        self._engine.attach(self._offer, self)
+        """Register with the engine, which then sends leases.
+
+        durable_starts: the engine sends a lease only when its start is on disk.
+        """
+        self._spec = replace(self._spec, durable_starts=durable_starts)
+        self._progress = Progress(
+            lambda key, update: self._engine.note_progress(to_word(key, update))
+        )
+        self._engine.attach(self._spec, self)
 
     async def drain(self, grace_s: float) -> None:
-        """Take no more, let what runs end within the grace time, hand the rest back."""
-        self._engine.close_worker(self._offer.id)
-        hurry = asyncio.create_task(self._hurried.wait())
-        quiet = asyncio.create_task(self._is_idle.wait())
-        await asyncio.wait((hurry, quiet), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
-        for call in self._running.values():
-            call.stop.set(StopReason.CANCEL)
-        await asyncio.wait((quiet,), timeout=STOP_GRACE_S)
-        quiet.cancel()
-        left, self._running = self._running, {}  # a second drain finds nothing
+        """Take no new work, give running attempts the grace time to finish, release the rest."""
+        self._engine.close_worker(self._spec.id)
+        grace_ended = asyncio.create_task(self._grace_ended.wait())
+        idle = asyncio.create_task(self._is_idle.wait())
+        await asyncio.wait(
+            (grace_ended, idle), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        grace_ended.cancel()
+        for context in self._running.values():
+            context.stop.set(StopReason.CANCEL)
+        await asyncio.wait((idle,), timeout=STOP_GRACE_S)
+        idle.cancel()
+        unfinished, self._running = self._running, {}  # so that a second drain finds none
         self._is_idle.set()
-        for call in left.values():
-            # What has begun and runs at most once must not begin again.
-            once = call.lease.options.at_most_once
-            outcome = Lost("it did not end before the server did") if once else Released()
-            self._engine.report(AttemptResult(call.lease.key, outcome))
+        for context in unfinished.values():
+            # An at_most_once job that has started must not start again.
+            at_most_once = context.lease.options.at_most_once
+            outcome = (
+                Lost("the server ended before the attempt did") if at_most_once else Released()
+            )
+            self._engine.report(AttemptResult(context.lease.key, outcome))
         self._progress.close()
         for task in list(self._pool):
             task.cancel()
         await asyncio.gather(*self._pool, return_exceptions=True)
 
     def stop_now(self) -> None:
-        """Cut the grace of a drain short."""
-        self._hurried.set()
+        """End the grace time of a drain now."""
+        self._grace_ended.set()
 
     # Transport.
 
     def start(self, lease: Lease) -> None:
         """Run the attempt in an idle coroutine of the pool, or in a new one."""
-        call = self._running[lease.key] = AttemptContext(lease, StopSignal(), self._progress.tell)
+        context = self._running[lease.key] = AttemptContext(
+            lease, StopSignal(), self._progress.tell
+        )
         self._is_idle.clear()
-        self._waiting.append(call)
-        if len(self._waiting) == 1:
+        self._pending.append(context)
+        if len(self._pending) == 1:
             self._wake_one()
 
     def stop(self, stop: StopRequest) -> None:
-        """Ask the attempt to end."""
-        call = self._running.get(stop.key)
-        if call is not None:
-            call.stop.set(stop.reason)
+        """Ask the attempt to stop."""
+        context = self._running.get(stop.key)
+        if context is not None:
+            context.stop.set(stop.reason)
 
     # The pool.
 
@@ -117,39 +127,40 @@ class LocalWorker:
             if not idle.done():
                 idle.set_result(None)
                 return
-        task = asyncio.get_running_loop().create_task(self._run_always())
+        task = asyncio.get_running_loop().create_task(self._run_loop())
         self._pool.add(task)
         task.add_done_callback(self._pool.discard)
 
-    async def _run_always(self) -> None:
+    async def _run_loop(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            # Each that is woken wakes two more while there is work for them. One that never has to
-            # wait does it all before they run; if each waits, the last starts after few rounds.
-            for _ in range(min(2, len(self._waiting) - 1)):
+            # Each woken coroutine wakes two more while work is pending. If its runs never wait, it
+            # does all the work before the others start; if they all wait, the last coroutine still
+            # starts after a few rounds.
+            for _ in range(min(2, len(self._pending) - 1)):
                 self._wake_one()
-            while self._waiting:
-                await self._run(self._waiting.popleft())
+            while self._pending:
+                await self._run(self._pending.popleft())
             idle = loop.create_future()
             self._idle.append(idle)
             await idle
 
-    async def _run(self, call: AttemptContext) -> None:
-        lease = call.lease
+    async def _run(self, context: AttemptContext) -> None:
+        lease = context.lease
         try:
-            report = await self._runners[lease.task](call)
-            if not isinstance(report, AttemptResult):
-                raise TypeError(f"it returned {type(report).__name__}, not a report")
+            result = await self._runners[lease.task](context)
+            if not isinstance(result, AttemptResult):
+                raise TypeError(f"it returned {type(result).__name__}, not an AttemptResult")
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled():
                 raise
             log.exception(
-                "the runner of task %s failed on job %s", lease.task, render_id(lease.key.job_id)
+                "a bug in the runner of task %s (job %s)", lease.task, render_id(lease.key.job_id)
             )
-            report = blame_runner(lease.key, error)
+            result = blame_runner(lease.key, error)
         if self._running.pop(lease.key, None) is None:
-            return  # a drain has reported it already
+            return  # a drain has already reported the attempt
         self._progress.forget(lease.key)
         if not self._running:
             self._is_idle.set()
-        self._engine.report(report)
+        self._engine.report(result)

@@ -1,4 +1,4 @@
-"""What was said of an attempt, as the engine takes it; not for processes without an engine."""
+"""Converts progress updates to the engine's messages; only for processes with an engine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from schedo.engine.worker_messages import Progress
 from schedo.tasks.progress import Said
 
 
-def to_word(key: LeaseKey, said: Said) -> Progress:
-    """Return what was said as the engine takes it."""
-    return Progress(key, *fit_progress(said.percent, said.message, said.log, said.output))
+def to_word(key: LeaseKey, update: Said) -> Progress:
+    """Return the update as a message to the engine."""
+    return Progress(key, *fit_progress(update.percent, update.message, update.log, update.output))

@@ -47,7 +47,7 @@ def test_a_starter_of_commands_that_is_stopped_is_replaced_and_its_commands_run_
         _, why = server.ask("GET", "/readyz")
         ended = server.ended(job)
 
-        assert "the process that starts commands has not answered for" in str(why)
+        assert "the spawner of commands has not answered for" in str(why)
         assert (ended["state"], ended["attempt"], ended["losses"]) == ("completed", 2, 1)
         assert server.ask("GET", "/readyz")[0] == 200
         assert "outlives SIGKILL" not in server.log()

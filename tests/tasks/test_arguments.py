@@ -135,14 +135,14 @@ def test_null_means_no_arguments() -> None:
 @pytest.mark.parametrize(
     ("function", "payload", "message"),
     [
-        (send, b"[1]", "must be a JSON object with the arguments of 'task'"),
+        (send, b"[1]", "must be a JSON object with the arguments of task 'task'"),
         (send, b'"text"', "must be a JSON object"),
         (send, b"null", "'to' is missing; the task is task(to: 'str'"),
         (send, b'{"to": "a", "cc": "b"}', "'cc' is unknown"),
         (send, b'{"to": 1}', "payload /to: Expected `str`, got `int`"),
         (send, b'{"to": "a", "copies": "2"}', "payload /copies: Expected `int`, got `str`"),
         (typed, b'{"when": "soon", "key": 1, "order": 1, "pair": 1}', "payload /when: Invalid"),
-        (opaque, b'{"thing": {}}', "payload /thing: Opaque cannot be read from JSON"),
+        (opaque, b'{"thing": {}}', "payload /thing: Opaque cannot be decoded from JSON"),
         (modelled, b'{"model": {}}', "payload /model: 'value'"),
     ],
     ids=["list", "text", "missing", "unknown", "type", "strict", "format", "opaque", "model"],
@@ -164,5 +164,5 @@ def test_a_payload_that_does_not_fit_says_what_is_wrong(
 def test_arguments_that_have_no_name_are_refused_when_declared(
     function: Callable[..., Any],
 ) -> None:
-    with pytest.raises(TypeError, match="arguments travel by name"):
+    with pytest.raises(TypeError, match="jobs pass arguments by name"):
         Arguments("task", function)

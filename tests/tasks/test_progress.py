@@ -50,7 +50,7 @@ def test_outside_of_a_worker_progress_is_said_to_nobody() -> None:
 
 @pytest.mark.parametrize("percent", [-1, 101, float("nan")])
 def test_a_percentage_that_is_none_is_refused(percent: float) -> None:
-    with pytest.raises(ValueError, match="percent is 0 to 100"):
+    with pytest.raises(ValueError, match="percent must be 0 to 100"):
         report_progress(percent)
 
 
@@ -62,7 +62,7 @@ def test_a_percentage_that_is_no_number_is_refused(percent: object) -> None:
 
 @pytest.mark.parametrize("said", [{"message": b"half"}, {"log": 1}], ids=["bytes", "number"])
 def test_a_text_that_is_none_is_refused(said: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="is no text"):
+    with pytest.raises(TypeError, match="must be a str"):
         report_progress(50, **said)
 
 

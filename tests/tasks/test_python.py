@@ -20,7 +20,7 @@ from schedo.tasks.current_job import Discard, Snooze
 from schedo.tasks.python import TaskRunner, clip
 from schedo.tasks.registry import TaskSpec
 from schedo.worker.process.frames import Result, encode_frame
-from tests.worker.calls import KEY, failure_of, make_call, result_of
+from tests.worker.calls import KEY, failure_of, make_context, result_of
 from tests.worker.raised import KINDS, raise_kind, raise_kind_plainly, shown
 
 
@@ -33,7 +33,7 @@ def make_task(
 async def run(function: Callable[..., Any], payload: Any = None, **options: Any) -> AttemptResult:
     with ThreadPoolExecutor(1) as pool:
         runner = TaskRunner(make_task(function, **options), pool)
-        return await runner(make_call(payload, "task"))
+        return await runner(make_context(payload, "task"))
 
 
 async def outcome_of(function: Callable[..., Any]) -> Outcome:
@@ -140,7 +140,7 @@ async def test_an_attempt_that_is_thrown_away_with_its_loop_says_nothing() -> No
 
     with ThreadPoolExecutor(1) as pool:
         runner = TaskRunner(make_task(wait), pool)
-        handler = runner.begin(make_call(None, "task"), ended.append)
+        handler = runner.begin(make_context(None, "task"), ended.append)
         await asyncio.to_thread(int)  # its first steps
         coroutine = handler.get_coro()
         assert coroutine is not None

@@ -17,7 +17,7 @@ from schedo.tasks.current_job import current_job
 from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext
-from tests.worker.calls import KEY, make_call
+from tests.worker.calls import KEY, make_context
 
 
 @pytest.fixture
@@ -51,12 +51,12 @@ def make_task(
 
 
 async def stop_once_running(
-    runner: TaskRunner, call: AttemptContext, running: asyncio.Event
+    runner: TaskRunner, context: AttemptContext, running: asyncio.Event
 ) -> AttemptResult:
-    attempt = asyncio.create_task(runner(call))
+    attempt = asyncio.create_task(runner(context))
     async with asyncio.timeout(30):
         await running.wait()
-        call.stop.set(StopReason.CANCEL)
+        context.stop.set(StopReason.CANCEL)
         return await attempt
 
 
@@ -74,7 +74,7 @@ async def test_an_async_handler_is_cancelled_when_told_to_stop(
             seen.append(str(current_job().stop_reason))
 
     report = await stop_once_running(
-        TaskRunner(make_task(wait), threads), make_call(None, "task"), running
+        TaskRunner(make_task(wait), threads), make_context(None, "task"), running
     )
 
     assert report.outcome == Stopped()
@@ -95,7 +95,7 @@ async def test_a_handler_that_was_stopped_has_stopped_whatever_it_returns(
         return ""
 
     report = await stop_once_running(
-        TaskRunner(make_task(go_on), threads), make_call(None, "task"), running
+        TaskRunner(make_task(go_on), threads), make_context(None, "task"), running
     )
 
     assert report.outcome == Stopped()
@@ -112,11 +112,11 @@ async def test_a_plain_function_can_look_whether_to_stop(threads: ThreadPoolExec
         stopped.wait(30)
         seen.append(current_job().is_cancelled)
 
-    call = make_call(None, "task")
-    attempt = asyncio.create_task(TaskRunner(make_task(work), threads)(call))
+    context = make_context(None, "task")
+    attempt = asyncio.create_task(TaskRunner(make_task(work), threads)(context))
     async with asyncio.timeout(30):
         await running.wait()
-        call.stop.set(StopReason.TIMEOUT)
+        context.stop.set(StopReason.TIMEOUT)
         stopped.set()
         report = await attempt
 
@@ -147,7 +147,7 @@ async def test_a_handler_that_ignores_its_stop_is_abandoned(
                 continue
 
     runner = TaskRunner(make_task(stubborn), threads, grace_s=0.01, watcher=notes)
-    report = await stop_once_running(runner, make_call(None, "task"), running)
+    report = await stop_once_running(runner, make_context(None, "task"), running)
 
     assert report.outcome == Stopped()
     assert notes.left == [KEY]
@@ -163,7 +163,7 @@ async def test_a_function_whose_turn_comes_after_its_stop_does_not_run(
     notes = Notes(on_start=started.set)
     runner = TaskRunner(make_task(lambda: ran.append(1)), threads, grace_s=0.01, watcher=notes)
 
-    report = await stop_once_running(runner, make_call(None, "task"), started)
+    report = await stop_once_running(runner, make_context(None, "task"), started)
     release.set()
     for future in busy:
         future.result(30)
@@ -182,9 +182,9 @@ async def test_an_attempt_that_was_stopped_before_its_turn_does_not_start(
         ran.append(1)
 
     notes = Notes()
-    call = make_call(None, "task")
-    attempt = asyncio.create_task(TaskRunner(make_task(handler), threads, watcher=notes)(call))
-    call.stop.set(StopReason.CANCEL)
+    context = make_context(None, "task")
+    attempt = asyncio.create_task(TaskRunner(make_task(handler), threads, watcher=notes)(context))
+    context.stop.set(StopReason.CANCEL)
 
     assert (await attempt).outcome == Stopped()
     assert (notes.started, ran) == ([], [])
@@ -197,7 +197,9 @@ async def test_an_attempt_that_may_not_start_is_released(threads: ThreadPoolExec
         ran.append(1)
 
     notes = Notes(may_start=False)
-    report = await TaskRunner(make_task(handler), threads, watcher=notes)(make_call(None, "task"))
+    report = await TaskRunner(make_task(handler), threads, watcher=notes)(
+        make_context(None, "task")
+    )
 
     assert report.outcome == Released()
     assert (notes.started, ran) == ([KEY], [])
@@ -214,7 +216,7 @@ async def test_cancelling_the_runner_cancels_the_handler(threads: ThreadPoolExec
         finally:
             ended.set()
 
-    attempt = asyncio.create_task(TaskRunner(make_task(wait), threads)(make_call(None, "task")))
+    attempt = asyncio.create_task(TaskRunner(make_task(wait), threads)(make_context(None, "task")))
     async with asyncio.timeout(30):
         await running.wait()
         attempt.cancel()

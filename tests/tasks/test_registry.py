@@ -16,7 +16,11 @@ async def ticks() -> AsyncIterator[int]:
 
 @pytest.mark.parametrize(
     ("function", "message"),
-    [(3, "a task is a function"), (int, "a task is a function"), (ticks, "is a generator")],
+    [
+        (3, "a task must be a function"),
+        (int, "a task must be a function"),
+        (ticks, "must not be a generator"),
+    ],
     ids=["number", "class", "generator"],
 )
 def test_what_cannot_be_a_task_is_refused(function: object, message: str) -> None:
@@ -25,7 +29,7 @@ def test_what_cannot_be_a_task_is_refused(function: object, message: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("shell", "is built in"), ("send", "two tasks named 'send'")]
+    ("name", "message"), [("shell", "name of a built-in task"), ("send", "two tasks named 'send'")]
 )
 def test_a_task_name_that_is_taken_is_refused(name: str, message: str) -> None:
     registry = Registry()

@@ -25,7 +25,7 @@ both_loops = pytest.mark.parametrize(
 )
 
 
-def make_call(payload: Any, task: str = "shell", options: Options = PLAIN) -> AttemptContext:
+def make_context(payload: Any, task: str = "shell", options: Options = PLAIN) -> AttemptContext:
     """Return an attempt at the payload, which is written as JSON here."""
     lease = Lease(
         key=KEY,

@@ -30,16 +30,18 @@ class Stage:
         self.go_on = asyncio.Event()
         self.heeds_stops = True
 
-    async def __call__(self, call: AttemptContext) -> AttemptResult:
-        self.calls.append(call)
+    async def __call__(self, context: AttemptContext) -> AttemptResult:
+        self.calls.append(context)
         self.called.set()
         ways = [asyncio.create_task(self.go_on.wait())]
         if self.heeds_stops:
-            ways.append(asyncio.create_task(call.stop.wait()))  # type: ignore[arg-type]
+            ways.append(asyncio.create_task(context.stop.wait()))  # type: ignore[arg-type]
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         for way in ways:
             way.cancel()
-        return AttemptResult(call.lease.key, Completed(b"1") if self.go_on.is_set() else Stopped())
+        return AttemptResult(
+            context.lease.key, Completed(b"1") if self.go_on.is_set() else Stopped()
+        )
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ async def test_no_more_run_at_once_than_there_are_slots(engine: Engine) -> None:
 
 
 async def test_a_runner_that_raises_fails_its_job_and_no_other(engine: Engine) -> None:
-    async def broken(call: AttemptContext) -> AttemptResult:
+    async def broken(context: AttemptContext) -> AttemptResult:
         raise RuntimeError("a bug")
 
     stage = Stage()
@@ -104,10 +106,10 @@ async def test_a_runner_that_raises_fails_its_job_and_no_other(engine: Engine) -
 async def test_what_a_runner_says_is_made_to_fit_and_frees_its_slot(
     engine: Engine, outcome: Any, error: str
 ) -> None:
-    async def run(call: AttemptContext) -> AttemptResult:
+    async def run(context: AttemptContext) -> AttemptResult:
         if isinstance(outcome, BaseException):
             raise outcome
-        return outcome and AttemptResult(call.lease.key, outcome)
+        return outcome and AttemptResult(context.lease.key, outcome)
 
     worker = LocalWorker(engine, "local", 1, {"work": run})
     worker.attach()

@@ -1,8 +1,8 @@
-"""One HTTP/1.1 exchange on a fresh connection, for calls to servers that cannot be trusted.
+"""One HTTP/1.1 exchange on a fresh connection, for calls to untrusted servers.
 
-It connects to an address that was vetted before and resolves nothing itself. No redirects, no
-proxies, no cookies, no compression, no connection kept. What is read has limits: the header, the
-body, and all bytes together; the time has the caller's limit, over everything.
+The client connects to an address that the caller has checked, and resolves no names itself. It
+supports no redirects, proxies, cookies, compression or kept connections. It limits the size of the
+header, of the body and of all bytes together; the caller limits the time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HEADER_BYTES_MAX = 32_768
 _HEADERS_MAX = 100
 _WIRE_BYTES_MAX = 8 * BODY_BYTES_MAX  # chunks of one byte are six on the wire
 _READ_BYTES = 65_536
-_LENGTH_DIGITS_MAX = 20  # more than that no parser takes
+_LENGTH_DIGITS_MAX = 20  # parsers accept no longer Content-Length
 
 
 class Request(NamedTuple):
-    """What is sent; host and port say whom it is for, not where to connect."""
+    """A request; host and port are for its header and for TLS, not the address to connect to."""
 
     method: str
     host: str
@@ -39,17 +39,17 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What came back; header names are in lower case, the first of equal names wins."""
+    """A response; header names are in lower case, and the first header of each name counts."""
 
     status: int
     headers: dict[str, str]
     body: bytes
-    total_bytes: int  # of the body, as far as it was read or announced
+    total_bytes: int  # of the body, as read or as announced by Content-Length
     is_cut: bool  # the body is longer than BODY_BYTES_MAX
 
 
 class ExchangeFailed(Exception):
-    """There is no whole response; kind is a word for machines, the message a sentence."""
+    """The exchange brought no complete response; `kind` is the failure's code."""
 
     def __init__(self, kind: str, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -60,11 +60,13 @@ class ExchangeFailed(Exception):
 async def exchange(
     request: Request, addresses: Sequence[str], tls: ssl.SSLContext | None
 ) -> Response:
-    """Send the request to the first address that answers; raise ExchangeFailed, or OSError if this
-    machine has nothing left to open a connection with."""
+    """Send the request to the first address that accepts a connection, and return the response.
+
+    Raise ExchangeFailed, or OSError if this machine has no resources for another connection.
+    """
     reader, writer = await _connect(request, addresses, tls)
     try:
-        # Not drained: the body is bounded, and a server may answer without having read it all.
+        # Without drain(): the body is bounded, and a server may respond before it has read it all.
         writer.write(_render(request))
         return await _read_response(reader, request.method)
     except OSError as error:
@@ -87,18 +89,18 @@ async def _connect(
             if is_shortage(error):
                 raise
             failed = _blame(error)
-    assert failed is not None, "there is at least one vetted address"
+    assert failed is not None, "there is at least one address"
     raise failed
 
 
 def _blame(error: OSError) -> ExchangeFailed:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return ExchangeFailed("tls", f"its certificate is not valid: {error.verify_message}")
+        return ExchangeFailed("tls", f"the certificate is not valid: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
-        return ExchangeFailed("tls", f"no TLS connection: {error.reason or error}")
+        return ExchangeFailed("tls", f"the TLS handshake failed: {error.reason or error}")
     if isinstance(error, ConnectionResetError | BrokenPipeError):
         return ExchangeFailed("network", "the connection was reset")
-    return ExchangeFailed("network", f"no connection: {error.strerror or error}")
+    return ExchangeFailed("network", f"the connection failed: {error.strerror or error}")
 
 
 def _render(request: Request) -> bytes:
@@ -119,7 +121,7 @@ async def _read_response(reader: asyncio.StreamReader, method: str) -> Response:
 
 
 class _Incoming:
-    """A response as it comes in; the parser calls the on_ methods."""
+    """A response that is being received; the parser calls the on_ methods."""
 
     def __init__(self, has_body: bool) -> None:
         self._has_body = has_body
@@ -135,26 +137,28 @@ class _Incoming:
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes; raise ExchangeFailed if they are not HTTP, or too much of it."""
+        """Parse the next bytes; raise ExchangeFailed if they are not HTTP or exceed a limit."""
         self._wire_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            raise self._fail("bad-response", "it changed the protocol unasked") from None
+            raise self._fail("bad-response", "it upgraded the protocol without a request") from None
         except httptools.HttpParserError as error:
-            if not self.is_complete:  # what follows a whole response is not read
+            if not self.is_complete:  # bytes after a complete response do not matter
                 raise self._fail("bad-response", f"it does not speak HTTP/1.1: {error}") from None
         self._check_limits()
 
     def end(self) -> None:
-        """Take the end of the connection, which ends a body without a length too."""
+        """Handle the end of the connection, which also ends a body without a length."""
         is_delimited = {"content-length", "transfer-encoding"} & self._headers.keys()
         if not self._has_headers or is_delimited:
-            raise self._fail("network", "the connection was closed before the response was whole")
+            raise self._fail(
+                "network", "the connection was closed before the response was complete"
+            )
         self.is_complete = True
 
     def response(self) -> Response:
-        """Return the whole response."""
+        """Return the complete response."""
         if not 200 <= self._status <= 599:
             raise self._fail("bad-response", f"it answered with status {self._status}")
         total_bytes = len(self._body)
@@ -170,7 +174,7 @@ class _Incoming:
             return
         self._header_count += 1
         self._header_bytes += len(name) + len(value)
-        if not self._has_headers:  # what comes later is a trailer
+        if not self._has_headers:  # later headers are trailers
             self._headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
 
     def on_headers_complete(self) -> None:
@@ -187,7 +191,7 @@ class _Incoming:
             self.is_complete = len(self._body) > BODY_BYTES_MAX
 
     def on_message_complete(self) -> None:
-        if self._is_interim:  # such as 100 Continue; the real one follows
+        if self._is_interim:  # such as 100 Continue; the final response follows
             self._headers.clear()
         else:
             self.is_complete = True

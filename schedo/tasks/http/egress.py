@@ -1,9 +1,9 @@
-"""Which hosts an http job may reach: public addresses, and what the operator has allowed by name.
+"""The egress rules of http jobs: they reach public addresses, and targets on the allow-list.
 
-Rule 1: a name is resolved once, every address it has must pass, and the connection goes to one of
-those.
-Rule 2: an address passes when it is global unicast and carries no other address inside (mapped,
-NAT64, 6to4). ipaddress alone is not enough: Python 3.11 calls 224.0.0.1, 192.0.0.192, 64:ff9b::/96,
+Rule 1: a name is resolved once, all of its addresses must pass, and the connection goes to one of
+them, so that a second DNS answer cannot lead elsewhere.
+Rule 2: an address passes when it is global unicast and embeds no other address (mapped, NAT64,
+6to4). ipaddress alone is not enough: Python 3.11 calls 224.0.0.1, 192.0.0.192, 64:ff9b::/96,
 2002::/16 and fec0::/10 global, and 100.64.0.0/10 not private.
 """
 
@@ -19,7 +19,7 @@ from schedo.errors import Invalid
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Beyond what ipaddress knows, in any Python from 3.11 on.
+# In addition to what ipaddress knows, in any Python from 3.11 on.
 _DENIED: tuple[Network, ...] = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -30,7 +30,7 @@ _DENIED: tuple[Network, ...] = tuple(
         "192.88.99.0/24",  # 6to4 relays
         "198.18.0.0/15",
         "240.0.0.0/4",
-        "::/96",  # an IPv4 address inside
+        "::/96",  # embeds an IPv4 address
         "::ffff:0:0/96",  # the same, mapped
         "::ffff:0:0:0/96",  # the same, translated
         "64:ff9b::/96",  # NAT64
@@ -51,7 +51,7 @@ PORT_MAX = 65_535
 
 
 class _Entry(NamedTuple):
-    """One entry of the allow-list: a name or a network, at one port or at all."""
+    """One entry of the allow-list: a name or a network, at one port or at all ports."""
 
     name: str | None
     network: Network | None
@@ -59,17 +59,17 @@ class _Entry(NamedTuple):
 
 
 class TargetRefused(Exception):
-    """The job names a host that this server does not call; the message says which and why."""
+    """The job names a host that the egress rules refuse; the message says which and why."""
 
 
 class AddressRules:
-    """Decides which addresses may be connected to; allow is "host", "host:port" or a network."""
+    """The egress rules; each entry of `allow` is "host", "host:port" or a network."""
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
         self._entries = tuple(_parse_entry(text) for text in allow)
 
     def check(self, host: str, port: int, addresses: Sequence[str]) -> list[str]:
-        """Return the addresses, each once; raise TargetRefused unless all of them pass."""
+        """Return the addresses without duplicates; raise TargetRefused unless all of them pass."""
         if not addresses:
             raise TargetRefused(f"{host} has no address")
         if not self._is_named(host, port):
@@ -85,19 +85,19 @@ class AddressRules:
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
-            raise TargetRefused(f"{host} has an address that cannot be judged: {text!r}") from None
+            raise TargetRefused(f"{host} has an address that cannot be parsed: {text!r}") from None
         for entry in self._entries:
             if entry.network and entry.port in (None, port) and address in entry.network:
                 return
         if not is_public(address):
             shown = host if host == text else f"{host} ({text})"
             raise TargetRefused(
-                f"{shown} is not a public address; the server's operator can allow it by name"
+                f"{shown} is not a public address; the operator can allow it with --webhook-allow"
             )
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address is global unicast and holds no other address."""
+    """Return whether the address is global unicast and embeds no other address."""
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         return False
     if address.is_multicast or not address.is_global:
@@ -106,7 +106,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_host_name(text: str) -> bool:
-    """Whether the text is an ASCII host name, or an IPv4 address in whatever notation."""
+    """Return whether the text is an ASCII host name, or an IPv4 address in any notation."""
     return len(text) <= _HOST_CHARACTERS_MAX and _HOST.match(text.lower()) is not None
 
 
@@ -141,6 +141,6 @@ def _find_network(text: str) -> Network | None:
 
 def _bad_entry(text: str) -> Invalid:
     return Invalid(
-        f"{text!r} cannot be allowed as a target of http jobs: "
+        f"{text!r} is not a target that http jobs can be allowed to call: "
         'write "host", "host:port", an address or a network such as "10.0.0.0/8"'
     )

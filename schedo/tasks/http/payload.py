@@ -1,7 +1,7 @@
-"""What an http job is asked to call, checked so that nothing in it can bend the request.
+"""The payload of http jobs, checked so that it cannot inject anything into the request.
 
-Refused: control characters and spaces anywhere in the URL or the headers (urlsplit would drop a
-line break in silence), credentials in the URL, schemes other than http and https, and headers that
+The check rejects control characters and spaces in the URL or the headers (urlsplit would drop a
+line break silently), credentials in the URL, schemes other than http and https, and headers that
 frame the message or that schedo itself sends.
 """
 
@@ -43,7 +43,7 @@ Status = int | str  # 204, or "2xx"
 
 
 class HttpPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an http job is asked to call."""
+    """The payload of an http job."""
 
     url: str
     method: str | None = None
@@ -55,7 +55,7 @@ class HttpPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secret_name: str | None = None
 
     def content(self) -> tuple[bytes | None, str | None]:
-        """Return the body and its media type: a string goes as it is, any other value as JSON."""
+        """Return the body and its media type: a string is sent as text, other values as JSON."""
         raw = bytes(self.body).strip()
         if raw == b"null":
             return None, None
@@ -64,17 +64,17 @@ class HttpPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return raw, "application/json"
 
     def expects(self, status: int) -> bool:
-        """Whether the job is done when the answer has this status."""
+        """Return whether a response with this status completes the job."""
         return any(s in (status, f"{status // 100}xx") for s in self.expected_statuses())
 
     def expected_statuses(self) -> list[Status]:
-        """Return the expected statuses as a list, whatever form they were given in."""
+        """Return the expected statuses as a list."""
         expected = self.expected_status
         return expected if isinstance(expected, list) else [expected]
 
 
 class Url(NamedTuple):
-    """An address in parts that can go into a request as they are."""
+    """The parts of a URL, ready to be used in a request."""
 
     is_tls: bool
     host: str
@@ -84,34 +84,38 @@ class Url(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """The part that is fit for messages: paths and queries may hold secrets."""
+        """The part for messages and logs: paths and queries may contain secrets."""
         return f"{'https' if self.is_tls else 'http'}://{self.host_header}"
 
 
 def check_http_payload(payload: bytes) -> HttpPayload:
-    """Return the payload of an http job; raise Invalid, which points at every bad field."""
+    """Decode the payload of an http job, or raise Invalid that points at every bad field."""
     found = decode_payload(payload, HttpPayload)
     refuse_all(_check_request(found), _check_headers(found.headers), _check_secrets(found))
     return found
 
 
 def parse_url(text: str) -> Url:
-    """Return the parts of an http or https URL; raise ValueError with a sentence."""
+    """Return the parts of an http or https URL, or raise ValueError."""
     if len(text) > _URL_CHARACTERS_MAX:
         raise ValueError(f"it is longer than {_URL_CHARACTERS_MAX} characters")
     if not _VISIBLE.match(text) or "\\" in text:
-        raise ValueError("write it in visible ASCII: percent-encode the rest, hosts as xn--...")
+        raise ValueError(
+            "it must be visible ASCII; percent-encode other characters, write hosts as xn--..."
+        )
     parts = urlsplit(text)
     if parts.scheme not in _PORTS:
         raise ValueError("it must begin with http:// or https://")
     if "@" in parts.netloc:
-        raise ValueError("it must not hold a user name or password; send an authorization header")
+        raise ValueError(
+            "it must not contain a user name or password; send an authorization header"
+        )
     host = parts.hostname or ""
     if not _is_host(host, parts.netloc):
         raise ValueError("it has no valid host")
     port = parts.port  # raises ValueError beyond 65535
     if port == 0:
-        raise ValueError("port 0 cannot be called")
+        raise ValueError("the port must not be 0")
     shown = f"[{host}]" if ":" in host else host
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Url(
@@ -143,9 +147,9 @@ def _check_request(payload: HttpPayload) -> Iterator[Problem]:
         yield Problem("/timeout", wrong)
     statuses = payload.expected_statuses()
     if not statuses or not all(map(_is_status, statuses[:_STATUSES_MAX])):
-        yield Problem("/expected_status", 'name statuses from 200 to 599, or classes as "2xx"')
+        yield Problem("/expected_status", 'give statuses from 200 to 599, or classes such as "2xx"')
     elif len(statuses) > _STATUSES_MAX:
-        yield Problem("/expected_status", f"there may be at most {_STATUSES_MAX}")
+        yield Problem("/expected_status", f"give at most {_STATUSES_MAX} statuses")
 
 
 def _is_status(status: Status) -> bool:
@@ -158,25 +162,25 @@ def _check_headers(headers: dict[str, str]) -> Iterator[Problem]:
     characters = sum(len(name) + len(value) for name, value in headers.items())
     if len(headers) > _HEADERS_MAX or characters > _HEADERS_CHARACTERS_MAX:
         limit = f"{_HEADERS_MAX} headers and {_HEADERS_CHARACTERS_MAX} characters"
-        yield Problem("/headers", f"at most {limit} are sent")
+        yield Problem("/headers", f"there may be at most {limit}")
         return
     for name, value in headers.items():
         pointer = "/headers/" + name[:100].replace("~", "~0").replace("/", "~1")
         if not _HEADER_NAME.match(name):
-            yield Problem(pointer, "this is not a header's name")
+            yield Problem(pointer, "this is not a valid header name")
         elif _RESERVED_HEADER.match(name.lower()):
-            yield Problem(pointer, "this header is not yours to set")
+            yield Problem(pointer, "schedo sets this header itself; remove it")
         elif not _HEADER_VALUE.match(value):
-            yield Problem(pointer, "a header's value is printable ASCII on one line")
+            yield Problem(pointer, "a header value must be printable ASCII on one line")
 
 
 def _check_secrets(payload: HttpPayload) -> Iterator[Problem]:
     if payload.secret is not None and payload.secret_name is not None:
-        yield Problem("/secret", "give a secret or the name of one, not both")
+        yield Problem("/secret", "give either secret or secret_name, not both")
     if payload.secret is not None:
         try:
             parse_secrets(payload.secret)
         except ValueError as error:
             yield Problem("/secret", str(error))
     if payload.secret_name is not None and not payload.secret_name:
-        yield Problem("/secret_name", "a name is not empty")
+        yield Problem("/secret_name", "it must not be empty")

@@ -1,8 +1,7 @@
-"""Signatures of outgoing calls, as Standard Webhooks 1.0.0 describes them.
+"""Signatures of outgoing webhook calls, by Standard Webhooks 1.0.0.
 
 A secret is "whsec_" and the base64 of 24 to 64 bytes. The signed text is "{id}.{timestamp}.{body}".
-With several secrets there are several signatures, so that a receiver can change its secret without
-a gap.
+Several secrets make several signatures, so that a receiver can rotate its secret without a gap.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ SECRETS_MAX = 4
 
 
 def parse_secrets(text: str) -> list[bytes]:
-    """Return the keys of secrets separated by spaces; raise ValueError, which quotes none."""
+    """Return the keys of secrets separated by spaces; a ValueError never quotes a secret."""
     words = text.split()
     if not 1 <= len(words) <= SECRETS_MAX:
         raise ValueError(f"give 1 to {SECRETS_MAX} secrets, separated by spaces")
@@ -31,13 +30,15 @@ def _parse_secret(word: str) -> bytes:
     if word.startswith("whsk_"):
         raise ValueError("ed25519 keys (whsk_) are not supported; use a whsec_ secret")
     if not word.startswith(_PREFIX):
-        raise ValueError('a secret begins with "whsec_"')
+        raise ValueError('a secret must begin with "whsec_"')
     try:
         key = base64.b64decode(word.removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError('what follows "whsec_" must be base64') from None
+        raise ValueError('the part after "whsec_" must be base64') from None
     if not _SECRET_BYTES_MIN <= len(key) <= _SECRET_BYTES_MAX:
-        raise ValueError(f"a secret is {_SECRET_BYTES_MIN} to {_SECRET_BYTES_MAX} bytes, in base64")
+        raise ValueError(
+            f"a secret must be the base64 of {_SECRET_BYTES_MIN} to {_SECRET_BYTES_MAX} bytes"
+        )
     return key
 
 

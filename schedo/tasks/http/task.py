@@ -1,8 +1,9 @@
-"""The http task: one request to a web hook, signed, guarded and judged by its status.
+"""The http task: one signed request to a webhook, whose status decides the outcome.
 
-The request carries the job's id as webhook-id and Idempotency-Key, the same over all attempts, so
-that a receiver can tell a repeated call. Expected statuses complete the job; 408, 425, 429, 5xx and
-network trouble are tried again, after Retry-After if it is given; everything else fails at once.
+The request carries the job's id as webhook-id and Idempotency-Key, the same in all attempts, so
+that the receiver can recognize a repeated call. Expected statuses complete the job. 408, 425, 429,
+5xx and network errors are retried, after Retry-After if the response has it. All other statuses
+fail the job without a retry.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ log = logging.getLogger("schedo.workers")
 
 _RETRY_AFTER_US_MAX = limits.DAY
 _RESULT_BODY_BYTES_MAX = 65_536
-_LOOKUPS_MAX = 16  # at once; a resolver that hangs must not take the loop's own threads
-_TRIED_AGAIN = frozenset({408, 425, 429})
+_LOOKUPS_MAX = 16  # at once, in threads of their own: a DNS server that hangs must not block others
+_RETRIED_STATUSES = frozenset({408, 425, 429})
 _KEPT_HEADERS = ("content-type", "content-length", "date", "etag", "location", "retry-after")
 _WITH_LENGTH = frozenset({"POST", "PUT", "PATCH"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,7 +61,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 class HttpRunner:
-    """Runs http jobs; allow names the private targets that may be called."""
+    """Runs http jobs; `allow` lists the private targets that they may call."""
 
     def __init__(
         self,
@@ -80,18 +81,18 @@ class HttpRunner:
         self._now = now or SystemClock().now
         self._shortage = Shortage("no connection can be opened")
 
-    async def __call__(self, call: AttemptContext) -> AttemptResult:
-        """Return what became of the request, with the response's body."""
+    async def __call__(self, context: AttemptContext) -> AttemptResult:
+        """Send the request and return its result, with the response's body as output."""
         try:
-            payload = check_http_payload(call.lease.payload or b"null")
+            payload = check_http_payload(context.lease.payload or b"null")
         except Invalid as error:
-            return AttemptResult(call.lease.key, refuse_payload(error))
-        attempt = asyncio.create_task(self._attempt(call.lease, payload))
-        stopping = asyncio.create_task(call.stop.wait())
+            return AttemptResult(context.lease.key, refuse_payload(error))
+        attempt = asyncio.create_task(self._run_attempt(context.lease, payload))
+        stopping = asyncio.create_task(context.stop.wait())
         try:
             await asyncio.wait((attempt, stopping), return_when=asyncio.FIRST_COMPLETED)
-            report = (
-                attempt.result() if attempt.done() else AttemptResult(call.lease.key, Stopped())
+            result = (
+                attempt.result() if attempt.done() else AttemptResult(context.lease.key, Stopped())
             )
         except OSError as error:
             if not is_shortage(error):
@@ -99,27 +100,29 @@ class HttpRunner:
             missing = error
         else:
             self._shortage.end()
-            return report
+            return result
         finally:
             attempt.cancel()
             stopping.cancel()
             await asyncio.wait((attempt, stopping))
-        return AttemptResult(call.lease.key, await self._shortage.wait(missing, call.stop))
+        return AttemptResult(context.lease.key, await self._shortage.wait(missing, context.stop))
 
     def not_ready_reasons(self) -> list[str]:
-        """Return in a sentence why no request can be made."""
+        """Return why no request can be sent, as a list of at most one sentence."""
         return self._shortage.not_ready_reasons()
 
-    async def _attempt(self, lease: Lease, payload: HttpPayload) -> AttemptResult:
+    async def _run_attempt(self, lease: Lease, payload: HttpPayload) -> AttemptResult:
         url = parse_url(payload.url)
         try:
             request = self._prepare(lease, payload, url)
-            response = await self._call(request, parse_duration(payload.timeout))
+            response = await self._send(request, parse_duration(payload.timeout))
         except _UnknownSecret as error:
             return AttemptResult(lease.key, _fail("unknown-secret", str(error), retryable=False))
         except TargetRefused as error:
             job_id = render_id(lease.key.job_id)
-            log.warning("job %s (%s) may not call %s: %s", job_id, lease.queue, url.origin, error)
+            log.warning(
+                "job %s (queue %s) may not call %s: %s", job_id, lease.queue, url.origin, error
+            )
             return AttemptResult(lease.key, _fail("target-refused", str(error), retryable=False))
         except ExchangeFailed as error:
             return AttemptResult(
@@ -131,14 +134,16 @@ class HttpRunner:
         except TimeoutError:
             message = f"{url.origin} took longer than {payload.timeout} to answer"
             return AttemptResult(lease.key, _fail("request-timeout", message))
-        outcome = _settle(response, payload, url, self._now())
+        outcome = _outcome_of(response, payload, url, self._now())
         return AttemptResult(lease.key, outcome, _capture(response))
 
-    async def _call(self, request: Request, timeout_us: int) -> Response:
+    async def _send(self, request: Request, timeout_us: int) -> Response:
         async with asyncio.timeout(timeout_us / limits.SECOND):
             found = await self._find_addresses(request.host, request.port)
             addresses = self._rules.check(request.host, request.port, found)
-            return await exchange(request, addresses, self._find_tls() if request.is_tls else None)
+            return await exchange(
+                request, addresses, self._tls_context() if request.is_tls else None
+            )
 
     async def _find_addresses(self, host: str, port: int) -> list[str]:
         try:
@@ -146,8 +151,8 @@ class HttpRunner:
         except ValueError:
             return await self._resolve(host, port)
 
-    def _find_tls(self) -> ssl.SSLContext:
-        if self._tls is None:  # 1.7 MB, so only once somebody needs it
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:  # it takes 1.7 MB, so it is made for the first https job
             self._tls = ssl.create_default_context()
         return self._tls
 
@@ -165,14 +170,14 @@ class HttpRunner:
             headers["content-type"] = content_type
         if body is not None or method in _WITH_LENGTH:
             headers["content-length"] = str(len(body or b""))
-        headers |= self._identify(lease, payload, body or b"")
+        headers |= self._schedo_headers(lease, payload, body or b"")
         headers |= {name.lower(): value for name, value in payload.headers.items()}
         target, is_tls = url.target, url.is_tls
         items = tuple(headers.items())
         return Request(method, url.host, url.port, is_tls, target, items, body or b"")
 
-    def _identify(self, lease: Lease, payload: HttpPayload, body: bytes) -> dict[str, str]:
-        """Return the headers that say which job and which attempt this is, and prove it."""
+    def _schedo_headers(self, lease: Lease, payload: HttpPayload, body: bytes) -> dict[str, str]:
+        """Return the headers that identify the job and the attempt, and their signature."""
         job_id = render_id(lease.key.job_id)
         timestamp_s = self._now() // limits.SECOND
         headers = {
@@ -199,16 +204,18 @@ class HttpRunner:
         if payload.secret_name is None:
             return []
         if payload.secret_name not in self._secrets:
-            raise _UnknownSecret(f"this server has no secret named {payload.secret_name!r}")
+            raise _UnknownSecret(
+                f"there is no secret named {payload.secret_name!r} in the worker's secrets file"
+            )
         return self._secrets[payload.secret_name]
 
 
 class _UnknownSecret(Exception):
-    """The payload names a secret that the server was not given."""
+    """The payload names a secret that the worker does not have."""
 
 
 class Resolver:
-    """Looks names up in threads of its own."""
+    """Resolves host names in threads of its own."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_LOOKUPS_MAX, thread_name_prefix="schedo-lookup")
@@ -224,14 +231,14 @@ def _fail(kind: str, message: str, status: int | None = None, *, retryable: bool
     return Failed(Failure(kind, message, http_status=status), retryable)
 
 
-def _settle(response: Response, payload: HttpPayload, url: Url, now: int) -> Outcome:
+def _outcome_of(response: Response, payload: HttpPayload, url: Url, now: int) -> Outcome:
     status = response.status
     if payload.expects(status):
         return Completed(_render_result(response))
-    retryable = status in _TRIED_AGAIN or status >= 500
+    retryable = status in _RETRIED_STATUSES or status >= 500
     message = f"{url.origin} answered {_name_status(status)}"
     if status == 410:
-        message += ": it takes no more calls"
+        message += ": it accepts no more calls"
     elif 300 <= status < 400:
         message += ": redirects are not followed"
     failure = Failure("http-status", message, http_status=status)
@@ -247,7 +254,7 @@ def _name_status(status: int) -> str:
 
 
 def parse_retry_after(text: str | None, now: int) -> int | None:
-    """Return the wait in µs, at most a day; None if it is absent, past or neither form."""
+    """Return the delay in µs, at most a day; None if the header is absent, past or invalid."""
     if text is None:
         return None
     if text.isascii() and text.isdigit():
@@ -271,8 +278,8 @@ def _render_result(response: Response) -> bytes:
         try:
             decoded = decode_strictly(response.body)
             with_body = msgspec.json.encode({**result, "body": decoded})
-            decode_strictly(with_body)  # it stands one level deeper there
-        except BadJson:  # it is still in the output, as it came
+            decode_strictly(with_body)  # the body is one level deeper there, which has a limit
+        except BadJson:  # the output still has the body unchanged
             result["body_is_json"] = False
         else:
             return with_body

@@ -1,11 +1,11 @@
-"""Commands that outlive their server, found again and killed when the next one starts.
+"""The record of running commands, by which the next server kills those that outlive this one.
 
-A small file beside the store has lines for each command that starts and one for each that ended.
-It is never synced: it has to survive the server's death, not the machine's. A pid alone proves
-nothing, so a process is killed only if it has not started after the instant at which the recorded
-one was seen alive (two cannot have had the pid by then), or if it carries the attempt's mark in its
-environment; the mark also finds descendants that left the group (setsid). Both need Linux's /proc;
-elsewhere only marks are recorded.
+A small file beside the store has lines for each command that starts and a line for each that ends.
+It is never synced: it has to survive the server's death, not the machine's. A pid alone does not
+identify a process. So the next server kills a process only if it started before the instant at
+which the recorded process was seen alive (two processes cannot have had the pid by then), or if it
+has the attempt's mark in its environment. The mark also finds descendants that left the group
+(setsid). Both checks need Linux's /proc; elsewhere only marks are recorded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MARK = "SCHEDO_MARK"
-_FILE_BYTES_MAX = 65_536  # larger, and it is rewritten with what still runs
+_FILE_BYTES_MAX = 65_536  # a larger file is rewritten with the commands that still run
 _START_TIME_FIELD = 19  # after the ")" of /proc/<pid>/stat, see proc_pid_stat(5)
 _KILL_ROUNDS_MAX = 5
 
@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 
 class Leader(NamedTuple):
-    """The process that was started; the pid alone may be another process's by now."""
+    """The first process of a command; the pid alone may belong to another process by now."""
 
     pid: int
-    seen_at: int  # alive then, in ticks since boot
+    seen_at: int  # when it was alive, in ticks since boot
 
 
 class Orphans:
-    """The file of running commands; one server writes it, the holder of the store's lock."""
+    """The file of running commands; only the server that holds the store's lock writes it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,36 +45,36 @@ class Orphans:
         self._has_failed = False
 
     def announce(self, mark: str) -> None:
-        """Remember that a command with this mark is about to start."""
+        """Record that a command with this mark is about to start."""
         self._running[mark] = None
-        self._append(_render(mark, None))
+        self._append(_render_line(mark, None))
 
     def record(self, mark: str, leader: Leader) -> None:
-        """Remember the process that was started for the mark."""
+        """Record the process that was started for the mark."""
         self._running[mark] = leader
-        self._append(_render(mark, leader))
+        self._append(_render_line(mark, leader))
 
     def forget(self, mark: str) -> None:
-        """Note that the command has ended; what it left in the background may live."""
+        """Record that the command has ended; its background processes may live on."""
         if mark in self._running:
             del self._running[mark]
             self._append(f"- {mark}\n")
 
     def reap(self) -> int:
-        """Kill what an earlier server left running, empty the file, return how many were killed."""
+        """Kill the commands of an earlier server, empty the file, return how many were killed."""
         try:
             text = self._path.read_text(encoding="ascii", errors="replace")
         except FileNotFoundError:
             return 0
-        boot, left = _parse(text)
+        boot, orphans = _parse(text)
         killed: set[int] = set()
-        if left and boot == _boot_id():
-            killed = kill_left(left)
+        if orphans and boot == _boot_id():
+            killed = kill_left(orphans)
         self._rewrite()
         return len(killed)
 
     def close(self) -> None:
-        """Close the file; it stays, for the next server to read."""
+        """Close the file, but keep it for the next server."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -86,14 +86,18 @@ class Orphans:
             else:
                 self._bytes += os.write(self._descriptor, line.encode())
         except OSError as error:
-            # A full disk must not stop commands; it only means that a crash may leave some behind.
+            # A full disk must not stop commands; then a crash may leave some of them running.
             if not self._has_failed:
-                logger.warning("cannot keep the list of running commands: %s", error)
+                logger.warning(
+                    "cannot write the list of running commands (%s); "
+                    "commands may keep running if this server crashes",
+                    error,
+                )
             self._has_failed = True
 
     def _rewrite(self) -> None:
         lines = [f"boot {_boot_id()}\n"]
-        lines += [_render(mark, leader) for mark, leader in self._running.items()]
+        lines += [_render_line(mark, leader) for mark, leader in self._running.items()]
         data = "".join(lines).encode()
         fresh = self._path.with_name(self._path.name + ".new")
         fresh.unlink(missing_ok=True)
@@ -111,7 +115,7 @@ class Orphans:
 
 
 def find_start_time(pid: int) -> int | None:
-    """Return when the process started, in ticks since boot, or None if /proc does not know."""
+    """Return when the process started, in ticks since boot, or None if it is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             stat = file.read()
@@ -120,18 +124,18 @@ def find_start_time(pid: int) -> int | None:
     return int(stat.rpartition(b")")[2].split()[_START_TIME_FIELD])
 
 
-def kill_left(left: Mapping[str, Leader | None]) -> set[int]:
-    """Kill what still runs of the marks and their leaders' groups; return the pids."""
-    killed = {leader.pid for leader in left.values() if leader and _kill_group(leader)}
-    return killed | kill_marked(left)
+def kill_left(orphans: Mapping[str, Leader | None]) -> set[int]:
+    """Kill the processes with these marks and the groups of their leaders; return the pids."""
+    killed = {leader.pid for leader in orphans.values() if leader and _kill_group(leader)}
+    return killed | kill_marked(orphans)
 
 
 def kill_marked(marks: Collection[str]) -> set[int]:
-    """Kill every process whose environment carries one of the marks; return their pids."""
-    wanted = {f"{MARK}={mark}".encode() for mark in marks}
+    """Kill every process with one of the marks in its environment; return their pids."""
+    variables = {f"{MARK}={mark}".encode() for mark in marks}
     killed: set[int] = set()
-    for _ in range(_KILL_ROUNDS_MAX):  # what forks while we look is found in the next round
-        found = {pid for pid in _list_pids() if _kill_if_marked(pid, wanted)}
+    for _ in range(_KILL_ROUNDS_MAX):  # a process forked during one round is found in the next
+        found = {pid for pid in _list_pids() if _kill_if_marked(pid, variables)}
         if found <= killed:
             break
         killed |= found
@@ -148,19 +152,19 @@ def _kill_group(leader: Leader) -> bool:
     return False
 
 
-def _kill_if_marked(pid: int, wanted: set[bytes]) -> bool:
-    # The pidfd is opened before the environment is read, so the process that is killed is the one
-    # that was read.
+def _kill_if_marked(pid: int, variables: set[bytes]) -> bool:
+    # The pidfd is opened before the environment is read, so the killed process is the one that was
+    # checked, even if the pid is reused.
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
         return False
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            if wanted.isdisjoint(file.readall().split(b"\0")):
+            if variables.isdisjoint(file.readall().split(b"\0")):
                 return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    except OSError:  # ended meanwhile, or another user's
+    except OSError:  # it has ended meanwhile, or belongs to another user
         return False
     finally:
         os.close(descriptor)
@@ -183,21 +187,21 @@ def _boot_id() -> str:
         return "unknown"
 
 
-def _render(mark: str, leader: Leader | None) -> str:
+def _render_line(mark: str, leader: Leader | None) -> str:
     return f"+ {mark} {leader.pid} {leader.seen_at}\n" if leader else f"+ {mark}\n"
 
 
 def _parse(text: str) -> tuple[str | None, dict[str, Leader | None]]:
     boot: str | None = None
-    left: dict[str, Leader | None] = {}
+    orphans: dict[str, Leader | None] = {}
     for line in text.splitlines():
         match line.split():
             case ["boot", value]:
                 boot = value
             case ["+", mark]:
-                left[mark] = None
+                orphans[mark] = None
             case ["+", mark, pid, seen_at] if pid.isdecimal() and seen_at.isdecimal():
-                left[mark] = Leader(int(pid), int(seen_at))
+                orphans[mark] = Leader(int(pid), int(seen_at))
             case ["-", mark]:
-                left.pop(mark, None)
-    return boot, left
+                orphans.pop(mark, None)
+    return boot, orphans

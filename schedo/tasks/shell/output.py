@@ -1,8 +1,7 @@
-"""What a command writes: read as it comes, the first and the last bytes kept, memory bounded.
+"""Captures the output of commands: keeps the first and the last bytes, in bounded memory.
 
-A child never waits for its reader, except while the file that takes the whole output is behind. A
-file that cannot be written (a full disk) ends the file, not the job; what went wrong is said in the
-result.
+A command never waits for its reader, except while the file for the complete output is behind. An
+error of that file (a full disk) ends the file, not the job; the job's result has a note about it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from schedo.core import limits
 from schedo.core.leases import CapturedOutput
 
 _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
-_READ_BYTES = 4_096  # malloc's own; most commands write little
-_READ_BYTES_MAX = 65_536  # a whole pipe, once a read was full
+_READ_BYTES = 4_096  # small enough for malloc's arena; most commands write little
+_READ_BYTES_MAX = 65_536  # the size of a pipe; used after the first full read
 _FILE_BEHIND_BYTES_MAX = 1_048_576
 
 Stream = Literal["stdout", "stderr"]
@@ -34,16 +33,16 @@ class HeadAndTail:
         self._half = half_bytes
         self._head = bytearray()
         self._ring = bytearray()  # allocated when the head is full
-        self._next = 0  # where the ring is written next
+        self._next = 0  # the next position to write in the ring
         self.total_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Add the next bytes of the stream."""
         self.total_bytes += len(data)
         if len(self._head) < self._half:
-            room = self._half - len(self._head)
-            self._head += data[:room]
-            data = data[room:]
+            free_bytes = self._half - len(self._head)
+            self._head += data[:free_bytes]
+            data = data[free_bytes:]
         if data:
             self._turn(data[-self._half :])
 
@@ -61,19 +60,19 @@ class HeadAndTail:
 
     @property
     def tail(self) -> bytes:
-        """The bytes at the end that the head does not have."""
+        """The bytes at the end of the stream that are not in the head."""
         if self.total_bytes < 2 * self._half:
             return bytes(self._ring[: self._next])
         return bytes(self._ring[self._next :] + self._ring[: self._next])
 
 
 class OutputFile:
-    """A file that gets a whole stream; written off the loop, in order. No output, no file."""
+    """A file for a complete stream, written in order by a thread; made with the first output."""
 
     def __init__(self, path: Path, path_if_taken: Path | None = None) -> None:
         self.path = path
         self._path_if_taken = path_if_taken
-        self.note: str | None = None  # what went wrong
+        self.note: str | None = None  # the error that ended the file
         self.on_room: Callable[[], None] = lambda: None
         self._descriptor: int | None = None
         self._pending: list[bytes] = []
@@ -86,7 +85,7 @@ class OutputFile:
         return self._pending_bytes > _FILE_BEHIND_BYTES_MAX
 
     def write(self, data: bytes) -> None:
-        """Queue the bytes; after a failure they are dropped."""
+        """Queue the bytes; after an error they are dropped."""
         if self.note is not None:
             return
         self._pending.append(data)
@@ -95,15 +94,15 @@ class OutputFile:
             self._writing = asyncio.get_running_loop().create_task(self._write_pending())
 
     async def close(self) -> None:
-        """Return when everything is written, or has failed."""
+        """Wait until everything is written, or has failed."""
         self._is_closing = True
         if self._writing is None:
             self._close_descriptor()
         else:
-            await asyncio.shield(self._writing)  # it closes what its thread writes to
+            await asyncio.shield(self._writing)  # it closes the descriptor when its thread is done
 
     def give_up(self) -> None:
-        """Write no more, and close the file once the thread has let go of it."""
+        """Drop unwritten bytes, and close the file when the thread no longer uses it."""
         self._is_closing = True
         self._pending.clear()
         if self._writing is None:
@@ -148,21 +147,21 @@ class OutputFile:
 
 
 def _create(path: Path) -> int:
-    # The directory is the operator's, but a job may run as the same user and plant a link or a FIFO
-    # in it.
+    # The directory belongs to the operator, but a job may run as the same user and put a link or a
+    # FIFO there.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(path, flags, 0o600)
 
 
 class PipeReader:
-    """The read end of a child's pipe; give write_end to the child, then call start()."""
+    """The read end of a command's pipe; pass write_end to the command, then call start()."""
 
     def __init__(self, stream: Stream, file: OutputFile | None = None) -> None:
         self.stream: Stream = stream
         self.file = file
         self.kept = HeadAndTail()
         self.loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = self.loop.create_future()  # the last writer has gone
+        self.ended: asyncio.Future[None] = self.loop.create_future()  # all writers have closed it
         self._read_bytes = _READ_BYTES
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
@@ -171,13 +170,13 @@ class PipeReader:
             file.on_room = self._resume
 
     def start(self) -> None:
-        """Close our copy of the write end and begin to read."""
+        """Close this process's copy of the write end and start to read."""
         os.close(self.write_end)
         self.write_end = -1
         self._resume()
 
     def drain(self) -> None:
-        """Read what lies in the pipe now, and no more: a process left behind may go on writing."""
+        """Read the bytes in the pipe now, and no more: a background process may keep writing."""
         if self._read_end < 0:
             return
         waiting = struct.unpack("i", fcntl.ioctl(self._read_end, termios.FIONREAD, b"\0\0\0\0"))[0]
@@ -185,7 +184,7 @@ class PipeReader:
             waiting -= count
 
     def close(self) -> None:
-        """Stop reading; whoever still writes gets SIGPIPE."""
+        """Stop reading; a process that still writes gets SIGPIPE."""
         self._pause()
         for descriptor in (self._read_end, self.write_end):
             if descriptor >= 0:
@@ -195,7 +194,7 @@ class PipeReader:
             self.ended.set_result(None)
 
     def capture(self) -> CapturedOutput:
-        """Return what was kept."""
+        """Return the kept bytes of the stream."""
         kept = self.kept
         return CapturedOutput(self.stream, kept.head, kept.tail, kept.total_bytes)
 

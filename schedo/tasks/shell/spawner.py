@@ -1,10 +1,11 @@
-"""Commands that the starter runs for the server: started, signalled, and their ends noticed.
+"""The server's end of the spawner: starts commands, signals them, and learns of their ends.
 
-The starter (see there) is started with the first command, and again if it has died. With it are
-lost the ends of what it had started, so each of those ends here with an error, and its runner must
-see to it that nothing of it runs on. While it has anything to do it is asked for a sign of life;
-one that stays silent (stopped, or stuck in a system call) is killed and counts as dead.
-A command leads its own session, has only descriptors 0, 1 and 2, umask 077 and no core dumps.
+The first command starts the spawner process (spawner_process.py), and a command after its death
+starts it again. When the spawner dies, the exit codes of its commands are lost, so each of them
+fails with SpawnerDied and its runner must kill what is left of it. The server pings the spawner
+while it has commands, and kills a spawner that does not answer (stopped, or stuck in a system
+call). A command leads its own session, and has only the descriptors 0, 1 and 2, umask 077 and no
+core dumps.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from schedo.hardening import is_closed
 from schedo.silence_timer import SilenceTimer
 from schedo.tasks.shell import spawner_process
 
-PULSE_S = 1.0  # between two looks for a sign of life
-STALLED_S = 3.0  # of silence
+PULSE_S = 1.0  # between two liveness checks
+STALLED_S = 3.0  # without an answer to a ping
 _READ_BYTES = 65_536
-_END_S = 0.5  # for which the loop is kept waiting at most
-_STARTER_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME")  # what an interpreter may need
+_END_S = 0.5  # the longest time that the end of the spawner may block the loop
+_SPAWNER_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME")  # for the interpreter
 
 log = logging.getLogger("schedo.workers")
 
 
 class Command(NamedTuple):
-    """What to start; env is the whole environment."""
+    """A command to start; `env` is its complete environment."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -47,77 +48,77 @@ class Command(NamedTuple):
     stdin: bytes | None = None
 
 
-OnStart = Callable[[int, int | None], None]  # the pid, and the tick at which it was its own
+OnStart = Callable[[int, int | None], None]  # the pid, and a tick at which the command had it
 
 
 class SpawnerDied(Exception):
-    """The process that had started the command is gone, and how the command ends is unknown.
+    """The spawner of the command has died, so the command's exit code is unknown.
 
-    The command alone may be the cause if it was the only one.
+    The blame is on the command alone if it was the only one of that spawner.
     """
 
     def __init__(self, blame: Blame) -> None:
-        super().__init__("the process that starts commands has died")
+        super().__init__("the spawner, the process that starts commands, has died")
         self.blame = blame
 
 
 class Running:
-    """One command, from the request to start it until it is released."""
+    """One command, from the request to start it until its release."""
 
-    def __init__(self, number: int, starting: _SpawnerConnection, on_start: OnStart) -> None:
+    def __init__(self, number: int, connection: _SpawnerConnection, on_start: OnStart) -> None:
         self._number = number
-        self._starting = starting
+        self._connection = connection
         self._on_start = on_start
-        self._is_signalled = False
+        self._needs_release = False
         self.pid: int | None = None  # once it has started
-        # The exit code or minus the signal; OSError or ValueError if it could not be started.
+        # The exit code or the negated signal; OSError or ValueError if the command cannot start.
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send the signal to the whole group; from now on the command is to be released."""
-        self._is_signalled = True
-        self._starting.send((spawner_process.SIGNAL, self._number, int(number)))
+        """Send the signal to the whole group; the caller must call release() afterwards."""
+        self._needs_release = True
+        self._connection.send((spawner_process.SIGNAL, self._number, int(number)))
 
     def release(self) -> None:
-        """Let the pid go, now or when it ends; it is signalled no more."""
-        if self._is_signalled:
-            self._is_signalled = False
-            self._starting.send((spawner_process.RELEASE, self._number))
+        """Let the spawner reap the process, now or when it ends; no signal may follow."""
+        if self._needs_release:
+            self._needs_release = False
+            self._connection.send((spawner_process.RELEASE, self._number))
 
     def abandon(self) -> None:
-        """Kill the group now; for when nobody can wait for its end."""
+        """Kill the group now, without waiting for its end."""
         self._on_start = lambda pid, ticks: None
         self.signal_group(signal.SIGKILL)
         self.release()
 
-    # What the starter says.
+    # The spawner's messages.
 
-    def note_start(self, pid: int, ticks: int | None) -> None:
-        """It runs; its pid was its own at that time."""
+    def on_started(self, pid: int, ticks: int | None) -> None:
+        """The command runs; it had the pid at that tick."""
         self.pid = pid
         self._on_start(pid, ticks)
 
-    def note_refusal(self, code: int | None, text: str, filename: str | None) -> None:
-        """It could not be started."""
+    def on_refused(self, code: int | None, text: str, filename: str | None) -> None:
+        """The command could not start."""
         self.fail(ValueError(text) if code is None else OSError(code, text, filename))
 
-    def ended_with(self, status: int) -> None:
-        """Its first process has exited."""
+    def on_ended(self, status: int) -> None:
+        """The command's first process has exited."""
         if not self.ended.done():
             self.ended.set_result(status)
 
     def fail(self, error: Exception) -> None:
-        """Nothing more will be heard of it."""
+        """The command has ended with an error, or its end is unknown."""
         if not self.ended.done():
             self.ended.set_exception(error)
-            self.ended.exception()  # an abandoned one has nobody to look at it
+            self.ended.exception()  # mark it as retrieved: the caller may have abandoned it
 
 
 class Spawner:
-    """Starts commands; for one loop."""
+    """Starts commands through a spawner process; for one event loop."""
 
     def __init__(self) -> None:
-        self._starting: _SpawnerConnection | None = None
+        self._connection: _SpawnerConnection | None = None
 
     def start(
         self,
@@ -126,36 +127,36 @@ class Spawner:
         stderr: int,
         on_start: OnStart = lambda pid, ticks: None,
     ) -> Running:
-        """Ask for the command to be started; on_start is called when it has been.
+        """Send the command to the spawner; on_start is called when it has started.
 
-        The descriptors can be closed at once. OSError is raised if there is no way to ask.
+        The caller may close the descriptors at once. Raise OSError if no spawner can start.
         """
-        if self._starting is None or self._starting.is_dead:
-            self._starting = _SpawnerConnection()
+        if self._connection is None or self._connection.is_dead:
+            self._connection = _SpawnerConnection()
         if command.stdin is None:
-            return self._starting.start(command, (stdout, stderr), on_start)
+            return self._connection.start(command, (stdout, stderr), on_start)
         stdin = write_unnamed_file(command.stdin)
         try:
-            return self._starting.start(command, (stdout, stderr, stdin), on_start)
+            return self._connection.start(command, (stdout, stderr, stdin), on_start)
         finally:
             os.close(stdin)
 
     def not_ready_reasons(self) -> list[str]:
-        """Return in a sentence why commands would not start in time."""
-        silence_s = 0.0 if self._starting is None else self._starting.silence_s
+        """Return why commands would not start in time, as a list of at most one sentence."""
+        silence_s = 0.0 if self._connection is None else self._connection.silence_s
         if not silence_s:
             return []
-        return [f"the process that starts commands has not answered for {silence_s:g} s"]
+        return [f"the spawner of commands has not answered for {silence_s:g} s"]
 
     def close(self) -> None:
-        """End the starter; what still runs is heard of no more."""
-        if self._starting is not None:
-            self._starting.close()
-            self._starting = None
+        """End the spawner; the ends of commands that still run stay unknown."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 class _SpawnerConnection:
-    """One starter, the socket to it, and what it runs."""
+    """One spawner process, the socket to it, and its running commands."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -166,20 +167,20 @@ class _SpawnerConnection:
         self._socket, theirs = socket.socketpair()
         try:
             with theirs:
-                # Before any command; on the loop's thread it takes a millisecond, once.
-                self._process = ChildHandle(_run_starter(theirs))
+                # It blocks the loop for a millisecond, once.
+                self._process = ChildHandle(_start_process(theirs))
         except OSError:
             self._socket.close()
             raise
         self.is_dead = False
-        self.silence_s = 0.0  # since it was last asked for a sign of life
-        self._is_asked = False
-        self._pulse: SilenceTimer | None = None
+        self.silence_s = 0.0  # since the unanswered ping
+        self._has_pinged = False
+        self._liveness_timer: SilenceTimer | None = None
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket.fileno(), self._read)
 
     def start(self, command: Command, descriptors: Sequence[int], on_start: OnStart) -> Running:
-        """Ask for a start with descriptors for stdout, stderr and perhaps stdin."""
+        """Send a start with descriptors for stdout, stderr and perhaps stdin."""
         number = next(self._numbers)
         message = (
             spawner_process.START,
@@ -190,34 +191,34 @@ class _SpawnerConnection:
         )
         self.send(message, descriptors)
         running = self._running[number] = Running(number, self, on_start)
-        if self._pulse is None:
-            self._pulse = SilenceTimer(PULSE_S, self._feel_pulse)
+        if self._liveness_timer is None:
+            self._liveness_timer = SilenceTimer(PULSE_S, self._check_liveness)
         return running
 
-    def _feel_pulse(self) -> None:
-        self._pulse = None
-        if self._is_asked:
+    def _check_liveness(self) -> None:
+        self._liveness_timer = None
+        if self._has_pinged:
             self.silence_s += PULSE_S
             if self.silence_s >= STALLED_S:
-                self._die(f"has not answered for {self.silence_s:g} s and is killed,")
+                self._die(f"is killed, because it has not answered for {self.silence_s:g} s")
                 return
         elif not self._running:
             return
         else:
-            self._is_asked = True
+            self._has_pinged = True
             self.send((spawner_process.PING, 0))
-        self._pulse = SilenceTimer(PULSE_S, self._feel_pulse)
+        self._liveness_timer = SilenceTimer(PULSE_S, self._check_liveness)
 
     def send(self, message: tuple[Any, ...], descriptors: Sequence[int] = ()) -> None:
-        """Send now, or as soon as the starter has read more; after its death, nothing."""
+        """Send now, or as soon as the socket has space; do nothing after the spawner's death."""
         if self.is_dead:
             return
         data = marshal.dumps(message)
         data = spawner_process.LENGTH.pack(len(data)) + data
         sent = 0 if self._unsent else self._send_some(data, descriptors)
         if sent < len(data):
-            kept = [os.dup(each) for each in descriptors] if sent == 0 else []
-            self._unsent.append((data[sent:], kept))
+            duplicates = [os.dup(each) for each in descriptors] if sent == 0 else []
+            self._unsent.append((data[sent:], duplicates))
             self._loop.add_writer(self._socket.fileno(), self._send_rest)
 
     def _send_some(self, data: bytes, descriptors: Sequence[int]) -> int:
@@ -226,7 +227,7 @@ class _SpawnerConnection:
             return self._socket.sendmsg([data], [rights] if descriptors else [])
         except BlockingIOError:
             return 0
-        except OSError:  # it has died, and _read will find that out
+        except OSError:  # the spawner has died; _read notices that
             return len(data)
 
     def _send_rest(self) -> None:
@@ -253,39 +254,39 @@ class _SpawnerConnection:
         if not data:
             self._die("has died")
             return
-        self._is_asked, self.silence_s = False, 0.0  # whatever it says is a sign of life
+        self._has_pinged, self.silence_s = False, 0.0  # any message proves that it lives
         self._received += data
         head = spawner_process.LENGTH.size
         while len(self._received) >= head:
             end = head + spawner_process.LENGTH.unpack_from(self._received)[0]
             if len(self._received) < end:
                 return
-            news = marshal.loads(self._received[head:end])
+            events = marshal.loads(self._received[head:end])
             del self._received[:end]
-            for what, number, *rest in news:
-                self._note(what, number, rest)
+            for kind, number, *rest in events:
+                self._handle_event(kind, number, rest)
 
-    def _note(self, what: str, number: int, rest: list[Any]) -> None:
-        if what == spawner_process.STARTED:
-            self._running[number].note_start(*rest)
-        elif what == spawner_process.ENDED:
-            self._running.pop(number).ended_with(*rest)
-        elif what == spawner_process.REFUSED:
-            self._running.pop(number).note_refusal(*rest)
+    def _handle_event(self, kind: str, number: int, rest: list[Any]) -> None:
+        if kind == spawner_process.STARTED:
+            self._running[number].on_started(*rest)
+        elif kind == spawner_process.ENDED:
+            self._running.pop(number).on_ended(*rest)
+        elif kind == spawner_process.REFUSED:
+            self._running.pop(number).on_refused(*rest)
 
     def _die(self, how: str) -> None:
         count = len(self._running)
         self.close()
-        log.error("the process that starts commands %s with %d of them", how, count)
+        log.error("the spawner of commands %s; %d running commands are lost", how, count)
 
     def close(self) -> None:
-        """Let the starter end, and everything that it runs be unknown."""
+        """End the spawner process, and fail its running commands with SpawnerDied."""
         if self.is_dead:
             return
         self.is_dead = True
         self.silence_s = 0.0
-        if self._pulse is not None:
-            self._pulse.cancel()
+        if self._liveness_timer is not None:
+            self._liveness_timer.cancel()
         self._loop.remove_reader(self._socket.fileno())
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
@@ -297,16 +298,16 @@ class _SpawnerConnection:
         for running in self._running.values():
             running.fail(SpawnerDied(blame))
         self._running.clear()
-        # It ends within a millisecond. Stuck in a system call, it is reaped when it gets out.
+        # It ends within a millisecond. If it hangs in a system call, it is reaped when that ends.
         self._process.abandon(_END_S)
 
 
-def _run_starter(theirs: socket.socket) -> subprocess.Popen[bytes]:
+def _start_process(theirs: socket.socket) -> subprocess.Popen[bytes]:
     arguments = [str(theirs.fileno()), *([spawner_process.CLOSED] if is_closed() else [])]
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-X", "utf8", spawner_process.__file__, *arguments],
-        # Commands can read the environment of their parent.
-        env={name: v for name, v in os.environ.items() if name in _STARTER_VARIABLES},
+        # Without secrets, because commands can read the environment of their parent.
+        env={name: v for name, v in os.environ.items() if name in _SPAWNER_VARIABLES},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(theirs.fileno(),),

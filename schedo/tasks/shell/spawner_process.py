@@ -1,13 +1,14 @@
-"""The small process that starts the server's commands and learns of their ends.
+"""The spawner: a small process that starts the server's commands and reports their ends.
 
-A start waits until the new program is loaded, a millisecond and more on a busy machine. Here it
-keeps nobody; in the server it would keep the timers. The process is told by a socket what to do and
-tells what happened; each message is marshalled, with its length before it. It ends with the socket,
-so with the server, and leaves what runs running.
-Rule: whatever has been sent a signal is reaped only when the server says so. Until then its pid,
-which is also its group's, cannot become another process's.
+A start blocks until the new program is loaded, a millisecond and more on a busy machine. In the
+server it would delay the timers; here it delays only other starts. The server sends requests
+through a socket, and the spawner sends events; each message is marshalled, with its length before
+it. The spawner ends when the socket closes, so with the server, and leaves running commands alone.
+Rule: a command that was sent a signal is reaped only when the server releases it. Until then its
+pid, which is also its group's, cannot belong to another process.
 
-It is run by its path, isolated and without site, and imports nothing but the standard library.
+The server runs this file by its path, isolated and without site; it imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ import sys
 import time
 from typing import Any
 
-START, SIGNAL, RELEASE, PING = "start", "signal", "release", "ping"  # (what, id, ...) to here
-# (what, id, ...) from here, many in a list
+START, SIGNAL, RELEASE, PING = "start", "signal", "release", "ping"  # requests: (kind, id, ...)
+# Events: (kind, id, ...), many in a list.
 STARTED, REFUSED, ENDED, PONG = "started", "refused", "ended", "pong"
-CLOSED = "closed"  # an argument: be not dumpable, as the server is
+CLOSED = "closed"  # an argument: become not dumpable, like the server
 LENGTH = struct.Struct("=I")
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
-_DESCRIPTORS_MAX = 3  # with START come those for stdout and stderr, and perhaps one for stdin
+_DESCRIPTORS_MAX = 3  # START carries those for stdout and stderr, and perhaps one for stdin
 _UMASK = 0o077
 _PR_SET_DUMPABLE = 4
-_NOT_INHERITED = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-# What Python ignores, and a command expects to be killed by.
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+# Signals that Python ignores, but that must kill a command by default.
 _DEFAULT_SIGNALS = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ")]
-_OUTLIVED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # for the server to drain
+_IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # so that the server can drain
 
 
 def find_ticks() -> int | None:
-    """Return the time since boot, in the ticks in which /proc gives start times."""
+    """Return the time since boot, in the ticks of the start times in /proc."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return None
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // TICK_NS
 
 
 class SpawnerProcess:
-    """What runs, and the way to the server."""
+    """The running commands, and the socket to the server."""
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
@@ -59,36 +60,36 @@ class SpawnerProcess:
         self._pids: dict[int, int] = {}  # by the command's id
         self._ids: dict[int, int] = {}  # by pid; not yet ended
         self._signalled: set[int] = set()
-        self._news: list[tuple[Any, ...]] = []
+        self._events: list[tuple[Any, ...]] = []
 
     def run(self) -> None:
-        """Do what the server says until it has gone."""
-        ends, wakeup = socket.socketpair()
-        ends.setblocking(False)
-        wakeup.setblocking(False)
-        signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, *_OUTLIVED):
+        """Handle the server's requests until it closes the socket."""
+        wakeup_read, wakeup_write = socket.socketpair()
+        wakeup_read.setblocking(False)
+        wakeup_write.setblocking(False)
+        signal.set_wakeup_fd(wakeup_write.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, *_IGNORED_SIGNALS):
             signal.signal(number, lambda *_: None)
         poll = select.poll()
         poll.register(self._server, select.POLLIN)
-        poll.register(ends, select.POLLIN)
+        poll.register(wakeup_read, select.POLLIN)
         while True:
             for descriptor, _ in poll.poll():
-                if descriptor == ends.fileno():
+                if descriptor == wakeup_read.fileno():
                     with contextlib.suppress(BlockingIOError):
-                        ends.recv(4_096)
+                        wakeup_read.recv(4_096)
                     self._collect()
                 elif not self._handle_request():
                     return
-            if self._news:
-                data = marshal.dumps(self._news)
+            if self._events:
+                data = marshal.dumps(self._events)
                 self._server.sendall(LENGTH.pack(len(data)) + data)
-                self._news.clear()
+                self._events.clear()
 
     def _handle_request(self) -> bool:
-        """Take one message; return False when there is no server any more."""
+        """Handle one request; return False when the server has closed the socket."""
         room = socket.CMSG_SPACE(_DESCRIPTORS_MAX * array.array("i").itemsize)
-        head, ancillary, flags, _ = self._server.recvmsg(LENGTH.size, room, _NOT_INHERITED)
+        head, ancillary, flags, _ = self._server.recvmsg(LENGTH.size, room, _CLOSE_ON_EXEC)
         if not head:
             return False
         descriptors = array.array("i")
@@ -96,16 +97,16 @@ class SpawnerProcess:
             descriptors.frombytes(data)
         (length,) = LENGTH.unpack(head)
         body = self._server.recv(length, socket.MSG_WAITALL)
-        while len(body) < length:  # a signal came between
+        while len(body) < length:  # a signal has interrupted the call
             body += self._server.recv(length - len(body), socket.MSG_WAITALL)
-        what, number, *rest = marshal.loads(body)
-        if what == START:
+        kind, number, *rest = marshal.loads(body)
+        if kind == START:
             self._start(number, descriptors, bool(flags & socket.MSG_CTRUNC), *rest)
-        elif what == PING:
-            self._news.append((PONG, number))
-        elif number not in self._pids:  # it has ended by itself
+        elif kind == PING:
+            self._events.append((PONG, number))
+        elif number not in self._pids:  # it has ended and is reaped
             pass
-        elif what == SIGNAL:
+        elif kind == SIGNAL:
             self._signal(number, *rest)
         else:
             self._release(number)
@@ -121,17 +122,17 @@ class SpawnerProcess:
         cwd: str | None,
     ) -> None:
         try:
-            if are_cut:  # there is no room here for all that were sent
+            if are_cut:  # this process has no free descriptors for all that were sent
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             pid = self._spawn(descriptors, argv, env, cwd)
         except (OSError, ValueError) as error:
             code = getattr(error, "errno", None)
             text = getattr(error, "strerror", None) or str(error)
-            self._news.append((REFUSED, number, code, text, getattr(error, "filename", None)))
+            self._events.append((REFUSED, number, code, text, getattr(error, "filename", None)))
         else:
             self._pids[number] = pid
             self._ids[pid] = number
-            self._news.append((STARTED, number, pid, find_ticks()))
+            self._events.append((STARTED, number, pid, find_ticks()))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -149,7 +150,7 @@ class SpawnerProcess:
         if cwd is not None:
             os.chdir(cwd)
         try:
-            found: OSError | None = None
+            first_error: OSError | None = None
             for program in _list_programs(argv[0], env):
                 try:
                     return os.posix_spawn(
@@ -161,10 +162,10 @@ class SpawnerProcess:
                         setsigdef=_DEFAULT_SIGNALS,
                     )
                 except OSError as error:
-                    error.filename = None  # the server takes a name for that of the directory
-                    if found is None or found.errno in (errno.ENOENT, errno.ENOTDIR):
-                        found = error
-            raise found or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+                    error.filename = None  # the server reads a name here as that of the directory
+                    if first_error is None or first_error.errno in (errno.ENOENT, errno.ENOTDIR):
+                        first_error = error
+            raise first_error or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         finally:
             if cwd is not None:
                 os.fchdir(self._home)
@@ -182,7 +183,7 @@ class SpawnerProcess:
         self._signalled.discard(number)
 
     def _collect(self) -> None:
-        """Take what has ended: all at once, or one by one while some must not be reaped."""
+        """Report ended commands: all at once, or one by one while some must not be reaped."""
         if self._signalled:
             for pid, number in list(self._ids.items()):
                 self._collect_one(pid, number)
@@ -198,15 +199,15 @@ class SpawnerProcess:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 self._end(pid, os.waitstatus_to_exitcode(status))
-        elif found := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            is_exit = found.si_code == os.CLD_EXITED
-            self._end(pid, found.si_status if is_exit else -found.si_status)
+        elif exit_info := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            is_exit = exit_info.si_code == os.CLD_EXITED
+            self._end(pid, exit_info.si_status if is_exit else -exit_info.si_status)
 
     def _end(self, pid: int, status: int) -> None:
         number = self._ids.pop(pid)
         if number not in self._signalled:
             del self._pids[number]
-        self._news.append((ENDED, number, status))
+        self._events.append((ENDED, number, status))
 
 
 def _list_programs(name: str, env: dict[str, str]) -> list[str]:
@@ -216,14 +217,14 @@ def _list_programs(name: str, env: dict[str, str]) -> list[str]:
 
 
 def _close_process() -> None:
-    """Keep commands from attaching to this process, which holds the ends of others' output."""
+    """Keep commands from attaching to this process, which holds the pipes of other commands."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def main() -> None:
-    """Serve the socket that the server has passed on."""
+    """Serve the socket that the server has passed."""
     if sys.argv[2:] == [CLOSED]:
         _close_process()
     with socket.socket(fileno=int(sys.argv[1])) as server:

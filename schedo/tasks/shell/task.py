@@ -1,10 +1,10 @@
 """The shell task: a command line for /bin/sh, or an argv list without a shell.
 
-The command gets an environment made from an allow-list, never the server's own. It is over when the
-process that was started has exited: what it left in the background lives on, as under cron, and
-cannot hold the job open. A stop is SIGTERM to the group, the grace time, SIGKILL to the group, and
-to every descendant that still carries the attempt's mark in its environment. A descendant that left
-the group and also wiped its environment escapes; only a cgroup would hold it.
+The command gets an environment made from an allow-list, never the server's own. The job ends when
+the command's first process has exited: its background processes live on, as under cron, and cannot
+keep the job running. A stop is SIGTERM to the group, the grace time, then SIGKILL to the group and
+to every descendant that has the attempt's mark in its environment. A descendant that has left the
+group and wiped its environment escapes; only a cgroup could hold it.
 """
 
 from __future__ import annotations
@@ -48,16 +48,15 @@ from schedo.tasks.shell.payload import ShellPayload, check_shell_payload
 from schedo.tasks.shell.spawner import Command, Running, Spawner, SpawnerDied
 from schedo.tasks.shortage import Shortage, is_shortage
 
-ISOLATED_TASKS = frozenset(
-    {"shell"}
-)  # the tasks whose suspects can be run beside others, but apart
+# The poison suspects of these tasks run in this process, isolated from other jobs.
+ISOLATED_TASKS = frozenset({"shell"})
 
 _KILL_WAIT_S = 5.0  # after SIGKILL; longer only in an uninterruptible system call
-_SAID_CHARACTERS_MAX = 200
-_TELL_S = 1.0  # between two looks at the output of a command that runs
-_TOLD_BYTES_MAX = 4_096  # of each stream
+_LAST_LINE_CHARACTERS_MAX = 200
+_PROGRESS_S = 1.0  # between two progress reports with a running command's output
+_REPORTED_BYTES_MAX = 4_096  # of each stream
 
-# What a command inherits. The rest of the server's environment may hold secrets.
+# The variables that a command inherits. The rest of the server's environment may hold secrets.
 _INHERITED = re.compile(r"(PATH|HOME|LANG|LC_[A-Z]+|TZ|USER|LOGNAME|SHELL|TMPDIR)\Z")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -65,9 +64,9 @@ log = logging.getLogger("schedo.workers")
 
 
 class ShellRunner:
-    """Runs shell jobs; output_dir gets all they write, orphans hears of all that run.
+    """Runs shell jobs; writes their output to output_dir and records them in orphans.
 
-    A suspect gets a process of its own that starts it: if that dies again, it was the suspect.
+    A poison suspect gets a spawner of its own: if that one dies, too, the suspect is the cause.
     """
 
     def __init__(
@@ -77,8 +76,8 @@ class ShellRunner:
     ) -> None:
         self._output_dir = output_dir
         self._orphans = orphans
-        self._commands = Spawner()
-        self._apart: set[Spawner] = set()
+        self._spawner = Spawner()
+        self._isolated: set[Spawner] = set()
         self._shortage = Shortage("no command can be started")
         self._env = {k: v for k, v in os.environ.items() if _INHERITED.match(k)}
         self._env.setdefault("PATH", _PATH)
@@ -86,61 +85,61 @@ class ShellRunner:
             output_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def not_ready_reasons(self) -> list[str]:
-        """Return in a sentence why commands would not start in time."""
-        reasons = [each.not_ready_reasons() for each in (self._commands, *self._apart)]
+        """Return why commands would not start in time, in sentences."""
+        reasons = [each.not_ready_reasons() for each in (self._spawner, *self._isolated)]
         return list(dict.fromkeys(chain(*reasons, self._shortage.not_ready_reasons())))
 
     def close(self) -> None:
-        """End the processes that start commands."""
-        for commands in (self._commands, *self._apart):
-            commands.close()
+        """End the spawners."""
+        for spawner in (self._spawner, *self._isolated):
+            spawner.close()
 
-    async def __call__(self, call: AttemptContext) -> AttemptResult:
-        """Return how the command ended, with what it wrote."""
+    async def __call__(self, context: AttemptContext) -> AttemptResult:
+        """Run the command and return its result, with its output."""
         try:
-            payload = check_shell_payload(call.lease.payload or b"null")
+            payload = check_shell_payload(context.lease.payload or b"null")
         except Invalid as error:
-            return AttemptResult(call.lease.key, refuse_payload(error))
+            return AttemptResult(context.lease.key, refuse_payload(error))
         try:
-            attempt = _Attempt(call, payload, self._env, self._orphans, self._output_dir)
+            attempt = _Attempt(context, payload, self._env, self._orphans, self._output_dir)
         except OSError as error:
-            return AttemptResult(call.lease.key, await self._blame_start(error, call, None))
+            return AttemptResult(context.lease.key, await self._blame_start(error, context, None))
         try:
-            with self._find_commands(call.lease) as commands:
-                outcome = await attempt.run(commands, self._shortage.end)
-            return AttemptResult(call.lease.key, outcome, attempt.output())
+            with self._spawner_for(context.lease) as spawner:
+                outcome = await attempt.run(spawner, self._shortage.end)
+            return AttemptResult(context.lease.key, outcome, attempt.output())
         except NotStarted as error:
-            wrong = error.cause
+            cause = error.cause
         finally:
             attempt.close()
-        return AttemptResult(call.lease.key, await self._blame_start(wrong, call, payload))
+        return AttemptResult(context.lease.key, await self._blame_start(cause, context, payload))
 
     async def _blame_start(
-        self, error: Exception, call: AttemptContext, payload: ShellPayload | None
+        self, error: Exception, context: AttemptContext, payload: ShellPayload | None
     ) -> Outcome:
-        """Return how an attempt ends whose command could not be started."""
+        """Return the outcome of an attempt whose command could not start."""
         if isinstance(error, OSError) and is_shortage(error):
-            return await self._shortage.wait(error, call.stop)
+            return await self._shortage.wait(error, context.stop)
         if payload is None:
-            return Failed(Failure("spawn-failed", f"no pipe: {error}"))
+            return Failed(Failure("spawn-failed", f"a pipe could not be created: {error}"))
         return Failed(_explain_start(error, payload))
 
     @contextlib.contextmanager
-    def _find_commands(self, lease: Lease) -> Iterator[Spawner]:
+    def _spawner_for(self, lease: Lease) -> Iterator[Spawner]:
         if not lease.is_suspect:
-            yield self._commands
+            yield self._spawner
             return
-        commands = Spawner()
-        self._apart.add(commands)
+        spawner = Spawner()
+        self._isolated.add(spawner)
         try:
-            yield commands
+            yield spawner
         finally:
-            self._apart.remove(commands)
-            commands.close()
+            self._isolated.remove(spawner)
+            spawner.close()
 
 
 class NotStarted(Exception):
-    """The command could not be started."""
+    """The command could not start; `cause` is the error of the system."""
 
     def __init__(self, cause: OSError | ValueError) -> None:
         super().__init__(str(cause))
@@ -152,102 +151,108 @@ class _Attempt:
 
     def __init__(
         self,
-        call: AttemptContext,
+        context: AttemptContext,
         payload: ShellPayload,
         env: Mapping[str, str],
         orphans: Orphans | None,
         output_dir: Path | None,
     ) -> None:
-        self._call = call
+        self._context = context
         self._payload = payload
         self._orphans = orphans
         self._mark = secrets.token_hex(8)
-        self._env = {**env, **payload.env, **_describe(call.lease), MARK: self._mark}
+        self._env = {**env, **payload.env, **_attempt_variables(context.lease), MARK: self._mark}
         self._leader: Leader | None = None
         self._running: Running | None = None
-        self._telling: asyncio.TimerHandle | None = None
-        self._told_bytes = 0
-        self._taps: list[PipeReader] = []
+        self._progress_timer: asyncio.TimerHandle | None = None
+        self._reported_bytes = 0
+        self._pipes: list[PipeReader] = []
         try:
             for stream in ("stdout", "stderr"):
-                self._taps.append(PipeReader(stream, _find_file(output_dir, call.lease, stream)))
+                self._pipes.append(
+                    PipeReader(stream, _find_file(output_dir, context.lease, stream))
+                )
         except OSError:
             self.close()
             raise
 
-    async def run(self, commands: Spawner, on_start: Callable[[], None]) -> Outcome:
-        """Start the command and return how it ended; raise NotStarted."""
+    async def run(self, spawner: Spawner, on_start: Callable[[], None]) -> Outcome:
+        """Start the command and return its outcome, or raise NotStarted."""
         try:
-            running = self._start(commands, on_start)
+            running = self._start(spawner, on_start)
         except (OSError, ValueError) as error:
             raise NotStarted(error) from error
-        self._telling = asyncio.get_running_loop().call_later(_TELL_S, self._tell_output)
+        self._progress_timer = asyncio.get_running_loop().call_later(
+            _PROGRESS_S, self._report_output
+        )
         await self._until_ended_or_stopped(running)
-        self._telling.cancel()
+        self._progress_timer.cancel()
         if not running.ended.done():
             await self._stop(running)
             self._release(running)
             await self._close_files()
             return Stopped()
-        wrong = running.ended.exception()
-        if isinstance(wrong, SpawnerDied):
+        failure = running.ended.exception()
+        if isinstance(failure, SpawnerDied):
             await self._kill_left()
         self._release(running)
         notes = await self._close_files()
-        if isinstance(wrong, SpawnerDied):
-            return Lost(str(wrong), wrong.blame)
-        if isinstance(wrong, (OSError, ValueError)):
-            raise NotStarted(wrong)
-        return self._settle(running.ended.result(), notes)
+        if isinstance(failure, SpawnerDied):
+            return Lost(str(failure), failure.blame)
+        if isinstance(failure, (OSError, ValueError)):
+            raise NotStarted(failure)
+        return self._outcome_of(running.ended.result(), notes)
 
-    def _tell_output(self) -> None:
-        """Show the end of what it has written so far, now and then."""
-        written = sum(tap.kept.total_bytes for tap in self._taps)
-        if written > self._told_bytes:
-            self._told_bytes = written
-            ends = [(tap.kept.tail or tap.kept.head)[-_TOLD_BYTES_MAX:] for tap in self._taps]
+    def _report_output(self) -> None:
+        """Report the end of the output so far as progress, once a second if it has grown."""
+        written = sum(pipe.kept.total_bytes for pipe in self._pipes)
+        if written > self._reported_bytes:
+            self._reported_bytes = written
+            ends = [
+                (pipe.kept.tail or pipe.kept.head)[-_REPORTED_BYTES_MAX:] for pipe in self._pipes
+            ]
             text = "".join(end.decode("utf-8", "replace") for end in ends)
-            self._call.report_progress(self._call.lease.key, Said(output=text))
+            self._context.report_progress(self._context.lease.key, Said(output=text))
         loop = asyncio.get_running_loop()
-        self._telling = loop.call_later(_TELL_S, self._tell_output)
+        self._progress_timer = loop.call_later(_PROGRESS_S, self._report_output)
 
     def output(self) -> tuple[CapturedOutput, ...]:
-        """Return what each stream that was written to has kept."""
-        return tuple(tap.capture() for tap in self._taps if tap.kept.total_bytes)
+        """Return the kept output of each stream that is not empty."""
+        return tuple(pipe.capture() for pipe in self._pipes if pipe.kept.total_bytes)
 
     def close(self) -> None:
-        """Leave nothing behind, however run() ended."""
-        if self._telling is not None:
-            self._telling.cancel()
+        """Release all resources and kill what still runs, however run() ended."""
+        if self._progress_timer is not None:
+            self._progress_timer.cancel()
         self._forget()
         if self._running is not None:
             self._running.abandon()
-            with contextlib.suppress(RuntimeError):  # the loop's threads are already shut down
+            with contextlib.suppress(RuntimeError):  # the loop's executor is already shut down
                 self._kill_left()
-        for tap in self._taps:
-            tap.close()
-            if tap.file is not None:
-                tap.file.give_up()
+        for pipe in self._pipes:
+            pipe.close()
+            if pipe.file is not None:
+                pipe.file.give_up()
 
-    def _start(self, commands: Spawner, on_start: Callable[[], None]) -> Running:
-        asked = self._payload
-        argv = asked.command
+    def _start(self, spawner: Spawner, on_start: Callable[[], None]) -> Running:
+        payload = self._payload
+        argv = payload.command
         if isinstance(argv, str):
-            # The space keeps a line that begins with - or + from being read as the shell's options.
-            argv = [asked.shell, "-c", f" {argv}" if argv[0] in "-+" else argv]
-        stdin = None if asked.stdin is None else asked.stdin.encode()
-        command = Command(argv, self._env, asked.cwd, stdin)
-        stdout, stderr = (tap.write_end for tap in self._taps)
-        if self._orphans is not None:  # before the start, so that no crash can come between
+            # The space keeps the shell from parsing a line that begins with - or + as an option.
+            argv = [payload.shell, "-c", f" {argv}" if argv[0] in "-+" else argv]
+        stdin = None if payload.stdin is None else payload.stdin.encode()
+        command = Command(argv, self._env, payload.cwd, stdin)
+        stdout, stderr = (pipe.write_end for pipe in self._pipes)
+        if self._orphans is not None:  # before the start, so that a crash cannot miss the command
             self._orphans.announce(self._mark)
 
         def record(pid: int, ticks: int | None) -> None:
             on_start()
             self._record(pid, ticks)
 
-        running = self._running = commands.start(command, stdout, stderr, record)
-        for tap in self._taps:
-            tap.start()
+        running = self._running = spawner.start(command, stdout, stderr, record)
+        for pipe in self._pipes:
+            pipe.start()
         return running
 
     def _record(self, pid: int, ticks: int | None) -> None:
@@ -264,32 +269,37 @@ class _Attempt:
                 turn.set_result(None)
 
         running.ended.add_done_callback(wake)
-        self._call.stop.listener = wake
-        if self._call.stop.reason is None:
+        self._context.stop.listener = wake
+        if self._context.stop.reason is None:
             await turn
 
     async def _stop(self, running: Running) -> None:
-        """End the command and its descendants; each that holds a pipe has the grace time."""
+        """End the command and its descendants; all that hold a pipe have the grace time."""
         running.signal_group(signal.SIGTERM)
-        running.signal_group(signal.SIGCONT)  # a stopped process would not see the first
+        running.signal_group(signal.SIGCONT)  # a stopped process handles SIGTERM only after it
         grace_s = parse_duration(self._payload.grace) / limits.SECOND
-        holders: list[asyncio.Future[Any]] = [running.ended, *(tap.ended for tap in self._taps)]
+        holders: list[asyncio.Future[Any]] = [running.ended, *(pipe.ended for pipe in self._pipes)]
         await asyncio.wait(holders, timeout=grace_s)
         running.signal_group(signal.SIGKILL)
         await asyncio.wait((running.ended,), timeout=_KILL_WAIT_S)
         await self._kill_left()
 
     def _kill_left(self) -> asyncio.Future[set[int]]:
-        """Kill off the loop what still runs: what has left the group, or lost its starter."""
+        """Kill the descendants that have left the group or lost their spawner; in a thread."""
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(None, kill_left, {self._mark: self._leader})
 
     def _release(self, running: Running) -> None:
-        """Take what is left in the pipes and let the process go, unless it outlives SIGKILL."""
-        for tap in self._taps:
-            tap.drain()
+        """Read the rest of the pipes and release the process, unless it has survived SIGKILL."""
+        for pipe in self._pipes:
+            pipe.drain()
         if not running.ended.done():
-            log.warning("process %s of job %s outlives SIGKILL", running.pid, self._job_text)
+            log.warning(
+                "process %s of job %s has survived SIGKILL for %g s; it may hang in a system call",
+                running.pid,
+                self._job_text,
+                _KILL_WAIT_S,
+            )
             return
         self._forget()
         self._running = None
@@ -300,7 +310,7 @@ class _Attempt:
             self._orphans.forget(self._mark)
 
     async def _close_files(self) -> list[str]:
-        files = [tap.file for tap in self._taps if tap.file is not None]
+        files = [pipe.file for pipe in self._pipes if pipe.file is not None]
         for file in files:
             await file.close()
         notes = [file.note for file in files if file.note is not None]
@@ -308,7 +318,7 @@ class _Attempt:
             log.warning("job %s: output file %s", self._job_text, note)
         return notes
 
-    def _settle(self, status: int, notes: list[str]) -> Outcome:
+    def _outcome_of(self, status: int, notes: list[str]) -> Outcome:
         if status in self._payload.success_codes:
             result: dict[str, Any] = {"exit_code": status}
             if notes:
@@ -317,18 +327,20 @@ class _Attempt:
         if status < 0:
             name = _name_signal(-status)
             return Failed(Failure("signal", f"the command was killed by {name}", signal=name))
-        said = _find_last_line(self._taps[1])
-        message = f"the command ended with exit code {status}" + (f": {said}" if said else "")
+        last_line = _find_last_line(self._pipes[1])
+        message = f"the command ended with exit code {status}" + (
+            f": {last_line}" if last_line else ""
+        )
         return Failed(Failure("exit-code", message, exit_code=status))
 
     @property
     def _job_text(self) -> str:
-        return render_id(self._call.lease.key.job_id)
+        return render_id(self._context.lease.key.job_id)
 
 
-def _describe(lease: Lease) -> dict[str, str]:
-    """Return what a command may know of its own attempt."""
-    told = {
+def _attempt_variables(lease: Lease) -> dict[str, str]:
+    """Return the environment variables that describe the attempt to its command."""
+    variables = {
         "SCHEDO_JOB_ID": render_id(lease.key.job_id),
         "SCHEDO_ATTEMPT": str(lease.key.attempt),
         "SCHEDO_EPOCH": str(lease.key.epoch),
@@ -336,10 +348,10 @@ def _describe(lease: Lease) -> dict[str, str]:
         "SCHEDO_SCHEDULED_FOR": render_instant(lease.scheduled_for),
     }
     if lease.options.traceparent is not None:
-        told["TRACEPARENT"] = lease.options.traceparent
+        variables["TRACEPARENT"] = lease.options.traceparent
         if lease.options.tracestate is not None:
-            told["TRACESTATE"] = lease.options.tracestate
-    return told
+            variables["TRACESTATE"] = lease.options.tracestate
+    return variables
 
 
 def _find_file(output_dir: Path | None, lease: Lease, stream: Stream) -> OutputFile | None:
@@ -347,7 +359,7 @@ def _find_file(output_dir: Path | None, lease: Lease, stream: Stream) -> OutputF
         return None
     job_id, attempt, epoch = lease.key
     name = f"{render_id(job_id)}.{attempt}"
-    # After a crash the same attempt number can be handed out again, in a later epoch.
+    # After a crash the same attempt number can occur again, in a later epoch.
     taken = output_dir / f"{name}.{epoch}.{stream}"
     return OutputFile(output_dir / f"{name}.{stream}", taken)
 
@@ -374,8 +386,8 @@ def _name_signal(number: int) -> str:
         return f"signal {number}"
 
 
-def _find_last_line(tap: PipeReader) -> str:
-    """Return the last line of a stream without control characters, cut to fit a sentence."""
-    text = (tap.kept.tail or tap.kept.head)[-1_024:].decode("utf-8", "replace").rstrip()
+def _find_last_line(pipe: PipeReader) -> str:
+    """Return the last line of a stream without control characters, cut to fit a message."""
+    text = (pipe.kept.tail or pipe.kept.head)[-1_024:].decode("utf-8", "replace").rstrip()
     line = text.rpartition("\n")[2]
-    return "".join(c for c in line if c.isprintable())[:_SAID_CHARACTERS_MAX]
+    return "".join(c for c in line if c.isprintable())[:_LAST_LINE_CHARACTERS_MAX]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from schedo.core.leases import AttemptResult
 from schedo.core.model import Options
 from schedo.tasks.http.task import HttpRunner
-from tests.worker.calls import make_call
+from tests.worker.calls import make_context
 
 NOW = 1_614_265_330_000_000  # Thu, 25 Feb 2021 15:02:10 GMT
 
@@ -111,7 +111,7 @@ def make_runner(allow: tuple[str, ...] = ("127.0.0.1",), **kwargs: Any) -> HttpR
 async def run(
     payload: Any, runner: HttpRunner | None = None, options: Options | None = None
 ) -> AttemptResult:
-    call = make_call(payload, task="http", options=options or Options())
+    call = make_context(payload, task="http", options=options or Options())
     async with asyncio.timeout(30):
         return await (runner or make_runner())(call)
 

@@ -13,7 +13,7 @@ import pytest
 
 from schedo.core.leases import AttemptResult, Failed, Stopped, StopReason
 from tests.tasks.http.servers import Server, answer, call_server, make_runner, read_request, run
-from tests.worker.calls import both_loops, capture_of, failure_of, make_call, result_of
+from tests.worker.calls import both_loops, capture_of, failure_of, make_context, result_of
 
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -56,7 +56,7 @@ async def test_the_answer_to_head_has_no_body_to_wait_for() -> None:
 @pytest.mark.parametrize(
     ("response", "kind", "message"),
     [
-        (b"", "network", "closed before the response was whole"),
+        (b"", "network", "closed before the response was complete"),
         (b"SSH-2.0-OpenSSH\r\n", "bad-response", "does not speak HTTP/1.1"),
         (OK + b"Content-Length: 10\r\n\r\nshort", "network", "closed before"),
         (OK + b"Content-Le", "network", "closed before"),
@@ -235,7 +235,7 @@ async def test_a_large_body_that_is_never_read_does_not_hang() -> None:
 def test_a_stop_cancels_the_request_at_once(make_loop: MakeLoop) -> None:
     async def scenario() -> AttemptResult:
         async with Server(never) as server, asyncio.timeout(10):
-            call = make_call({"url": server.url(), "timeout": "1h"}, task="http")
+            call = make_context({"url": server.url(), "timeout": "1h"}, task="http")
             running = asyncio.create_task(make_runner()(call))
             await server.connected.wait()
             call.stop.set(StopReason.CANCEL)
@@ -253,7 +253,7 @@ async def test_nobody_listening_can_be_retried() -> None:
 
     failure = failure_of(report)
     assert failure.type == "network"
-    assert failure.message.startswith(f"http://127.0.0.1:{port}: no connection: ")
+    assert failure.message.startswith(f"http://127.0.0.1:{port}: the connection failed: ")
 
 
 async def test_300_calls_leave_no_descriptor_open() -> None:

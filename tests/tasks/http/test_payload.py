@@ -37,7 +37,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
         ({"url": "http://[fe80::1%25eth0]/"}, "/payload/url", "no valid host"),
         ({"url": "http://[v1.a]/"}, "/payload/url", "no valid host"),
         ({"url": "http://[::1/"}, "/payload/url", "Invalid IPv6"),
-        ({"url": "http://a:0/"}, "/payload/url", "port 0"),
+        ({"url": "http://a:0/"}, "/payload/url", "port must not be 0"),
         ({"url": "http://a:65536/"}, "/payload/url", "out of range"),
         ({"url": "http://a:b/"}, "/payload/url", "Port could not be cast"),
         ({"url": "http://a/" + "x" * 8_192}, "/payload/url", "longer than 8192"),

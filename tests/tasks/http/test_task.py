@@ -14,7 +14,7 @@ from schedo.core.leases import AttemptResult, Failed, Released
 from schedo.core.model import Options
 from schedo.tasks.http.task import HttpRunner, parse_retry_after
 from tests.tasks.http.servers import NOW, Server, answer, call_server, make_runner, run
-from tests.worker.calls import JOB, both_loops, capture_of, failure_of, make_call, result_of
+from tests.worker.calls import JOB, both_loops, capture_of, failure_of, make_context, result_of
 
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 SECOND = 1_000_000
@@ -133,7 +133,7 @@ async def test_the_message_names_the_origin_and_no_more() -> None:
         report = await run({"url": server.url("/hook?token=hunter2")})
 
     assert failure_of(report).message == (
-        f"http://127.0.0.1:{server.port} answered 410 Gone: it takes no more calls"
+        f"http://127.0.0.1:{server.port} answered 410 Gone: it accepts no more calls"
     )
 
 
@@ -207,7 +207,7 @@ async def test_without_descriptors_the_attempt_is_released(
     monkeypatch.setattr("schedo.tasks.shortage.PAUSE_S", 0.01)
     monkeypatch.setattr("asyncio.open_connection", refuse)
     runner = HttpRunner(["127.0.0.1"], "test")
-    report = await runner(make_call({"url": "http://127.0.0.1:9/"}, "http"))
+    report = await runner(make_context({"url": "http://127.0.0.1:9/"}, "http"))
 
     assert report.outcome == Released()
     assert runner.not_ready_reasons() == ["no connection can be opened: Too many open files"]

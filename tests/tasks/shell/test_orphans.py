@@ -189,13 +189,13 @@ import asyncio, sys
 from pathlib import Path
 from schedo.tasks.shell.orphans import Orphans
 from schedo.tasks.shell.task import ShellRunner
-from tests.worker.calls import make_call
+from tests.worker.calls import make_context
 
 # It says its pid only when it has left the group.
 escape = "setsid sh -c 'echo $$ $PPID > " + sys.argv[2] + "; exec sleep 60' &"
 line = escape + " sleep 60"
 runner = ShellRunner(orphans=Orphans(Path(sys.argv[1])))
-asyncio.run(runner(make_call({"command": line})))
+asyncio.run(runner(make_context({"command": line})))
 """
 
 

@@ -1,4 +1,4 @@
-"""Commands and the process that starts them: what they get, how they end, and its own end."""
+"""Commands and their spawner: their environment, their ends, and the end of the spawner."""
 
 from __future__ import annotations
 
@@ -244,31 +244,31 @@ async def test_an_abandoned_command_is_killed_and_reaped(commands: Spawner) -> N
 
 async def test_200_short_commands_leave_no_zombie_and_no_descriptor(commands: Spawner) -> None:
     _, pid = await start_sleeper(commands)
-    starter = find_parent(pid)
-    before = os.listdir("/proc/self/fd"), os.listdir(f"/proc/{starter}/fd")
+    spawner = find_parent(pid)
+    before = os.listdir("/proc/self/fd"), os.listdir(f"/proc/{spawner}/fd")
 
     for _ in range(10):
         asked = [Command(["true"], ENV)] * 20
         await asyncio.gather(*(run(commands, each) for each in asked))
 
-    assert list_children(starter) == [pid]
-    assert (os.listdir("/proc/self/fd"), os.listdir(f"/proc/{starter}/fd")) == before
+    assert list_children(spawner) == [pid]
+    assert (os.listdir("/proc/self/fd"), os.listdir(f"/proc/{spawner}/fd")) == before
     os.kill(pid, signal.SIGKILL)
 
 
-async def test_the_starter_outlives_the_signals_that_end_a_server(commands: Spawner) -> None:
+async def test_the_spawner_outlives_the_signals_that_end_a_server(commands: Spawner) -> None:
     running, pid = await start_sleeper(commands)
-    starter = find_parent(pid)
+    spawner = find_parent(pid)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        os.kill(starter, number)
+        os.kill(spawner, number)
 
     assert await run(commands, Command(["echo", "on"], ENV)) == (0, b"on\n")
-    assert find_parent(pid) == starter
+    assert find_parent(pid) == spawner
     running.abandon()
 
 
-async def test_a_starter_that_dies_is_noticed_and_another_one_started(commands: Spawner) -> None:
+async def test_a_dead_spawner_is_replaced(commands: Spawner) -> None:
     running, pid = await start_sleeper(commands)
 
     os.kill(find_parent(pid), signal.SIGKILL)
@@ -282,7 +282,7 @@ async def test_a_starter_that_dies_is_noticed_and_another_one_started(commands: 
 
 @both_loops
 @pytest.mark.parametrize("has_begun", [True, False], ids=["a command runs", "none has begun"])
-def test_a_starter_that_does_not_answer_is_killed_and_another_one_started(
+def test_a_spawner_that_does_not_answer_is_killed_and_replaced(
     make_loop: MakeLoop, has_begun: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedo.tasks.shell.spawner.PULSE_S", 0.1)
@@ -291,9 +291,9 @@ def test_a_starter_that_does_not_answer_is_killed_and_another_one_started(
     async def stop_it() -> tuple[list[str], tuple[int, bytes]]:
         commands = Spawner()
         running, pid = await start_sleeper(commands)
-        starter = find_parent(pid)
+        spawner = find_parent(pid)
         assert commands.not_ready_reasons() == []
-        os.kill(starter, signal.SIGSTOP)
+        os.kill(spawner, signal.SIGSTOP)
         if not has_begun:
             running.abandon()
             running = commands.start(Command(["sleep", "60"], ENV), 1, 2)
@@ -303,7 +303,7 @@ def test_a_starter_that_does_not_answer_is_killed_and_another_one_started(
             with pytest.raises(SpawnerDied):
                 await running.ended
         running.abandon()
-        assert wait_gone(starter)
+        assert wait_gone(spawner)
         assert commands.not_ready_reasons() == []
         try:
             return reasons, await run(commands, Command(["echo", "again"], ENV))
@@ -314,11 +314,11 @@ def test_a_starter_that_does_not_answer_is_killed_and_another_one_started(
     with asyncio.Runner(loop_factory=make_loop) as runner:
         (reason,), again = runner.run(stop_it())
 
-    assert reason.startswith("the process that starts commands has not answered for 0.")
+    assert reason.startswith("the spawner of commands has not answered for 0.")
     assert again == (0, b"again\n")
 
 
-async def test_a_starter_that_is_busy_for_long_is_not_taken_for_stuck(
+async def test_a_busy_spawner_is_not_killed(
     commands: Spawner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedo.tasks.shell.spawner.PULSE_S", 0.01)
@@ -330,7 +330,7 @@ async def test_a_starter_that_is_busy_for_long_is_not_taken_for_stuck(
     assert await asyncio.gather(*(run(commands, each) for each in asked)) == [(0, b"")] * 500
 
 
-async def test_the_starter_is_small(commands: Spawner) -> None:
+async def test_the_spawner_is_small(commands: Spawner) -> None:
     _, pid = await start_sleeper(commands)
 
     assert measure_own_kib(find_parent(pid)) < 8_192
@@ -358,14 +358,14 @@ def server() -> Iterator[subprocess.Popen[str]]:
         it.kill()
 
 
-def test_the_starter_ends_with_the_server_and_what_runs_goes_on(
+def test_the_spawner_ends_with_the_server_and_running_commands_continue(
     server: subprocess.Popen[str],
 ) -> None:
     assert server.stdout is not None
-    pid, starter = map(int, server.stdout.readline().split())
+    pid, spawner = map(int, server.stdout.readline().split())
 
     server.kill()
 
-    assert wait_gone(starter)
+    assert wait_gone(spawner)
     assert is_running(pid)
     os.kill(pid, signal.SIGKILL)

@@ -26,7 +26,7 @@ from tests.worker.calls import (
     capture_of,
     failure_of,
     is_running,
-    make_call,
+    make_context,
     result_of,
     text_of,
 )
@@ -38,7 +38,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 async def run(
     payload: Any, runner: ShellRunner | None = None, options: Options | None = None
 ) -> AttemptResult:
-    call = make_call(payload) if options is None else make_call(payload, options=options)
+    call = make_context(payload) if options is None else make_context(payload, options=options)
     used = runner or ShellRunner()
     try:
         async with asyncio.timeout(30):
@@ -157,7 +157,7 @@ async def test_without_descriptors_the_attempt_is_released() -> None:
         while True:
             plugs.append(os.dup(0))
     except OSError:
-        report = await runner(make_call({"command": "true"}))
+        report = await runner(make_context({"command": "true"}))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for plug in plugs:
@@ -165,25 +165,25 @@ async def test_without_descriptors_the_attempt_is_released() -> None:
 
     assert report.outcome == Released()
     assert runner.not_ready_reasons() == ["no command can be started: Too many open files"]
-    assert result_of(await runner(make_call({"command": "true"}))) == {"exit_code": 0}
+    assert result_of(await runner(make_context({"command": "true"}))) == {"exit_code": 0}
     assert runner.not_ready_reasons() == []
     runner.close()
 
 
 @pytest.mark.usefixtures("_short_pauses")
-async def test_without_descriptors_in_the_starter_the_attempt_is_released() -> None:
+async def test_an_attempt_is_released_when_the_spawner_has_no_descriptors() -> None:
     runner = ShellRunner()
-    starter = int(text_of(await runner(make_call({"command": "echo $PPID"}))))
-    limits = resource.prlimit(starter, resource.RLIMIT_NOFILE)
-    used = set(map(int, os.listdir(f"/proc/{starter}/fd")))
+    spawner = int(text_of(await runner(make_context({"command": "echo $PPID"}))))
+    limits = resource.prlimit(spawner, resource.RLIMIT_NOFILE)
+    used = set(map(int, os.listdir(f"/proc/{spawner}/fd")))
     free = [number for number in range(len(used) + 3) if number not in used]
     payload = {"command": "cat", "stdin": "must not be lost"}
 
-    resource.prlimit(starter, resource.RLIMIT_NOFILE, (free[2], limits[1]))  # room for two of 3
-    assert (await runner(make_call(payload))).outcome == Released()
+    resource.prlimit(spawner, resource.RLIMIT_NOFILE, (free[2], limits[1]))  # room for two of 3
+    assert (await runner(make_context(payload))).outcome == Released()
 
-    resource.prlimit(starter, resource.RLIMIT_NOFILE, limits)
-    assert text_of(await runner(make_call(payload))) == "must not be lost"
+    resource.prlimit(spawner, resource.RLIMIT_NOFILE, limits)
+    assert text_of(await runner(make_context(payload))) == "must not be lost"
     runner.close()
 
 
@@ -193,11 +193,11 @@ async def test_without_a_process_to_be_had_the_attempt_is_released(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     class Refused(Running):
-        """A command for which the starter has got no process."""
+        """A command for which the spawner has no process."""
 
         def __init__(self, *_: object) -> None:
             self.ended = asyncio.get_running_loop().create_future()
-            self.note_refusal(code, os.strerror(code), None)
+            self.on_refused(code, os.strerror(code), None)
 
         def abandon(self) -> None:
             """There is nothing to end."""
@@ -207,7 +207,7 @@ async def test_without_a_process_to_be_had_the_attempt_is_released(
 
     runner = ShellRunner()
     monkeypatch.setattr("schedo.tasks.shell.spawner.Spawner.start", Refused)
-    outcomes = [(await runner(make_call({"command": "true"}))).outcome for _ in range(3)]
+    outcomes = [(await runner(make_context({"command": "true"}))).outcome for _ in range(3)]
 
     assert outcomes == [Released()] * 3
     runner.close()
@@ -344,7 +344,7 @@ async def test_the_end_of_its_output_is_told_while_a_command_runs(tmp_path: Path
 
     os.mkfifo(tmp_path / "pipe")
     command = f"echo half of it; cat {tmp_path}/pipe"
-    call = replace(make_call({"command": command}), report_progress=tell)
+    call = replace(make_context({"command": command}), report_progress=tell)
     runner = ShellRunner()
     running = asyncio.create_task(runner(call))
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from schedo.core.leases import AttemptResult, Blame, Completed, Lost, Stopped, StopReason
 from schedo.tasks.runner import AttemptContext
 from schedo.tasks.shell.task import ShellRunner
-from tests.worker.calls import both_loops, capture_of, make_call, text_of, wait_gone
+from tests.worker.calls import both_loops, capture_of, make_context, text_of, wait_gone
 
-DIED = "the process that starts commands has died"
+DIED = "the spawner, the process that starts commands, has died"
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
@@ -28,14 +28,14 @@ def ready(tmp_path: Path) -> Path:
 
 
 async def stop_when_ready(
-    call: AttemptContext, ready: Path, runner: ShellRunner
+    context: AttemptContext, ready: Path, runner: ShellRunner
 ) -> tuple[AttemptResult, str]:
     """Run the call, stop it once it has written to the pipe; return what it wrote there too."""
-    running = asyncio.create_task(runner(call))
+    running = asyncio.create_task(runner(context))
     try:
         async with asyncio.timeout(30):
             said = await asyncio.to_thread(ready.read_text)
-            call.stop.set(StopReason.CANCEL)
+            context.stop.set(StopReason.CANCEL)
             return await running, said
     finally:
         runner.close()
@@ -44,10 +44,10 @@ async def stop_when_ready(
 @both_loops
 def test_a_stop_lets_the_command_clean_up(make_loop: MakeLoop, ready: Path) -> None:
     line = f"trap 'echo bye; exit 0' TERM; echo up > {ready}; while :; do sleep 0.01; done"
-    call = make_call({"command": line})
+    context = make_context({"command": line})
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
-        report, _ = runner.run(stop_when_ready(call, ready, ShellRunner()))
+        report, _ = runner.run(stop_when_ready(context, ready, ShellRunner()))
 
     assert report.outcome == Stopped()
     assert text_of(report) == "bye\n"
@@ -57,9 +57,9 @@ async def test_a_grandchild_has_the_grace_time_after_its_parent_has_gone(ready: 
     cleanup = (
         f"trap 'sleep 0.2; echo clean; exit' TERM; echo up > {ready}; while :; do sleep 0.01; done"
     )
-    call = make_call({"command": f"({cleanup}) & wait"})
+    context = make_context({"command": f"({cleanup}) & wait"})
 
-    report, _ = await stop_when_ready(call, ready, ShellRunner())
+    report, _ = await stop_when_ready(context, ready, ShellRunner())
 
     assert text_of(report) == "clean\n"
 
@@ -73,10 +73,10 @@ def test_what_ignores_the_stop_is_killed_with_all_its_descendants(
         "(setsid sh -c 'sleep 60 & echo $!' &) > escaped; while [ ! -s escaped ]; do :; done;"
         f"echo $$ $first $second $(cat escaped) > {ready}; while :; do sleep 1; done"
     )
-    call = make_call({"command": line, "grace": 0.1, "cwd": str(ready.parent)})
+    context = make_context({"command": line, "grace": 0.1, "cwd": str(ready.parent)})
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
-        report, said = runner.run(stop_when_ready(call, ready, ShellRunner()))
+        report, said = runner.run(stop_when_ready(context, ready, ShellRunner()))
 
     pids = [int(word) for word in said.split()]
     assert report.outcome == Stopped()
@@ -85,42 +85,42 @@ def test_what_ignores_the_stop_is_killed_with_all_its_descendants(
 
 
 async def test_a_stopped_flood_ends_too(ready: Path) -> None:
-    call = make_call({"command": f"trap '' TERM; echo up > {ready}; yes", "grace": 0.05})
+    context = make_context({"command": f"trap '' TERM; echo up > {ready}; yes", "grace": 0.05})
 
-    report, _ = await stop_when_ready(call, ready, ShellRunner())
+    report, _ = await stop_when_ready(context, ready, ShellRunner())
 
     assert report.outcome == Stopped()
     assert capture_of(report, "stdout").head.startswith(b"y\ny\n")
 
 
 async def test_a_process_that_stopped_itself_is_still_ended(ready: Path) -> None:
-    call = make_call({"command": f"echo up > {ready}; kill -STOP $$", "grace": "10s"})
+    context = make_context({"command": f"echo up > {ready}; kill -STOP $$", "grace": "10s"})
 
-    report, _ = await stop_when_ready(call, ready, ShellRunner())
+    report, _ = await stop_when_ready(context, ready, ShellRunner())
 
     assert report.outcome == Stopped()
 
 
 async def test_a_stop_before_the_start_still_ends_it() -> None:
-    call = make_call({"command": "sleep 60"})
-    call.stop.set(StopReason.TIMEOUT)
+    context = make_context({"command": "sleep 60"})
+    context.stop.set(StopReason.TIMEOUT)
 
     runner = ShellRunner()
 
     async with asyncio.timeout(10):
-        report = await runner(call)
+        report = await runner(context)
 
     assert report.outcome == Stopped()
     runner.close()
 
 
 async def test_a_stop_after_the_end_changes_nothing() -> None:
-    call = make_call({"command": "true"})
+    context = make_context({"command": "true"})
 
     runner = ShellRunner()
 
-    report = await runner(call)
-    call.stop.set(StopReason.CANCEL)
+    report = await runner(context)
+    context.stop.set(StopReason.CANCEL)
 
     assert isinstance(report.outcome, Completed)
     runner.close()
@@ -128,10 +128,10 @@ async def test_a_stop_after_the_end_changes_nothing() -> None:
 
 @pytest.mark.parametrize("is_suspect", [False, True])
 async def test_a_runner_that_is_cancelled_leaves_no_process(ready: Path, is_suspect: bool) -> None:
-    call = make_call({"command": f"setsid sleep 60 & echo $$ $! > {ready}; sleep 60"})
-    call = replace(call, lease=replace(call.lease, is_suspect=is_suspect))
+    context = make_context({"command": f"setsid sleep 60 & echo $$ $! > {ready}; sleep 60"})
+    context = replace(context, lease=replace(context.lease, is_suspect=is_suspect))
     runner = ShellRunner()
-    running = asyncio.create_task(runner(call))
+    running = asyncio.create_task(runner(context))
     pids = map(int, (await asyncio.to_thread(ready.read_text)).split())
 
     running.cancel()
@@ -142,21 +142,21 @@ async def test_a_runner_that_is_cancelled_leaves_no_process(ready: Path, is_susp
     runner.close()
 
 
-async def test_what_a_dead_starter_had_started_is_ended_and_the_attempt_is_lost(
+async def test_a_dead_spawner_loses_the_attempt_and_its_processes_are_killed(
     ready: Path,
 ) -> None:
     line = f"setsid sleep 60 & echo $$ $PPID $! > {ready}; sleep 60"
     runner = ShellRunner()
-    running = asyncio.create_task(runner(make_call({"command": line})))
+    running = asyncio.create_task(runner(make_context({"command": line})))
     said = await asyncio.to_thread(ready.read_text)
-    leader, starter, escaped = map(int, said.split())
+    leader, spawner, escaped = map(int, said.split())
 
-    os.kill(starter, signal.SIGKILL)
+    os.kill(spawner, signal.SIGKILL)
     report = await running
 
     assert report.outcome == Lost(DIED)
     assert [wait_gone(pid) for pid in (leader, escaped)] == [True, True]
-    assert isinstance((await runner(make_call({"command": "true"}))).outcome, Completed)
+    assert isinstance((await runner(make_context({"command": "true"}))).outcome, Completed)
     runner.close()
 
 
@@ -167,9 +167,9 @@ async def test_a_suspect_is_started_by_a_process_of_its_own(tmp_path: Path) -> N
         """Return the attempt and the process that has started its command."""
         pipe = tmp_path / name
         os.mkfifo(pipe)
-        call = make_call({"command": f"echo $PPID > {pipe}; exec sleep 60"})
-        call = replace(call, lease=replace(call.lease, is_suspect=is_suspect))
-        attempt = asyncio.create_task(runner(call))
+        context = make_context({"command": f"echo $PPID > {pipe}; exec sleep 60"})
+        context = replace(context, lease=replace(context.lease, is_suspect=is_suspect))
+        attempt = asyncio.create_task(runner(context))
         return attempt, int(await asyncio.to_thread(pipe.read_text))
 
     first, shared = await begin("first", is_suspect=False)

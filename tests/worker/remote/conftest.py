@@ -26,15 +26,15 @@ class ManualRunner:
         self.says: list[dict[str, object]] = []  # of its progress, when it begins
         self.result: bytes | None = None  # set: attempts end at once, with it
 
-    async def __call__(self, call: AttemptContext) -> AttemptResult:
-        enter(call)
+    async def __call__(self, context: AttemptContext) -> AttemptResult:
+        enter(context)
         for said in self.says:
             report_progress(**said)  # type: ignore[arg-type]
         if self.result is not None:
-            return AttemptResult(call.lease.key, Completed(self.result))
-        end = self._ends[call] = asyncio.get_running_loop().create_future()
-        self.calls.put_nowait(call)
-        return AttemptResult(call.lease.key, await end)
+            return AttemptResult(context.lease.key, Completed(self.result))
+        end = self._ends[context] = asyncio.get_running_loop().create_future()
+        self.calls.put_nowait(context)
+        return AttemptResult(context.lease.key, await end)
 
     async def called(self) -> AttemptContext:
         """Return the next attempt that starts."""
