@@ -1,6 +1,6 @@
 """schedo: a durable job scheduler in one process; cron, delayed and immediate jobs.
 
-The names below are loaded when first used, so that importing schedo costs nothing.
+The public names are loaded at their first use, so that `import schedo` is cheap.
 """
 
 from __future__ import annotations

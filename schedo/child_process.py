@@ -1,8 +1,9 @@
-"""A child process of the server itself, and knowing when it has ended: a pidfd in the loop tells.
+"""A handle of one child process in the event loop; a pidfd reports its end.
 
-Commands are not such: the starter has them (commands.py).
-Rule: the child is reaped last. Until then its pid, which is also its group's, cannot become another
-process's.
+The server uses it for its child processes and its spawner. Commands are children of the spawner
+(tasks/shell/spawner.py).
+Rule: the child is reaped last. Until then its pid, which is also its group's, cannot belong to
+another process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import threading
 
 
 class ChildHandle:
-    """One running child, the leader of its own session and group."""
+    """A running child, which leads its own session and group."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         self._popen = popen
@@ -32,31 +33,31 @@ class ChildHandle:
         return self._popen.pid
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send the signal to the whole group, if it has not been reaped."""
+        """Send the signal to the whole group, unless the child has been reaped."""
         if self._popen.returncode is None:
-            # ProcessLookupError, or PermissionError when all that is left of the group runs as
-            # another user.
+            # ProcessLookupError, or PermissionError when the rest of the group runs as another
+            # user.
             with contextlib.suppress(OSError):
                 os.killpg(self._popen.pid, number)
 
     def reap(self) -> int:
-        """Return the exit code, or minus the signal; only after it has ended."""
+        """Reap the child, which must have ended; return its exit code or its negated signal."""
         status = self._popen.wait()
         self._close()
         return status
 
     def abandon(self, wait_s: float = 0.0) -> None:
-        """Kill the group now and reap it, here within wait_s or else whenever it ends."""
+        """Kill the group now; reap the child here if it ends within wait_s, else when it ends."""
         self.signal_group(signal.SIGKILL)
         self._is_abandoned = True
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(wait_s)
-            self._on_end()  # the pidfd is closed here, so nothing else would report the end
+            self._on_end()  # this closes the pidfd, so no other event reports the end
 
     def _watch(self) -> None:
         try:
             self._pidfd = os.pidfd_open(self._popen.pid)
-        except (AttributeError, OSError):  # not Linux, before 5.3, or out of descriptors
+        except (AttributeError, OSError):  # not Linux, Linux before 5.3, or no free descriptors
             threading.Thread(target=self._wait_in_thread, daemon=True).start()
         else:
             self._loop.add_reader(self._pidfd, self._on_end)
@@ -85,7 +86,7 @@ class ChildHandle:
 
 
 def write_unnamed_file(data: bytes) -> int:
-    """Return a descriptor of a file with the data: unlike a pipe it need not be fed."""
+    """Return a descriptor of an unnamed file with the data; unlike a pipe it needs no writer."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("schedo-data", os.MFD_CLOEXEC)
     else:

@@ -1,14 +1,14 @@
-"""The wall clock and one alarm on it, good to tens of microseconds.
+"""The wall clock and one alarm on it, exact to tens of microseconds.
 
-The machine counts the time since its start evenly; how far the wall clock is ahead of that is the
-base. When somebody sets the clock, `now` goes on as if nothing had happened until the engine
-follows the step, so everything that happens in between goes by one and the same clock.
+The time since the machine's boot advances evenly; the base is the wall clock minus that time. When
+the wall clock is set (a step), `now` continues as before until the engine follows the step, so all
+events in between use one and the same clock.
 
-Linux: a timerfd on CLOCK_REALTIME, absolute, cancelled by the kernel when the clock is set,
-because the timers of asyncio and uvloop have millisecond granularity (and uvloop's can fire
-early). Python has os.timerfd_create only from 3.13, so it takes a few lines of ctypes. Elsewhere:
-loop.call_at. The alarm is armed at most SLEEP_MAX_US ahead, so that a slowly slewed clock cannot
-carry it away.
+On Linux the alarm is a timerfd on CLOCK_REALTIME, absolute, and the kernel cancels it when the
+clock is set. The timers of asyncio and uvloop have millisecond granularity (and uvloop's can fire
+early). os.timerfd_create exists only from Python 3.13 on, so ctypes calls it. Elsewhere the alarm
+is loop.call_at. The alarm is armed at most SLEEP_MAX_US ahead, so that a slowly slewed clock cannot
+shift it by much.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functools import partial
 from typing import Protocol
 
 SLEEP_MAX_US = 10_000_000
-# A smaller difference is slewing or the two readings' distance: it counts as time that passes.
+# A smaller difference comes from slewing or from the time between the two readings: no step.
 STEP_MIN_US = 500_000
 
 _TFD_TIMER_ABSTIME = 1
@@ -34,37 +34,37 @@ _TFD_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 
 
 class Clock(Protocol):
-    """What the engine needs of time; instants are microseconds UTC."""
+    """The clock of the engine; instants are microseconds UTC."""
 
     @property
     def boot(self) -> int:
-        """Names the start of the machine since which it counts the time."""
+        """A number that identifies the boot of the machine that the time is counted from."""
 
     @property
     def base_us(self) -> int:
-        """The wall clock minus the time since the boot, as far as steps were followed."""
+        """The wall clock minus the time since the boot, without steps not yet followed."""
 
     def now(self) -> int:
-        """Return the wall clock, as far as its steps were followed."""
+        """Return the wall clock, without steps not yet followed."""
 
     def step_us(self) -> int:
-        """Return by how much the clock was set and not yet followed, or 0."""
+        """Return the step that is not yet followed, or 0."""
 
     def follow(self, step_us: int) -> None:
-        """Let `now` jump by so much of the step."""
+        """Let `now` jump by this part of the step."""
 
     def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
-        """Bind to the loop: `wake` at the armed instant, `stepped` when the clock was set."""
+        """Bind to the loop; call `wake` at the armed instant, `stepped` when the clock is set."""
 
     def arm(self, at: int | None) -> None:
-        """Ask to be woken at the instant, or (None) some time; only the last call counts."""
+        """Set the alarm to the instant (None: any time soon enough); only the last call counts."""
 
     def close(self) -> None:
-        """Give up the alarm."""
+        """Release the alarm."""
 
 
 def elapsed_us(clock: Clock) -> int:
-    """Return the time since the boot, to tell how long something takes."""
+    """Return the time since the boot, for measuring durations."""
     return clock.now() - clock.base_us
 
 
@@ -79,7 +79,7 @@ class SystemClock:
         self._alarm: _TimerFd | _LoopAlarm | None = None
 
     def now(self) -> int:
-        """Return the wall clock; a step that was not followed is told of."""
+        """Return the wall clock, without steps not yet followed; report such a step."""
         wall_ns, since_boot_ns = time.time_ns(), _since_boot_ns()
         base_us = (wall_ns - since_boot_ns) // 1000
         if -STEP_MIN_US < base_us - self.base_us < STEP_MIN_US:
@@ -89,12 +89,12 @@ class SystemClock:
         return since_boot_ns // 1000 + self.base_us
 
     def step_us(self) -> int:
-        """Return by how much the clock was set and not yet followed, or 0."""
+        """Return the step that is not yet followed, or 0."""
         step = (time.time_ns() - _since_boot_ns()) // 1000 - self.base_us
         return step if abs(step) >= STEP_MIN_US else 0
 
     def follow(self, step_us: int) -> None:
-        """Let `now` jump by so much of the step."""
+        """Let `now` jump by this part of the step."""
         self.base_us += step_us
 
     def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
@@ -104,17 +104,17 @@ class SystemClock:
         self._alarm = _TimerFd(loop, self._ring) if _has_timerfd() else _LoopAlarm(loop, self._ring)
 
     def arm(self, at: int | None) -> None:
-        """Ask to be woken at the instant, or within SLEEP_MAX_US."""
+        """Set the alarm to the instant, or to at most SLEEP_MAX_US ahead."""
         assert self._alarm is not None, "the clock was started"
         now, step = self.now(), self.step_us()
         latest = now + SLEEP_MAX_US
         if at is not None and at <= latest:
             self._alarm.arm(at + step)
-        elif not now + step < self._alarm.armed_at <= latest + step:  # else it wakes soon enough
+        elif not now + step < self._alarm.armed_at <= latest + step:  # else it fires soon enough
             self._alarm.arm(latest + step)
 
     def close(self) -> None:
-        """Give up the alarm."""
+        """Release the alarm."""
         if self._alarm is not None:
             self._alarm.close()
             self._alarm = None
@@ -172,7 +172,7 @@ class _LoopAlarm:
 
 
 def _nothing() -> None:
-    """Stand in for the engine until the clock is started."""
+    """Do nothing; the callback until the clock is started."""
 
 
 # Other systems have no clock that counts while the machine sleeps.
@@ -181,7 +181,7 @@ _since_boot_ns = partial(time.clock_gettime_ns, _BOOT_CLOCK)
 
 
 def _read_boot() -> int:
-    """Return a number that names this start of the machine, or this process if there is none."""
+    """Return a number that identifies this boot, or this process if there is no boot id."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             text = file.read()
@@ -203,8 +203,8 @@ class _Itimerspec(ctypes.Structure):
 
 
 def _libc() -> ctypes.PyDLL:
-    # PyDLL keeps the interpreter's lock over the call. These calls take a microsecond; letting the
-    # lock go for them could cost milliseconds until the thread that commits gives it back.
+    # PyDLL keeps the interpreter's lock during the call. The calls take a microsecond; if they
+    # released the lock, the committing thread could keep it for milliseconds.
     return ctypes.PyDLL(None, use_errno=True)
 
 
@@ -216,7 +216,7 @@ def _create() -> int:
 
 
 def _make_was_rung() -> Callable[[int], bool]:
-    """Return a function that takes a timerfd's alarm and tells whether there was one."""
+    """Return a function that reads a timerfd and returns whether its alarm has fired."""
     if sys.platform != "linux":
         return lambda fd: False
     buffer = ctypes.create_string_buffer(8)
@@ -228,7 +228,7 @@ def _make_was_rung() -> Callable[[int], bool]:
         number = ctypes.get_errno()
         if number in (errno.EAGAIN, errno.EINTR):
             return False
-        if number == errno.ECANCELED:  # somebody set the clock
+        if number == errno.ECANCELED:  # the clock was set
             return True
         raise OSError(number, "reading a timerfd failed")
 
@@ -249,7 +249,7 @@ def _make_settime() -> Callable[[int, int], None]:
         spec.value.nanoseconds = microseconds * 1000
         if call(fd, flags, pointer, None) != 0:
             number = ctypes.get_errno()
-            if number != errno.ECANCELED:  # the clock was set before: armed all the same
+            if number != errno.ECANCELED:  # the clock was set before; the timer is armed
                 raise OSError(number, "timerfd_settime failed")
 
     return settime

@@ -1,10 +1,11 @@
-"""The server's configuration: one frozen object, read once; each value knows where it came from.
+"""The server's configuration: one frozen object, read once, with the source of each value.
 
-Defaults < /etc/schedo/schedo.toml < $XDG_CONFIG_HOME/schedo/schedo.toml < ./schedo.toml <
-SCHEDO_… < flags. SETTINGS lists every key once; the files, the environment (`retention.failed` is
-SCHEDO_RETENTION__FAILED) and the options of `schedo serve` are all read from it. An unknown key
-or a bad value is refused by name, with its source. The token is no key: it comes from a file, or
-from SCHEDO_TOKEN, which is removed once read.
+Later sources override earlier ones: defaults, /etc/schedo/schedo.toml,
+$XDG_CONFIG_HOME/schedo/schedo.toml, ./schedo.toml, SCHEDO_… variables, flags. SETTINGS lists every
+key once; the files, the environment (`retention.failed` is SCHEDO_RETENTION__FAILED) and the
+options of `schedo serve` follow from it. An unknown key or a bad value is an error that names the
+key and the source. The token is not a key: it comes from a file, or from SCHEDO_TOKEN, which is
+removed from the environment once read.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ PREFIX = "SCHEDO_"
 CONCURRENCY_MAX = 10_000
 PROCESSES_MAX = 1_024
 
-# Kubernetes kills 30 s after SIGTERM; Sidekiq leaves 5 s of it for the rest, and so does this.
+# Kubernetes kills a pod 30 s after SIGTERM. Like Sidekiq, schedo keeps 5 s of that in reserve.
 DRAIN_GRACE_US = 25 * limits.SECOND
 
-# These belong to the client, to the commands that schedo runs, and to the choice of the file.
+# Variables of the client, of the commands that schedo runs, and of the configuration file's path.
 _OTHERS = (
     "URL TOKEN CONFIG JOB_ID ATTEMPT EPOCH QUEUE SCHEDULED_FOR MARK WORKER_NAME WORKER_TASKS"
     " WORKER_QUEUES WORKER_SLOTS WORKER_LABELS WORKER_RESOURCES WORKER_SILENCE DEBUGGABLE"
@@ -42,7 +43,7 @@ _OTHER_VARIABLES = frozenset(PREFIX + name for name in _OTHERS.split())
 
 
 class Secret:
-    """A text that no repr, log or traceback shows."""
+    """A text that does not appear in any repr, log or traceback."""
 
     __slots__ = ("_value",)
 
@@ -50,7 +51,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """Return the text itself."""
+        """Return the text."""
         return self._value
 
     def __repr__(self) -> str:
@@ -58,7 +59,7 @@ class Secret:
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """How one server runs."""
+    """The settings of one server."""
 
     app: str | None = None  # "myapp:app"
     store: str = "./data/schedo.db"
@@ -78,7 +79,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     webhook_allow: tuple[str, ...] = ()
     webhook_secrets_file: str | None = None
     retention: Retention = Retention()
-    sources: dict[str, str] = {}  # setting: where its value comes from; not there: the default
+    sources: dict[str, str] = {}  # the source of each setting that is not the default
 
 
 def _count_processors() -> int:
@@ -89,7 +90,7 @@ def _count_processors() -> int:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("expected a text that is not empty")
+        raise ValueError("expected a non-empty text")
     if any(ord(character) < 32 for character in value):
         raise ValueError("expected a text without control characters")
     return value.strip()
@@ -169,44 +170,60 @@ def _target(text: str) -> str:
 
 
 class Setting(NamedTuple):
-    """One key: how its value is read (ValueError says what is wrong) and what it is for."""
+    """One key: the parser of its value (which raises ValueError) and its help text."""
 
     parse: Callable[[object], Any]
     help: str
     metavar: str = "TEXT"
-    field: str = ""  # of Config, where the name differs
+    field: str = ""  # the name in Config, if it differs
 
 
 SETTINGS: dict[str, Setting] = {
     "app": Setting(_app, "Run the tasks of this Schedo object in child processes.", "MODULE:NAME"),
-    "store": Setting(_text, "The SQLite file that holds everything.", "FILE"),
-    "host": Setting(_text, "The address to listen on; other than loopback needs a token.", "HOST"),
-    "port": Setting(_number(0, 65_535), "The port to listen on; 0 takes any free one.", "PORT"),
-    "concurrency": Setting(_number(1, CONCURRENCY_MAX), "Shell and http jobs at once.", "N"),
-    "processes": Setting(_number(1, PROCESSES_MAX), "Child processes for the app's tasks.", "N"),
-    "allow_shell": Setting(_switch, "Let jobs run commands on this machine.", "BOOL"),
-    "output_dir": Setting(_text, "Also write the whole output of commands here.", "DIR"),
-    "token_file": Setting(_text, "The file with the token that clients must send.", "FILE"),
-    "worker_tokens": Setting(
-        _text, "A file of lines TOKEN queues=a,b tasks=x: such a token opens only /v1/work.", "FILE"
+    "store": Setting(_text, "SQLite file that holds all jobs and schedules.", "FILE"),
+    "host": Setting(_text, "Address to listen on; any but loopback requires a token.", "HOST"),
+    "port": Setting(_number(0, 65_535), "Port to listen on; 0 means any free port.", "PORT"),
+    "concurrency": Setting(
+        _number(1, CONCURRENCY_MAX), "How many shell and http jobs run at once.", "N"
     ),
-    "log_format": Setting(_choice("text", "json"), "How a log line looks: text or json.", "FORMAT"),
+    "processes": Setting(
+        _number(1, PROCESSES_MAX), "Number of child processes for the app's tasks.", "N"
+    ),
+    "allow_shell": Setting(_switch, "Allow jobs to run commands on this machine.", "BOOL"),
+    "output_dir": Setting(
+        _text, "Directory in which to also store the complete output of commands.", "DIR"
+    ),
+    "token_file": Setting(_text, "File with the token that clients must send.", "FILE"),
+    "worker_tokens": Setting(
+        _text,
+        "File with a line 'TOKEN queues=a,b tasks=x' for each worker token; such a token is valid"
+        " only for /v1/work.",
+        "FILE",
+    ),
+    "log_format": Setting(_choice("text", "json"), "Format of log lines: text or json.", "FORMAT"),
     "log_level": Setting(
-        _choice("debug", "info", "warning", "error"), "The least important lines to log.", "LEVEL"
+        _choice("debug", "info", "warning", "error"),
+        "Lowest level to log: debug, info, warning or error.",
+        "LEVEL",
     ),
     "drain_grace": Setting(
-        _duration, "How long a stop waits for running jobs.", "DURATION", "drain_grace_us"
+        _duration,
+        "How long running jobs may take to finish after SIGTERM.",
+        "DURATION",
+        "drain_grace_us",
     ),
     "allowed_hosts": Setting(
-        _list_of(_host_name), "More names that a request's Host header may have.", "NAME"
+        _list_of(_host_name), "Additional host name to accept in the Host header.", "NAME"
     ),
     "webhook_allow": Setting(
         _list_of(_target),
-        "Private host[:port] or CIDR that http jobs may reach.",
+        "Private host[:port] or CIDR block that http jobs may call.",
         "TARGET",
     ),
     "webhook_secrets_file": Setting(
-        _text, 'A TOML file of lines like orders = "whsec_..." that http jobs may name.', "FILE"
+        _text,
+        'TOML file of webhook secrets, such as orders = "whsec_..."; http jobs use them by name.',
+        "FILE",
     ),
     "retention.completed": Setting(
         _duration, "How long completed jobs are kept.", "DURATION", "completed_us"
@@ -236,7 +253,7 @@ def option(key: str) -> str:
 
 
 def default_paths(environ: Mapping[str, str]) -> list[Path]:
-    """Return where schedo.toml is looked for, the weakest first."""
+    """Return the paths of schedo.toml; later files override earlier ones."""
     home = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return [Path("/etc/schedo/schedo.toml"), Path(home, "schedo/schedo.toml"), Path("schedo.toml")]
 
@@ -249,7 +266,7 @@ def load_config(
 ) -> Config:
     """Read the whole configuration once; raise Invalid that names key, value and source.
 
-    SCHEDO_TOKEN is taken out of environ. Files that do not exist are passed over unless must_exist.
+    Removes SCHEDO_TOKEN from environ. Ignores files that do not exist, unless must_exist.
     """
     environ = os.environ if environ is None else environ
     found: dict[str, _Found] = {}
@@ -297,7 +314,7 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, _Found]
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    # Beside a service "schedo" Kubernetes sets SCHEDO_PORT=tcp://… and SCHEDO_SERVICE_HOST in pods.
+    # For a service "schedo" Kubernetes sets SCHEDO_PORT=tcp://… and SCHEDO_SERVICE_HOST in pods.
     if name.startswith(("SCHEDO_SERVICE_", "SCHEDO_PORT_")):
         return True
     return name == "SCHEDO_PORT" and value.startswith(("tcp://", "udp://"))
@@ -308,9 +325,9 @@ def _check_key(key: str, source: str) -> str:
         return key
     if key == "token":
         raise Invalid(
-            f"token must not stand in {source}: put it in a file of its own and set token_file"
+            f"{source} must not contain the token: put it in a file of its own and set token_file"
         )
-    import difflib  # here: of all the servers started, few have such a key
+    import difflib  # here, because few starts need it
 
     close = difflib.get_close_matches(key, SETTINGS, n=1)
     hint = f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(SETTINGS)}"
@@ -334,7 +351,7 @@ def _build(found: Mapping[str, _Found]) -> Config:
 def _choose_token(
     found: dict[str, _Found], from_environment: str | None
 ) -> tuple[Secret | None, str]:
-    """Return the token and its source: a flag beats the variable, which beats the files."""
+    """Return the token and its source; a flag overrides the variable, which overrides files."""
     file = found.get("token_file")
     if from_environment is not None and (file is None or not file.source.startswith("flag")):
         found.pop("token_file", None)
@@ -347,19 +364,19 @@ def _choose_token(
 
 
 def check_config(config: Config) -> None:
-    """Raise Invalid if a server must not start like this."""
+    """Raise Invalid if a server must not start with this configuration."""
     if config.token is None and not is_loopback(config.host):
         source = config.sources.get("host", "default")
         raise Invalid(
-            f"host = {config.host!r} ({source}): other machines could"
-            " run jobs here, and no token is set; fix: put a token in a file"
+            f"host = {config.host!r} ({source}): the server would accept jobs from other machines"
+            " without a token; either put a token in a file"
             " (umask 077; openssl rand -hex 32 > schedo.token) and add --token-file schedo.token,"
             " or listen on 127.0.0.1"
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine can reach the host; an unknown name counts as reachable."""
+    """Return whether only this machine can reach the host; unknown names count as reachable."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -367,7 +384,7 @@ def is_loopback(host: str) -> bool:
 
 
 def describe_config(config: Config) -> Iterator[tuple[str, object, str]]:
-    """Yield key, value as plain data and source of each setting; the token is masked."""
+    """Yield the key, the value as plain data and the source of each setting; mask the token."""
     for key, setting in SETTINGS.items():
         owner = config.retention if key.startswith("retention.") else config
         value = getattr(owner, setting.field or key)

@@ -1,9 +1,10 @@
-"""Keeps other programs of the same user from reading this process: its memory and its environment.
+"""Keeps other programs of the same user from reading this process's memory and environment.
 
 Commands and handlers often run as the server's user, who may read /proc/<pid>/environ and
-/proc/<pid>/mem of his own processes. A process that is not dumpable (Linux) is closed to him: its
-files in /proc belong to root, nobody of his can attach to it, and it leaves no core dump. Programs
-that it starts are open again. Root may read everything all the same, so the token is also wiped.
+/proc/<pid>/mem of that user's processes. A process that is not dumpable (Linux) is protected: its
+files in /proc belong to root, no program of the user can attach to it, and it leaves no core dump.
+The programs that it starts are dumpable again. Root can still read everything, so the token is also
+wiped from the environment.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
 
 
 def seclude(environ: Mapping[str, str] = os.environ) -> None:
-    """Close this process to others of its user, and wipe the token from its first environment.
+    """Protect this process from its user's other programs, and wipe the token from /proc.
 
-    The token is still in os.environ, where it is read from.
+    The token stays in os.environ, from which the caller reads it.
     """
     _wipe(TOKEN)
     if not environ.get(DEBUGGABLE):
@@ -30,20 +31,20 @@ def seclude(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def close_process() -> None:
-    """Make this process not dumpable, where the system knows such a thing."""
+    """Make this process not dumpable (on Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def is_closed() -> bool:
-    """Whether this process is not dumpable; what it starts for itself should be as it is."""
+    """Return whether this process is not dumpable; its own child processes should be the same."""
     if sys.platform != "linux":
         return False
     return int(ctypes.CDLL(None).prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0)) == 0
 
 
 def _wipe(name: str) -> None:
-    """Overwrite the variable where /proc shows it; unsetting it would leave it there."""
+    """Overwrite the variable in the memory that /proc shows; unsetting would leave it there."""
     getenv = ctypes.CDLL(None).getenv
     getenv.restype = ctypes.c_void_p
     address = getenv(name.encode())

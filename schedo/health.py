@@ -1,8 +1,8 @@
-"""`python -m schedo.health`: exit 0 if the server on this machine answers, else 1.
+"""`python -m schedo.health`: exits with 0 if the server on this machine is healthy, else with 1.
 
-Made for a container's health check: the standard library only, so that it is quick and small.
-Where to ask comes from SCHEDO_HOST and SCHEDO_PORT; a server bound to every address is asked over
-loopback.
+It is made for a container's health check, and imports only the standard library, so that it is fast
+and small. SCHEDO_HOST and SCHEDO_PORT give the address; a server bound to every address is checked
+over loopback.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def is_alive(host: str, port: int) -> bool:
-    """Return whether GET /healthz is answered with 200 within TIMEOUT_S."""
+    """Return whether GET /healthz returns 200 within TIMEOUT_S."""
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", "/healthz")
@@ -29,7 +29,7 @@ def is_alive(host: str, port: int) -> bool:
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
-    """Return the exit code of the check; a port that is no port counts as not alive."""
+    """Return the exit code of the check."""
     host = environ.get("SCHEDO_HOST") or "127.0.0.1"
     port = environ.get("SCHEDO_PORT") or "8080"
     if not port.isdecimal() or not 0 < int(port) < 65_536:
@@ -38,7 +38,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     host = EVERY_ADDRESS.get(host, host)
     if is_alive(host, int(port)):
         return 0
-    print(f"nothing healthy answers on {host} port {port}", file=sys.stderr)
+    print(f"there is no healthy server on {host} port {port}", file=sys.stderr)
     return 1
 
 

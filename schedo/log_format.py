@@ -1,6 +1,6 @@
-"""How a log line looks: one line a message, as text or as JSON, with control characters escaped.
+"""The formats of log lines: one line for each message, as text or JSON, without control characters.
 
-Child processes write theirs in the same form as the server.
+Child processes write theirs in the same format as the server.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Literal
 import orjson
 
 LogFormat = Literal["text", "json"]
-# Their lines for debugging hold statements with their values, requests, addresses.
+# The debug messages of these libraries contain SQL values, requests and addresses.
 _LIBRARIES = ("aiosqlite", "asyncio", "concurrent", "httptools", "uvicorn", "uvloop")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def hold_libraries_back() -> None:
-    """Let the libraries that schedo uses say nothing below a warning, whatever the level is."""
+    """Log only warnings and errors of the libraries that schedo uses, at any log level."""
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -54,7 +54,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = logging.Formatter().formatException(record.exc_info)
-        # An exception's text may hold lone surrogates, as names of files do.
+        # An exception's text may contain lone surrogates, for example from file names.
         text = {key: value.encode("utf-8", "replace").decode() for key, value in line.items()}
         return orjson.dumps(text).decode()
 

@@ -1,7 +1,4 @@
-"""Log lines written by a thread of their own.
-
-A slow stderr must not stall the timers, so the loop only puts records into a queue.
-"""
+"""Logging through a queue and a thread, so that a slow stderr does not block the event loop."""
 
 from __future__ import annotations
 
@@ -17,8 +14,9 @@ def start_logging(
 ) -> logging.handlers.QueueListener:
     """Send all logging to stderr through a queue; stop the returned listener to flush.
 
-    The level is that of schedo's own lines, and of the lines of an application that runs in this
-    process. What others write below a warning may hold anything: payloads, secrets, requests.
+    The level applies to schedo's own messages and, with has_application, to those of all other
+    code. Without it, other code logs only warnings and errors, because its messages below that may
+    contain payloads, secrets or requests.
     """
     records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
     listener = logging.handlers.QueueListener(records, make_handler(form))
@@ -34,9 +32,9 @@ def start_logging(
 
 
 class _Enqueue(logging.handlers.QueueHandler):
-    """Hands records over as they are: the formatters need the traceback and the extra fields."""
+    """Queues records unchanged, because the formatters need the traceback and the extra fields."""
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Return the record with its message filled in while the arguments are as they were."""
+        """Render the message now, because its arguments may change before the thread does it."""
         record.message = record.getMessage()
         return record

@@ -1,4 +1,4 @@
-"""The event loop that the long-lived processes run on, and how such a process ends."""
+"""The event loop of the server and the workers, and the end of their processes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import NoReturn
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop of uvloop, or asyncio's own where there is none."""
+    """Return a uvloop event loop, or asyncio's own if uvloop is not installed."""
     try:
         import uvloop
-    except ImportError:  # not made for this platform
+    except ImportError:  # not available on this platform
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
 
 
 def end_process(code: int) -> NoReturn:
-    """End with this code, also when a plain function or a look-up goes on in its thread."""
+    """End the process with this code, even if a task or a DNS lookup still runs in a thread."""
     sys.stdout.flush()
     sys.stderr.flush()
     others = (each for each in threading.enumerate() if each is not threading.current_thread())

@@ -93,7 +93,7 @@ def test_the_table_says_when_a_server_would_not_start() -> None:
 
 
 REFUSED: list[tuple[Args, str]] = [
-    (("--host", "0.0.0.0"), "host = '0.0.0.0' (flag --host): other machines could run jobs"),
+    (("--host", "0.0.0.0"), "host = '0.0.0.0' (flag --host): the server would accept jobs"),
     (("--host", "::"), "add --token-file schedo.token"),
     (("--port", "http"), "port = 'http' (flag --port): expected a whole number"),
     (("--config", "no.toml"), "the configuration file no.toml does not exist"),

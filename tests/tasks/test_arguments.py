@@ -85,7 +85,7 @@ def test_a_value_without_a_json_form_is_a_type_error(value: object) -> None:
 
 
 def test_arguments_larger_than_a_payload_are_refused() -> None:
-    with pytest.raises(TypeError, match="take 1048587 bytes as JSON; at most 1048576"):
+    with pytest.raises(TypeError, match="are 1048587 bytes of JSON; the limit is 1048576"):
         Arguments("untyped", untyped).write(("x" * 1_048_575,), {})
 
 

@@ -64,7 +64,7 @@ async def test_the_answer_to_head_has_no_body_to_wait_for() -> None:
         (CHUNKED + b"zz\r\nab", "bad-response", "chunk size"),
         (OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\na", "bad-response", "Length"),
         (OK + b"Content-Length: -1\r\n\r\n", "bad-response", "Length"),
-        (b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "bad-response", "changed"),
+        (b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "bad-response", "upgrade"),
         (b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n", "bad-response", "status 999"),
         (OK + b"A: b\r\n c\r\n\r\n", "bad-response", "HTTP/1.1"),
         (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n", "bad-response", "header is larger"),

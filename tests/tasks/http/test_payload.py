@@ -54,22 +54,30 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
         ({"url": "http://a", "headers": {"a": "b\r\nc: d"}}, "/payload/headers/a", "one line"),
         ({"url": "http://a", "headers": {"a": "b\n"}}, "/payload/headers/a", "one line"),
         ({"url": "http://a", "headers": {"a": "\0"}}, "/payload/headers/a", "printable ASCII"),
-        ({"url": "http://a", "headers": {"Host": "b"}}, "/payload/headers/Host", "not yours"),
-        ({"url": "http://a", "headers": {"TE": "b"}}, "/payload/headers/TE", "not yours"),
+        (
+            {"url": "http://a", "headers": {"Host": "b"}},
+            "/payload/headers/Host",
+            "schedo sets",
+        ),
+        (
+            {"url": "http://a", "headers": {"TE": "b"}},
+            "/payload/headers/TE",
+            "schedo sets",
+        ),
         (
             {"url": "http://a", "headers": {"Transfer-Encoding": "chunked"}},
             "/payload/headers/Transfer-Encoding",
-            "not yours",
+            "schedo sets",
         ),
         (
             {"url": "http://a", "headers": {"webhook-signature": "v1,x"}},
             "/payload/headers/webhook-signature",
-            "not yours",
+            "schedo sets",
         ),
         ({"url": "http://a", "headers": {"a": "b" * 16_384}}, "/payload/headers", "at most"),
         ({"url": "http://a", "secret": "hunter2"}, "/payload/secret", "whsec_"),
         ({"url": "http://a", "secret": SECRET, "secret_name": "a"}, "/payload/secret", "not both"),
-        ({"url": "http://a", "secret_name": ""}, "/payload/secret_name", "not empty"),
+        ({"url": "http://a", "secret_name": ""}, "/payload/secret_name", "must not be empty"),
     ],
 )
 def test_a_bad_payload_is_refused_with_a_pointer(payload: Any, pointer: str, detail: str) -> None:

@@ -34,7 +34,7 @@ def test_two_secrets_give_two_signatures_in_their_order() -> None:
     [
         ("", "give 1 to 4 secrets"),
         (" ".join([SECRET] * 5), "give 1 to 4 secrets"),
-        ("hunter2", 'begins with "whsec_"'),
+        ("hunter2", 'begin with "whsec_"'),
         ("whsk_" + "A" * 32, "ed25519"),
         ("whsec_not base64!", "must be base64"),
         ("whsec_AAA", "must be base64"),

@@ -38,7 +38,7 @@ async def test_private_targets_are_refused_for_good(host: str) -> None:
     assert not server.connected.is_set()
 
 
-async def test_a_refused_call_is_a_line_in_the_log_without_what_may_be_secret(
+async def test_the_log_of_a_refused_call_contains_no_secrets(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     payload = {
@@ -50,7 +50,7 @@ async def test_a_refused_call_is_a_line_in_the_log_without_what_may_be_secret(
 
     (line,) = [record.getMessage() for record in caplog.records]
     assert "may not call http://169.254.169.254:8080: " in line
-    assert re.match(r"job [0-9A-Z]{13} \(default\) ", line)
+    assert re.match(r"job [0-9A-Z]{13} \(queue default\) ", line)
     assert "t0ken" not in line
     assert "s3cret" not in line
 
