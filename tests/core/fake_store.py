@@ -46,7 +46,7 @@ class Written:
 
 @dataclass
 class FakeStore:
-    """Everything durable."""
+    """All durable records."""
 
     epoch: int = 0
     offset_us: int = 0
@@ -58,7 +58,7 @@ class FakeStore:
     decisions: list[DecisionRecord] = field(default_factory=list)
 
     def shift(self, delta_us: int) -> None:
-        """Move what counts elapsed time."""
+        """Shift the instants that count elapsed time."""
         self.offset_us += delta_us
         for job in self.jobs.values():
             job.shift(delta_us)
@@ -101,7 +101,7 @@ class FakeStore:
             ), f"schedule {job.schedule_id} fired twice for {job.scheduled_for}"
 
     def load(self, want: loads.Load) -> Any:
-        """Answer a want with copies."""
+        """Answer a load with copies."""
         match want:
             case loads.LoadTimers(after, limit):
                 return self._page(
@@ -179,7 +179,7 @@ class FakeStore:
         return None
 
     def lanes(self) -> list[ReadyKey]:
-        """Return the lanes that have queued jobs."""
+        """Return the ready keys that have queued jobs."""
         return sorted({job.ready_key for job in self.jobs.values() if job.state is State.QUEUED})
 
     def blocked(self) -> list[tuple[int, int]]:

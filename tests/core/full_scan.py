@@ -1,4 +1,4 @@
-"""The choice of the next job as it is defined: by a look at every queue, lane and worker."""
+"""The reference for the choice of the next job: a scan of every queue, ready key and worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scan(ready_queues: ReadyQueues, workers: WorkerPool) -> Start | None:
 
 
 def _first_start(queue_state: QueueState, workers: WorkerPool) -> Start | None:
-    """Return the line's first job that a worker can take."""
+    """Return the first job of the queue that a worker can take."""
     best: tuple[Pair, Start] | None = None
     for ready_key, ready in queue_state.indexes.items():
         first, worker = first_of(ready), pick(ready_key, workers)
@@ -38,7 +38,8 @@ def first_of(ready: PagedIndex) -> Pair | None:
 
 
 def pick(ready_key: ReadyKey, workers: WorkerPool) -> Worker | None:
-    """Return the lane's best worker: the liked, then the idlest, then who waited longest."""
+    """Return the best worker: the preferred, then the one with most free slots, then the oldest
+    last assignment."""
     requirements = ready_key.requirements or Requirements()
     candidates = [
         each
@@ -58,7 +59,7 @@ def pick(ready_key: ReadyKey, workers: WorkerPool) -> Worker | None:
 
 
 def scan_pages(ready_queues: ReadyQueues) -> list[ReadyKey]:
-    """Return the lanes that need a page, in the order in which they get it."""
+    """Return the ready keys that need a page, in the order in which they get it."""
     return [
         ready_key
         for queue_state in sorted(

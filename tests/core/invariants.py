@@ -1,4 +1,4 @@
-"""What always holds between a scheduler and its store, whatever happens to them."""
+"""Invariants between a scheduler and its store."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_jobs(server: Server) -> None:
         elif job.state is State.QUEUED:
             if job.id in promoted:
                 continue
-            assert job.ready_key in ready, f"the lane of job {job.id} is closed"
+            assert job.ready_key in ready, f"the ready index of job {job.id} is closed"
             index, pair, place = ready[job.ready_key], (job.rank, job.id), Location.READY
         else:
             continue
@@ -58,13 +58,13 @@ def check_jobs(server: Server) -> None:
 
 
 def check_pages(server: Server) -> None:
-    """No lane needs a page without being found."""
+    """Every ready key that needs a page is found."""
     ready = server.scheduler.jobs.ready_queues
     assert ready.needs_pages() == bool(scan_pages(ready))
 
 
 def undelivered(server: Server) -> set[int]:
-    """Return the jobs that the store has queued by itself, which the scheduler has yet to hear."""
+    """Return the jobs that the store has queued itself, before this is delivered."""
     return {
         job_id
         for _, loaded in server.fetched
@@ -74,7 +74,7 @@ def undelivered(server: Server) -> set[int]:
 
 
 def is_left(backlog: Backlog, pair: Pair) -> bool:
-    """Tell whether the entry will be moved with the backlog."""
+    """Return whether the entry will be moved with the backlog."""
     through = backlog._through
     return through is not None and backlog.after < pair <= (through, ID_MAX)
 
@@ -102,7 +102,7 @@ def check_schedules(server: Server) -> None:
 
 
 def check_running(server: Server) -> None:
-    """What runs is what was handed out, and it is counted."""
+    """The running jobs are those with a lease, and they are counted."""
     jobs, workers = server.scheduler.jobs, server.scheduler.workers
     running = [job for job in jobs._jobs.values() if job.state is State.RUNNING]
     assert {job.key for job in running} == set(server.leases)
@@ -114,16 +114,16 @@ def check_running(server: Server) -> None:
 
 
 def check_blocked(server: Server) -> None:
-    """Every blocked run has somebody who will wake it."""
+    """Every blocked run is known, so that it will be unblocked."""
     scheduler = server.scheduler
     if scheduler.schedules.pending_loads or scheduler._loads or server.asked or server.fetched:
-        return  # somebody is being looked up
+        return  # a schedule is being loaded
     blocked = {job.id for job in current_jobs(server) if job.state is State.BLOCKED}
     assert blocked == set(scheduler.schedules._blocked.values())
 
 
 def check_memory(server: Server) -> None:
-    """Memory is bounded by the windows, what runs and what is not yet durable."""
+    """Memory is bounded by the indexes, the running jobs and the uncommitted changes."""
     jobs = server.scheduler.jobs
     indexes = 1 + len(dict(jobs.ready_queues.ready_indexes()))
     most = indexes * 2 * server.capacity + len(server.leases)

@@ -1,4 +1,4 @@
-"""How a spec becomes a job: defaults, due time, rank, and unique keys."""
+"""Admission of specs: defaults, due time, rank, and unique keys of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backlogs: what is overdue beyond a window's horizon is moved beside it, and none is lost."""
+"""Backlogs: overdue entries beyond an index's horizon move beside it, and none is lost."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NOW = HOUR
 
 
 def reaching(horizon: Pair | None) -> PagedIndex:
-    """Return a window that knows its order up to the pair."""
+    """Return an index whose horizon is the pair."""
     index = PagedIndex(Room(2))
     index.extend(START, horizon)
     return index
 
 
 def taken_over(horizon: Pair, now: int = NOW) -> tuple[Backlog, PagedIndex]:
-    """Return a backlog that begins behind the horizon, and the window that skipped it."""
+    """Return a backlog that begins after the horizon, and the index that skipped it."""
     backlog, index = Backlog(), reaching(horizon)
     for _ in range(6):
         backlog.take_over(index, now)

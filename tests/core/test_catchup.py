@@ -1,4 +1,4 @@
-"""Which due instants run: late, caught up, coalesced or missed; each has exactly one verdict."""
+"""Which due instants run: late, caught up, coalesced or missed; each gets exactly one decision."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def normalize(text: str, seed: str = "") -> str | None:
 
 
 def refusal(text: str) -> str:
-    """Return what the user is told, after checking that it points at the field."""
+    """Return the error message, after a check that it names the field."""
     with pytest.raises(Invalid) as caught:
         parse_cron(text, seed="")
     (problem,) = caught.value.problems

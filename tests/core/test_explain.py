@@ -1,4 +1,4 @@
-"""Nothing waits in silence: each job says what it waits for."""
+"""The explanation of what each job waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Job memory: what is held where, what is recycled when, and that pages lose nothing."""
+"""The job table: where records are held, when they are recycled, and that pages lose none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a job when an attempt of it ends."""
+"""The transition of a job when one of its attempts ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More jobs overdue than memory holds: they move in bulk, and delay nobody else."""
+"""More overdue jobs than memory holds: they move in bulk and delay no other job."""
 
 from __future__ import annotations
 

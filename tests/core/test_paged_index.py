@@ -1,4 +1,4 @@
-"""Windows: memory holds the head of an order, the store holds the rest, and nothing is between."""
+"""Paged indexes: memory holds the head of an order, the store the rest, and no entry is lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from schedo.core.paged_index import START, PagedIndex, Pair, Room
 
 
 def complete(*pairs: Pair, capacity: int = 2) -> PagedIndex:
-    """Return a window that knows its store to be empty behind it."""
+    """Return an index of which the store has no more entries."""
     index = PagedIndex(Room(capacity), empty=True)
     for key, ident in pairs:
         assert index.add(key, ident)

@@ -1,4 +1,4 @@
-"""What is not yet durable is gone through once for a load, however many pages it has."""
+"""The uncommitted changes are scanned once per delivery, however many pages it has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.core.server import Server
 
 
 class Counted(dict[int, Job]):
-    """Uncommitted records that count how often they are gone through."""
+    """Uncommitted records that count how often they are scanned."""
 
     passes = 0
 

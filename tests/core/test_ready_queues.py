@@ -1,4 +1,4 @@
-"""Lanes: who is next, within a queue by rank and between queues by weight."""
+"""Ready queues: the next job is chosen within a queue by rank and between queues by weight."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ NAMES = ("w0", "w1", "w2", "w3")
 
 
 class History:
-    """Lanes, workers and a store, to which random things happen."""
+    """Ready queues, workers and a store under random events."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -193,7 +193,7 @@ class History:
     # The store.
 
     def deliver(self) -> None:
-        """Load the pages of the lanes that the scan says."""
+        """Load the pages of the ready keys that the scan finds."""
         limit = self.random.choice((1, 2, 8))
         expected = scan_pages(self.ready_queues)
         assert self.ready_queues.needs_pages() == bool(expected)
@@ -217,7 +217,7 @@ class History:
             self.ready_queues.settle(ready_key)
 
     def retreat(self) -> None:
-        """The store has queued jobs by itself."""
+        """The store has queued jobs itself."""
         if self.waiting:
             job = self.waiting[self.random.choice(list(self.waiting))]
             self.ready_queues.retreat(job.ready_key, (job.rank, job.id))
@@ -240,7 +240,7 @@ def test_the_next_job_is_the_one_that_a_scan_of_everything_finds(seed: int) -> N
 
 
 class Touches:
-    """How often a lane's first job, its need of a page or a worker's room was looked at."""
+    """Counts the reads of first jobs, of needs for pages and of workers' free slots."""
 
     def __init__(self) -> None:
         self.count = 0

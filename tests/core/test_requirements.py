@@ -1,4 +1,4 @@
-"""Routes: what a label must be, and what is liked."""
+"""Requirements: conditions on labels, and preferences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts: leases out, timeouts, stops, and taking attempts back after a restart."""
+"""Running attempts: leases, timeouts, stop requests, and recovery after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of a job in each state, and what is refused."""
+"""Commands on a job: which are allowed in each state, and which are refused."""
 
 from __future__ import annotations
 

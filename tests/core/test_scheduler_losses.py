@@ -1,4 +1,4 @@
-"""Attempts that do not end by themselves: handed back, lost with a worker or a server, stale."""
+"""Attempts that are released, lost with a worker or a server, or stale."""
 
 from __future__ import annotations
 

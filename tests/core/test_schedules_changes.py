@@ -1,4 +1,4 @@
-"""Schedules that people trigger, pause, resume, edit and delete."""
+"""Commands on schedules: trigger, pause, resume, edit and delete."""
 
 from __future__ import annotations
 

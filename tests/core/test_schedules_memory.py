@@ -1,4 +1,4 @@
-"""Schedules that memory does not hold, and what a crash leaves of them."""
+"""Schedules that are not in memory, and recovery of schedules after a crash."""
 
 from __future__ import annotations
 

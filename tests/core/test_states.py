@@ -1,4 +1,4 @@
-"""The life of a job: what may follow what, and the document that is made from the table."""
+"""The states of a job: their transitions, and the document that shows the table."""
 
 from __future__ import annotations
 

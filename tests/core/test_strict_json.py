@@ -1,4 +1,4 @@
-"""Hostile JSON is refused at the door; everything else is read."""
+"""Strict JSON: hostile texts are refused, and all others are decoded."""
 
 from __future__ import annotations
 

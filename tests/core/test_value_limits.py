@@ -1,4 +1,4 @@
-"""What workers say is made to fit what the store keeps and the answers show."""
+"""The limits of the values that workers report."""
 
 from __future__ import annotations
 

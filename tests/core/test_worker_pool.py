@@ -1,4 +1,4 @@
-"""Workers: who serves a lane, who has room, and what each holds."""
+"""The worker pool: which workers serve a ready key, and how many free slots they have."""
 
 from __future__ import annotations
 
