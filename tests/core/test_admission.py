@@ -34,7 +34,7 @@ def test_a_job_is_queued_at_once_when_it_is_due_and_scheduled_when_it_is_not() -
     assert (accepted(past).state, accepted(past).due_at) == (State.QUEUED, 5)
 
 
-def test_a_job_carries_what_was_asked_for() -> None:
+def test_a_job_has_the_fields_of_its_spec() -> None:
     job = Server(slots=0).submit(
         make_spec("mail", queue="q", payload=b"[1]", priority=3, tags=("x",)), SECOND
     )
@@ -88,7 +88,7 @@ def test_each_priority_counts_as_one_step_of_the_queue_earlier() -> None:
     ],
     ids=lambda value: value.task if isinstance(value, JobSpec) else str(value),
 )
-def test_what_a_job_does_not_name_comes_from_its_task(
+def test_missing_options_come_from_the_task(
     spec: JobSpec, attempts: int, timeout_us: int | None
 ) -> None:
     server = Server(slots=0)
@@ -106,7 +106,7 @@ def test_what_a_job_does_not_name_comes_from_its_task(
     assert options.timeout_us == timeout_us
 
 
-def test_a_task_that_is_offered_anew_has_its_new_defaults() -> None:
+def test_new_task_defaults_replace_the_old_ones() -> None:
     server = Server(slots=0)
     assert server.submit(make_spec("mail")).options.timeout_us is None
 
@@ -115,7 +115,7 @@ def test_a_task_that_is_offered_anew_has_its_new_defaults() -> None:
     assert server.submit(make_spec("mail")).options.timeout_us == 5
 
 
-def test_a_task_that_nobody_offers_any_more_has_no_defaults() -> None:
+def test_a_task_without_a_worker_has_no_defaults() -> None:
     server = Server(slots=0)
     server.attach(worker_spec(slots=0, task_defaults={"mail": Options(timeout_us=5)}))
     assert server.submit(make_spec("mail")).options.timeout_us == 5
@@ -166,7 +166,7 @@ def test_a_batch_is_answered_in_order_and_written_in_one_commit() -> None:
 # Unique keys.
 
 
-def test_a_second_job_with_the_key_is_answered_with_the_first() -> None:
+def test_on_conflict_return_answers_with_the_first_job() -> None:
     server = Server(slots=0)
     first = server.submit(keyed())
 
@@ -176,7 +176,7 @@ def test_a_second_job_with_the_key_is_answered_with_the_first() -> None:
     assert (answer.job.id, answer.is_conflict) == (first.id, True)
 
 
-def test_a_second_job_with_the_key_is_refused_if_it_asks_for_that() -> None:
+def test_on_conflict_reject_refuses_the_second_job() -> None:
     server = Server(slots=0)
     server.submit(keyed())
 
@@ -188,7 +188,7 @@ def test_a_second_job_with_the_key_is_refused_if_it_asks_for_that() -> None:
     assert len(server.store.jobs) == 2
 
 
-def test_a_second_job_with_the_key_replaces_the_first_if_it_asks_for_that() -> None:
+def test_on_conflict_replace_cancels_the_first_job() -> None:
     server = Server(slots=0)
     first = server.submit(keyed(), T0)
 
@@ -200,7 +200,7 @@ def test_a_second_job_with_the_key_replaces_the_first_if_it_asks_for_that() -> N
     assert server.store.jobs[second.id].unique_key == "k"
 
 
-def test_a_running_job_cannot_be_replaced_so_it_is_the_answer() -> None:
+def test_on_conflict_replace_returns_a_running_job() -> None:
     server = Server()
     first = server.submit(keyed())
     server.run(T0)
@@ -306,7 +306,7 @@ def test_a_key_is_looked_up_in_the_store_once_however_often_a_batch_names_it() -
     assert len(server.asked) == 2
 
 
-def test_two_submits_that_ask_for_one_key_at_once_make_one_job() -> None:
+def test_two_submits_with_one_key_make_one_job() -> None:
     server = Server(slots=0)
     answers: list[Accepted | SchedoError] = []
     for _ in range(2):
@@ -320,7 +320,7 @@ def test_two_submits_that_ask_for_one_key_at_once_make_one_job() -> None:
     ]
 
 
-def test_a_holder_pushed_out_of_memory_by_its_own_batch_still_holds_its_key() -> None:
+def test_a_holder_evicted_by_its_own_batch_keeps_its_key() -> None:
     server = Server(capacity=2, slots=0)
     holder = server.submit(make_keyed(HOUR))
     early = [make_spec(delay_us=SECOND) for _ in range(6)]
@@ -335,7 +335,7 @@ def make_keyed(delay_us: int) -> JobSpec:
     return make_spec(unique=Unique("k"), delay_us=delay_us)
 
 
-def test_a_holder_that_leaves_memory_during_another_look_up_still_holds_its_key() -> None:
+def test_a_holder_evicted_during_a_load_keeps_its_key() -> None:
     server = Server()
     holder = server.submit(keyed("held", for_us=HOUR))
     server.run(T0)
@@ -354,7 +354,7 @@ def test_a_holder_that_leaves_memory_during_another_look_up_still_holds_its_key(
     assert (held.job.id, held.is_conflict) == (holder.id, True)
 
 
-def test_defaults_of_tasks_that_were_submitted_are_remembered_for_so_many(
+def test_cached_options_of_tasks_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(admission, "_TASKS_REMEMBERED_MAX", 3)

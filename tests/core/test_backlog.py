@@ -33,7 +33,7 @@ def taken_over(horizon: Pair, now: int = NOW) -> tuple[Backlog, PagedIndex]:
 
 
 @pytest.mark.parametrize("horizon", [None, (NOW, 1), (NOW - BACKLOG_AGE_US, 1), (NOW + 5, 1)])
-def test_a_window_that_reaches_the_present_leaves_no_backlog(horizon: Pair | None) -> None:
+def test_an_index_that_reaches_the_present_has_no_backlog(horizon: Pair | None) -> None:
     backlog, index = Backlog(), reaching(horizon)
 
     backlog.take_over(index, NOW)
@@ -43,7 +43,7 @@ def test_a_window_that_reaches_the_present_leaves_no_backlog(horizon: Pair | Non
     assert index.horizon == horizon
 
 
-def test_an_overdue_horizon_skips_to_the_present_and_what_it_skipped_is_the_backlog() -> None:
+def test_the_range_that_an_overdue_index_skips_is_the_backlog() -> None:
     backlog, index = taken_over((SECOND, 7))
 
     assert backlog.needs_page()
@@ -52,7 +52,7 @@ def test_an_overdue_horizon_skips_to_the_present_and_what_it_skipped_is_the_back
     assert index.horizon == (NOW - BACKLOG_AGE_US, ID_MAX)
 
 
-def test_of_many_at_one_instant_only_they_are_skipped_and_not_what_comes_after_them() -> None:
+def test_only_the_instant_of_the_horizon_is_skipped_first() -> None:
     backlog, index = Backlog(), reaching((SECOND, 7))
 
     backlog.take_over(index, NOW)
@@ -61,7 +61,7 @@ def test_of_many_at_one_instant_only_they_are_skipped_and_not_what_comes_after_t
     assert index.horizon == (SECOND, ID_MAX)
 
 
-def test_nothing_more_is_skipped_before_the_page_behind_it_is_there() -> None:
+def test_nothing_more_is_skipped_while_the_next_page_loads() -> None:
     backlog, index = Backlog(), reaching((SECOND, 7))
     backlog.take_over(index, NOW)
 
@@ -73,7 +73,7 @@ def test_nothing_more_is_skipped_before_the_page_behind_it_is_there() -> None:
     assert index.horizon is None
 
 
-def test_no_more_is_skipped_than_must_be_for_the_next_page_to_reach_the_present() -> None:
+def test_each_step_skips_no_more_than_necessary() -> None:
     backlog, index = Backlog(), reaching((SECOND, 7))
     edges = []
 
@@ -98,7 +98,7 @@ def test_the_next_instant_with_too_many_is_skipped_alone_again() -> None:
     assert index.horizon == (NOW, ID_MAX)
 
 
-def test_one_page_is_asked_for_at_a_time_and_the_next_begins_behind_it() -> None:
+def test_one_page_is_moved_at_a_time_and_the_next_follows_it() -> None:
     backlog, _ = taken_over((SECOND, 7))
     backlog.is_loading = True
     assert not backlog.needs_page()
@@ -119,7 +119,7 @@ def test_a_short_page_was_the_last_one() -> None:
     assert backlog.age_us(NOW) == 0
 
 
-def test_what_becomes_overdue_while_a_page_is_on_its_way_is_moved_after_it() -> None:
+def test_entries_that_become_overdue_during_a_move_are_moved_after_it() -> None:
     backlog, index = taken_over((SECOND, 7))
     asked = backlog.until
     backlog.is_loading = True
@@ -134,7 +134,7 @@ def test_what_becomes_overdue_while_a_page_is_on_its_way_is_moved_after_it() -> 
     assert backlog.until == later - BACKLOG_AGE_US
 
 
-def test_a_window_trimmed_to_before_what_was_moved_has_the_backlog_begin_there_again() -> None:
+def test_a_trimmed_index_moves_the_start_of_the_backlog_back() -> None:
     backlog, index = taken_over((SECOND, 7))
     backlog.is_loading = True
     index.skip_to((0, 3))
@@ -146,7 +146,7 @@ def test_a_window_trimmed_to_before_what_was_moved_has_the_backlog_begin_there_a
     assert backlog.needs_page()
 
 
-def test_nothing_is_moved_before_its_time_after_the_clock_was_set_back() -> None:
+def test_nothing_is_moved_before_it_is_due_after_a_clock_step_back() -> None:
     backlog, index = taken_over((SECOND, 7))
     assert backlog.next_at() is None, "a page can be moved at once"
 

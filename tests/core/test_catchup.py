@@ -165,7 +165,7 @@ def test_of_100_missed_instants_skip_runs_none() -> None:
         ),
     ],
 )
-def test_what_is_older_than_the_window_is_missed_whatever_the_policy(
+def test_instants_before_the_catchup_window_are_missed(
     catchup: Catchup, fires: list[Firing], decisions: list[tuple[Decision, int, int]]
 ) -> None:
     spec = schedule(catchup, catchup_window_us=10 * MINUTE)
@@ -203,7 +203,7 @@ def test_a_watermark_within_the_last_minute_leaves_nothing_to_catch_up() -> None
     assert plan == FirePlan([Firing(30 * SECOND, S), Firing(40 * SECOND, S)], [], 50 * SECOND)
 
 
-def test_a_schedule_that_is_looked_at_too_early_does_nothing() -> None:
+def test_a_plan_before_the_next_fire_is_empty() -> None:
     resumed = make_schedule(evaluated_through=10 * SECOND, next_fire_at=None)
 
     assert plan_fires(resumed, 50 * SECOND) == FirePlan([], [], MINUTE)
@@ -217,7 +217,7 @@ def test_a_schedule_that_is_looked_at_too_early_does_nothing() -> None:
     window_us=st.sampled_from([0, 30 * SECOND, 5 * MINUTE, 24 * HOUR]),
     count_max=st.sampled_from([1, 2, 100]),
 )
-def test_every_instant_has_exactly_one_verdict(
+def test_every_instant_has_exactly_one_decision(
     seconds: int, through: int, now: int, catchup: Catchup, window_us: int, count_max: int
 ) -> None:
     rule = every(seconds)

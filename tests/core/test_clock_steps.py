@@ -75,7 +75,7 @@ def test_a_retry_and_a_snooze_count_elapsed_time(step: int, outcome: Failed | Sn
 
 
 @STEPS
-def test_what_is_not_yet_durable_moves_along(step: int) -> None:
+def test_uncommitted_jobs_are_shifted(step: int) -> None:
     server = Server(now=NOW)
     server.scheduler.submit([make_spec(delay_us=MINUTE)], NOW, lambda answers, now: None)
 
@@ -101,7 +101,7 @@ def test_an_expiry_counts_as_it_was_given(step: int) -> None:
 
 
 @STEPS
-def test_a_job_that_is_put_off_counts_as_it_was_asked(step: int) -> None:
+def test_a_rescheduled_job_counts_elapsed_time_only_for_a_delay(step: int) -> None:
     server = Server(now=NOW)
     job = server.submit(make_spec(run_at=NOW + DAY), NOW)
     server.change(
@@ -128,7 +128,7 @@ def test_a_change_of_priority_does_not_change_what_a_delay_counts(step: int) -> 
 
 
 @STEPS
-def test_what_was_queued_before_a_step_goes_first(step: int) -> None:
+def test_jobs_queued_before_a_clock_step_go_first(step: int) -> None:
     server = Server(now=NOW, slots=0)
     jobs = [server.submit(make_spec(), NOW).id]
     server.follow_clock(step)
@@ -154,7 +154,7 @@ def test_a_unique_key_is_held_for_the_time_that_passes(step: int) -> None:
     assert server.submit(spec, NOW + step + MINUTE).id != first.id
 
 
-def test_history_does_not_move() -> None:
+def test_ended_jobs_are_not_shifted() -> None:
     server = Server(now=NOW)
     job = server.submit(make_spec(delay_us=MINUTE, expires_in_us=HOUR), NOW)
     server.run(NOW + MINUTE)
@@ -330,7 +330,7 @@ def test_a_run_waits_its_jitter_in_elapsed_time(step: int) -> None:
     assert server.state(run.id) is State.RUNNING
 
 
-def test_a_blocked_run_goes_when_its_turn_comes_also_after_a_step_back() -> None:
+def test_a_blocked_run_is_unblocked_also_after_a_step_back() -> None:
     server = Server(now=NOW)
     schedule = server.put(make_schedule_spec(overlap=Overlap.BUFFER_ONE), NOW)
     server.settle(NOW)

@@ -143,7 +143,7 @@ def test_normalizing_twice_changes_nothing(text: str) -> None:
         ("*" * 257, "the expression is longer than 256 characters"),
     ],
 )
-def test_a_refusal_says_the_field_and_what_to_write(text: str, said: str) -> None:
+def test_an_error_names_the_field_and_the_correct_syntax(text: str, said: str) -> None:
     assert said in refusal(text)
 
 
@@ -252,14 +252,14 @@ def test_a_hash_with_a_step_keeps_its_distance() -> None:
         ("*/90 * * * *", "minute */90: the step is larger than the field"),
     ],
 )
-def test_a_surprise_is_a_warning(text: str, said: str) -> None:
+def test_a_surprising_expression_has_a_warning(text: str, said: str) -> None:
     (warning,) = parse_cron(text, seed="").warnings
 
     assert said in warning
 
 
 @pytest.mark.parametrize("text", ["0 0 1 * *", "0 0 * * 1", "0 0 1 * ?", "*/59 * * * *"])
-def test_the_ordinary_has_no_warnings(text: str) -> None:
+def test_an_ordinary_expression_has_no_warning(text: str) -> None:
     assert parse_cron(text, seed="").warnings == ()
 
 

@@ -37,14 +37,14 @@ def test_each_state_has_its_sentence(job: Job, sentence: str) -> None:
     assert Server().scheduler.why(job) == sentence
 
 
-def test_a_job_of_a_paused_queue_says_so() -> None:
+def test_a_job_of_a_paused_queue_is_explained() -> None:
     server = Server()
     server.scheduler.set_queue(Queue("default", paused=True))
 
     assert why(server, server.submit(make_spec())) == "queue default is paused"
 
 
-def test_a_job_of_a_full_queue_says_so() -> None:
+def test_a_job_of_a_full_queue_is_explained() -> None:
     server = Server()
     server.scheduler.set_queue(Queue("default", concurrency=1))
     server.submit(make_spec())
@@ -54,14 +54,14 @@ def test_a_job_of_a_full_queue_says_so() -> None:
     assert why(server, second) == "queue default runs 1 jobs, which is its concurrency limit"
 
 
-def test_a_job_that_nobody_serves_says_so() -> None:
+def test_a_job_without_a_worker_is_explained() -> None:
     server = Server(slots=0)
     job = server.submit(make_spec("mail", queue="q"))
 
     assert why(server, job) == "no worker offers task mail on queue q"
 
 
-def test_a_job_that_waits_for_a_slot_says_how_many_there_are() -> None:
+def test_the_explanation_of_a_wait_for_a_slot_counts_the_slots() -> None:
     server = Server(slots=1)
     server.attach(worker_spec("other", slots=1))
     server.attach(worker_spec("elsewhere", slots=5, tasks=frozenset({"mail"})))
@@ -71,7 +71,7 @@ def test_a_job_that_waits_for_a_slot_says_how_many_there_are() -> None:
     assert why(server, jobs[2]) == "all 2 slots for task work are taken"
 
 
-def test_slots_of_a_worker_that_may_not_have_it_do_not_count() -> None:
+def test_slots_of_cordoned_workers_do_not_count() -> None:
     server = Server(slots=1)
     server.attach(worker_spec("other", slots=3))
     server.scheduler.workers.cordon("other", True)
@@ -81,7 +81,7 @@ def test_slots_of_a_worker_that_may_not_have_it_do_not_count() -> None:
     assert why(server, jobs[1]) == "all 1 slots for task work are taken"
 
 
-def test_a_job_whose_worker_does_not_ask_says_so() -> None:
+def test_a_job_whose_worker_is_not_polling_is_explained() -> None:
     server = Server(slots=0)
     server.attach(worker_spec("idle", slots=4, polls=True))
     job = server.submit(make_spec())
@@ -90,7 +90,7 @@ def test_a_job_whose_worker_does_not_ask_says_so() -> None:
     assert why(server, job) == "no worker that could run it is polling now: idle"
 
 
-def test_a_job_behind_its_lanes_window_says_how_many_go_first() -> None:
+def test_the_explanation_of_a_job_behind_the_horizon_counts_those_ahead() -> None:
     server = Server(capacity=1, slots=0)
     jobs = [server.submit(make_spec()) for _ in range(6)]
     server.attach(worker_spec())
@@ -99,7 +99,7 @@ def test_a_job_behind_its_lanes_window_says_how_many_go_first() -> None:
     assert why(server, jobs[5]) == "at least 1 ready jobs of its queue and task go first"
 
 
-def test_a_job_of_a_lane_that_memory_does_not_know_still_has_a_sentence() -> None:
+def test_a_job_with_an_unknown_ready_key_is_explained() -> None:
     server = Server()
     elsewhere = make_job(state=State.QUEUED, due_at=HOUR)
 

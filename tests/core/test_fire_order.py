@@ -59,7 +59,7 @@ def test_every_schedule_of_the_crowd_fires_once() -> None:
     assert len(server.scheduler.schedules._schedules) == 0
 
 
-def test_a_crash_in_the_middle_fires_none_twice_and_forgets_none() -> None:
+def test_a_crash_in_the_middle_repeats_no_fire_and_loses_none() -> None:
     server, made = crowded()
     for _ in range(12):
         turn(server, HOUR)
@@ -72,7 +72,7 @@ def test_a_crash_in_the_middle_fires_none_twice_and_forgets_none() -> None:
     assert [len(server.runs(schedule.id)) for schedule in made] == [1] * COUNT
 
 
-def test_what_is_changed_while_it_is_overdue_goes_by_the_change() -> None:
+def test_a_change_of_an_overdue_schedule_takes_effect() -> None:
     server, made = crowded()
     for _ in range(6):
         turn(server, HOUR + SECOND)

@@ -28,7 +28,7 @@ def test_ids_grow_even_when_the_clock_goes_back() -> None:
     assert ids.next(5) == first + 64
 
 
-def test_ids_go_on_behind_the_largest_in_the_store() -> None:
+def test_ids_continue_after_the_largest_in_the_store() -> None:
     assert IdSource(last=999_999).next(1) == 1_000_000
 
 
@@ -77,7 +77,7 @@ def test_an_id_is_13_characters_of_crockford_base32(number: int, text: str) -> N
 
 
 @pytest.mark.parametrize("text", ["00000000000iL", "0OO0000000011", "o00000000001l"])
-def test_what_people_mistype_is_read(text: str) -> None:
+def test_letters_that_look_like_digits_are_decoded(text: str) -> None:
     assert parse_id(text) == 33
 
 

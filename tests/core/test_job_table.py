@@ -44,7 +44,7 @@ def commit(jobs: JobTable) -> list[int]:
     return written
 
 
-def test_a_record_is_placed_where_its_state_says() -> None:
+def test_a_waiting_record_is_indexed_by_its_state() -> None:
     jobs = holding(waiting(1), queued(2), make_job(3, state=State.RETRYING))
 
     assert [held(jobs, i).location for i in (1, 2, 3)] == [
@@ -55,7 +55,7 @@ def test_a_record_is_placed_where_its_state_says() -> None:
 
 
 @pytest.mark.parametrize("state", [State.BLOCKED, State.COMPLETED])
-def test_a_record_that_waits_for_no_time_and_no_worker_has_no_place(state: State) -> None:
+def test_other_records_are_not_indexed(state: State) -> None:
     jobs = holding(make_job(1, state=state))
 
     assert held(jobs, 1).location is Location.NOWHERE
@@ -98,7 +98,7 @@ def test_a_job_is_written_once_however_often_it_changed() -> None:
     assert commit(jobs) == []
 
 
-def test_an_ended_job_is_forgotten_once_it_is_durable() -> None:
+def test_an_ended_job_is_evicted_once_it_is_durable() -> None:
     jobs = holding(queued(1))
     jobs.move(held(jobs, 1), State.CANCELLED)
 
@@ -150,7 +150,7 @@ def test_a_key_is_found_by_the_record_that_holds_it_until_it_is_released() -> No
     assert commit(jobs) == [1]
 
 
-def test_a_key_is_forgotten_with_its_record() -> None:
+def test_a_unique_key_is_evicted_with_its_record() -> None:
     jobs = holding(waiting(1, unique_key="k"))
     jobs.move(held(jobs, 1), State.CANCELLED)
 
@@ -159,7 +159,7 @@ def test_a_key_is_forgotten_with_its_record() -> None:
     assert jobs.find_key("k") is None
 
 
-def test_a_new_holder_keeps_the_key_when_the_old_one_is_forgotten() -> None:
+def test_a_new_holder_keeps_the_key_when_the_old_one_is_evicted() -> None:
     jobs = holding(waiting(1, unique_key="k"))
     jobs.release_key(held(jobs, 1))
     jobs.move(held(jobs, 1), State.CANCELLED)
@@ -170,7 +170,7 @@ def test_a_new_holder_keeps_the_key_when_the_old_one_is_forgotten() -> None:
     assert jobs.find_key("k") is held(jobs, 2)
 
 
-def test_memory_knows_better_than_the_store_who_holds_a_key() -> None:
+def test_memory_wins_over_the_store_about_the_holder_of_a_key() -> None:
     jobs = holding(waiting(1, unique_key="k"), waiting(2, unique_key="released"))
     jobs.release_key(held(jobs, 2))
     elsewhere = waiting(3, unique_key="other")
@@ -214,7 +214,7 @@ def test_a_trimmed_record_that_is_not_durable_stays_until_it_is() -> None:
     assert jobs.find(3) is None
 
 
-def test_a_record_that_was_trimmed_and_placed_again_is_kept() -> None:
+def test_a_record_that_was_trimmed_and_indexed_again_is_kept() -> None:
     jobs = holding(*(waiting(n, n * 10) for n in range(1, 6)))
     jobs.unindex(held(jobs, 3))
     held(jobs, 3).due_at = 5
@@ -225,7 +225,7 @@ def test_a_record_that_was_trimmed_and_placed_again_is_kept() -> None:
     assert held(jobs, 3).location is Location.TIMERS
 
 
-def test_pages_are_wanted_once_for_each_window_that_runs_low() -> None:
+def test_each_index_that_runs_low_requests_one_page() -> None:
     jobs = JobTable(4)
     jobs.ready_queues.announce(WORK)
     start = (-(1 << 62), 0)
@@ -243,7 +243,7 @@ def timers_wanted(jobs: JobTable) -> LoadTimers:
     return load
 
 
-def test_a_full_page_is_taken_in_up_to_its_last_job() -> None:
+def test_a_full_page_is_added_up_to_its_last_job() -> None:
     jobs = JobTable(2)
 
     jobs.extend_timers(timers_wanted(jobs), [waiting(1, 10), waiting(2, 20)])
@@ -261,7 +261,7 @@ def test_a_short_page_was_the_last() -> None:
     assert not jobs.needs_loads()
 
 
-def test_what_changed_during_the_load_wins_over_the_page() -> None:
+def test_changes_during_the_load_win_over_the_page() -> None:
     jobs = JobTable(4)
     load = timers_wanted(jobs)
     jobs.track(waiting(1, 10))
@@ -280,7 +280,7 @@ def test_what_changed_during_the_load_wins_over_the_page() -> None:
     assert jobs.timers.pop_first(9) == [(5, 3), (20, 2)]
 
 
-def test_nothing_is_lost_when_a_window_is_trimmed_during_the_load() -> None:
+def test_nothing_is_lost_when_an_index_is_trimmed_during_the_load() -> None:
     jobs = holding(*(waiting(n, n * 10) for n in range(1, 6)))
     jobs.timers.pop_first(1)
     jobs.unindex(held(jobs, 1))
@@ -295,7 +295,7 @@ def test_nothing_is_lost_when_a_window_is_trimmed_during_the_load() -> None:
     assert jobs.find(4) is None or held(jobs, 4).location is Location.NOWHERE
 
 
-def test_nothing_is_lost_when_a_page_overfills_the_window() -> None:
+def test_nothing_is_lost_when_a_page_overfills_the_index() -> None:
     stored = [waiting(n, n * 10) for n in range(1, 12)]
     jobs = holding(*(job.copy() for job in stored[:4]))
     jobs.unindex(held(jobs, 1))
@@ -313,7 +313,7 @@ def test_nothing_is_lost_when_a_page_overfills_the_window() -> None:
     assert all(held(jobs, ident).location is Location.TIMERS for ident in known)
 
 
-def test_a_record_without_a_place_is_placed_by_the_page_that_shows_it() -> None:
+def test_a_record_that_no_index_holds_is_indexed_by_its_page() -> None:
     jobs = holding(*(waiting(n, n * 10) for n in range(1, 5)))
     jobs.unindex(held(jobs, 1))
     jobs.unindex(held(jobs, 2))  # the window is empty; 3 and 4 are trimmed, not yet recycled
@@ -326,7 +326,7 @@ def test_a_record_without_a_place_is_placed_by_the_page_that_shows_it() -> None:
     assert [held(jobs, ident).location for ident in (3, 4)] == [Location.TIMERS, Location.TIMERS]
 
 
-def test_a_page_of_a_lane_is_taken_in_and_an_empty_one_closes_it() -> None:
+def test_a_page_fills_a_ready_index_and_an_empty_one_closes_it() -> None:
     jobs = JobTable(2, empty=True)
     jobs.ready_queues.announce(WORK)
     [load] = jobs.loads()
@@ -345,7 +345,7 @@ def test_a_page_of_a_lane_is_taken_in_and_an_empty_one_closes_it() -> None:
     assert jobs.ready_queues.ready_index(WORK) is None
 
 
-def test_a_page_of_a_lane_that_was_trimmed_meanwhile_is_dropped() -> None:
+def test_a_page_of_a_trimmed_ready_index_is_dropped() -> None:
     jobs = holding(*(queued(n, n * 10) for n in range(1, 6)))
     jobs.unindex(held(jobs, 1))
     [load] = jobs.loads()

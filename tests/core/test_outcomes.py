@@ -62,7 +62,7 @@ def test_the_budget_counts_failures_and_not_attempts() -> None:
     assert settled(running(attempt=50, failures=1), Failed(OOPS)).state is State.RETRYING
 
 
-def test_a_failure_that_is_not_worth_a_retry_fails_the_job() -> None:
+def test_a_failure_that_is_not_retryable_fails_the_job() -> None:
     assert settled(running(), Failed(OOPS, retryable=False)).state is State.FAILED
 
 
@@ -106,7 +106,7 @@ def test_a_snooze_waits_and_uses_up_nothing() -> None:
     ("outcome", "why"),
     [(Snoozed(MINUTE), "snoozed"), (Stopped(), "interrupted"), (Released(), "released")],
 )
-def test_an_invocation_is_never_put_off(outcome: Outcome, why: str) -> None:
+def test_an_invocation_cannot_snooze(outcome: Outcome, why: str) -> None:
     found = settled(running(trigger=Trigger.INVOKE), outcome)
 
     assert found.state is State.FAILED
@@ -131,7 +131,7 @@ def test_a_result_that_came_before_the_stop_counts() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Released(), Stopped()], ids=["handed back", "stopped"])
-def test_what_a_worker_could_not_finish_goes_to_the_front_uncounted(outcome: Outcome) -> None:
+def test_a_released_attempt_is_requeued_first_and_not_counted(outcome: Outcome) -> None:
     assert settled(running(), outcome) == Transition(State.QUEUED, "released", requeue_first=True)
 
 
@@ -154,19 +154,19 @@ def test_an_attempt_that_never_started_is_released_even_if_the_job_runs_at_most_
 
 
 @pytest.mark.parametrize("losses", [0, 1])
-def test_a_lost_attempt_is_no_failure_and_goes_to_the_front(losses: int) -> None:
+def test_a_lost_attempt_is_no_failure_and_is_requeued_first(losses: int) -> None:
     assert settled(running(losses=losses), Lost("gone")) == Transition(
         State.QUEUED, "lost", Failure("lost", "gone"), requeue_first=True, losses=1
     )
 
 
-def test_a_job_that_was_lost_beside_others_is_a_suspect_and_not_charged() -> None:
+def test_a_job_that_was_lost_beside_others_is_a_suspect_without_a_loss() -> None:
     result = settled(running(losses=2), Lost("gone", Blame.SHARED))
 
     assert (result.state, result.losses, result.poison_suspect) == (State.QUEUED, 0, True)
 
 
-def test_a_loss_that_cannot_be_the_jobs_doing_is_not_counted_however_often() -> None:
+def test_a_loss_with_a_known_cause_is_never_counted() -> None:
     lost = Lost("the server was restarted", Blame.NONE)
 
     assert settled(running(losses=2), lost) == Transition(
@@ -174,7 +174,7 @@ def test_a_loss_that_cannot_be_the_jobs_doing_is_not_counted_however_often() -> 
     )
 
 
-def test_a_job_that_runs_at_most_once_is_not_repeated_whoever_is_to_blame() -> None:
+def test_an_at_most_once_job_is_not_repeated_for_any_blame() -> None:
     job = running(options=Options(at_most_once=True, retry=tries(3)))
 
     result = settled(job, Lost("the server was restarted", Blame.NONE))
@@ -183,7 +183,7 @@ def test_a_job_that_runs_at_most_once_is_not_repeated_whoever_is_to_blame() -> N
 
 
 @pytest.mark.parametrize("blame", Blame)
-def test_what_was_invoked_is_tried_again_once_whatever_it_was_lost_with(blame: Blame) -> None:
+def test_a_lost_invocation_is_tried_once_more_for_any_blame(blame: Blame) -> None:
     job = running(trigger=Trigger.INVOKE)
 
     assert settled(job, Lost("gone", blame)).state is State.QUEUED
@@ -225,7 +225,7 @@ def test_a_lost_attempt_of_a_job_that_runs_at_most_once_fails_it() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_after_a_cancel_the_job_is_cancelled_whatever_its_handler_still_says(
+def test_a_cancel_wins_over_the_outcome(
     outcome: Outcome, result: bytes | None, failure: Failure | None
 ) -> None:
     job = running(cancel_requested_at=NOW - 1)
@@ -243,7 +243,7 @@ def test_a_job_that_is_lost_after_a_cancel_is_cancelled() -> None:
     )
 
 
-def test_the_front_is_further_than_any_priority_reaches() -> None:
+def test_a_requeued_job_goes_ahead_of_any_priority() -> None:
     job = make_job(due_at=NOW)
 
     assert requeue_rank(job, 0) == NOW - 366 * DAY

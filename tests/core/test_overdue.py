@@ -160,7 +160,7 @@ def test_many_jobs_of_one_instant_do_not_delay_the_one_right_after_them() -> Non
     raise AssertionError("it waits for those that were due before it")
 
 
-def test_a_crash_in_the_middle_of_a_backlog_forgets_none() -> None:
+def test_a_crash_in_the_middle_of_a_backlog_loses_no_job() -> None:
     server, made = overdue()
     server.scheduler.set_queue(Queue("old", paused=True))
     for _ in range(5):

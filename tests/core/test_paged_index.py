@@ -13,7 +13,7 @@ def complete(*pairs: Pair, capacity: int = 2) -> PagedIndex:
     return index
 
 
-def test_a_window_on_an_unknown_store_takes_nothing_in_before_its_first_page() -> None:
+def test_an_index_of_a_stored_order_adds_nothing_before_its_first_page() -> None:
     index = PagedIndex(Room(2))
 
     assert index.horizon == START
@@ -22,7 +22,7 @@ def test_a_window_on_an_unknown_store_takes_nothing_in_before_its_first_page() -
     assert not index.is_exhausted
 
 
-def test_a_window_on_an_empty_store_takes_everything_and_wants_no_page() -> None:
+def test_an_index_of_an_empty_order_adds_everything_and_needs_no_page() -> None:
     index = complete((30, 3), (10, 1), (20, 2))
 
     assert len(index) == 3
@@ -69,7 +69,7 @@ def test_an_entry_behind_the_horizon_stays_in_the_store_only() -> None:
     assert 6 not in index
 
 
-def test_a_page_is_wanted_when_half_the_capacity_is_left_and_only_once() -> None:
+def test_a_page_is_needed_once_at_half_of_the_capacity() -> None:
     index = complete((10, 1), (20, 2), (30, 3), (40, 4), (50, 5))
     index.trim()
     assert not index.needs_page()
@@ -103,7 +103,7 @@ def test_a_short_page_was_the_end_so_everything_is_here() -> None:
     assert index.is_exhausted
 
 
-def test_a_page_for_a_horizon_that_was_trimmed_meanwhile_is_dropped() -> None:
+def test_a_page_for_a_trimmed_horizon_is_dropped() -> None:
     index = complete((10, 1), (20, 2), (30, 3), (40, 4), (50, 5))
     index.trim()
     index.is_loading = True
@@ -119,7 +119,7 @@ def test_a_page_for_a_horizon_that_was_trimmed_meanwhile_is_dropped() -> None:
     assert index.needs_page()
 
 
-def test_a_retreat_lets_go_of_what_is_behind_so_that_it_is_loaded_again_in_order() -> None:
+def test_a_retreat_removes_the_later_entries_to_load_them_again() -> None:
     index = complete((10, 1), (20, 2), (30, 3))
 
     assert index.retreat((20, 2)) == [2, 3]
@@ -130,7 +130,7 @@ def test_a_retreat_lets_go_of_what_is_behind_so_that_it_is_loaded_again_in_order
     assert index.needs_page()
 
 
-def test_a_retreat_to_what_is_beyond_the_horizon_changes_nothing() -> None:
+def test_a_retreat_beyond_the_horizon_changes_nothing() -> None:
     index = complete((50, 5), (10, 1), (20, 2), (30, 3), (40, 4))
     index.trim()
 
@@ -140,7 +140,7 @@ def test_a_retreat_to_what_is_beyond_the_horizon_changes_nothing() -> None:
     assert len(index) == 2
 
 
-def test_a_window_that_skips_ahead_keeps_what_it_has_and_loads_from_there_on() -> None:
+def test_an_index_that_skips_keeps_its_entries_and_loads_from_there() -> None:
     index = PagedIndex(Room(4))
     index.extend(START, (20, 2))
     index.add(10, 1)

@@ -32,7 +32,7 @@ def uncommitted(server: Server) -> Counted:
     return counted
 
 
-def test_many_pages_of_a_load_cost_one_pass_over_what_is_not_yet_durable() -> None:
+def test_many_pages_cost_one_scan_of_the_uncommitted_changes() -> None:
     server = Server(capacity=4, slots=0)
     server.submit_all([make_spec(queue=f"q{n % 8}") for n in range(200)])
     for _ in range(3):
@@ -50,7 +50,7 @@ def test_many_pages_of_a_load_cost_one_pass_over_what_is_not_yet_durable() -> No
     assert counted.passes == 1
 
 
-def test_a_new_schedule_costs_no_pass_over_what_is_not_yet_durable() -> None:
+def test_a_new_schedule_costs_no_scan_of_the_uncommitted_changes() -> None:
     server = Server()
     counted = uncommitted(server)
 

@@ -8,7 +8,7 @@ from schedo.core.pool import JobPool
 from schedo.core.states import State
 
 
-def test_a_record_that_was_given_back_is_handed_out_blank() -> None:
+def test_a_recycled_record_is_blank() -> None:
     records = JobPool()
     used = Job(id=7, task="t", state=State.FAILED, unique_key="k", is_new=True, payload=b"1")
 

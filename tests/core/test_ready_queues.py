@@ -59,7 +59,7 @@ def test_rank_holds_across_the_tasks_of_one_queue() -> None:
     assert order(ready_queues) == [2, 3, 1]
 
 
-def test_a_lane_that_nobody_serves_blocks_no_other() -> None:
+def test_a_ready_key_without_a_worker_blocks_no_other() -> None:
     ready_queues = filled(
         job(1, 10, task="nobody"),
         job(2, 20),
@@ -71,7 +71,7 @@ def test_a_lane_that_nobody_serves_blocks_no_other() -> None:
     assert ready_queues.ready_index(ReadyKey("default", "nobody")) is not None
 
 
-def test_a_lane_whose_worker_is_full_blocks_no_other() -> None:
+def test_a_ready_key_whose_worker_is_full_blocks_no_other() -> None:
     workers = worker_pool(slots=1, tasks=frozenset({"a"}))
     workers.attach(worker_spec("other", tasks=frozenset({"b"})))
     workers.hold("w", LeaseKey(9, 1, 1))
@@ -80,7 +80,7 @@ def test_a_lane_whose_worker_is_full_blocks_no_other() -> None:
     assert order(ready_queues) == [2]
 
 
-def test_queues_take_turns() -> None:
+def test_queues_of_equal_weight_start_jobs_alternately() -> None:
     ready_queues = filled(
         *(job(n, queue="a") for n in (1, 2, 3)), *(job(n, queue="b") for n in (4, 5, 6))
     )
@@ -101,7 +101,7 @@ def test_a_queue_of_weight_three_starts_three_times_as_often() -> None:
     assert len([n for n, _ in started if n <= 12]) == 9
 
 
-def test_a_queue_that_was_idle_cannot_claim_the_past() -> None:
+def test_a_queue_gets_nothing_for_the_time_when_it_was_idle() -> None:
     workers = worker_pool(slots=90)
     ready_queues = filled(*(job(n, queue="busy") for n in range(1, 101)), workers=workers)
     starts(ready_queues)
@@ -114,7 +114,7 @@ def test_a_queue_that_was_idle_cannot_claim_the_past() -> None:
     assert len([n for n, _ in started if n > 100]) == 3
 
 
-def test_a_queue_that_was_idle_goes_before_the_thousand_whose_turn_it_is_as_well() -> None:
+def test_a_queue_that_was_idle_goes_before_queues_of_the_same_virtual_time() -> None:
     ready_queues = filled(*(job(n, queue=f"q{n % 1_000}") for n in range(1, 3_001)))
     for _ in range(1_500):
         ready_queues.take()
@@ -128,7 +128,7 @@ def test_a_queue_that_was_idle_goes_before_the_thousand_whose_turn_it_is_as_well
     assert later.index(3_002) == 1_500, "after the rest of this round and all of the next one"
 
 
-def test_what_the_store_had_before_goes_in_the_order_of_its_queues() -> None:
+def test_stored_jobs_start_in_the_order_of_their_queues() -> None:
     ready_queues = ReadyQueues(worker_pool())
     for name in ("a", "b"):
         ready_queues.announce(ReadyKey(name, "work"))
@@ -173,7 +173,7 @@ def test_a_higher_limit_lets_a_queue_start_more() -> None:
     assert [job_id for job_id, _ in ready_queues.take()] == [1]
 
 
-def test_a_lane_is_closed_when_its_last_job_leaves() -> None:
+def test_a_ready_index_is_closed_when_its_last_job_leaves() -> None:
     ready_queues = filled(job(1), job(2, task="other"))
 
     ready_queues.remove(job(1))
@@ -187,7 +187,7 @@ def test_a_lane_is_closed_when_its_last_job_leaves() -> None:
     assert ready_queues.ready_index(ReadyKey("default", "other")) is None
 
 
-def test_removing_a_job_of_a_closed_lane_is_harmless() -> None:
+def test_removing_a_job_of_a_closed_ready_index_changes_nothing() -> None:
     ready_queues = filled(job(1))
     ready_queues.take()
 
@@ -196,7 +196,7 @@ def test_removing_a_job_of_a_closed_lane_is_harmless() -> None:
     assert list(ready_queues.ready_indexes()) == []
 
 
-def test_a_line_is_forgotten_when_nothing_is_known_of_it_but_its_name() -> None:
+def test_a_queue_without_jobs_and_limits_is_evicted() -> None:
     ready_queues = filled(job(1))
     ready_queues.set_queue(Queue("paused", paused=True))
     ready_queues.started("busy")
@@ -216,7 +216,7 @@ def test_a_line_is_forgotten_when_nothing_is_known_of_it_but_its_name() -> None:
     assert ready_queues.find_queue_state("busy") is None
 
 
-def test_an_announced_lane_waits_for_its_first_page() -> None:
+def test_an_announced_ready_key_waits_for_its_first_page() -> None:
     ready_queues = ReadyQueues(worker_pool())
     ready_queues.announce(ReadyKey("default", "work"))
     ready_queues.announce(ReadyKey("default", "work"))
@@ -228,7 +228,7 @@ def test_an_announced_lane_waits_for_its_first_page() -> None:
     assert ready_queues.take() == []
 
 
-def test_a_lane_stays_open_while_a_page_is_on_its_way_and_closes_when_it_brings_nothing() -> None:
+def test_a_ready_index_stays_open_while_a_page_loads_and_closes_if_it_is_empty() -> None:
     ready_key = ReadyKey("default", "work")
     ready_queues = ReadyQueues(worker_pool())
     ready_queues.announce(ready_key)
@@ -245,7 +245,7 @@ def test_a_lane_stays_open_while_a_page_is_on_its_way_and_closes_when_it_brings_
     assert ready_queues.ready_index(ready_key) is None
 
 
-def test_a_trimmed_lane_stays_open_though_memory_holds_none_of_it() -> None:
+def test_a_trimmed_ready_index_stays_open_without_jobs_in_memory() -> None:
     ready_queues = filled(job(1, 1), job(2, 2), job(3, 3), capacity=1)
     ready = ready_queues.ready_index(ReadyKey("default", "work"))
     assert ready is not None
@@ -260,7 +260,7 @@ def test_a_trimmed_lane_stays_open_though_memory_holds_none_of_it() -> None:
 SUSPECTS = ReadyKey("default", "work", isolated=True)
 
 
-def test_a_suspect_goes_only_to_a_worker_that_is_kept_for_them() -> None:
+def test_a_suspect_runs_only_on_an_isolated_worker() -> None:
     suspect = job(1)
     suspect.poison_suspect = True
     workers = worker_pool()
@@ -271,7 +271,7 @@ def test_a_suspect_goes_only_to_a_worker_that_is_kept_for_them() -> None:
     assert order(ready_queues) == [1]
 
 
-def test_suspects_are_never_pushed_out_of_memory_for_the_store_does_not_know_them() -> None:
+def test_suspects_are_never_evicted() -> None:
     ready_queues = ReadyQueues(worker_pool(), capacity=1)
     for ident in range(1, 101):
         suspect = job(ident)
@@ -283,7 +283,7 @@ def test_suspects_are_never_pushed_out_of_memory_for_the_store_does_not_know_the
     assert ready_queues.ready_index(SUSPECTS) is not None
 
 
-def test_where_two_workers_serve_a_lane_each_start_goes_to_the_one_with_more_room() -> None:
+def test_each_start_goes_to_the_worker_with_more_free_slots() -> None:
     workers = worker_pool(slots=2)
     workers.attach(worker_spec("other", slots=2))
     ready_queues = filled(*(job(n) for n in range(1, 5)), workers=workers)
@@ -297,7 +297,7 @@ def test_taking_stops_when_the_only_worker_is_full() -> None:
     assert starts(ready_queues) == [(1, "w"), (2, "w")]
 
 
-def test_the_only_lane_is_taken_no_further_than_its_queue_allows() -> None:
+def test_a_batch_is_no_larger_than_the_limit_of_its_queue() -> None:
     ready_queues = filled(*(job(n) for n in range(1, 5)))
     ready_queues.set_queue(Queue("default", concurrency=3))
     ready_queues.started("default")
@@ -306,7 +306,7 @@ def test_the_only_lane_is_taken_no_further_than_its_queue_allows() -> None:
     assert len(ready_queues.ready_index(ReadyKey("default", "work")) or ()) == 2
 
 
-def test_many_lanes_share_the_room_that_one_may_have() -> None:
+def test_many_ready_indexes_share_the_capacity_of_one() -> None:
     ready_queues = ReadyQueues(worker_pool(), 8, 64)
     for number in range(640):
         ready = ready_queues.add(job(number + 1, queue=f"q{number % 20}"))
@@ -319,7 +319,7 @@ def test_many_lanes_share_the_room_that_one_may_have() -> None:
     assert all(len(ready) >= 2 for _, ready in ready_queues.ready_indexes())
 
 
-def test_a_lane_has_all_the_room_again_when_the_others_are_gone() -> None:
+def test_a_ready_index_gets_the_capacity_of_closed_ones() -> None:
     ready_queues = ReadyQueues(worker_pool(), 8, 64)
     others = [job(number, queue=f"q{number}") for number in range(1, 20)]
     for _ in range(2):
@@ -333,7 +333,7 @@ def test_a_lane_has_all_the_room_again_when_the_others_are_gone() -> None:
     assert all(ready is not None and not ready.is_overfull for ready in kept)
 
 
-def test_pages_are_loaded_for_the_queues_whose_turn_comes_first_and_not_for_paused_ones() -> None:
+def test_pages_are_loaded_in_queue_order_and_not_for_paused_queues() -> None:
     ready_queues = ReadyQueues(worker_pool(), 8, 64)
     for name in ("paused", "late", "soon"):
         ready_queues.announce(ReadyKey(name, "work"))
@@ -349,7 +349,7 @@ def test_pages_are_loaded_for_the_queues_whose_turn_comes_first_and_not_for_paus
     assert [ready_key.queue for ready_key, _ in ready_queues.take_pages(9)] == ["paused"]
 
 
-def test_a_queue_that_is_paused_meanwhile_needs_no_page() -> None:
+def test_a_paused_queue_needs_no_page() -> None:
     ready_queues = ReadyQueues(worker_pool(), 8, 64)
     ready_queues.announce(ReadyKey("q", "work"))
 
@@ -359,7 +359,7 @@ def test_a_queue_that_is_paused_meanwhile_needs_no_page() -> None:
     assert ready_queues.take_pages(9) == []
 
 
-def test_a_lane_needs_a_page_when_the_others_have_left_it_more_room() -> None:
+def test_a_ready_index_needs_a_page_when_it_gets_more_capacity() -> None:
     ready_queues = ReadyQueues(worker_pool(), 8, 64)
     others = [job(number, queue=f"q{number}") for number in range(100, 120)]
     for other in others:

@@ -286,7 +286,7 @@ def turns(ready_queues: ReadyQueues, workers: WorkerPool, count: int) -> None:
 @pytest.mark.parametrize(
     ("queues", "tasks"), [(1, 1), (1, 1_000), (1_000, 1), (2_000, 1), (50, 40)]
 )
-def test_a_start_touches_as_much_with_thousands_of_lanes_as_with_one(
+def test_the_cost_of_a_start_does_not_depend_on_the_number_of_ready_keys(
     queues: int, tasks: int, touches: Touches
 ) -> None:
     workers = WorkerPool()
@@ -302,7 +302,7 @@ def test_a_start_touches_as_much_with_thousands_of_lanes_as_with_one(
     assert touches.count < 500 * 12
 
 
-def test_a_start_touches_as_much_with_a_thousand_workers_as_with_one(
+def test_the_cost_of_a_start_does_not_depend_on_the_number_of_workers(
     touches: Touches,
 ) -> None:
     workers = WorkerPool()
@@ -318,7 +318,7 @@ def test_a_start_touches_as_much_with_a_thousand_workers_as_with_one(
     assert touches.count < 500 * 14
 
 
-def test_queues_that_are_full_or_paused_are_not_touched_by_the_starts_of_others(
+def test_full_and_paused_queues_add_no_cost_to_a_start(
     touches: Touches,
 ) -> None:
     workers = WorkerPool()
@@ -336,7 +336,7 @@ def test_queues_that_are_full_or_paused_are_not_touched_by_the_starts_of_others(
     assert touches.count < 500 * 12
 
 
-def test_lanes_that_need_pages_are_found_without_a_look_at_those_that_do_not(
+def test_pages_are_found_without_a_scan_of_all_ready_keys(
     touches: Touches,
 ) -> None:
     workers = WorkerPool()
@@ -354,7 +354,7 @@ def test_lanes_that_need_pages_are_found_without_a_look_at_those_that_do_not(
     assert touches.count < 10
 
 
-def test_workers_that_come_and_go_alike_touch_no_lane(touches: Touches) -> None:
+def test_equal_workers_that_attach_and_detach_regroup_nothing(touches: Touches) -> None:
     workers = WorkerPool()
     workers.attach(worker_spec("first", 1))
     ready_queues = ReadyQueues(workers, 10_000)

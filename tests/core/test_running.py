@@ -52,7 +52,7 @@ def test_a_started_job_says_when_and_where() -> None:
     assert (running.attempt, running.epoch, running.worker) == (1, 1, "w")
 
 
-def test_leases_and_stops_are_drained_once() -> None:
+def test_leases_and_stops_are_taken_once() -> None:
     server, job_id = started()
     server.cancel(job_id, SECOND)
 
@@ -76,7 +76,7 @@ def test_an_attempt_is_live_until_it_is_reported() -> None:
 # Timeouts.
 
 
-def test_an_attempt_is_told_to_stop_when_its_timeout_has_passed_and_not_before() -> None:
+def test_an_attempt_is_asked_to_stop_after_its_timeout_and_not_before() -> None:
     server, job_id = started()
     assert server.scheduler.next_wake_at() == 30 * SECOND
 
@@ -100,7 +100,7 @@ def test_a_timed_out_attempt_is_a_failure_and_the_next_one_has_its_own_time() ->
     assert server.scheduler.next_wake_at() == 71 * SECOND
 
 
-def test_an_attempt_that_ends_in_time_is_told_nothing() -> None:
+def test_an_attempt_that_ends_in_time_is_not_asked_to_stop() -> None:
     server, job_id = started()
 
     server.complete(job_id, 29 * SECOND)
@@ -169,7 +169,7 @@ def test_a_resumed_attempt_keeps_its_start_and_its_timeout_begins_anew() -> None
     assert server.scheduler.next_wake_at() == 90 * SECOND
 
 
-def test_a_resumed_attempt_that_was_cancelled_is_told_to_stop_again() -> None:
+def test_a_resumed_attempt_that_was_cancelled_is_asked_to_stop_again() -> None:
     server = Server()
     row = make_job(1, state=State.RUNNING, cancel_requested_at=SECOND)
 
@@ -192,7 +192,7 @@ def test_a_resumed_attempt_takes_up_a_slot_of_its_worker() -> None:
 
 
 @pytest.mark.parametrize(("blame", "losses"), [(Blame.SOLE, 1), (Blame.NONE, 0)])
-def test_a_running_job_of_which_nobody_has_a_lease_is_lost(blame: Blame, losses: int) -> None:
+def test_a_running_job_without_a_lease_is_lost(blame: Blame, losses: int) -> None:
     server = Server()
     row = make_job(1, state=State.RUNNING, attempt=1)
 

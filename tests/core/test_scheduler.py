@@ -132,7 +132,7 @@ def test_output_is_kept_with_its_attempt() -> None:
     assert server.store.outputs == [Output(job.id, 1, capture)]
 
 
-def test_a_large_payload_is_left_to_the_store_and_loaded_by_whoever_runs_it() -> None:
+def test_a_large_payload_stays_in_the_store_until_an_attempt_needs_it() -> None:
     server = Server(slots=0)
     job = server.submit(make_spec(payload=b"[" + b"1" * 4_096 + b"]"), T0)
     server.attach(worker_spec())
@@ -258,7 +258,7 @@ def test_a_job_that_started_in_time_does_not_expire() -> None:
 # Waking, turns and windows.
 
 
-def test_it_wakes_for_the_soonest_of_jobs_schedules_and_timeouts() -> None:
+def test_the_next_wake_is_the_soonest_job_schedule_or_timeout() -> None:
     server = Server()
     assert server.scheduler.next_wake_at() is None
 
@@ -282,7 +282,7 @@ def test_one_turn_does_a_bounded_amount_and_the_next_goes_on() -> None:
     assert server.scheduler.next_wake_at() is None
 
 
-def test_it_says_whether_there_is_something_to_commit_or_to_load() -> None:
+def test_pending_work_is_a_commit_or_a_load() -> None:
     server = Server()
     news = [server.scheduler.has_pending_work]
 
@@ -294,7 +294,7 @@ def test_it_says_whether_there_is_something_to_commit_or_to_load() -> None:
     assert news == [False, True, False]
 
 
-def test_it_says_which_jobs_became_runnable_by_timer_or_commit() -> None:
+def test_jobs_become_ready_by_timer_or_commit() -> None:
     server = Server(slots=0)
     now, later = server.submit(make_spec(), T0), server.submit(make_spec(delay_us=SECOND), T0)
 

@@ -31,7 +31,7 @@ def test_a_waiting_job_is_cancelled_at_once(state: State, is_known: bool) -> Non
     assert server.run(DAY - 1) == []
 
 
-def test_a_running_job_is_asked_to_stop_and_ends_when_its_worker_says_so() -> None:
+def test_a_cancelled_running_job_ends_when_its_worker_reports() -> None:
     server = Server(slots=0)
     job = job_in(State.RUNNING, server)
 
@@ -111,7 +111,7 @@ def test_a_command_that_the_state_forbids_changes_nothing(
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED, State.EXPIRED])
-def test_an_ended_job_can_be_retried_by_hand_with_a_fresh_budget(state: State) -> None:
+def test_a_manual_retry_resets_failures_and_losses(state: State) -> None:
     server = Server(slots=0)
     job = job_in(state, server)
     server.attach(worker_spec())
@@ -124,7 +124,7 @@ def test_an_ended_job_can_be_retried_by_hand_with_a_fresh_budget(state: State) -
     assert server.run(2 * DAY) == [job.id]
 
 
-def test_attempts_are_numbered_on_after_a_retry_by_hand() -> None:
+def test_attempt_numbers_continue_after_a_manual_retry() -> None:
     server = Server(slots=0)
     job = job_in(State.FAILED, server)
 
@@ -152,7 +152,7 @@ def test_a_job_that_waits_for_its_time_can_be_run_now(state: State) -> None:
         (State.RETRYING, State.RETRYING),
     ],
 )
-def test_a_waiting_job_can_be_put_off(state: State, after: State) -> None:
+def test_a_waiting_job_can_be_rescheduled_later(state: State, after: State) -> None:
     server = Server(slots=0)
     job = job_in(state, server)
 
@@ -179,7 +179,7 @@ def test_a_waiting_job_rescheduled_to_the_past_is_due_at_once(state: State) -> N
     assert (due.state, due.due_at) == (State.QUEUED, SECOND)
 
 
-def test_a_new_priority_moves_a_job_in_its_lane_and_keeps_its_time() -> None:
+def test_a_new_priority_changes_the_rank_and_keeps_the_due_time() -> None:
     server = Server(slots=0)
     first, second = (server.submit(make_spec(), T0) for _ in range(2))
 

@@ -14,7 +14,7 @@ from tests.core.fake_store import OOPS
 from tests.core.server import Server
 
 
-def test_a_job_that_is_released_goes_before_all_others_uncounted() -> None:
+def test_a_released_job_is_requeued_first_and_not_counted() -> None:
     server = Server(slots=1)
     job = server.submit(make_spec(), T0)
     server.run(T0)
@@ -27,7 +27,7 @@ def test_a_job_that_is_released_goes_before_all_others_uncounted() -> None:
     assert (again.attempt, again.failures, again.losses) == (2, 0, 0)
 
 
-def test_a_worker_that_leaves_loses_what_it_held() -> None:
+def test_a_detached_worker_loses_its_attempts() -> None:
     server = Server()
     jobs = [server.submit(make_spec(retry=tries(1)), T0) for _ in range(2)]
     server.run(T0)
@@ -67,7 +67,7 @@ def test_a_job_that_runs_at_most_once_is_not_repeated_when_its_worker_is_lost() 
     assert server.run(SECOND) == []
 
 
-def test_what_ran_when_the_server_died_is_lost_and_runs_again() -> None:
+def test_attempts_of_a_dead_server_are_lost_and_run_again() -> None:
     server = Server()
     job = server.submit(make_spec(), T0)
     server.run(T0)
@@ -98,7 +98,7 @@ def test_a_start_that_was_not_durable_is_repeated_under_a_new_epoch() -> None:
     [{"attempt": 2}, {"epoch": 2}, {"job_id": 99}],
     ids=["another attempt", "another epoch", "another job"],
 )
-def test_a_stale_result_changes_nothing_and_is_kept_as_evidence(change: dict[str, int]) -> None:
+def test_a_stale_result_changes_nothing_and_is_recorded(change: dict[str, int]) -> None:
     server = Server()
     job = server.submit(make_spec(), T0)
     server.run(T0)
@@ -115,7 +115,7 @@ def test_a_stale_result_changes_nothing_and_is_kept_as_evidence(change: dict[str
     assert (changes.jobs, changes.outputs) == ({}, [])
 
 
-def test_a_result_that_comes_twice_is_taken_once() -> None:
+def test_a_repeated_result_is_applied_once() -> None:
     server = Server()
     job = server.submit(make_spec(), T0)
     server.run(T0)

@@ -122,7 +122,7 @@ def test_a_run_has_the_timeout_of_its_task_and_its_own_retry() -> None:
     assert run.options.retry == tries(2)
 
 
-def test_jitter_puts_a_run_off_by_the_same_time_whenever_it_is_asked() -> None:
+def test_the_jitter_of_a_run_is_always_the_same() -> None:
     delays = []
     for _ in range(2):
         server = Server()
@@ -170,7 +170,7 @@ def test_a_schedule_of_one_instant_fires_once() -> None:
         (Catchup.SKIP, [Trigger.SCHEDULE], 99),
     ],
 )
-def test_after_a_long_sleep_each_instant_has_one_verdict(
+def test_after_a_long_sleep_each_instant_has_one_decision(
     catchup: Catchup, triggers: list[Trigger], missed: int
 ) -> None:
     server = Server(slots=0)

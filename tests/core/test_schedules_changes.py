@@ -30,7 +30,7 @@ def test_a_manual_run_is_due_now_and_leaves_the_next_fire_alone() -> None:
     assert server.verdicts(schedule.id) == [(Decision.MANUAL, 10 * SECOND, 1)]
 
 
-def test_a_manual_run_obeys_the_overlap_policy_and_names_who_is_in_its_way() -> None:
+def test_a_manual_run_obeys_the_overlap_policy_and_names_the_other_run() -> None:
     server = Server()
     schedule = made(server)
     server.settle(MINUTE)
@@ -258,7 +258,7 @@ def test_a_deleted_schedule_fires_no_more_and_its_runs_stay() -> None:
     server.settle(HOUR)
 
 
-def test_deleting_a_schedule_lets_its_blocked_run_go() -> None:
+def test_deleting_a_schedule_unblocks_its_blocked_run() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.BUFFER_ONE)
     server.settle(MINUTE)

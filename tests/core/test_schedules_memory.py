@@ -100,7 +100,7 @@ def test_a_blocked_run_goes_although_its_schedule_is_out_of_memory(overlap: Over
     assert server.run(HOUR) == [second.id]
 
 
-def test_a_blocked_run_that_ends_while_its_schedule_is_out_of_memory_is_forgotten() -> None:
+def test_a_blocked_run_that_ends_while_its_schedule_is_evicted_is_not_tracked() -> None:
     server, schedule = out_of_memory(Overlap.BUFFER_ONE)
     first, second = server.runs(schedule.id)
 
@@ -112,9 +112,7 @@ def test_a_blocked_run_that_ends_while_its_schedule_is_out_of_memory_is_forgotte
     assert server.scheduler.schedules._blocked == {}
 
 
-def test_a_run_that_is_retried_by_hand_while_its_schedule_is_out_of_memory_is_found_with_it() -> (
-    None
-):
+def test_a_manually_retried_run_of_an_evicted_schedule_is_active() -> None:
     server = Server(slots=0)
     schedule = made(server, rule=every(60, end_at=MINUTE))
     server.settle(MINUTE)
@@ -128,7 +126,7 @@ def test_a_run_that_is_retried_by_hand_while_its_schedule_is_out_of_memory_is_fo
     assert server.trigger("s", HOUR) == Triggered(None, run.id)
 
 
-def test_what_changed_since_the_last_commit_corrects_a_loaded_schedule() -> None:
+def test_uncommitted_changes_correct_a_loaded_schedule() -> None:
     server = Server(slots=0)
     schedule = made(server, rule=every(60, end_at=MINUTE))
     server.settle(MINUTE)
@@ -260,7 +258,7 @@ def test_a_run_made_since_the_schedule_was_loaded_keeps_it_busy() -> None:
     assert answers == [Triggered(None, run.id)]
 
 
-def test_a_page_of_schedules_whose_window_was_trimmed_meanwhile_is_dropped() -> None:
+def test_a_page_of_schedules_for_a_trimmed_index_is_dropped() -> None:
     server = Server(capacity=1, slots=0)
     for n in range(1, 6):
         server.put(make_schedule_spec(f"s{n}", Rule(at=n * HOUR)), T1)
@@ -314,7 +312,7 @@ def test_a_run_whose_other_has_ended_before_the_crash_is_not_cancelled() -> None
     assert server.run(122 * SECOND) == [second.id]
 
 
-def test_the_other_is_asked_to_stop_again_if_the_crash_came_before_it_was_asked() -> None:
+def test_a_lost_cancel_request_is_repeated_after_a_crash() -> None:
     server = Server(capacity=1, slots=0)
     schedule = made(server, overlap=Overlap.CANCEL_OTHER)
     server.submit_all([make_spec() for _ in range(3)], SECOND)

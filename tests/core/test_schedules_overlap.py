@@ -165,7 +165,7 @@ def test_cancel_other_replaces_the_run_that_was_blocked_behind_a_slow_one() -> N
     assert server.state(second.id) is State.CANCELLED
 
 
-def test_catching_up_with_all_does_not_let_the_runs_stand_in_each_others_way() -> None:
+def test_runs_caught_up_with_all_may_overlap() -> None:
     server = Server()
     schedule = made(server, catchup=Catchup.ALL, rule=every(60, end_at=3 * MINUTE))
 
@@ -242,7 +242,7 @@ def test_a_run_is_retried_past_the_next_fire_when_there_is_none_in_its_way(way: 
     assert states(server, schedule) == [State.RETRYING]
 
 
-def test_a_run_that_is_retried_by_hand_keeps_the_schedule_busy_again() -> None:
+def test_a_manually_retried_run_is_active_again() -> None:
     server = Server()
     schedule = made(server, job=make_spec(retry=tries(1)))
     server.settle(MINUTE)

@@ -36,9 +36,7 @@ PAIRS = [(old, new) for old in State for new in State]
 
 
 @pytest.mark.parametrize(("old", "new"), PAIRS, ids=[f"{old}-{new}" for old, new in PAIRS])
-def test_a_state_is_followed_by_what_the_table_says_and_nothing_else(
-    old: State, new: State
-) -> None:
+def test_only_the_transitions_of_the_table_are_allowed(old: State, new: State) -> None:
     if new in ALLOWED[old].split():
         assert can_follow(old, new)
         check_transition("01H2", old, new)

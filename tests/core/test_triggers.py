@@ -187,7 +187,7 @@ def test_no_jitter_is_none() -> None:
         Rule(every_us=HOUR, start_at=T0, end_at=T0 + 1, jitter_us=HOUR),
     ],
 )
-def test_a_sound_rule_passes(rule: Rule) -> None:
+def test_a_valid_rule_is_accepted(rule: Rule) -> None:
     check_rule(rule, T0)
 
 
@@ -221,7 +221,7 @@ def test_a_sound_rule_passes(rule: Rule) -> None:
         ),
     ],
 )
-def test_an_unsound_rule_is_refused_at_its_field(rule: Rule, said: str) -> None:
+def test_an_invalid_rule_is_refused_at_its_field(rule: Rule, said: str) -> None:
     now = limits.INSTANT_MAX + 1 if rule.start_at == limits.INSTANT_MAX else T0
 
     with pytest.raises(Invalid) as caught:

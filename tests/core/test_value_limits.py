@@ -54,7 +54,7 @@ def refused(kind: str, message: str) -> Failed:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_outcome_is_made_to_fit(outcome: Outcome, wanted: Outcome) -> None:
+def test_an_outcome_is_cut_to_the_limits(outcome: Outcome, wanted: Outcome) -> None:
     assert fit_report(AttemptResult(KEY, outcome)) == AttemptResult(KEY, wanted)
 
 
@@ -76,7 +76,9 @@ def test_an_outcome_is_made_to_fit(outcome: Outcome, wanted: Outcome) -> None:
     ],
     ids=lambda value: str(value)[:24],
 )
-def test_a_result_that_cannot_be_kept_fails_the_attempt_for_good(result: bytes, kind: str) -> None:
+def test_a_result_that_cannot_be_stored_fails_the_job_without_a_retry(
+    result: bytes, kind: str
+) -> None:
     outcome = fit_report(AttemptResult(KEY, Completed(result))).outcome
 
     assert isinstance(outcome, Failed)
@@ -101,7 +103,7 @@ def test_a_result_that_cannot_be_kept_fails_the_attempt_for_good(result: bytes, 
     ],
     ids=["fits", "too few", "negative", "too many", "twice", "too long"],
 )
-def test_what_was_captured_is_made_to_fit(
+def test_captured_output_is_cut_to_the_limits(
     captures: list[CapturedOutput], wanted: list[CapturedOutput]
 ) -> None:
     report = fit_report(AttemptResult(KEY, Stopped(), tuple(captures)))
@@ -119,7 +121,7 @@ def test_what_was_captured_is_made_to_fit(
         ("\U0001f600" * 9, False, "\U0001f600" * 8),
     ],
 )
-def test_a_text_is_made_to_fit(text: str, keep_end: bool, wanted: str) -> None:
+def test_a_text_is_cut_and_cleaned(text: str, keep_end: bool, wanted: str) -> None:
     assert fit_text(text, 8, keep_end=keep_end) == wanted
 
 
@@ -142,7 +144,7 @@ def test_a_result_that_was_checked_already_is_not_read_again(
     ("percent", "kept"),
     [(0, 0), (100.0, 100.0), (-1, None), (10**30, None), (float("nan"), None), (None, None)],
 )
-def test_progress_out_of_range_is_left_out(percent: float | None, kept: float | None) -> None:
+def test_progress_out_of_range_is_omitted(percent: float | None, kept: float | None) -> None:
     assert fit_progress(percent, "on its way", None, None) == FittedProgress(
         kept, "on its way", None, None
     )

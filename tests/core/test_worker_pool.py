@@ -28,7 +28,7 @@ def picked(workers: WorkerPool, ready_key: ReadyKey = LANE) -> str | None:
     return worker.spec.id if worker is not None else None
 
 
-def test_without_workers_there_is_no_room() -> None:
+def test_without_workers_there_is_no_free_slot() -> None:
     workers = WorkerPool()
 
     assert picked(workers) is None
@@ -58,7 +58,7 @@ def test_a_worker_that_names_tasks_or_queues_serves_no_others() -> None:
     ]
 
 
-def test_a_full_worker_serves_its_lanes_but_is_not_picked() -> None:
+def test_a_full_worker_serves_its_ready_keys_but_is_not_picked() -> None:
     workers = attached(("a", 1))
     workers.hold("a", LeaseKey(1, 1, 1))
 
@@ -66,7 +66,7 @@ def test_a_full_worker_serves_its_lanes_but_is_not_picked() -> None:
     assert len(workers.eligible_workers(LANE)) == 1
 
 
-def test_a_released_attempt_makes_room() -> None:
+def test_a_released_attempt_frees_a_slot() -> None:
     workers = attached(("a", 1))
     workers.hold("a", LeaseKey(1, 1, 1))
 
@@ -88,7 +88,7 @@ def test_a_closed_worker_gets_no_more_until_it_attaches_again() -> None:
     assert picked(workers) == "a"
 
 
-def test_a_new_offer_changes_the_slots_and_keeps_what_runs() -> None:
+def test_a_new_spec_changes_the_slots_and_keeps_running_attempts() -> None:
     workers = attached(("a", 3))
     workers.hold("a", LeaseKey(1, 1, 1))
     workers.hold("a", LeaseKey(2, 1, 1))
@@ -100,7 +100,7 @@ def test_a_new_offer_changes_the_slots_and_keeps_what_runs() -> None:
     assert list(worker.running) == [LeaseKey(1, 1, 1), LeaseKey(2, 1, 1)]
 
 
-def test_detaching_returns_what_the_worker_held() -> None:
+def test_detaching_returns_the_leases_of_the_worker() -> None:
     workers = attached(("a", 3))
     workers.hold("a", LeaseKey(1, 1, 1))
 
@@ -109,7 +109,7 @@ def test_detaching_returns_what_the_worker_held() -> None:
     assert "a" not in workers
 
 
-def test_the_defaults_of_a_task_come_from_whoever_offers_it() -> None:
+def test_the_defaults_of_a_task_come_from_a_worker_that_registers_it() -> None:
     workers = WorkerPool()
     workers.attach(worker_spec("a"))
     workers.attach(worker_spec("b", task_defaults={"mail": Options(timeout_us=5)}))
@@ -122,7 +122,7 @@ def test_an_open_worker_that_holds_nothing_has_all_its_slots() -> None:
     assert Worker(worker_spec(slots=4)).free == 4
 
 
-def test_an_attempt_can_be_held_by_a_worker_that_has_gone() -> None:
+def test_an_attempt_of_a_detached_worker_is_ignored() -> None:
     workers = attached(("a", 1))
 
     workers.hold("gone", LeaseKey(1, 1, 1))
@@ -130,7 +130,7 @@ def test_an_attempt_can_be_held_by_a_worker_that_has_gone() -> None:
     assert picked(workers) == "a"
 
 
-def test_a_worker_kept_for_suspects_serves_nobody_else() -> None:
+def test_an_isolated_worker_serves_only_suspects() -> None:
     workers = WorkerPool()
     workers.attach(worker_spec("kept", isolated=True))
 
@@ -138,7 +138,7 @@ def test_a_worker_kept_for_suspects_serves_nobody_else() -> None:
     assert picked(workers, ReadyKey("default", "work", isolated=True)) == "kept"
 
 
-def test_a_worker_that_runs_suspects_apart_serves_them_and_everybody_else() -> None:
+def test_a_worker_with_isolated_tasks_serves_suspects_and_other_jobs() -> None:
     workers = WorkerPool()
     workers.attach(worker_spec("far", isolated_tasks=frozenset({"shell"})))
 
@@ -147,7 +147,7 @@ def test_a_worker_that_runs_suspects_apart_serves_them_and_everybody_else() -> N
     assert picked(workers, ReadyKey("default", "work")) == "far"
 
 
-def test_who_serves_a_lane_is_known_anew_when_somebody_comes_or_goes() -> None:
+def test_eligible_workers_follow_attach_and_detach() -> None:
     workers = attached(("a", 1))
 
     assert [w.spec.id for w in workers.eligible_workers(LANE)] == ["a"]
@@ -159,7 +159,7 @@ def test_who_serves_a_lane_is_known_anew_when_somebody_comes_or_goes() -> None:
     assert workers.eligible_workers(LANE) == []
 
 
-def test_a_worker_that_asks_gets_no_more_than_it_asked_for() -> None:
+def test_a_polling_worker_gets_at_most_what_its_poll_requests() -> None:
     workers = WorkerPool()
     worker = workers.attach(worker_spec("a", 4, polls=True))
     assert worker.free == 0
@@ -175,7 +175,7 @@ def test_a_worker_that_asks_gets_no_more_than_it_asked_for() -> None:
     assert worker.free == 3
 
 
-def test_a_released_reservation_may_be_given_after_all() -> None:
+def test_a_released_reservation_counts_for_the_open_poll_again() -> None:
     workers = WorkerPool()
     worker = workers.attach(worker_spec("a", 4, polls=True))
     workers.poll("a", 1)
@@ -204,7 +204,7 @@ def routed(**fields: Any) -> ReadyKey:
     return LANE._replace(requirements=Requirements(**fields))
 
 
-def test_a_route_reaches_only_workers_that_meet_it() -> None:
+def test_only_workers_that_meet_the_requirements_are_eligible() -> None:
     workers = WorkerPool()
     workers.attach(worker_spec("eu", labels={"region": "eu"}))
     workers.attach(worker_spec("us", labels={"region": "us"}, resources={"cpu": 4_000}))
@@ -232,7 +232,7 @@ def test_resources_are_counted_while_attempts_run() -> None:
     assert picked(workers, ready_key) == "a"
 
 
-def test_the_preferred_worker_is_picked_while_it_has_room() -> None:
+def test_the_preferred_worker_is_picked_while_it_has_free_slots() -> None:
     workers = WorkerPool()
     workers.attach(worker_spec("far", slots=9, labels={"zone": "us"}))
     workers.attach(worker_spec("near", slots=1, labels={"zone": "lhr"}))
@@ -246,7 +246,7 @@ def test_the_preferred_worker_is_picked_while_it_has_room() -> None:
 # Groups.
 
 
-def test_lanes_that_the_same_workers_serve_share_a_group() -> None:
+def test_ready_keys_with_the_same_workers_share_a_group() -> None:
     workers = WorkerPool()
     workers.attach(worker_spec("a", tasks=frozenset({"t", "u"})))
     workers.attach(worker_spec("b", tasks=frozenset({"v"})))
@@ -259,7 +259,7 @@ def test_lanes_that_the_same_workers_serve_share_a_group() -> None:
     )
 
 
-def test_a_worker_that_serves_all_lanes_of_a_group_joins_it() -> None:
+def test_a_worker_that_serves_all_keys_of_a_group_joins_it() -> None:
     workers = attached(("a", 1))
     group = workers.groups.find(LANE)
 
@@ -272,7 +272,7 @@ def test_a_worker_that_serves_all_lanes_of_a_group_joins_it() -> None:
     assert workers.groups.generation == 0
 
 
-def test_a_worker_that_divides_the_lanes_of_a_group_lets_all_look_anew() -> None:
+def test_a_worker_that_serves_a_part_of_a_group_rebuilds_all_groups() -> None:
     workers = attached(("a", 1))
     find = workers.groups.find
     assert find(ReadyKey("q", "t")) is find(ReadyKey("q", "u"))
@@ -297,7 +297,7 @@ def test_queues_count_only_while_a_worker_names_some() -> None:
     assert [worker.spec.id for worker in find(ReadyKey("r", "t")).members] == ["a"]
 
 
-def test_groups_without_jobs_are_forgotten_so_that_a_worker_is_in_few() -> None:
+def test_groups_without_jobs_are_evicted() -> None:
     workers = attached(("a", 1))
     kept = workers.groups.find(LANE)
     kept.key_count = 1
@@ -311,7 +311,7 @@ def test_groups_without_jobs_are_forgotten_so_that_a_worker_is_in_few() -> None:
     assert workers.groups.find(LANE) is kept
 
 
-def test_kinds_of_lanes_are_forgotten_when_they_are_too_many() -> None:
+def test_kinds_of_ready_keys_are_bounded() -> None:
     workers = attached(("a", 1))
 
     for number in range(10_000):
@@ -321,7 +321,7 @@ def test_kinds_of_lanes_are_forgotten_when_they_are_too_many() -> None:
     assert workers.groups.generation == 2
 
 
-def test_jobs_are_shared_out_as_if_each_were_given_in_turn() -> None:
+def test_a_batch_is_assigned_like_single_jobs() -> None:
     workers = attached(("a", 2), ("b", 5), ("c", 4))
     shares = [worker.spec.id for worker in workers.groups.find(LANE).share(9)]
 
@@ -335,14 +335,14 @@ def test_jobs_are_shared_out_as_if_each_were_given_in_turn() -> None:
     assert shares == singly
 
 
-def test_a_group_without_room_assigns_nothing() -> None:
+def test_a_group_without_free_slots_assigns_nothing() -> None:
     workers = attached(("a", 1))
     workers.hold("a", LeaseKey(1, 1, 1))
 
     assert workers.groups.find(LANE).share(3) == []
 
 
-def test_a_resource_of_which_nothing_is_needed_limits_nothing() -> None:
+def test_a_resource_amount_of_zero_limits_nothing() -> None:
     workers = attached(("a", 4))
     worker = workers.find("a")
     assert worker is not None
@@ -350,7 +350,7 @@ def test_a_resource_of_which_nothing_is_needed_limits_nothing() -> None:
     assert worker.capacity_for(Requirements(resources=(("gpu", 0),))) == 4
 
 
-def test_defaults_of_tasks_are_forgotten_when_they_are_too_many(
+def test_cached_task_defaults_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker_pool, "TASKS_KNOWN_MAX", 3)
