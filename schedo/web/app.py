@@ -85,8 +85,8 @@ class WebApp:
     """The ASGI application of one server."""
 
     def __init__(self, engine: Engine, settings: WebSettings) -> None:
-        self.site = AppContext(engine, settings)
-        routes = _make_routes(self.site)
+        self.context = AppContext(engine, settings)
+        routes = _make_routes(self.context)
         self._fixed = {route.path: route.app for route in routes if "{" not in route.path}
         self._router = Router(routes, default=_refuse_path, redirect_slashes=False)
         self._guarded = AccessMiddleware(self._route, settings)
@@ -104,7 +104,7 @@ class WebApp:
 
     def drain(self) -> None:
         """Let long waits end with the job as it stands; the server is about to stop."""
-        self.site.drain()
+        self.context.drain()
 
 
 def build_app(engine: Engine, settings: WebSettings) -> WebApp:
@@ -112,13 +112,13 @@ def build_app(engine: Engine, settings: WebSettings) -> WebApp:
     return WebApp(engine, settings)
 
 
-def _make_routes(site: AppContext) -> list[Route]:
+def _make_routes(context: AppContext) -> list[Route]:
     methods: dict[str, dict[str, tuple[Operation, Handler]]] = defaultdict(dict)
     for operation in OPERATIONS:
         methods[operation.path][operation.method] = (operation, HANDLERS[operation.name])
     # Paths that end in a verb go first: {id} would take "X:cancel" for an id.
     paths = sorted(methods, key=lambda path: "}:" not in path and "{" in path)
-    return [Route(path, Endpoint(site, methods[path])) for path in paths]
+    return [Route(path, Endpoint(context, methods[path])) for path in paths]
 
 
 async def _refuse_path(scope: Scope, receive: Receive, send: Send) -> None:

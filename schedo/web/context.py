@@ -1,4 +1,4 @@
-"""What the handlers share: the engine, the settings and a few small memories."""
+"""The state that all handlers share: the engine, the settings and small caches."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ BATCHED_JOBS_MAX = 2_048  # of all batches that are carried out at a time
 
 
 class KnownWorker(NamedTuple):
-    """Who spoke for a worker last, and the offer it made, which it makes again and again."""
+    """The last client of a worker, and the worker's spec: it sends the same one every time."""
 
     client_id: str
-    offer: WorkerSpec
+    spec: WorkerSpec
 
 
 async def _no_wait() -> None:
-    """Return at once."""
+    """No limit on unread responses."""
 
 
 @dataclass(slots=True)
 class AppContext:
-    """One server's HTTP side."""
+    """The HTTP side of one server."""
 
     engine: Engine
     settings: WebSettings
     keys_in_progress: set[str] = field(default_factory=set)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     schedule_names: dict[int, str] = field(default_factory=dict)
-    polls: set[Callable[[], None]] = field(default_factory=set)  # each ends one that waits
+    polls: set[Callable[[], None]] = field(default_factory=set)  # each ends one open poll
     workers: dict[str, KnownWorker] = field(default_factory=dict)
     batches: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(BATCHED_JOBS_MAX))
     intake: Intake = field(default_factory=Intake)
     reads: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(LARGE_READS_MAX))
-    unsent_room: Callable[[], Awaitable[None]] = _no_wait  # returns when few answers are unread
-    has_shell_workers: bool = False  # since this server began
+    unsent_room: Callable[[], Awaitable[None]] = _no_wait  # returns when few responses are unread
+    has_shell_workers: bool = False  # since the start of this server
 
     def check_work(self, spec: JobSpec) -> None:
-        """Refuse work that this server does not do, or whose payload its task cannot take."""
+        """Refuse a shell job that no worker may run, or a payload that its task refuses."""
         if spec.task == "shell" and not (self.settings.allow_shell or self.has_shell_workers):
             raise ShellDisabled(
-                "this server runs no commands, and no worker has come that does; "
+                "neither this server nor a worker may run commands; "
                 "start one of them with --allow-shell"
             )
         check = self.settings.payload_checks.get(spec.task)
@@ -67,16 +67,16 @@ class AppContext:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """Read something that may be large, and render it; wait for one's turn first.
+        """Wait for a turn to read and render a response that may be large.
 
-        What is rendered is written right after, so the next sees whether clients read it.
+        The block ends after the response is written, so the next one sees whether clients read it.
         """
         async with self.reads.taken(1):
             await self.unsent_room()
             yield
 
     async def learn_names(self, jobs: list[Job]) -> dict[int, str]:
-        """Return the names of the jobs' schedules; a name never changes, so it is remembered."""
+        """Return the names of the jobs' schedules; they never change, so they are cached."""
         names = self.schedule_names
         for schedule_id in {job.schedule_id for job in jobs} - names.keys() - {None}:
             assert schedule_id is not None
@@ -90,7 +90,7 @@ class AppContext:
     async def run_until_drain(
         self, work: Coroutine[Any, Any, T], gone: Awaitable[None]
     ) -> T | None:
-        """Return the work's result, or None as soon as the server drains or the client is gone."""
+        """Return the work's result; None once the server drains or the client disconnects."""
         tasks = [
             asyncio.ensure_future(work),
             asyncio.ensure_future(self.draining.wait()),
@@ -106,10 +106,10 @@ class AppContext:
     async def run_until_disconnect(
         self, work: Awaitable[T], gone: Callable[[], Awaitable[None]]
     ) -> T | None:
-        """As or_drain, but for thousands that wait: the work runs in the task that asks.
+        """As run_until_drain, but cheap enough for thousands: the work runs in the caller's task.
 
-        What the work waits for may come in the same moment as the end; then its result is dropped,
-        so work that gives something away must notice that it was cancelled.
+        The result can arrive in the same moment as the end. It is dropped then, so work that
+        hands something out must handle its cancellation.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -128,7 +128,7 @@ class AppContext:
             watch = asyncio.ensure_future(gone())
             watch.add_done_callback(leave)
 
-        # Under load most are answered before it would be worth a task to watch the connection.
+        # Most requests end before a task that watches the connection pays off.
         timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, begin_watch)
         self.polls.add(leave)
         try:
@@ -145,7 +145,7 @@ class AppContext:
                 watch.cancel()
 
     def drain(self) -> None:
-        """End long waits: the server is about to stop."""
+        """End all open polls and waits: the server shuts down."""
         self.draining.set()
         for leave in list(self.polls):
             leave()

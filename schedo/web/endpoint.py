@@ -26,8 +26,10 @@ _NO_BODY = b"{}"  # what an empty body means where no field is required
 class Endpoint:
     """All methods of one path, as an ASGI application."""
 
-    def __init__(self, site: AppContext, methods: Mapping[str, tuple[Operation, Handler]]) -> None:
-        self._site = site
+    def __init__(
+        self, context: AppContext, methods: Mapping[str, tuple[Operation, Handler]]
+    ) -> None:
+        self._context = context
         self._methods = methods
         names = set(methods) | ({"HEAD"} if "GET" in methods else set())
         self._allow = ", ".join(sorted(names))
@@ -57,7 +59,7 @@ class Endpoint:
             await self._perform(scope, receive, send, operation, handle, body, media_type)
             return
         size = length or (operation.body_bytes_max if message.get("more_body") else len(body))
-        async with self._site.intake.place(size) as place:
+        async with self._context.intake.place(size) as place:
             scope["schedo.leave"] = place.leave
             body = await _read_body(body, message, receive, operation, place)
             await asyncio.sleep(0)  # to put a large body together takes some milliseconds
@@ -98,7 +100,7 @@ class Endpoint:
         if operation.request is EmptyRequest:  # its handler has no use for the body
             await request.read(EmptyRequest)
         request_id = request.id
-        carrying_out = handle(self._site, request)
+        carrying_out = handle(self._context, request)
         del request, body  # the handler may wait for long, and let go of it
         await send_answer(send, await carrying_out, request_id)
 

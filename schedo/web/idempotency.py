@@ -63,22 +63,22 @@ class Once:
             self._separator = b","
 
     async def perform(
-        self, site: AppContext, act: Callable[[StoreResponse | None], Awaitable[Response]]
+        self, context: AppContext, act: Callable[[StoreResponse | None], Awaitable[Response]]
     ) -> Response:
         """Do what the request asks, unless its key was seen; `act` gets what makes the record."""
         if self._key is None:
             return await act(None)
         scope = self._scope
-        if scope in site.keys_in_progress:
+        if scope in context.keys_in_progress:
             raise KeyInProgress("the first request with this Idempotency-Key is not finished; wait")
         self._hash.update(b"]")
         fingerprint = self._hash.digest()
-        site.keys_in_progress.add(scope)
+        context.keys_in_progress.add(scope)
         try:
-            stored = await site.engine.store.find_idempotency_record(scope)
+            stored = await context.engine.store.find_idempotency_record(scope)
             if stored is not None:
                 return _replay(stored, fingerprint)
-            now = site.engine.clock.now()
+            now = context.engine.clock.now()
             return await act(
                 lambda status, body: (
                     IdempotencyRecord(scope, fingerprint, status, body, now)
@@ -87,7 +87,7 @@ class Once:
                 )
             )
         finally:
-            site.keys_in_progress.discard(scope)
+            context.keys_in_progress.discard(scope)
 
 
 def _replay(stored: IdempotencyRecord, fingerprint: bytes) -> Response:

@@ -60,7 +60,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self._app = self._state.app = app
         self._state.loop, self._state.share = loop, loop_share()
-        app.site.unsent_room = self._state.has_room
+        app.context.unsent_room = self._state.has_room
         sockets = await _bind(host, port)
         server = _make_server(app, self._state)
         await server.startup(sockets)

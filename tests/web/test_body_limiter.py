@@ -112,10 +112,10 @@ async def test_a_waiting_request_takes_no_room(served: Served) -> None:
             await writer.drain()
         while len((await world.get("/v1/jobs")).json()["items"]) < 3:
             await turn()
-        async with world.app.site.intake.place(1_048_576) as first:
+        async with world.app.context.intake.place(1_048_576) as first:
             first.leave()
             async with asyncio.timeout(1):
-                async with world.app.site.intake.place(BODY_ROOMS[1][1]):
+                async with world.app.context.intake.place(BODY_ROOMS[1][1]):
                     pass
     world.app.drain()
     for reader, writer in streams:

@@ -184,7 +184,7 @@ async def test_a_worker_that_hangs_up_ends_its_wait() -> None:
             await turn()
         await server.stop()
     assert placing.sessions.ended == ["w1"]
-    assert placing.app.site.polls == set()
+    assert placing.app.context.polls == set()
 
 
 async def test_a_connection_above_the_cap_is_served_unless_it_would_wait(served: Served) -> None:

@@ -38,7 +38,7 @@ async def test_a_job_goes_out_with_a_request_and_comes_back_with_the_next(world:
 
 async def test_a_poll_that_waits_is_answered_as_soon_as_there_is_a_job(world: World) -> None:
     waiting = asyncio.create_task(work(world, wait="30s"))
-    while not world.app.site.polls:
+    while not world.app.context.polls:
         await world.engine.flush()
     job = await world.submit()
 
@@ -177,7 +177,7 @@ async def poll_until_offer(world: World, worker: str = "w1") -> Any:
 
 
 async def waiting_for_work(world: World, count: int = 1) -> None:
-    while len(world.app.site.polls) < count:
+    while len(world.app.context.polls) < count:
         await world.engine.flush()
 
 

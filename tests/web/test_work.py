@@ -320,7 +320,7 @@ async def test_a_worker_that_hangs_up_ends_what_the_engine_does_for_it(
     await world.hang_up("POST", "/v1/work", {"worker": "w1", "wait": "30s"})
 
     assert world.sessions.ended == ["w1"]
-    assert world.app.site.polls == set()
+    assert world.app.context.polls == set()
 
 
 async def test_a_wait_ends_when_the_server_stops(world: PlacingWorld) -> None:
@@ -355,4 +355,4 @@ async def test_a_wait_that_is_cancelled_from_outside_stays_cancelled(world: Plac
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert world.sessions.ended == ["w1"]
-    assert world.app.site.polls == set()
+    assert world.app.context.polls == set()

@@ -1,4 +1,4 @@
-"""Work that a worker takes right now, or nobody: invokes, reservations, and the short form."""
+"""Invocations, reservations, and the short form for a Task."""
 
 from __future__ import annotations
 
@@ -28,112 +28,115 @@ NONCE_HEADER = b"schedo-lease-nonce"
 SHORT_WAIT_S = 30.0
 
 
-async def invoke(site: AppContext, request: Request) -> Response:
-    """Run a job on a worker right now."""
+async def invoke(context: AppContext, request: Request) -> Response:
     _refuse_key(request)
-    asked = await request.read(InvokeRequest)
-    spec = asked.to_spec(read_traceparent(request))
-    wait_s = asked.read_wait()
-    site.check_work(spec)
-    placing = site.engine.invoke(spec, count=asked.count, wait_s=wait_s)
-    jobs = await _place(site, request, placing, wait_s)
-    return await _answer_placed(site, request, jobs, wait_s, asked.count > 1)
+    fields = await request.read(InvokeRequest)
+    spec = fields.to_spec(read_traceparent(request))
+    wait_s = fields.read_wait()
+    context.check_work(spec)
+    placing = context.engine.invoke(spec, count=fields.count, wait_s=wait_s)
+    jobs = await _place(context, request, placing, wait_s)
+    return await _answer_placed(context, request, jobs, wait_s, fields.count > 1)
 
 
-async def reserve(site: AppContext, request: Request) -> Response:
-    """Keep slots for a moment."""
+async def reserve(context: AppContext, request: Request) -> Response:
     _refuse_key(request)
-    asked = await request.read(ReserveRequest)
-    kept = await site.engine.reserve(
-        asked.read_task(),
-        asked.read_queue(),
-        asked.read_route(),
-        count=asked.count,
-        ttl_s=asked.read_ttl(),
+    fields = await request.read(ReserveRequest)
+    reservation = await context.engine.reserve(
+        fields.read_task(),
+        fields.read_queue(),
+        fields.read_route(),
+        count=fields.count,
+        ttl_s=fields.read_ttl(),
     )
     answer = {
-        "id": kept.id,
-        "nonce": kept.nonce,
-        "workers": list(kept.workers),
-        "expires_at": render_instant(kept.expires_at),
+        "id": reservation.id,
+        "nonce": reservation.nonce,
+        "workers": list(reservation.workers),
+        "expires_at": render_instant(reservation.expires_at),
     }
     return Response(201, orjson.dumps(answer))
 
 
-async def commit_reservation(site: AppContext, request: Request) -> Response:
-    """Run jobs on the reserved slots."""
+async def commit_reservation(context: AppContext, request: Request) -> Response:
     _refuse_key(request)
-    asked = await request.read(CommitRequest)
-    spec = asked.make_spec(read_traceparent(request))
-    wait_s = asked.read_wait()
-    site.check_work(spec)
+    fields = await request.read(CommitRequest)
+    spec = fields.make_spec(read_traceparent(request))
+    wait_s = fields.read_wait()
+    context.check_work(spec)
     nonce = _read_nonce(request)
-    placing = site.engine.commit_reservation(request.params["id"], nonce, spec, wait_s=wait_s)
-    jobs = await _place(site, request, placing, wait_s)
-    return await _answer_placed(site, request, jobs, wait_s, len(jobs) > 1)
+    placing = context.engine.commit_reservation(request.params["id"], nonce, spec, wait_s=wait_s)
+    jobs = await _place(context, request, placing, wait_s)
+    return await _answer_placed(context, request, jobs, wait_s, len(jobs) > 1)
 
 
-async def release_reservation(site: AppContext, request: Request) -> Response:
-    """Give the reserved slots back."""
-    await site.engine.release_reservation(request.params["id"], _read_nonce(request))
+async def release_reservation(context: AppContext, request: Request) -> Response:
+    await context.engine.release_reservation(request.params["id"], _read_nonce(request))
     return Response(204, b"")
 
 
-async def invoke_short(site: AppContext, request: Request, asked: ShortRequest) -> Response:
-    """Run a Task right now and answer with nothing but its result."""
+async def invoke_short(context: AppContext, request: Request, fields: ShortRequest) -> Response:
+    """Run a Task right now; the response is its bare result."""
     _refuse_key(request)
-    spec = asked.to_invocation(read_traceparent(request))
-    site.check_work(spec)
-    spec = _match_label_case(spec, site.engine.sessions.list())
-    placing = site.engine.invoke(spec, count=1, wait_s=SHORT_WAIT_S)
-    (job,) = await _place(site, request, placing, SHORT_WAIT_S)
+    spec = fields.to_invocation(read_traceparent(request))
+    context.check_work(spec)
+    spec = _match_label_case(spec, context.engine.sessions.list())
+    placing = context.engine.invoke(spec, count=1, wait_s=SHORT_WAIT_S)
+    (job,) = await _place(context, request, placing, SHORT_WAIT_S)
     if job.state is State.COMPLETED:
         return Response(200, job.result or b"null")
     if job.is_final:
-        return await _answer_failed(site, request, [job], False)
+        return await _answer_failed(context, request, [job], False)
     late = InvocationTimeout(f"job {render_id(job.id)} has not ended within {SHORT_WAIT_S:g} s")
     return answer_error(late, request.id).with_headers(_location(job))
 
 
 def _match_label_case(spec: JobSpec, workers: list[WorkerStatus]) -> JobSpec:
-    """Return the spec with its labels spelled as a worker does that could take it, best now."""
-    route = spec.options.requirements
-    if route is None:
+    """Return the spec with its labels in the case of a matching worker.
+
+    Prefers a worker with a free slot. Without a match the spec stays as it is.
+    """
+    requirements = spec.options.requirements
+    if requirements is None:
         return spec
     best = None
-    for seen in workers:
-        spelled = _spell(route, seen)
-        if spec_of(seen).serves(ReadyKey(spec.queue, spec.task, requirements=spelled)):
+    for worker in workers:
+        spelled = _spell(requirements, worker)
+        if spec_of(worker).serves(ReadyKey(spec.queue, spec.task, requirements=spelled)):
             best = best or spelled
-            if seen.state == "active" and seen.running < seen.slots:
+            if worker.state == "active" and worker.running < worker.slots:
                 best = spelled
                 break
     return spec if best is None else replace(spec, options=replace(spec.options, requirements=best))
 
 
-def _spell(route: Requirements, seen: WorkerStatus) -> Requirements:
-    known = {label.casefold(): label for label in seen.labels}
+def _spell(requirements: Requirements, worker: WorkerStatus) -> Requirements:
+    known = {label.casefold(): label for label in worker.labels}
     labels = (
         replace(condition, label=known.get(condition.label.casefold(), condition.label))
-        for condition in route.labels
+        for condition in requirements.labels
     )
-    return replace(route, labels=tuple(sorted(labels, key=lambda condition: condition.label)))
+    return replace(
+        requirements, labels=tuple(sorted(labels, key=lambda condition: condition.label))
+    )
 
 
 async def _place(
-    site: AppContext, request: Request, placing: Awaitable[list[Job]], wait_s: float
+    context: AppContext, request: Request, placing: Awaitable[list[Job]], wait_s: float
 ) -> list[Job]:
-    """Return the jobs, once a worker has taken them and they have ended or the time is up."""
-    jobs = await site.run_until_disconnect(placing, request.gone)
+    """Wait until the jobs are accepted and have ended, or until the time is up."""
+    jobs = await context.run_until_disconnect(placing, request.gone)
     if jobs is not None:
         return jobs
-    if not site.draining.is_set():
+    if not context.draining.is_set():
         raise ClientGone
-    raise Unavailable("the server is stopping; if a worker took the job, the list of jobs has it")
+    raise Unavailable(
+        "the server is shutting down; if a worker accepted the job, GET /v1/jobs lists it"
+    )
 
 
 async def _answer_placed(
-    site: AppContext, request: Request, jobs: list[Job], wait_s: float, is_many: bool
+    context: AppContext, request: Request, jobs: list[Job], wait_s: float, is_many: bool
 ) -> Response:
     status = 200
     if not wait_s:
@@ -141,29 +144,29 @@ async def _answer_placed(
     elif not all(job.is_final for job in jobs):
         status = 202
     elif any(job.state is not State.COMPLETED for job in jobs):
-        return await _answer_failed(site, request, jobs, is_many)
-    shown = await _show(site, jobs)
+        return await _answer_failed(context, request, jobs, is_many)
+    shown = await _show(context, jobs)
     if is_many:
         return Response(status, orjson.dumps({"items": shown}))
     return Response(status, orjson.dumps(shown[0])).with_headers(_location(jobs[0]))
 
 
 async def _answer_failed(
-    site: AppContext, request: Request, jobs: list[Job], is_many: bool
+    context: AppContext, request: Request, jobs: list[Job], is_many: bool
 ) -> Response:
-    """Pass on why the job did not succeed; with several, the first of those that did not."""
+    """Respond with the failure of the first job that did not succeed."""
     job = next(job for job in jobs if job.state is not State.COMPLETED)
     why = f": {job.failure.message}" if job.failure is not None else ""
     error = InvocationFailed(f"job {render_id(job.id)} is {job.state.value}{why}")
-    shown = await _show(site, jobs)
+    shown = await _show(context, jobs)
     body = problem_fields(error, request.id) | ({"jobs": shown} if is_many else {"job": shown[0]})
     return Response(error.status, orjson.dumps(body), content_type=PROBLEM_TYPE)
 
 
-async def _show(site: AppContext, jobs: list[Job]) -> list[dict[str, object]]:
+async def _show(context: AppContext, jobs: list[Job]) -> list[dict[str, object]]:
     for job in jobs:
         if job.payload is None:
-            job.payload = await site.engine.store.load_payload(job.id)
+            job.payload = await context.engine.store.load_payload(job.id)
     return [job_fields(job) for job in jobs]
 
 
@@ -180,10 +183,10 @@ def _read_nonce(request: Request) -> str:
 
 def _refuse_key(request: Request) -> None:
     if HEADER in request.headers:
-        raise BadRequest("what runs right now takes no Idempotency-Key; submit a job with one")
+        raise BadRequest("an invocation takes no Idempotency-Key; submit a job with one")
 
 
 def read_traceparent(request: Request) -> str | None:
-    """Return the header's trace context; a malformed one is ignored, as W3C asks."""
+    """Return the header's trace context; a malformed one is ignored, as W3C requires."""
     value = request.find_header(b"traceparent")
     return value if value is not None and is_traceparent(value) else None

@@ -1,4 +1,4 @@
-"""Reading and changing jobs."""
+"""Jobs: read, list, change, cancel, retry, wait."""
 
 from __future__ import annotations
 
@@ -42,28 +42,26 @@ from schedo.web.context import AppContext
 from schedo.web.handlers.outputs import read_output, render_outputs
 from schedo.web.http import Request, Response
 
-_STREAMED_BYTES = 65_536  # an output above this is sent in pieces
+_STREAMED_BYTES = 65_536  # a larger output is sent in pieces
 _STREAMS = ("stdout", "stderr", "body")
 _PLAIN_TEXT = b"text/plain; charset=utf-8"
 
 
-async def get_job(site: AppContext, request: Request) -> Response:
-    """Read a job."""
-    async with site.reading():
-        return await _answer_job(site, await site.engine.get(_job_id(request)))
+async def get_job(context: AppContext, request: Request) -> Response:
+    async with context.reading():
+        return await _answer_job(context, await context.engine.get(_job_id(request)))
 
 
-async def list_jobs(site: AppContext, request: Request) -> Response:
-    """List jobs, newest first."""
+async def list_jobs(context: AppContext, request: Request) -> Response:
     query = request.query
     limit = read_limit(query)
     before = parse_number_cursor("jobs", query)
-    which = await _read_filter(site, query)
+    which = await _read_filter(context, query)
     if which is None:
         return Response(200, render_page([]))
-    async with site.reading():
-        jobs = await site.engine.store.list_jobs(which, before, limit)
-        names = await site.learn_names(jobs)
+    async with context.reading():
+        jobs = await context.engine.store.list_jobs(which, before, limit)
+        names = await context.learn_names(jobs)
         items = await in_steps(each_in_steps(partial(_describe, names), jobs))
         if len(jobs) < limit:
             return Response(200, render_page(items))
@@ -75,12 +73,12 @@ def _describe(names: Names, job: Job) -> dict[str, Any]:
     return job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX)
 
 
-async def _read_filter(site: AppContext, query: Values) -> JobFilter | None:
-    """Return the filter, or None if nothing can match it."""
+async def _read_filter(context: AppContext, query: Values) -> JobFilter | None:
+    """Return the filter; None if no job can match, because the schedule does not exist."""
     schedule_id = None
     name = read_name(query, "schedule")
     if name is not None:
-        schedule = await site.engine.store.get_schedule(name)
+        schedule = await context.engine.store.get_schedule(name)
         if schedule is None:
             return None
         schedule_id = schedule.id
@@ -96,80 +94,73 @@ async def _read_filter(site: AppContext, query: Values) -> JobFilter | None:
     )
 
 
-async def update_job(site: AppContext, request: Request) -> Response:
-    """Change a waiting job's due time or priority."""
+async def update_job(context: AppContext, request: Request) -> Response:
     job_id = _job_id(request)
     patch = await request.read(JobPatch)
     due_at, delay_us = patch.read_when()
-    change = site.engine.reschedule(
+    change = context.engine.reschedule(
         job_id, due_at=due_at, delay_us=delay_us, priority=patch.priority
     )
-    return await _answer_change(site, change)
+    return await _answer_change(context, change)
 
 
-async def cancel_job(site: AppContext, request: Request) -> Response:
-    """Cancel a job."""
-    return await _answer_change(site, site.engine.cancel(_job_id(request)))
+async def cancel_job(context: AppContext, request: Request) -> Response:
+    return await _answer_change(context, context.engine.cancel(_job_id(request)))
 
 
-async def retry_job(site: AppContext, request: Request) -> Response:
-    """Queue an ended job again."""
-    return await _answer_change(site, site.engine.retry(_job_id(request)))
+async def retry_job(context: AppContext, request: Request) -> Response:
+    return await _answer_change(context, context.engine.retry(_job_id(request)))
 
 
-async def run_job(site: AppContext, request: Request) -> Response:
-    """Make a waiting job due now."""
-    return await _answer_change(site, site.engine.run_now(_job_id(request)))
+async def run_job(context: AppContext, request: Request) -> Response:
+    return await _answer_change(context, context.engine.run_now(_job_id(request)))
 
 
-async def wait_for_job(site: AppContext, request: Request) -> Response:
-    """Wait for a job's end."""
+async def wait_for_job(context: AppContext, request: Request) -> Response:
     timeout_s = read_wait(request.query, "timeout")
     if timeout_s is None:
         timeout_s = WAIT_US_DEFAULT / SECOND
-    return await answer_when_ended(site, request, _job_id(request), timeout_s)
+    return await answer_when_ended(context, request, _job_id(request), timeout_s)
 
 
 async def answer_when_ended(
-    site: AppContext, request: Request, job_id: int, timeout_s: float
+    context: AppContext, request: Request, job_id: int, timeout_s: float
 ) -> Response:
     """Return 200 with the ended job, or 202 with the job as it stands when the time is up."""
     request.leave()
-    job = await site.run_until_drain(site.engine.wait(job_id, timeout_s), request.gone())
-    async with site.reading():
+    job = await context.run_until_drain(context.engine.wait(job_id, timeout_s), request.gone())
+    async with context.reading():
         if job is None:
-            job = await site.engine.get(job_id)
-        return await _answer_job(site, job, 200 if job.is_final else 202)
+            job = await context.engine.get(job_id)
+        return await _answer_job(context, job, 200 if job.is_final else 202)
 
 
-async def explain_job(site: AppContext, request: Request) -> Response:
-    """Say what a job waits for."""
-    job = await site.engine.get(_job_id(request))
-    why = site.engine.why(job)
+async def explain_job(context: AppContext, request: Request) -> Response:
+    job = await context.engine.get(_job_id(request))
+    why = context.engine.why(job)
     answer = {"id": render_id(job.id), "state": job.state.value, "why": why}
     return Response(200, orjson.dumps(answer))
 
 
-async def list_attempts(site: AppContext, request: Request) -> Response:
-    """List the attempts that did not complete the job."""
-    job = await site.engine.get(_job_id(request))
-    attempts = await site.engine.store.list_attempts(job.id)
+async def list_attempts(context: AppContext, request: Request) -> Response:
+    job = await context.engine.get(_job_id(request))
+    attempts = await context.engine.store.list_attempts(job.id)
     return Response(200, render_page([attempt_fields(attempt) for attempt in attempts]))
 
 
-async def get_output(site: AppContext, request: Request) -> Response:
+async def get_output(context: AppContext, request: Request) -> Response:
     """Read captured output: all of it as JSON, or one stream as text."""
     stream = read_choice(request.query, "stream", _STREAMS)
     attempt = read_number(request.query, "attempt", 1, ATTEMPT_MAX)
-    job = await site.engine.get(_job_id(request))
-    store = site.engine.store
+    job = await context.engine.get(_job_id(request))
+    store = context.engine.store
     sizes = [
         size
         for size in await store.list_output_sizes(job.id)
         if attempt in (None, size.attempt) and stream in (None, size.stream)
     ]
     if stream is None:
-        await site.unsent_room()
+        await context.unsent_room()
         pieces = render_outputs(store, job.id, sizes)
         if sum(size.head + size.tail for size in sizes) > _STREAMED_BYTES:
             return Response(200, b"", pieces=pieces)
@@ -177,28 +168,27 @@ async def get_output(site: AppContext, request: Request) -> Response:
     if not sizes:
         raise NotFound(f"job {render_id(job.id)} has no {stream} that was kept")
     latest = max(sizes, key=lambda size: size.attempt)
-    async with site.reading():
+    async with context.reading():
         text = b"".join([part async for part in read_output(store, job.id, latest)])
     return Response(200, text, content_type=_PLAIN_TEXT)
 
 
-async def short_status(site: AppContext, request: Request) -> Response:
-    """Read a command's state in the short form."""
+async def short_status(context: AppContext, request: Request) -> Response:
     task_id = request.query.get("task_id")
     if task_id is None:
         raise bad_parameter("task_id", "this parameter is required")
-    job = await site.engine.get(parse_id(task_id))
+    job = await context.engine.get(parse_id(task_id))
     return Response(200, orjson.dumps(short_fields(job)))
 
 
-async def _answer_change(site: AppContext, change: Awaitable[Job]) -> Response:
-    return await _answer_job(site, await change)
+async def _answer_change(context: AppContext, change: Awaitable[Job]) -> Response:
+    return await _answer_job(context, await change)
 
 
-async def _answer_job(site: AppContext, job: Job, status: int = 200) -> Response:
+async def _answer_job(context: AppContext, job: Job, status: int = 200) -> Response:
     if job.payload is None:
-        job.payload = await site.engine.store.load_payload(job.id)
-    return Response(status, render_job(job, await site.learn_names([job])))
+        job.payload = await context.engine.store.load_payload(job.id)
+    return Response(status, render_job(job, await context.learn_names([job])))
 
 
 def _job_id(request: Request) -> int:

@@ -1,7 +1,7 @@
-"""GET /metrics: what the engine has measured, for Prometheus and for `schedo top`.
+"""GET /metrics: the measurements of the engine, for Prometheus and for `schedo top`.
 
-A label is a queue, a state, an outcome, a verdict or a kind of window, never a job; at most
-QUEUES_NAMED_MAX queues are named.
+Labels are queues, states, outcomes, verdicts and kinds of windows, never jobs, and at most
+QUEUES_NAMED_MAX queues have a label of their own: the number of series stays bounded.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ from schedo.web.http import Request, Response
 _BOUNDS_S = tuple(bound / SECOND for bound in DURATION_BOUNDS_US)
 
 
-async def get_metrics(site: AppContext, request: Request) -> Response:
-    """Return all metrics."""
-    gauges = await site.engine.gauges()
-    # Many who ask at once get the gauges in the same moment.
-    text = await in_steps(_render(site, gauges))
+async def get_metrics(context: AppContext, request: Request) -> Response:
+    gauges = await context.engine.gauges()
+    # Requests that arrive together share one reading of the gauges.
+    text = await in_steps(_render(context, gauges))
     return Response(200, text, content_type=CONTENT_TYPE)
 
 
-def _render(site: AppContext, gauges: Gauges) -> Generator[None, None, bytes]:
-    families = [*_render_counts(site.engine.metrics), *_render_histograms(site.engine.metrics)]
+def _render(context: AppContext, gauges: Gauges) -> Generator[None, None, bytes]:
+    families = [
+        *_render_counts(context.engine.metrics),
+        *_render_histograms(context.engine.metrics),
+    ]
     yield
-    families += [*_render_state(site, gauges), *_render_queues(gauges), *read_process()]
+    families += [*_render_state(context, gauges), *_render_queues(gauges), *read_process()]
     yield
     return render_exposition(families)
 
@@ -91,10 +93,10 @@ def _render_histograms(metrics: Metrics) -> list[Family]:
     ]
 
 
-def _render_state(site: AppContext, gauges: Gauges) -> list[Family]:
-    health = site.engine.health()
-    is_ready = health.ready and not site.draining.is_set()
-    version = render_labels(version=site.settings.version)
+def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
+    health = context.engine.health()
+    is_ready = health.ready and not context.draining.is_set()
+    version = render_labels(version=context.settings.version)
     return [
         Family("schedo_info", "gauge", "The version.", [Sample(1, version)]),
         _one("schedo_ready", "Whether jobs are accepted and fired on time.", int(is_ready)),

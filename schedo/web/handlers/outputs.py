@@ -1,7 +1,7 @@
 """Captured output, read from the store and rendered in pieces.
 
-A job may keep 8 MiB of output, which is up to six times as much in JSON. So nobody holds all of it:
-the next piece is read when the client has taken the one before.
+A job may keep 8 MiB of output, which is up to six times as much in JSON. So the server never holds
+all of it: it reads the next piece when the client has received the one before.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import orjson
 
 from schedo.store.base import OutputPiece, OutputSize, Store
 
-_PIECE_BYTES = 49_152  # a multiple of three: base64 of the pieces is that of the whole
+_PIECE_BYTES = 49_152  # a multiple of three, so that the base64 of the pieces joins
 _PARTS: tuple[Literal["head"], Literal["tail"]] = ("head", "tail")
 
 
 async def render_outputs(
     store: Store, job_id: int, sizes: Sequence[OutputSize]
 ) -> AsyncIterator[bytes]:
-    """Yield the page of a job's outputs as JSON; one that has gone meanwhile is empty."""
+    """Yield the page of a job's outputs as JSON; an output that was pruned meanwhile is empty."""
     yield b'{"items":['
     before = b""
     for size in sizes:
@@ -47,7 +47,7 @@ async def render_outputs(
 
 
 class _Utf8Check:
-    """Says whether bytes that come in pieces are UTF-8."""
+    """Checks whether bytes that come in pieces are UTF-8."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
@@ -76,7 +76,7 @@ async def _encode(store: Store, job_id: int, size: OutputSize) -> AsyncIterator[
 
 
 async def read_output(store: Store, job_id: int, size: OutputSize) -> AsyncIterator[bytes]:
-    """Yield what was kept of a stream, with a line that says so where bytes are missing."""
+    """Yield the kept bytes of a stream, with a line of text where bytes are missing."""
     for part in _PARTS:
         length = size.head if part == "head" else size.tail
         if part == "tail" and _left_out(size):

@@ -1,4 +1,4 @@
-"""What the kernel says about this process, under the names that every Prometheus client uses."""
+"""Metrics of this process from /proc, under the names that every Prometheus client uses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _UTIME, _STIME, _STARTTIME, _VSIZE, _RSS = 14, 15, 22, 23, 24  # man 5 proc_pid_
 
 
 def read_process() -> list[Family]:
-    """Return the process's families; none where there is no /proc."""
+    """Return the metric families of the process; none without /proc."""
     families: list[Family] = []
     with contextlib.suppress(OSError):
         families += _read_stat()
-        open_fds = len(os.listdir("/proc/self/fd")) - 1  # one is the listing's own
+        open_fds = len(os.listdir("/proc/self/fd")) - 1  # one belongs to the listing itself
         families.append(_gauge("process_open_fds", "Open file descriptors.", open_fds))
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         families.append(_gauge("process_max_fds", "How many there may be.", limit))

@@ -1,4 +1,4 @@
-"""Queues: their limits, and what waits in them."""
+"""Queues: limits, pause and resume, counts of waiting jobs."""
 
 from __future__ import annotations
 
@@ -13,34 +13,30 @@ from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 
 
-async def list_queues(site: AppContext, request: Request) -> Response:
-    """List queues."""
-    queues = await site.engine.list_queues()
+async def list_queues(context: AppContext, request: Request) -> Response:
+    queues = await context.engine.list_queues()
     items = await in_steps(each_in_steps(lambda status: queue_fields(*status), queues))
     return Response(200, render_page(items))
 
 
-async def update_queue(site: AppContext, request: Request) -> Response:
-    """Set a queue's limits."""
+async def update_queue(context: AppContext, request: Request) -> Response:
     patch = await request.read(QueuePatch)
-    return await _answer(site, await site.engine.change_queue(_name(request), **patch.read()))
+    return await _answer(context, await context.engine.change_queue(_name(request), **patch.read()))
 
 
-async def pause_queue(site: AppContext, request: Request) -> Response:
-    """Pause a queue."""
-    return await _answer(site, await site.engine.pause_queue(_name(request)))
+async def pause_queue(context: AppContext, request: Request) -> Response:
+    return await _answer(context, await context.engine.pause_queue(_name(request)))
 
 
-async def resume_queue(site: AppContext, request: Request) -> Response:
-    """Resume a queue."""
-    return await _answer(site, await site.engine.resume_queue(_name(request)))
+async def resume_queue(context: AppContext, request: Request) -> Response:
+    return await _answer(context, await context.engine.resume_queue(_name(request)))
 
 
-async def _answer(site: AppContext, queue: Queue) -> Response:
-    for status in await site.engine.list_queues():
+async def _answer(context: AppContext, queue: Queue) -> Response:
+    for status in await context.engine.list_queues():
         if status.queue.name == queue.name:
             return Response(200, orjson.dumps(queue_fields(*status._replace(queue=queue))))
-    counted_at = site.engine.clock.now()
+    counted_at = context.engine.clock.now()
     return Response(200, orjson.dumps(queue_fields(queue, 0, {}, counted_at)))
 
 

@@ -1,4 +1,4 @@
-"""Schedules: put, read, pause, trigger, and what became of their instants."""
+"""Schedules: put, read, pause, resume, trigger, and the decisions on their instants."""
 
 from __future__ import annotations
 
@@ -31,70 +31,62 @@ from schedo.web.http import Request, Response
 from schedo.web.idempotency import HEADER
 
 
-async def put_schedule(site: AppContext, request: Request) -> Response:
-    """Create or replace a schedule."""
+async def put_schedule(context: AppContext, request: Request) -> Response:
     spec = (await request.read(ScheduleRequest)).to_spec(_name(request))
-    site.check_work(spec.job)
-    schedule, is_new = await site.engine.put_schedule(spec)
+    context.check_work(spec.job)
+    schedule, is_new = await context.engine.put_schedule(spec)
     location = (b"location", f"/v1/schedules/{schedule.name}".encode())
-    return _answer(site, schedule, 201 if is_new else 200).with_headers(location)
+    return _answer(context, schedule, 201 if is_new else 200).with_headers(location)
 
 
-async def get_schedule(site: AppContext, request: Request) -> Response:
-    """Read a schedule."""
-    return _answer(site, await site.engine.get_schedule(_name(request)))
+async def get_schedule(context: AppContext, request: Request) -> Response:
+    return _answer(context, await context.engine.get_schedule(_name(request)))
 
 
-async def list_schedules(site: AppContext, request: Request) -> Response:
-    """List schedules by name."""
+async def list_schedules(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
     after = parse_name_cursor("schedules", request.query)
-    schedules = await site.engine.list_schedules(after, limit)
-    items = await in_steps(each_in_steps(partial(_describe, site), schedules))
+    schedules = await context.engine.list_schedules(after, limit)
+    items = await in_steps(each_in_steps(partial(_describe, context), schedules))
     if len(schedules) < limit:
         return Response(200, render_page(items))
     cursor = render_cursor("schedules", request.query, schedules[-1].name)
     return Response(200, render_page(items, cursor)).with_headers(request.next_link(cursor))
 
 
-async def delete_schedule(site: AppContext, request: Request) -> Response:
-    """Delete a schedule."""
-    await site.engine.delete_schedule(_name(request))
+async def delete_schedule(context: AppContext, request: Request) -> Response:
+    await context.engine.delete_schedule(_name(request))
     return Response(204, b"")
 
 
-async def list_decisions(site: AppContext, request: Request) -> Response:
-    """List what became of the latest instants."""
+async def list_decisions(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
-    schedule = await site.engine.get_schedule(_name(request))
-    decisions = await site.engine.store.list_decisions(schedule.id, limit)
+    schedule = await context.engine.get_schedule(_name(request))
+    decisions = await context.engine.store.list_decisions(schedule.id, limit)
     return Response(200, render_page([decision_fields(decision) for decision in decisions]))
 
 
-async def pause_schedule(site: AppContext, request: Request) -> Response:
-    """Pause a schedule."""
+async def pause_schedule(context: AppContext, request: Request) -> Response:
     note = (await request.read(PauseRequest)).note
-    return _answer(site, await site.engine.pause_schedule(_name(request), note))
+    return _answer(context, await context.engine.pause_schedule(_name(request), note))
 
 
-async def resume_schedule(site: AppContext, request: Request) -> Response:
-    """Resume a schedule."""
+async def resume_schedule(context: AppContext, request: Request) -> Response:
     resume_from = fields.read_instant_or_none(
         "/resume_from", (await request.read(ResumeRequest)).resume_from
     )
-    return _answer(site, await site.engine.resume_schedule(_name(request), resume_from))
+    return _answer(context, await context.engine.resume_schedule(_name(request), resume_from))
 
 
-async def trigger_schedule(site: AppContext, request: Request) -> Response:
-    """Run a schedule's job now."""
+async def trigger_schedule(context: AppContext, request: Request) -> Response:
     if HEADER in request.headers:
         raise BadRequest("a trigger takes no Idempotency-Key; submit a job with one instead")
     asked = (await request.read(TriggerRequest)).overlap
     name = _name(request)
     overlap = None if asked is None else Overlap(asked)
-    job, skipped_by = await site.engine.trigger_schedule(name, overlap)
+    job, skipped_by = await context.engine.trigger_schedule(name, overlap)
     if job is not None:
-        made = {"job": job_fields(job, await site.learn_names([job]))}
+        made = {"job": job_fields(job, await context.learn_names([job]))}
         return Response(201, orjson.dumps(made))
     skipped: dict[str, Any] = {"skipped_overlap": True}
     if skipped_by is not None:
@@ -102,14 +94,15 @@ async def trigger_schedule(site: AppContext, request: Request) -> Response:
     return Response(200, orjson.dumps(skipped))
 
 
-async def explain_cron(site: AppContext, request: Request) -> Response:
-    """Say what a cron expression means."""
+async def explain_cron(context: AppContext, request: Request) -> Response:
     when = (await request.read(CronRequest)).read()
     rule = Rule(cron=when.normalized, every_us=when.every_us, tz=when.tz)
     answer: dict[str, Any] = {
         "tz": when.tz,
         "description": _explain(rule),
-        "next_fires": [render_instant(fire) for fire in _next_fires(rule, site.engine.clock.now())],
+        "next_fires": [
+            render_instant(fire) for fire in _next_fires(rule, context.engine.clock.now())
+        ],
         "warnings": when.warnings,
     }
     if when.normalized is not None:
@@ -119,14 +112,14 @@ async def explain_cron(site: AppContext, request: Request) -> Response:
     return Response(200, orjson.dumps(answer))
 
 
-def _answer(site: AppContext, schedule: Schedule, status: int = 200) -> Response:
-    return Response(status, orjson.dumps(_describe(site, schedule)))
+def _answer(context: AppContext, schedule: Schedule, status: int = 200) -> Response:
+    return Response(status, orjson.dumps(_describe(context, schedule)))
 
 
-def _describe(site: AppContext, schedule: Schedule) -> dict[str, Any]:
+def _describe(context: AppContext, schedule: Schedule) -> dict[str, Any]:
     rule, source = schedule.spec.rule, schedule.spec.cron_source
-    now = site.engine.clock.now()
-    # A clock that was set back comes again to instants that were decided on already.
+    now = context.engine.clock.now()
+    # If the clock was set back, it passes instants again that have a decision already.
     has_ended = schedule.next_fire_at is None
     fires = [] if has_ended else _next_fires(schedule.rule, max(now, schedule.evaluated_through))
     warnings = list(parse_cron(source, seed=schedule.name).warnings) if source else []

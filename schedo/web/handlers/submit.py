@@ -1,4 +1,4 @@
-"""Submitting jobs: one, a batch, or in the short form."""
+"""Submits jobs: one, a batch, a broadcast, or in the short form."""
 
 from __future__ import annotations
 
@@ -34,52 +34,61 @@ Fields = dict[str, Any]
 Result = Accepted[Fields] | SchedoError
 
 
-async def create_job(site: AppContext, request: Request) -> Response:
-    """Submit one job; with ?wait= also wait for its end."""
+async def create_job(context: AppContext, request: Request) -> Response:
+    """Submit one job; with ?wait= the response comes at its end."""
     wait_s = read_wait(request.query, "wait")
     once = Once(request)
-    asked = await request.read(JobRequest, once.see)
-    spec = asked.to_spec(read_traceparent(request))
-    site.check_work(spec)
-    if asked.broadcast:
-        _check_broadcast(asked, wait_s)
-        async with site.batches.taken(1):
+    job = await request.read(JobRequest, once.see)
+    spec = job.to_spec(read_traceparent(request))
+    context.check_work(spec)
+    if job.broadcast:
+        _check_broadcast(job, wait_s)
+        async with context.batches.taken(1):
             return await once.perform(
-                site, lambda keep: _submit_many(site, _broadcast_specs(site, spec), keep)
+                context,
+                lambda record_of: _submit_many(context, _broadcast_specs(context, spec), record_of),
             )
 
     def render(results: Sequence[Result]) -> Response:
         return _render_one(results[0], spec, request.id)
 
-    async def submit(keep: StoreResponse | None) -> Response:
-        stored = _keep_rendered(keep, render)
-        return render(await site.engine.submit([spec], view=job_fields, answer=stored))
+    async def submit(record_of: StoreResponse | None) -> Response:
+        record = _record_maker(record_of, render)
+        return render(await context.engine.submit([spec], view=job_fields, answer=record))
 
-    answer = await once.perform(site, submit)
+    answer = await once.perform(context, submit)
     if answer.status >= 400:
         return answer
     job_id = job_id_in(answer.body)
     headers = (*answer.headers, (b"location", f"/v1/jobs/{job_id}".encode()))
     if wait_s is not None:
-        del asked, once, spec, submit, render  # what may be large is not kept while it waits
+        del (
+            job,
+            once,
+            spec,
+            submit,
+            render,
+        )  # frees large objects
         request = request._replace(body=b"")
-        answer = await answer_when_ended(site, request, parse_id(job_id), wait_s)
+        answer = await answer_when_ended(context, request, parse_id(job_id), wait_s)
     return answer._replace(headers=headers)
 
 
-async def create_jobs(site: AppContext, request: Request) -> Response:
-    """Submit many jobs in one commit; each has its own result."""
+async def create_jobs(context: AppContext, request: Request) -> Response:
+    """Submit a batch in one commit; each job has its own result."""
     once = Once(request)
-    # Each job names its task, so without reading them they are hardly ever more.
-    async with site.batches.taken(request.body.count(b'"task"')):
-        specs = await in_steps(_read_items(site, request, once))
-        return await once.perform(site, lambda keep: _submit_many(site, specs, keep))
+    # Every job names its task, so this bounds their number before the body is parsed.
+    async with context.batches.taken(request.body.count(b'"task"')):
+        specs = await in_steps(_read_items(context, request, once))
+        return await once.perform(
+            context, lambda record_of: _submit_many(context, specs, record_of)
+        )
 
 
 def _read_items(
-    site: AppContext, request: Request, once: Once
+    context: AppContext, request: Request, once: Once
 ) -> Steps[list[JobSpec | SchedoError]]:
-    """Return the jobs of a batch, or why one is refused."""
+    """Return the spec of each job of a batch, or the error of a refused one."""
     traceparent = read_traceparent(request)
     if request.is_lines:
         items = split_lines(request.body)
@@ -95,11 +104,11 @@ def _read_items(
             unread = PIECE_BYTES
         try:
             if len(item) <= PIECE_BYTES:
-                asked = read_small_item(item, number, JobRequest, once.see)
+                job = read_small_item(item, number, JobRequest, once.see)
             else:
-                asked = yield from read_item(item, number, JobRequest, once.see)
-            specs.append(_read_spec(site, asked, traceparent))
-        except (BadJson, TooLarge):  # the batch is none, or too large as a whole
+                job = yield from read_item(item, number, JobRequest, once.see)
+            specs.append(_read_spec(context, job, traceparent))
+        except (BadJson, TooLarge):  # the whole batch is malformed or too large
             raise
         except SchedoError as error:
             specs.append(error)
@@ -107,7 +116,7 @@ def _read_items(
 
 
 async def _submit_many(
-    site: AppContext, specs: Sequence[JobSpec | SchedoError], keep: StoreResponse | None
+    context: AppContext, specs: Sequence[JobSpec | SchedoError], record_of: StoreResponse | None
 ) -> Response:
     good = [spec for spec in specs if isinstance(spec, JobSpec)]
 
@@ -115,73 +124,75 @@ async def _submit_many(
         rest = iter(results)
         return Response(200, render_page([_render_item(spec, rest) for spec in specs]))
 
-    stored = _keep_rendered(keep, render)
-    results = await site.engine.submit(good, view=job_fields, answer=stored) if good else []
+    record = _record_maker(record_of, render)
+    results = await context.engine.submit(good, view=job_fields, answer=record) if good else []
     rest = iter(results)
     items = await in_steps(each_in_steps(lambda spec: _render_item(spec, rest), specs))
     return Response(200, render_page(items))
 
 
-def _check_broadcast(asked: JobRequest, wait_s: float | None) -> None:
+def _check_broadcast(job: JobRequest, wait_s: float | None) -> None:
     if wait_s is not None:
-        raise bad_parameter("wait", "a broadcast is not waited for")
-    if asked.unique is not None:
+        raise bad_parameter("wait", "a broadcast cannot be combined with wait")
+    if job.unique is not None:
         raise Invalid.field("/unique", "the jobs of a broadcast cannot share a unique key")
 
 
-def _broadcast_specs(site: AppContext, spec: JobSpec) -> list[JobSpec]:
-    """Return one spec for each worker that could take the job now, however busy it is."""
-    lane = ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements)
+def _broadcast_specs(context: AppContext, spec: JobSpec) -> list[JobSpec]:
+    """Return one spec for each connected worker that may run the job, busy or not."""
+    ready_key = ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements)
     names = [
-        seen.name
-        for seen in site.engine.sessions.list()
-        if seen.state == "active" and spec_of(seen).serves(lane)
+        worker.name
+        for worker in context.engine.sessions.list()
+        if worker.state == "active" and spec_of(worker).serves(ready_key)
     ]
     if not names:
-        raise Unsatisfiable("no worker that is there now could take the job")
+        raise Unsatisfiable("no connected worker may run the job")
     if len(names) > BATCH_JOBS_MAX:
         raise TooLarge(f"{len(names)} workers match; a broadcast reaches at most {BATCH_JOBS_MAX}")
-    route = spec.options.requirements or Requirements()
+    requirements = spec.options.requirements or Requirements()
     return [
-        replace(spec, options=replace(spec.options, requirements=replace(route, worker=name)))
+        replace(
+            spec, options=replace(spec.options, requirements=replace(requirements, worker=name))
+        )
         for name in sorted(names)
     ]
 
 
-async def short_schedule(site: AppContext, request: Request) -> Response:
-    """Run a command after some seconds, or a Task right now."""
+async def short_schedule(context: AppContext, request: Request) -> Response:
+    """Submit a command with a delay, or invoke a Task."""
     once = Once(request)
-    asked = await request.read(ShortRequest, once.see)
-    asked.check()
-    if asked.task is not None:
-        return await invoke_short(site, request, asked)
-    spec = asked.to_spec()
-    site.check_work(spec)
+    job = await request.read(ShortRequest, once.see)
+    job.check()
+    if job.task is not None:
+        return await invoke_short(context, request, job)
+    spec = job.to_spec()
+    context.check_work(spec)
 
     def render(results: Sequence[Result]) -> Response:
         if isinstance(results[0], SchedoError):
             return answer_error(results[0], request.id)
         return Response(201, orjson.dumps(results[0].job))
 
-    async def submit(keep: StoreResponse | None) -> Response:
-        stored = _keep_rendered(keep, render)
-        return render(await site.engine.submit([spec], view=short_fields, answer=stored))
+    async def submit(record_of: StoreResponse | None) -> Response:
+        record = _record_maker(record_of, render)
+        return render(await context.engine.submit([spec], view=short_fields, answer=record))
 
-    return await once.perform(site, submit)
+    return await once.perform(context, submit)
 
 
-def _keep_rendered(
-    keep: StoreResponse | None, render: Callable[[Sequence[Result]], Response]
+def _record_maker(
+    record_of: StoreResponse | None, render: Callable[[Sequence[Result]], Response]
 ) -> Callable[[Sequence[Result]], IdempotencyRecord | None] | None:
-    """Return what makes the stored answer out of the results, if there is a key to store it for."""
-    if keep is None:
+    """Return the function that makes the idempotency record; None without a key."""
+    if record_of is None:
         return None
 
-    def stored(results: Sequence[Result]) -> IdempotencyRecord | None:
+    def record(results: Sequence[Result]) -> IdempotencyRecord | None:
         answer = render(results)
-        return keep(answer.status, answer.body)
+        return record_of(answer.status, answer.body)
 
-    return stored
+    return record
 
 
 def _render_one(result: Result, spec: JobSpec, request_id: str) -> Response:
@@ -190,11 +201,11 @@ def _render_one(result: Result, spec: JobSpec, request_id: str) -> Response:
     return Response(200 if result.conflict else 201, orjson.dumps(_complete(result, spec)))
 
 
-def _read_spec(site: AppContext, asked: JobRequest, traceparent: str | None) -> JobSpec:
-    if asked.broadcast:
+def _read_spec(context: AppContext, job: JobRequest, traceparent: str | None) -> JobSpec:
+    if job.broadcast:
         raise Invalid.field("/broadcast", "a batch takes no broadcast; send it to /v1/jobs")
-    spec = asked.to_spec(traceparent)
-    site.check_work(spec)
+    spec = job.to_spec(traceparent)
+    context.check_work(spec)
     return spec
 
 
@@ -207,7 +218,7 @@ def _render_item(spec: JobSpec | SchedoError, results: Iterator[Result]) -> Fiel
 
 
 def _complete(result: Accepted[Fields], spec: JobSpec) -> Fields:
-    """Add what the engine's record need not hold: a large payload, and the conflict's mark."""
+    """Add the fields that are not in the engine's record: a large payload, and `conflict`."""
     fields = result.job
     if result.conflict:
         fields["conflict"] = True

@@ -1,4 +1,4 @@
-"""What keeps a server running: health, readiness, versions, and the documents about the API."""
+"""Health, readiness, versions, and the documents about the API."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ _FILES = {
 _DOCS_FILES = frozenset({"page.js", "page.css"})
 
 
-async def check_health(site: AppContext, request: Request) -> Response:
-    """Say that the process lives."""
+async def check_health(context: AppContext, request: Request) -> Response:
     return Response(200, _ALIVE)
 
 
-async def check_ready(site: AppContext, request: Request) -> Response:
-    """Say whether jobs are accepted and fired on time."""
-    health = site.engine.health()
+async def check_ready(context: AppContext, request: Request) -> Response:
+    health = context.engine.health()
     reasons = list(health.reasons)
-    if site.draining.is_set():
+    if context.draining.is_set():
         reasons.append("the server is stopping")
-    is_ready = health.ready and not site.draining.is_set()
+    is_ready = health.ready and not context.draining.is_set()
     answer = {"ready": is_ready, "reasons": reasons}
     if health.clock_behind_us:
         answer["notes"] = [_describe_clock(health.clock_behind_us)]
@@ -45,14 +43,13 @@ async def check_ready(site: AppContext, request: Request) -> Response:
     return Response(200 if is_ready else 503, body)
 
 
-async def get_info(site: AppContext, request: Request) -> Response:
-    """Return versions and limits."""
+async def get_info(context: AppContext, request: Request) -> Response:
     info = {
-        "version": site.settings.version,
+        "version": context.settings.version,
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "tzdata": _tzdata_version(),
-        "shell": site.settings.allow_shell,
+        "shell": context.settings.allow_shell,
         "limits": {
             "body_bytes": BODY_BYTES_MAX,
             "batch_bytes": BATCH_BYTES_MAX,
@@ -66,26 +63,22 @@ async def get_info(site: AppContext, request: Request) -> Response:
     return Response(200, orjson.dumps(info))
 
 
-async def get_openapi(site: AppContext, request: Request) -> Response:
-    """Return the OpenAPI document."""
+async def get_openapi(context: AppContext, request: Request) -> Response:
     return _answer_file("openapi.json")
 
 
-async def get_docs(site: AppContext, request: Request) -> Response:
-    """Return the page that shows it."""
+async def get_docs(context: AppContext, request: Request) -> Response:
     return _answer_file("docs.html")
 
 
-async def get_docs_file(site: AppContext, request: Request) -> Response:
-    """Return a file of that page."""
+async def get_docs_file(context: AppContext, request: Request) -> Response:
     name = request.params["file"]
-    if name not in _DOCS_FILES:  # the only names there are, so no path can lead elsewhere
+    if name not in _DOCS_FILES:  # an allow list, so no path can lead elsewhere
         raise NotFound(f"there is no file {name[:40]!a}")
     return _answer_file(name)
 
 
-async def get_problem(site: AppContext, request: Request) -> Response:
-    """Explain an error code."""
+async def get_problem(context: AppContext, request: Request) -> Response:
     return Response(200, orjson.dumps(get_kind(request.params["code"])._asdict()))
 
 
@@ -107,7 +100,7 @@ def _read_file(name: str) -> bytes:
 
 @lru_cache(maxsize=1)
 def _tzdata_version() -> str:
-    # Imported when asked for: it brings a megabyte of parsers with it.
+    # Imported on the first use: it brings a megabyte of parsers with it.
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,7 +1,7 @@
-"""POST /v1/work: the one request of the worker protocol.
+"""POST /v1/work, the worker protocol.
 
-It may wait a minute for work, in thousands, so what waits holds no more than it must. A client that
-hangs up cancels what the engine does for it.
+Thousands of polls may be open for a minute each, so an open poll holds as little memory as
+possible. A worker that hangs up cancels its poll in the engine.
 """
 
 from __future__ import annotations
@@ -27,98 +27,103 @@ _PARTS_SHARED_MAX = 64
 T = TypeVar("T")
 
 
-async def work(site: AppContext, request: Request) -> Response:
-    """Take a worker's reports and give it work."""
-    ask = _make_ask(site, request, await request.read(WorkRequest))
-    if site.draining.is_set():
-        given = await _take_last(site, ask)
-    elif ask.wait_s and not (ask.reports and len(request.body) > BODY_BYTES_UNCOUNTED):
-        # What brings much is answered at once, and kept no longer; the worker asks again.
+async def work(context: AppContext, request: Request) -> Response:
+    """Apply a worker's request; a poll stays open until there is a lease or a stop."""
+    poll = _make_poll(context, request, await request.read(WorkRequest))
+    if context.draining.is_set():
+        response = await _take_last(context, poll)
+    elif poll.wait_s and not (poll.reports and len(request.body) > BODY_BYTES_UNCOUNTED):
+        # An open poll holds no body; a large body with results is answered at once instead.
         request.leave()
         request = request._replace(body=b"")
-        found = await site.run_until_disconnect(site.engine.sessions.work(ask), request.gone)
+        found = await context.run_until_disconnect(context.engine.sessions.work(poll), request.gone)
         if found is None:
-            given = await _answer_stopping(site, ask)
+            response = await _answer_stopping(context, poll)
         else:
-            given = found
+            response = found
     else:
-        given = await site.engine.sessions.work(ask._replace(wait_s=0.0))
-    return Response(200, render_work(given, site.engine.health().epoch, ask.session_timeout_s))
+        response = await context.engine.sessions.work(poll._replace(wait_s=0.0))
+    return Response(
+        200, render_work(response, context.engine.health().epoch, poll.session_timeout_s)
+    )
 
 
-async def _answer_stopping(site: AppContext, ask: PollRequest) -> PollResponse:
-    """Answer a request whose wait the server's stop has cut short: what it brought was taken."""
-    if not site.draining.is_set():
+async def _answer_stopping(context: AppContext, poll: PollRequest) -> PollResponse:
+    """Answer a poll that the server's shutdown has ended; its results are applied already."""
+    if not context.draining.is_set():
         raise ClientGone
-    if not ask.reports:
+    if not poll.reports:
         raise _stopping()
-    await site.engine.flush()
+    await context.engine.flush()
     return PollResponse()
 
 
-def _make_ask(site: AppContext, request: Request, asked: WorkRequest) -> PollRequest:
-    offer = asked.read_spec()
-    ask = PollRequest(
-        worker=offer.id,
-        session=asked.session or "",
-        spec=offer,
-        running=asked.read_running(),
-        reports=[each.to_result(f"/results/{at}") for at, each in enumerate(asked.results or ())],
-        progress=[Progress(*parts) for parts in asked.read_progress()],
-        accept=asked.read_accepted(),
-        reject=asked.read_rejected(),
-        is_draining=asked.draining or False,
-        supports_offers=asked.offers or False,
-        wait_s=asked.read_wait(),
-        max_leases=asked.max_leases,
-        session_timeout_s=asked.read_session_timeout(),
+def _make_poll(context: AppContext, request: Request, fields: WorkRequest) -> PollRequest:
+    spec = fields.read_spec()
+    poll = PollRequest(
+        worker=spec.id,
+        session=fields.session or "",
+        spec=spec,
+        running=fields.read_running(),
+        reports=[each.to_result(f"/results/{at}") for at, each in enumerate(fields.results or ())],
+        progress=[Progress(*parts) for parts in fields.read_progress()],
+        accept=fields.read_accepted(),
+        reject=fields.read_rejected(),
+        is_draining=fields.draining or False,
+        supports_offers=fields.offers or False,
+        wait_s=fields.read_wait(),
+        max_leases=fields.max_leases,
+        session_timeout_s=fields.read_session_timeout(),
     )
     if request.grant is not None:
-        offer = request.grant.narrow(offer)
-    return ask._replace(spec=_remember(site, request, offer))
+        spec = request.grant.narrow(spec)
+    return poll._replace(spec=_remember(context, request, spec))
 
 
-def _remember(site: AppContext, request: Request, offer: WorkerSpec) -> WorkerSpec:
-    """Return the offer, the known one if it is the same; refuse a name that is another token's."""
-    known = site.workers.get(offer.id)
-    if known is None and len(site.workers) >= _WORKERS_REMEMBERED_MAX:
-        _forget_gone(site)
+def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> WorkerSpec:
+    """Remember who sent this spec; refuse a name that belongs to another token.
+
+    Returns the known spec if it is the same one, so that each worker has a single copy.
+    """
+    known = context.workers.get(spec.id)
+    if known is None and len(context.workers) >= _WORKERS_REMEMBERED_MAX:
+        _forget_gone(context)
     if known is not None and known.client_id == request.client_id:
-        if known.offer == offer:
-            return known.offer
+        if known.spec == spec:
+            return known.spec
     elif request.grant is not None:
-        _check_name(site, offer.id, request.grant, known)
-    offer = _share_parts(offer)
-    site.workers[offer.id] = KnownWorker(request.client_id, offer)
-    if offer.tasks is not None and "shell" in offer.tasks:
-        site.has_shell_workers = True
-    return offer
+        _check_name(context, spec.id, request.grant, known)
+    spec = _share_parts(spec)
+    context.workers[spec.id] = KnownWorker(request.client_id, spec)
+    if spec.tasks is not None and "shell" in spec.tasks:
+        context.has_shell_workers = True
+    return spec
 
 
 def _check_name(
-    site: AppContext, name: str, grant: WorkerPermission, known: KnownWorker | None
+    context: AppContext, name: str, grant: WorkerPermission, known: KnownWorker | None
 ) -> None:
-    """Refuse a name that another token uses, or to touch what this one is not for.
+    """Refuse a name that another token uses, or whose leases this token does not cover.
 
-    Whose the workers of the last server were is not known; what they run is.
+    After a restart the server does not know the tokens of the workers, but it knows their leases.
     """
-    held = site.engine.sessions.held_by(name)
-    if known is not None and (held or _is_there(site, name)):
-        raise Forbidden(f"the worker {name!r} is there already, with another token")
+    held = context.engine.sessions.held_by(name)
+    if known is not None and (held or _is_connected(context, name)):
+        raise Forbidden(f"the worker {name!r} is connected already, with another token")
     for lease in held:
         if not grant.allows(lease.queue, lease.task):
-            raise Forbidden(f"the worker {name!r} runs what this token is not for")
+            raise Forbidden(f"the worker {name!r} runs jobs that this token does not cover")
 
 
-def _share_parts(offer: WorkerSpec) -> WorkerSpec:
-    """Return the offer made of parts that are shared with others: a fleet's workers are alike."""
+def _share_parts(spec: WorkerSpec) -> WorkerSpec:
+    """Return the spec made of shared parts: the workers of a fleet have the same ones."""
     return replace(
-        offer,
-        tasks=_share(offer.tasks),
-        queues=_share(offer.queues),
-        task_defaults=_share_mapping(tuple(sorted(offer.task_defaults.items()))),
-        labels=_share_mapping(tuple(sorted(offer.labels.items()))),
-        resources=_share_mapping(tuple(sorted(offer.resources.items()))),
+        spec,
+        tasks=_share(spec.tasks),
+        queues=_share(spec.queues),
+        task_defaults=_share_mapping(tuple(sorted(spec.task_defaults.items()))),
+        labels=_share_mapping(tuple(sorted(spec.labels.items()))),
+        resources=_share_mapping(tuple(sorted(spec.resources.items()))),
     )
 
 
@@ -132,25 +137,25 @@ def _share_mapping(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
     return dict(items)
 
 
-def _is_there(site: AppContext, name: str) -> bool:
+def _is_connected(context: AppContext, name: str) -> bool:
     try:
-        return site.engine.sessions.get(name).state != "disconnected"
+        return context.engine.sessions.get(name).state != "disconnected"
     except NotFound:
         return False
 
 
-def _forget_gone(site: AppContext) -> None:
-    there = {seen.name for seen in site.engine.sessions.list()}
-    site.workers = {name: known for name, known in site.workers.items() if name in there}
+def _forget_gone(context: AppContext) -> None:
+    there = {seen.name for seen in context.engine.sessions.list()}
+    context.workers = {name: known for name, known in context.workers.items() if name in there}
 
 
-async def _take_last(site: AppContext, ask: PollRequest) -> PollResponse:
-    """Take what a worker has to say to a server that is stopping; there is no more work."""
-    given = await site.engine.sessions.work(ask._replace(wait_s=0.0, max_leases=0))
-    if not (ask.reports or given.stops or given.revoked):
-        raise _stopping()  # which makes the worker pause before it asks again
-    return given
+async def _take_last(context: AppContext, poll: PollRequest) -> PollResponse:
+    """Apply a request while the server shuts down: results count, but there are no leases."""
+    response = await context.engine.sessions.work(poll._replace(wait_s=0.0, max_leases=0))
+    if not (poll.reports or response.stops or response.revoked):
+        raise _stopping()  # the worker pauses before it polls again
+    return response
 
 
 def _stopping() -> Unavailable:
-    return Unavailable("the server is stopping; ask again soon")
+    return Unavailable("the server is shutting down; poll again soon")

@@ -1,4 +1,4 @@
-"""Workers as people see them, and what people may say to them."""
+"""Workers: status, progress, and the commands cordon, uncordon and drain."""
 
 from __future__ import annotations
 
@@ -19,42 +19,36 @@ from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 
 
-async def list_workers(site: AppContext, request: Request) -> Response:
-    """List workers by name."""
-    workers = sorted(site.engine.sessions.list(), key=lambda seen: seen.name)
+async def list_workers(context: AppContext, request: Request) -> Response:
+    workers = sorted(context.engine.sessions.list(), key=lambda seen: seen.name)
     items = await in_steps(each_in_steps(worker_fields, workers))
     return Response(200, render_page(items))
 
 
-async def get_worker(site: AppContext, request: Request) -> Response:
-    """Read a worker."""
-    return _answer(site.engine.sessions.get(_name(request)))
+async def get_worker(context: AppContext, request: Request) -> Response:
+    return _answer(context.engine.sessions.get(_name(request)))
 
 
-async def cordon_worker(site: AppContext, request: Request) -> Response:
-    """Give a worker no more."""
-    return _answer(site.engine.sessions.cordon(_name(request), True))
+async def cordon_worker(context: AppContext, request: Request) -> Response:
+    return _answer(context.engine.sessions.cordon(_name(request), True))
 
 
-async def uncordon_worker(site: AppContext, request: Request) -> Response:
-    """Give a worker work again."""
-    return _answer(site.engine.sessions.cordon(_name(request), False))
+async def uncordon_worker(context: AppContext, request: Request) -> Response:
+    return _answer(context.engine.sessions.cordon(_name(request), False))
 
 
-async def drain_worker(site: AppContext, request: Request) -> Response:
-    """Ask a worker to finish and to leave."""
-    return _answer(site.engine.sessions.drain(_name(request)))
+async def drain_worker(context: AppContext, request: Request) -> Response:
+    return _answer(context.engine.sessions.drain(_name(request)))
 
 
-async def get_progress(site: AppContext, request: Request) -> Response:
-    """Read what the worker says about a running attempt."""
-    job = await site.engine.get(parse_id(request.params["id"]))
-    lines = site.engine.sessions.progress_of(job.id)
+async def get_progress(context: AppContext, request: Request) -> Response:
+    job = await context.engine.get(parse_id(request.params["id"]))
+    lines = context.engine.sessions.progress_of(job.id)
     return Response(200, render_page([_progress_fields(line) for line in lines]))
 
 
 def spec_of(seen: WorkerStatus) -> WorkerSpec:
-    """Return what the worker offers, to hold it against a route."""
+    """Return the spec of a worker, to match it with requirements."""
     return WorkerSpec(
         seen.name,
         seen.slots,
@@ -66,7 +60,7 @@ def spec_of(seen: WorkerStatus) -> WorkerSpec:
 
 
 def worker_fields(seen: WorkerStatus) -> dict[str, Any]:
-    """Return the answer for a worker; tasks and queues are left out if it takes any."""
+    """Return the fields of a worker, without tasks and queues if it takes any."""
     answer: dict[str, Any] = {
         "name": seen.name,
         "kind": seen.kind,

@@ -189,9 +189,9 @@ class Poller:
             return False
         response = polling.result()
         self._note_contact()
-        has_news = self._apply_response(messages, response)
+        is_news = self._apply_response(messages, response)
         is_early = loop.time() - began < wait_s / 2
-        await self._await_message(self._poll_delay.idle_s(is_idle=is_early and not has_news))
+        await self._await_message(self._poll_delay.idle_s(is_idle=is_early and not is_news))
         return True
 
     async def _handle_error(self, messages: list[Message], error: SchedoError) -> None:
