@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from schedo.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from schedo.app.application import Schedo
     from schedo.app.handles import JobHandle
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from schedo.tasks.current_job import CurrentJob, Discard, Snooze, current_job, report_progress
     from schedo.worker.remote.worker import Worker
 
-__version__ = "0.1.0"
 __all__ = [
     "AsyncClient",
     "Client",

@@ -17,12 +17,12 @@ LAYERS = (
     ("web", "worker"),
     ("tasks", "client", "testing"),
     ("engine", "protocol"),
-    ("store", "clock"),
+    ("store", "clock", "logs"),
     ("core",),
-    ("errors", "log_format", "hardening", "child_process", "silence_timer"),
+    ("errors", "log_format", "hardening", "child_process", "silence_timer", "loops", "version"),
 )
 # The composition root is made of these modules; they count as one part.
-COMPOSITION = dict.fromkeys(("", "app", "config", "logs", "loops", "worker.remote"), "serve")
+COMPOSITION = dict.fromkeys(("", "app", "config"), "serve")
 
 OUTSIDE_FOR_CORE = {"msgspec", "cronsim", "orjson"}
 # fmt: off
@@ -39,9 +39,8 @@ CONTRACT = "schedo.tasks.runner"
 
 
 def part(module: str) -> str:
-    _, *names = module.split(".")
-    name = names[0] if names else ""
-    return COMPOSITION.get(".".join(names[:2]), COMPOSITION.get(name, name))
+    name = [*module.split("."), ""][1]
+    return COMPOSITION.get(name, name)
 
 
 def row(module: str) -> int | None:

@@ -24,7 +24,7 @@ from schedo.tasks.current_job import to_microseconds
 from schedo.tasks.registry import Registry, TaskSpec, check_function
 
 if TYPE_CHECKING:
-    from schedo.app.http_backend import HttpBackend
+    from schedo.worker.http_backend import HttpBackend
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -200,7 +200,7 @@ class Schedo:
         return self._make_http_backend()
 
     def _make_http_backend(self) -> HttpBackend:
-        from schedo.app.http_backend import HttpBackend
+        from schedo.worker.http_backend import HttpBackend
 
         url = self._url or os.environ.get("SCHEDO_URL")
         if not url:

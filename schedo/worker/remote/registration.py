@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-import schedo
 from schedo.core.limits import SECOND
 from schedo.core.model import Options
 from schedo.errors import Invalid
@@ -29,6 +28,7 @@ from schedo.protocol.work import (
     read_worker_name,
 )
 from schedo.tasks.shell.task import ISOLATED_TASKS
+from schedo.version import __version__
 from schedo.worker.remote.messages import Record
 
 SLOTS = 16
@@ -56,7 +56,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
             "protocol": PROTOCOL,
             "worker": read_worker_name("name", self.name),
             "session": secrets.token_hex(8),
-            "version": schedo.__version__,
+            "version": __version__,
             "tasks": list(tasks),
             "slots": self.slots,
             "session_timeout": self.session_timeout_s,

@@ -17,8 +17,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import schedo
-from schedo.app.http_backend import HttpBackend
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.errors import Unreachable
 from schedo.client.messages import parse_address
@@ -32,6 +30,8 @@ from schedo.tasks.runner import Runner
 from schedo.tasks.shell.orphan_lists import OrphanList, find_directory
 from schedo.tasks.shell.orphans import Orphans
 from schedo.tasks.shell.task import ShellRunner
+from schedo.version import __version__
+from schedo.worker.http_backend import HttpBackend
 from schedo.worker.remote.poller import RESPONSE_S, Poller
 from schedo.worker.remote.registration import SESSION_TIMEOUT_S, SLOTS, Registration, make_name
 
@@ -93,7 +93,7 @@ class Worker:
         self._app = app
         self._allow_shell = allow_shell
         self._output_dir = None if output_dir is None else Path(output_dir)
-        self._http = HttpRunner(webhook_allow, f"schedo/{schedo.__version__}")
+        self._http = HttpRunner(webhook_allow, f"schedo/{__version__}")
         self._stopping = asyncio.Event()
         self._grace_ended = asyncio.Event()
         self.tasks = self._choose_tasks(tasks)

@@ -1,4 +1,4 @@
-"""The desk of an application that runs beside its server: a client of the HTTP API."""
+"""The backend of an application that has no engine of its own: a client of the HTTP API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedo.tasks.backend import Record, SubmittedJob
 
 
 class HttpBackend:
-    """Asks the server at the URL.
+    """Submits jobs to the server at the URL.
 
     Within `async with` connections are kept; without it each call makes its own, so that a program
     may enqueue from any event loop and need not close anything.
@@ -38,7 +38,7 @@ class HttpBackend:
     async def submit(
         self, template: JobTemplate, payloads: Sequence[bytes]
     ) -> list[SubmittedJob | SchedoError]:
-        """Submit one job for each payload; see Desk."""
+        """Submit one job for each payload; see Backend."""
         requests = template.make_requests(payloads)
         async with self._client() as client:
             if len(requests) == 1:
