@@ -140,10 +140,8 @@ class MemoryStore:
             for schedule in self._schedules.values()
             if schedule.next_fire_at is not None and not schedule.paused
         )
-        ids = (
-            schedule_id for at, schedule_id in found if after is None or (at, schedule_id) > after
-        )
-        return [self._schedule(self._schedules[schedule_id]) for schedule_id in islice(ids, limit)]
+        ids = (ident for at, ident in found if after is None or (at, ident) > after)
+        return [self._schedule(self._schedules[ident]) for ident in islice(ids, limit)]
 
     async def load_running(self, after: int, limit: int) -> list[Job]:
         def runs(job: Job) -> bool:
@@ -337,11 +335,8 @@ class MemoryStore:
         limit: int,
     ) -> list[Job]:
         self._check_open()
-        matching = (
-            job
-            for job in self._jobs.values()
-            if matches(job) and (after is None or order(job) > after)
-        )
+        jobs = filter(matches, self._jobs.values())
+        matching = (job for job in jobs if after is None or order(job) > after)
         return [_loaded(job) for job in heapq.nsmallest(limit, matching, key=order)]
 
     def _schedule(self, schedule: Schedule) -> Schedule:

@@ -14,25 +14,11 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from schedo.core import leases
 from schedo.core.admission import Accepted
-from schedo.core.leases import (
-    AttemptResult,
-    Blame,
-    Completed,
-    Failed,
-    Lost,
-    Released,
-    Snoozed,
-    Stopped,
-)
+from schedo.core.leases import AttemptResult, Blame, Completed, Failed, Lost, Released, Stopped
 from schedo.core.model import (
     Catchup,
     Job,
@@ -106,7 +92,7 @@ OUTCOMES = st.sampled_from(
         Completed(b"1"),
         Failed(OOPS),
         Failed(OOPS, retryable=False),
-        Snoozed(4 * SECOND),
+        leases.Snoozed(4 * SECOND),
         Stopped(),
         Released(),
         Lost("gone"),
