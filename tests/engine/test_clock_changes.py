@@ -1,4 +1,4 @@
-"""The engine follows a clock that is set, while it runs and while there is no server."""
+"""The engine follows changes of the clock while it runs and while no server runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_delay_goes_on_when_the_clock_is_set(path: Path, step: int, wind
 
 
 @STEPS
-async def test_an_answer_shows_a_delay_by_the_clock_as_it_is_set(path: Path, step: int) -> None:
+async def test_a_job_shows_its_delay_by_the_present_clock(path: Path, step: int) -> None:
     async with running(path) as world:
         job = await world.submit(delay_us=MINUTE)
 
@@ -86,7 +86,7 @@ async def test_an_interval_fires_on_when_the_clock_is_set(path: Path, step: int)
 
 
 @STEPS
-async def test_a_step_while_there_is_no_server_is_noticed(path: Path, step: int) -> None:
+async def test_a_clock_step_without_a_server_is_noticed(path: Path, step: int) -> None:
     await stopped_at(path, T0, delay_us=5 * MINUTE)
     world = World(path, now=T0 + MINUTE + step)
     world.clock.base_us = step
@@ -130,9 +130,7 @@ def _rebooted(world: World, now: int) -> VirtualClock:
 
 
 @STEPS
-async def test_a_step_that_the_store_cannot_take_is_followed_when_it_can(
-    path: Path, step: int
-) -> None:
+async def test_a_clock_step_that_cannot_be_saved_is_retried(path: Path, step: int) -> None:
     async with running(path) as world:
         await world.submit(delay_us=5 * MINUTE)
         world.store.fail_next(StoreFull("no room"))
@@ -164,7 +162,7 @@ async def test_replies_that_wait_for_a_commit_survive_a_step(path: Path, step: i
         assert await world.engine.get(job.id) is not None
 
 
-async def test_a_clock_that_was_set_back_is_told_of_until_it_has_caught_up(path: Path) -> None:
+async def test_health_reports_a_clock_set_back_until_it_has_caught_up(path: Path) -> None:
     async with running(path) as world:
         await world.submit(delay_us=DAY)
         assert world.engine.health().clock_behind_us == 0
@@ -179,7 +177,7 @@ async def test_a_clock_that_was_set_back_is_told_of_until_it_has_caught_up(path:
         assert world.engine.health().clock_behind_us == 0
 
 
-async def test_the_counts_of_the_metrics_are_taken_anew_after_a_step_back(path: Path) -> None:
+async def test_counts_are_repeated_after_a_step_back(path: Path) -> None:
     async with running(path) as world:
         await world.engine.gauges()
         world.clock.step(-HOUR)
@@ -192,7 +190,7 @@ async def test_the_counts_of_the_metrics_are_taken_anew_after_a_step_back(path: 
         assert gauges.queues["default"].waiting[State.SCHEDULED] == 1
 
 
-async def test_nothing_comes_due_by_a_clock_that_was_set_while_a_commit_lasts(path: Path) -> None:
+async def test_a_clock_step_makes_no_job_due_before_it_is_saved(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(run_at=T0 + MINUTE)
         world.store.hold()
@@ -210,7 +208,7 @@ async def test_nothing_comes_due_by_a_clock_that_was_set_while_a_commit_lasts(pa
         assert await started_by(world, T0 + MINUTE)
 
 
-async def test_a_timeout_is_kept_while_a_clock_that_was_set_waits_for_a_commit(path: Path) -> None:
+async def test_a_timeout_holds_while_a_clock_step_waits_for_a_commit(path: Path) -> None:
     async with running(path) as world:
         await world.submit(options=Options(timeout_us=MINUTE))
         world.store.hold()

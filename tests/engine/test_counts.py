@@ -1,4 +1,4 @@
-"""How many jobs wait: counted for each request while that is cheap, else in the background."""
+"""Waiting jobs are counted for each request while that is cheap, else in the background."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def queued(counts: Counts) -> int:
     return counts.by_queue["default"]["queued"]
 
 
-async def test_where_counting_is_cheap_each_request_gets_present_numbers() -> None:
+async def test_cheap_counts_are_current_for_each_request() -> None:
     counts, _, clock = make(takes_us=MILLISECOND)
 
     seen = [await counts.read_soon() for _ in range(3)]
@@ -60,7 +60,7 @@ async def test_where_counting_is_cheap_each_request_gets_present_numbers() -> No
     assert seen[-1][1] == clock.now()
 
 
-async def test_where_counting_is_dear_a_request_does_not_wait_for_it() -> None:
+async def test_a_request_does_not_wait_for_an_expensive_count() -> None:
     counts, store, clock = make(takes_us=300 * MILLISECOND)
     await counts.read_soon()
     store.gate = asyncio.Event()  # no count ends any more
@@ -73,7 +73,7 @@ async def test_where_counting_is_dear_a_request_does_not_wait_for_it() -> None:
     assert queued((await counts.read())[0]) == 2  # counted in the background
 
 
-async def test_a_dear_count_takes_a_tenth_of_the_time_at_most() -> None:
+async def test_expensive_counts_take_at_most_a_tenth_of_the_time() -> None:
     counts, store, clock = make(takes_us=300 * MILLISECOND)
     await counts.read_soon()
 
@@ -88,7 +88,7 @@ async def test_a_dear_count_takes_a_tenth_of_the_time_at_most() -> None:
     assert queued(found) == store.counted == 2
 
 
-async def test_without_any_count_the_error_is_told() -> None:
+async def test_without_any_count_the_caller_gets_an_error() -> None:
     counts, store, _ = make(takes_us=MILLISECOND)
     store.fails = True
 

@@ -1,4 +1,4 @@
-"""The engine's promises: durable before runnable, answered after the commit, one recovery path."""
+"""The engine's guarantees: durable before runnable, a reply after the commit, one recovery path."""
 
 import asyncio
 from pathlib import Path
@@ -127,7 +127,7 @@ async def test_a_snooze_uses_no_attempt_up(path: Path) -> None:
         assert (ended.state, ended.attempt, ended.failures) == (State.COMPLETED, 2, 0)
 
 
-async def test_a_timeout_asks_the_worker_to_stop_and_counts_as_a_failure(path: Path) -> None:
+async def test_a_timeout_stops_the_attempt_and_counts_as_a_failure(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(timeout_us=SECOND)
         await world.run_until(T0 + SECOND)
@@ -142,7 +142,7 @@ async def test_a_timeout_asks_the_worker_to_stop_and_counts_as_a_failure(path: P
         assert retrying.failure.message == "timed out after 1 s"
 
 
-async def test_cancelling_a_running_job_asks_its_worker_and_ends_it(path: Path) -> None:
+async def test_cancelling_a_running_job_stops_its_attempt(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
         asked = await world.engine.cancel(job.id)
@@ -258,7 +258,7 @@ async def test_waiting_for_an_ended_job_returns_at_once(path: Path) -> None:
         assert (await world.engine.wait(job.id, 60)).state is State.COMPLETED
 
 
-async def test_what_is_due_comes_before_commands_that_take_long(path: Path) -> None:
+async def test_due_timers_run_before_long_commands(path: Path) -> None:
     async with running(path) as world:
         await world.submit(delay_us=5 * MILLISECOND)
         started: list[int] = []

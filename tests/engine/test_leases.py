@@ -1,4 +1,4 @@
-"""A lease names one attempt for ever, whatever fails: no report can end another attempt."""
+"""A lease identifies one attempt for ever: no result can end another attempt."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ FLICKER = StoreError("it flickered")
 LARGE = b'"' + b"x" * PAYLOAD_INLINE_BYTES_MAX + b'"'
 
 
-async def test_the_report_of_a_start_that_was_taken_back_does_not_end_the_next_attempt(
+async def test_the_result_of_a_dropped_start_does_not_end_the_next_attempt(
     path: Path,
 ) -> None:
     async with running(path) as world:
@@ -32,7 +32,7 @@ async def test_the_report_of_a_start_that_was_taken_back_does_not_end_the_next_a
         assert not world.worker.leases
 
 
-async def test_a_number_that_is_given_again_after_a_recovery_has_a_new_epoch(path: Path) -> None:
+async def test_a_reused_attempt_number_has_a_new_epoch_after_a_recovery(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(delay_us=MINUTE, at_most_once=True)
         before = world.engine.health().epoch
@@ -59,7 +59,7 @@ async def test_a_worker_keeps_the_lease_it_has_over_a_recovery(path: Path) -> No
         assert (ended.state, ended.key) == (State.COMPLETED, before)
 
 
-async def test_a_refused_report_is_not_kept_for_a_recovery(path: Path) -> None:
+async def test_a_refused_result_is_not_kept_for_a_recovery(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
         lease = world.worker.leases[0]
@@ -75,7 +75,7 @@ async def test_a_refused_report_is_not_kept_for_a_recovery(path: Path) -> None:
         assert world.engine._loop.dispatcher.results() == []
 
 
-async def test_what_is_kept_of_refused_reports_does_not_grow(path: Path) -> None:
+async def test_refused_results_take_no_memory(path: Path) -> None:
     async with running(path) as world:
         await world.submit()
         key = world.worker.leases[0].key
@@ -85,5 +85,5 @@ async def test_what_is_kept_of_refused_reports_does_not_grow(path: Path) -> None
         await world.engine.flush()
         await world.engine.flush()
 
-        handouts = world.engine._loop.dispatcher
-        assert (handouts.latest(), handouts.results()) == ({}, [])
+        dispatcher = world.engine._loop.dispatcher
+        assert (dispatcher.latest(), dispatcher.results()) == ({}, [])

@@ -41,7 +41,7 @@ async def stand(path: Path, jobs: list[int]) -> list[tuple[State, int]]:
 
 @pytest.mark.parametrize("worker", ["process-7", "local"])
 @pytest.mark.parametrize("count", [1, 3])
-async def test_what_runs_in_another_process_is_never_charged(
+async def test_a_job_in_another_process_is_never_blamed(
     path: Path, worker: str, count: int
 ) -> None:
     jobs = await lose(path, worker, count, 2 * LOSSES_MAX)
@@ -49,13 +49,13 @@ async def test_what_runs_in_another_process_is_never_charged(
     assert await stand(path, jobs) == [(State.QUEUED, 0)] * count
 
 
-async def test_what_kills_its_server_alone_is_given_up(path: Path) -> None:
+async def test_a_job_that_kills_its_server_alone_fails(path: Path) -> None:
     jobs = await lose(path, "embedded", 1, LOSSES_MAX)
 
     assert await stand(path, jobs) == [(State.FAILED, LOSSES_MAX)]
 
 
-async def test_a_start_that_is_refused_in_between_hides_no_death(path: Path) -> None:
+async def test_a_refused_start_in_between_hides_no_death(path: Path) -> None:
     jobs: list[int] = []
     for _ in range(LOSSES_MAX):
         jobs = jobs or await lose(path, "embedded", 1, 1)
@@ -70,24 +70,24 @@ async def test_a_start_that_is_refused_in_between_hides_no_death(path: Path) -> 
     assert await stand(path, jobs) == [(State.FAILED, LOSSES_MAX)]
 
 
-async def test_of_several_that_ran_in_the_server_none_is_charged(path: Path) -> None:
+async def test_of_several_jobs_in_a_killed_server_none_is_blamed(path: Path) -> None:
     jobs = await lose(path, "embedded", 3, 1)
 
     assert await stand(path, jobs) == [(State.QUEUED, 0)] * 3
 
 
-async def test_a_server_that_leaves_in_order_charges_nobody(path: Path) -> None:
+async def test_an_orderly_shutdown_blames_no_job(path: Path) -> None:
     async with running(path, worker="embedded") as world:
         job = await world.submit()
 
     assert await stand(path, [job.id]) == [(State.QUEUED, 0)]
 
 
-async def test_suspects_run_one_at_a_time_and_the_others_beside_them(path: Path) -> None:
+async def test_poison_suspects_run_one_at_a_time_beside_other_jobs(path: Path) -> None:
     suspects = await lose(path, "embedded", 2, 1)
     async with running(path, worker="embedded") as world:
         alone = HandWorker(world.engine, "embedded-alone")
-        alone.offer = WorkerSpec("embedded-alone", 1, frozenset({"work"}), isolated=True)
+        alone.spec = WorkerSpec("embedded-alone", 1, frozenset({"work"}), isolated=True)
         alone.attach()
         other = await world.submit()
 

@@ -1,4 +1,4 @@
-"""What a running engine measures: which starts count, from when, and what is left out."""
+"""The metrics of a running engine: which starts count, and from which instant."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_job_that_is_due_at_once_waits_for_its_commit(path: Path) -> Non
         assert seen(world.engine.metrics.queue("default").commit_wait) == (1, 7 * MS)
 
 
-async def test_waiting_for_a_slot_is_a_delay_but_no_lateness(path: Path) -> None:
+async def test_waiting_for_a_slot_is_delay_and_not_lateness(path: Path) -> None:
     async with running(path) as world:
         for _ in range(11):
             await world.submit(delay_us=MINUTE)
@@ -66,7 +66,7 @@ async def test_waiting_for_a_slot_is_a_delay_but_no_lateness(path: Path) -> None
         assert lateness(world) == (10, 0)
 
 
-async def test_waiting_in_a_paused_queue_is_a_delay_but_no_lateness(path: Path) -> None:
+async def test_waiting_in_a_paused_queue_is_delay_and_not_lateness(path: Path) -> None:
     async with running(path) as world:
         await world.engine.pause_queue("default")
         await world.submit(delay_us=MINUTE)
@@ -90,7 +90,7 @@ async def test_a_retry_is_late_from_its_own_due_time(path: Path) -> None:
         assert lateness(world) == (2, 2 * MS)
 
 
-async def test_a_fire_of_a_schedule_is_late_from_its_instant(path: Path) -> None:
+async def test_a_run_of_a_schedule_is_late_from_its_instant(path: Path) -> None:
     async with running(path) as world:
         rule = Rule(every_us=MINUTE, start_at=T0 + MINUTE)
         await world.engine.put_schedule(ScheduleSpec("s", rule, spec()))
@@ -103,7 +103,7 @@ async def test_a_fire_of_a_schedule_is_late_from_its_instant(path: Path) -> None
         assert world.engine.metrics.verdicts["fired"] == 1
 
 
-async def test_what_was_due_before_the_server_began_is_not_counted(path: Path) -> None:
+async def test_a_job_due_before_the_server_started_is_not_counted(path: Path) -> None:
     async with running(path) as before:
         await before.submit(delay_us=MINUTE)
 
@@ -198,7 +198,7 @@ async def test_a_late_turn_is_a_lag_of_the_loop(path: Path) -> None:
         assert world.engine.health().lag_us == 30 * MS
 
 
-async def test_a_step_of_the_clock_is_no_lag(path: Path) -> None:
+async def test_a_clock_step_is_no_lag(path: Path) -> None:
     async with running(path) as world:
         await world.submit(delay_us=MINUTE)
 

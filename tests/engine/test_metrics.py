@@ -30,7 +30,7 @@ from schedo.engine.metrics import (
         (-5, 0),
     ],
 )
-def test_a_value_falls_into_the_bucket_whose_bound_it_does_not_exceed(
+def test_a_value_counts_in_the_first_bucket_whose_bound_is_not_below_it(
     value: int, bucket: int
 ) -> None:
     histogram = Histogram()
@@ -57,7 +57,7 @@ def test_the_jobs_of_one_submit_are_counted_by_their_queues() -> None:
     assert sum(metrics.queue("b").commit_wait.counts) == 1
 
 
-def test_a_hundred_thousand_queues_are_measured_as_a_few_and_the_rest() -> None:
+def test_only_a_few_of_many_queues_are_measured_by_name() -> None:
     metrics = Metrics()
 
     for number in range(100_000):

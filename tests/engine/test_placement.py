@@ -1,4 +1,4 @@
-"""Work placed right now: taken at once or refused at once, and never queued."""
+"""Immediate placement: an invocation starts or fails at once, and is never queued."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Remote:
     def __init__(self, world: World, name: str, *, slots: int = 1, region: str = "eu") -> None:
         self.engine = world.engine
         self.sessions = world.engine.sessions
-        self.offer = WorkerSpec(
+        self.spec = WorkerSpec(
             name,
             slots,
             frozenset({"increment"}),
@@ -43,20 +43,18 @@ class Remote:
 
     async def wait(self, **fields: Any) -> None:
         """Begin to wait for work."""
-        ask = PollRequest(
-            self.offer.id, "s", self.offer, wait_s=30.0, supports_offers=True, **fields
-        )
+        ask = PollRequest(self.spec.id, "s", self.spec, wait_s=30.0, supports_offers=True, **fields)
         self.waiting = asyncio.create_task(self.sessions.work(ask))
         await self.engine.flush()
 
-    async def given(self) -> PollResponse:
+    async def response(self) -> PollResponse:
         """Return the answer of the request that waits."""
         assert self.waiting is not None
         return await asyncio.wait_for(self.waiting, 5)
 
     async def say(self, **fields: Any) -> PollResponse:
         return await self.sessions.work(
-            PollRequest(self.offer.id, "s", self.offer, max_leases=0, **fields)
+            PollRequest(self.spec.id, "s", self.spec, max_leases=0, **fields)
         )
 
     async def end(self, lease: Lease, outcome: Any = None) -> None:
@@ -83,9 +81,9 @@ async def test_an_invocation_runs_at_once_and_its_result_comes_back(path: Path) 
         [remote] = await hired(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(EU), 1, 5.0))
 
-        given = await remote.given()
-        [lease] = given.leases
-        assert given.offers == {lease.key}
+        response = await remote.response()
+        [lease] = response.leases
+        assert response.offers == {lease.key}
         await remote.end(lease)
 
         [job] = await call
@@ -93,7 +91,7 @@ async def test_an_invocation_runs_at_once_and_its_result_comes_back(path: Path) 
         assert job.trigger == "invoke"
 
 
-async def test_an_invocation_is_on_the_disk_before_its_worker_hears_of_it(path: Path) -> None:
+async def test_an_invocation_is_durable_before_it_is_dispatched(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
         world.store.hold()
@@ -103,12 +101,12 @@ async def test_an_invocation_is_on_the_disk_before_its_worker_hears_of_it(path: 
         assert remote.waiting is not None
         assert not remote.waiting.done()
         world.store.release()
-        [lease] = (await remote.given()).leases
+        [lease] = (await remote.response()).leases
         await remote.end(lease)
         await call
 
 
-async def test_without_room_the_answer_is_no_at_once(path: Path) -> None:
+async def test_without_a_free_slot_an_invocation_fails_at_once(path: Path) -> None:
     async with running(path) as world:
         await hired(world, "a")
         first = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
@@ -122,7 +120,7 @@ async def test_without_room_the_answer_is_no_at_once(path: Path) -> None:
         first.cancel()
 
 
-async def test_what_nobody_could_ever_take_is_unsatisfiable(path: Path) -> None:
+async def test_a_task_that_no_worker_runs_is_unsatisfiable(path: Path) -> None:
     async with running(path) as world:
         await hired(world, "a", region="us")
 
@@ -132,9 +130,9 @@ async def test_what_nobody_could_ever_take_is_unsatisfiable(path: Path) -> None:
             await world.engine.invoke(spec(Requirements(resources=(("cpu", 5_000),))), 1, 0.0)
 
 
-async def test_a_refused_bid_goes_to_the_next_worker(path: Path) -> None:
+async def test_a_rejected_offer_goes_to_the_next_worker(path: Path) -> None:
     async with running(path) as world:
-        remotes = {remote.offer.id: remote for remote in await hired(world, "a", "b")}
+        remotes = {remote.spec.id: remote for remote in await hired(world, "a", "b")}
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         done, _ = await asyncio.wait(
             [r.waiting for r in remotes.values() if r.waiting], return_when=asyncio.FIRST_COMPLETED
@@ -144,18 +142,18 @@ async def test_a_refused_bid_goes_to_the_next_worker(path: Path) -> None:
         [second] = remotes.values()
 
         await first.say(reject=[(lease.key, "I am busy")])
-        [again] = (await second.given()).leases
+        [again] = (await second.response()).leases
         await second.end(again)
 
         [job] = await call
-        assert (job.state, job.worker, job.attempt) == (State.COMPLETED, second.offer.id, 2)
+        assert (job.state, job.worker, job.attempt) == (State.COMPLETED, second.spec.id, 2)
 
 
-async def test_a_bid_that_everybody_refuses_is_no_capacity(path: Path) -> None:
+async def test_an_offer_that_all_workers_reject_is_no_capacity(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
-        [lease] = (await remote.given()).leases
+        [lease] = (await remote.response()).leases
 
         await remote.say(reject=[(lease.key, "I am busy")])
 
@@ -164,11 +162,11 @@ async def test_a_bid_that_everybody_refuses_is_no_capacity(path: Path) -> None:
         assert (refusal.value.considered, refusal.value.rejected) == (1, {"rejected": 1})
 
 
-async def test_without_a_wait_the_answer_comes_when_the_worker_has_accepted(path: Path) -> None:
+async def test_without_a_wait_an_invocation_returns_when_it_is_accepted(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 0.0))
-        [lease] = (await remote.given()).leases
+        [lease] = (await remote.response()).leases
         assert not call.done()
 
         await remote.say(accept=[lease.key])
@@ -177,37 +175,37 @@ async def test_without_a_wait_the_answer_comes_when_the_worker_has_accepted(path
         assert (job.state, job.worker) == (State.RUNNING, "a")
 
 
-async def test_a_worker_that_does_not_answer_its_bid_is_passed_over(path: Path) -> None:
+async def test_an_unanswered_offer_goes_to_the_next_worker(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
-        await remote.given()
+        await remote.response()
 
         with pytest.raises(NoCapacity, match="did not answer within"):
             await asyncio.wait_for(call, 5)
 
 
-async def test_an_acceptance_that_comes_too_late_is_disowned(path: Path) -> None:
+async def test_a_late_acceptance_is_revoked(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
-        [lease] = (await remote.given()).leases
+        [lease] = (await remote.response()).leases
         with pytest.raises(NoCapacity):
             await asyncio.wait_for(call, 5)
 
-        given = await remote.say(accept=[lease.key], running=frozenset({lease.key}))
+        response = await remote.say(accept=[lease.key], running=frozenset({lease.key}))
 
-        assert given.revoked == [lease.key]
+        assert response.revoked == [lease.key]
 
 
-async def test_all_or_nothing(path: Path) -> None:
+async def test_a_gang_starts_together(path: Path) -> None:
     async with running(path) as world:
         a, b = await hired(world, "a", "b")
 
         with pytest.raises(Unsatisfiable, match="can take at most 2 jobs at once, not 3"):
             await world.engine.invoke(spec(), 3, 5.0)
         call = asyncio.create_task(world.engine.invoke(spec(), 2, 5.0))
-        leases = [(await remote.given()).leases[0] for remote in (a, b)]
+        leases = [(await remote.response()).leases[0] for remote in (a, b)]
         first = asyncio.create_task(a.say(accept=[leases[0].key]))
         await world.engine.flush()
         assert not first.done(), "it may not begin before the other one is taken"
@@ -219,7 +217,7 @@ async def test_all_or_nothing(path: Path) -> None:
         assert [job.state for job in await call] == [State.COMPLETED] * 2
 
 
-async def test_not_room_for_all_is_room_for_none(path: Path) -> None:
+async def test_a_gang_without_slots_for_all_starts_no_job(path: Path) -> None:
     async with running(path) as world:
         await hired(world, "a", "b")
         first = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
@@ -232,9 +230,9 @@ async def test_not_room_for_all_is_room_for_none(path: Path) -> None:
         first.cancel()
 
 
-async def test_workers_that_are_equally_free_take_turns(path: Path) -> None:
+async def test_equally_free_workers_take_turns(path: Path) -> None:
     async with running(path) as world:
-        remotes = {remote.offer.id: remote for remote in await hired(world, "a", "b", slots=4)}
+        remotes = {remote.spec.id: remote for remote in await hired(world, "a", "b", slots=4)}
         names = []
         for _ in range(4):
             call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
@@ -259,7 +257,7 @@ async def test_a_failed_invocation_is_not_tried_again(path: Path, outcome: Any) 
     async with running(path) as world:
         [remote] = await hired(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
-        [lease] = (await remote.given()).leases
+        [lease] = (await remote.response()).leases
 
         await remote.end(lease, outcome)
 
@@ -267,11 +265,11 @@ async def test_a_failed_invocation_is_not_tried_again(path: Path, outcome: Any) 
         assert (job.state, job.attempt) == (State.FAILED, 1)
 
 
-async def test_what_was_invoked_is_not_queued_by_a_retry(path: Path) -> None:
+async def test_an_invoked_job_cannot_be_retried(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
-        [lease] = (await remote.given()).leases
+        [lease] = (await remote.response()).leases
         await remote.end(lease, Failed(Failure("ValueError", "no")))
         [job] = await call
 
@@ -282,58 +280,60 @@ async def test_what_was_invoked_is_not_queued_by_a_retry(path: Path) -> None:
 # Reservations.
 
 
-async def test_a_reserved_slot_is_kept_for_who_knows_the_nonce(path: Path) -> None:
+async def test_a_reserved_slot_is_held_for_the_owner_of_the_nonce(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
-        kept = await world.engine.reserve("increment", "default", EU, 1, 10.0)
-        assert kept.workers == ["a"]
+        reservation = await world.engine.reserve("increment", "default", EU, 1, 10.0)
+        assert reservation.workers == ["a"]
         with pytest.raises(NoCapacity):
             await world.engine.invoke(spec(), 1, 0.0)
         with pytest.raises(NoReservation):
-            await world.engine.commit_reservation(kept.id, "guess", spec(), 0.0)
+            await world.engine.commit_reservation(reservation.id, "guess", spec(), 0.0)
 
         call = asyncio.create_task(
-            world.engine.commit_reservation(kept.id, kept.nonce, spec(), 5.0)
+            world.engine.commit_reservation(reservation.id, reservation.nonce, spec(), 5.0)
         )
-        [lease] = (await remote.given()).leases
+        [lease] = (await remote.response()).leases
         await remote.end(lease)
 
         assert [job.state for job in await call] == [State.COMPLETED]
         with pytest.raises(NoReservation):
-            await world.engine.commit_reservation(kept.id, kept.nonce, spec(), 0.0)
+            await world.engine.commit_reservation(reservation.id, reservation.nonce, spec(), 0.0)
 
 
-async def test_a_refused_commit_leaves_the_reservation_for_a_better_one(path: Path) -> None:
+async def test_a_refused_commit_leaves_the_reservation_open(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
-        kept = await world.engine.reserve("increment", "default", EU, 1, 10.0)
+        reservation = await world.engine.reserve("increment", "default", EU, 1, 10.0)
 
         for _ in range(2):
             with pytest.raises(Unsatisfiable):
                 await world.engine.commit_reservation(
-                    kept.id, kept.nonce, JobSpec("decrement", b"{}"), 5.0
+                    reservation.id, reservation.nonce, JobSpec("decrement", b"{}"), 5.0
                 )
         with pytest.raises(NoCapacity):  # the slot is still held
             await world.engine.invoke(spec(), 1, 0.0)
         call = asyncio.create_task(
-            world.engine.commit_reservation(kept.id, kept.nonce, spec(), 5.0)
+            world.engine.commit_reservation(reservation.id, reservation.nonce, spec(), 5.0)
         )
-        [lease] = (await remote.given()).leases
+        [lease] = (await remote.response()).leases
         await remote.end(lease)
 
         assert [job.state for job in await call] == [State.COMPLETED]
 
 
-async def test_of_two_commits_at_once_one_has_the_reservation(path: Path) -> None:
+async def test_one_of_two_concurrent_commits_gets_the_reservation(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
-        kept = await world.engine.reserve("increment", "default", None, 1, 10.0)
+        reservation = await world.engine.reserve("increment", "default", None, 1, 10.0)
 
         calls = [
-            asyncio.create_task(world.engine.commit_reservation(kept.id, kept.nonce, spec(), 5.0))
+            asyncio.create_task(
+                world.engine.commit_reservation(reservation.id, reservation.nonce, spec(), 5.0)
+            )
             for _ in range(2)
         ]
-        [lease] = (await remote.given()).leases
+        [lease] = (await remote.response()).leases
         await remote.end(lease)
         answers = await asyncio.gather(*calls, return_exceptions=True)
 
@@ -343,27 +343,27 @@ async def test_of_two_commits_at_once_one_has_the_reservation(path: Path) -> Non
 async def test_a_released_or_expired_reservation_frees_its_slot(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
-        kept = await world.engine.reserve("increment", "default", None, 1, 10.0)
-        await world.engine.release_reservation(kept.id, kept.nonce)
+        reservation = await world.engine.reserve("increment", "default", None, 1, 10.0)
+        await world.engine.release_reservation(reservation.id, reservation.nonce)
         await world.engine.flush()
         await remote.wait()
         await world.engine.flush()
-        kept = await world.engine.reserve("increment", "default", None, 1, 0.01)
+        reservation = await world.engine.reserve("increment", "default", None, 1, 0.01)
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.05)
         await remote.wait()
         await world.engine.flush()
 
-        kept = await world.engine.reserve("increment", "default", None, 1, 10.0)
-        assert kept.workers == ["a"]
+        reservation = await world.engine.reserve("increment", "default", None, 1, 10.0)
+        assert reservation.workers == ["a"]
 
 
 async def test_a_reservation_ends_with_its_worker(path: Path) -> None:
     async with running(path) as world:
         await hired(world, "a")
-        kept = await world.engine.reserve("increment", "default", None, 1, 10.0)
+        reservation = await world.engine.reserve("increment", "default", None, 1, 10.0)
 
         world.engine.detach("a", "it left")
         await world.engine.flush()
 
         with pytest.raises(NoReservation, match="is gone"):
-            await world.engine.commit_reservation(kept.id, kept.nonce, spec(), 0.0)
+            await world.engine.commit_reservation(reservation.id, reservation.nonce, spec(), 0.0)

@@ -1,4 +1,4 @@
-"""Pruning takes nothing away that a command has looked up and is about to change."""
+"""Pruning deletes no job that a command has looked up and is about to change."""
 
 import asyncio
 from collections.abc import Callable
@@ -82,7 +82,7 @@ async def test_a_job_that_was_pruned_is_not_found(path: Path) -> None:
             await world.engine.get(job.id)
 
 
-async def test_pruning_that_fails_is_told_to_who_asked_alone(
+async def test_a_failed_prune_raises_for_its_caller_alone(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*what: Any) -> int:

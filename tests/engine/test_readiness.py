@@ -54,7 +54,7 @@ async def test_a_turn_that_is_a_second_late_is_just_in_time(path: Path) -> None:
         assert world.engine.health().ready
 
 
-async def test_a_turn_that_does_not_come_at_all_makes_a_server_unready(path: Path) -> None:
+async def test_a_missing_turn_makes_a_server_unready(path: Path) -> None:
     async with running(path) as world:
         await world.submit(delay_us=MINUTE)
         world.clock.armed_at = None  # the alarm is lost
@@ -64,7 +64,7 @@ async def test_a_turn_that_does_not_come_at_all_makes_a_server_unready(path: Pat
         assert world.engine.health().reasons == ["the timer loop is 2.0 s overdue"]
 
 
-async def test_a_clock_that_is_set_while_a_commit_is_on_its_way_is_no_silence(path: Path) -> None:
+async def test_a_clock_step_during_a_commit_is_no_stuck_commit(path: Path) -> None:
     async with running(path) as world:
         world.store.hold()
         submit = asyncio.create_task(world.submit(delay_us=MINUTE))
@@ -77,18 +77,18 @@ async def test_a_clock_that_is_set_while_a_commit_is_on_its_way_is_no_silence(pa
         await submit
 
 
-def test_a_turn_that_could_not_be_while_the_store_failed_has_no_lag() -> None:
+def test_a_turn_after_a_failed_store_has_no_lag() -> None:
     clock = VirtualClock(T0)
-    watch = LoopMonitor(clock, Metrics())
-    watch.expect_turn(T0 + SECOND, T0)
+    monitor = LoopMonitor(clock, Metrics())
+    monitor.expect_turn(T0 + SECOND, T0)
 
-    watch.failed(StoreError("it broke"), None)
-    watch.turn_began(T0 + MINUTE)
+    monitor.failed(StoreError("it broke"), None)
+    monitor.turn_began(T0 + MINUTE)
 
-    assert (watch.lag_us, watch.not_ready_reasons(T0 + MINUTE)) == (0, [])
+    assert (monitor.lag_us, monitor.not_ready_reasons(T0 + MINUTE)) == (0, [])
 
 
-def test_the_log_says_once_when_a_server_is_no_longer_ready_and_when_it_is_again(
+def test_the_log_reports_each_change_of_readiness_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "schedo.engine")
@@ -120,29 +120,29 @@ def overdue(due_at: int, *, count: int = 30) -> Server:
 
 def test_a_backlog_from_before_the_start_leaves_a_server_ready() -> None:
     server = overdue(HOUR)
-    watch = LoopMonitor(VirtualClock(T0), Metrics())
-    watch.metrics.began_at = HOUR + 1
+    monitor = LoopMonitor(VirtualClock(T0), Metrics())
+    monitor.metrics.began_at = HOUR + 1
 
-    assert watch.not_ready_reasons(HOUR + MINUTE, server.scheduler) == []
+    assert monitor.not_ready_reasons(HOUR + MINUTE, server.scheduler) == []
 
 
-def test_a_backlog_that_came_due_while_the_server_ran_is_a_reason_after_five_seconds() -> None:
+def test_a_backlog_due_since_the_start_makes_a_server_unready_after_5_s() -> None:
     server = overdue(HOUR)
-    watch = LoopMonitor(VirtualClock(T0), Metrics())
+    monitor = LoopMonitor(VirtualClock(T0), Metrics())
 
-    assert watch.not_ready_reasons(HOUR + 4 * SECOND, server.scheduler) == []
-    assert watch.not_ready_reasons(HOUR + MINUTE, server.scheduler) == [
+    assert monitor.not_ready_reasons(HOUR + 4 * SECOND, server.scheduler) == []
+    assert monitor.not_ready_reasons(HOUR + MINUTE, server.scheduler) == [
         "a backlog of jobs has been due for 60.0 s"
     ]
 
 
-def test_a_job_that_is_due_and_waits_for_the_server_alone_is_a_reason_after_a_second() -> None:
+def test_a_due_job_that_only_the_server_delays_makes_it_unready_after_1_s() -> None:
     server = Server(slots=0)
     server.submit(make_spec(delay_us=HOUR), 0)
     server.settle(0)
-    watch = LoopMonitor(VirtualClock(T0), Metrics())
+    monitor = LoopMonitor(VirtualClock(T0), Metrics())
 
-    assert watch.not_ready_reasons(HOUR + SECOND, server.scheduler) == []
-    assert watch.not_ready_reasons(HOUR + 2 * SECOND, server.scheduler) == [
+    assert monitor.not_ready_reasons(HOUR + SECOND, server.scheduler) == []
+    assert monitor.not_ready_reasons(HOUR + 2 * SECOND, server.scheduler) == [
         "jobs that are due have waited for 2.0 s"
     ]

@@ -21,7 +21,7 @@ from schedo.store.sqlite.store import SqliteStore
 from tests.engine.world import T0, World, leased, recovered, running
 
 
-async def test_a_failed_commit_is_told_and_nothing_of_it_remains(path: Path) -> None:
+async def test_a_failed_commit_raises_and_leaves_nothing(path: Path) -> None:
     async with running(path) as world:
         world.store.fail_next(StoreFull("no room"))
         with pytest.raises(StoreFull):
@@ -32,7 +32,7 @@ async def test_a_failed_commit_is_told_and_nothing_of_it_remains(path: Path) -> 
         assert await world.store.list_jobs(JobFilter(), None, 10) == []
 
 
-async def test_a_running_attempt_outlives_a_failed_commit(path: Path) -> None:
+async def test_a_running_attempt_survives_a_failed_commit(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(delay_us=MINUTE)
         world.store.fail_next(StoreError("it flickered"))
@@ -46,7 +46,7 @@ async def test_a_running_attempt_outlives_a_failed_commit(path: Path) -> None:
         assert (ended.state, ended.attempt, ended.losses) == (State.COMPLETED, 1, 0)
 
 
-async def test_a_result_that_came_beside_a_command_that_broke_is_not_lost(path: Path) -> None:
+async def test_a_result_survives_a_command_that_breaks_its_turn(path: Path) -> None:
     def stumble(scheduler: Scheduler, now: int) -> None:
         raise ZeroDivisionError
 
@@ -60,7 +60,7 @@ async def test_a_result_that_came_beside_a_command_that_broke_is_not_lost(path: 
         assert (ended.state, ended.attempt, ended.losses) == (State.COMPLETED, 1, 0)
 
 
-async def test_a_result_whose_commit_failed_is_not_lost(path: Path) -> None:
+async def test_a_result_survives_its_failed_commit(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
         world.store.fail_next(StoreError("it flickered"))
@@ -132,7 +132,7 @@ async def test_a_stale_result_changes_nothing(path: Path) -> None:
         assert [a.outcome for a in await world.store.list_attempts(job.id)] == ["lost", "stale"]
 
 
-async def test_what_a_broken_continuation_has_changed_is_not_committed(
+async def test_changes_of_a_broken_callback_are_not_committed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(path) as world:
@@ -181,7 +181,7 @@ def break_store(
     return asked
 
 
-async def test_who_asks_in_the_moment_in_which_the_store_breaks_is_told(
+async def test_a_caller_gets_the_error_when_the_store_breaks_at_that_moment(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(path) as world:
@@ -194,7 +194,7 @@ async def test_who_asks_in_the_moment_in_which_the_store_breaks_is_told(
         assert isinstance(asked[0].exception(), StoreBroken)
 
 
-async def test_of_a_submit_in_flight_when_the_disk_fails_the_outcome_is_unknown(path: Path) -> None:
+async def test_a_submit_in_flight_has_an_unknown_outcome_when_the_disk_fails(path: Path) -> None:
     async with running(path) as world:
         world.store.hold()
         world.store.fail_after(StoreBroken("the disk"))
@@ -213,7 +213,7 @@ async def test_of_a_submit_in_flight_when_the_disk_fails_the_outcome_is_unknown(
         assert len(await world.store.list_jobs(JobFilter(), None, 10)) == 1
 
 
-async def test_of_a_submit_in_flight_when_a_turn_breaks_the_outcome_is_unknown(path: Path) -> None:
+async def test_a_submit_in_flight_has_an_unknown_outcome_when_a_turn_breaks(path: Path) -> None:
     def break_turn(scheduler: Scheduler, now: int) -> None:
         raise RuntimeError("a bug")
 
@@ -228,7 +228,7 @@ async def test_of_a_submit_in_flight_when_a_turn_breaks_the_outcome_is_unknown(p
         assert caught.value.code == "outcome-unknown"
 
 
-async def test_a_stop_ends_although_the_store_breaks_in_that_moment(
+async def test_a_stop_returns_even_if_the_store_breaks_meanwhile(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(path) as world:

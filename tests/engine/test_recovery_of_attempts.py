@@ -46,7 +46,7 @@ async def test_an_attempt_that_was_lost_before_it_was_durable_keeps_its_number(p
         assert (first.key.attempt, world.worker.leases[0].key.attempt) == (1, 2)
 
 
-async def test_what_a_worker_was_never_sent_is_given_again_when_it_comes_back(path: Path) -> None:
+async def test_an_unsent_lease_is_dispatched_again_when_the_worker_reconnects(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(delay_us=MINUTE, at_most_once=True)
         world.store.hold()
@@ -91,7 +91,7 @@ async def test_a_payload_that_cannot_be_read_is_read_again_later(path: Path) -> 
         assert world.worker.leases[0].payload == payload
 
 
-async def test_a_call_that_waits_for_the_store_is_told_that_the_store_failed(path: Path) -> None:
+async def test_a_call_that_waits_for_a_load_gets_the_error_of_the_store(path: Path) -> None:
     async with running(path, window=2) as world:
         jobs = [await world.submit(delay_us=MINUTE + i) for i in range(20)]
         world.store.hold()
@@ -108,7 +108,7 @@ async def test_a_call_that_waits_for_the_store_is_told_that_the_store_failed(pat
         assert [type(answer) for answer in answers] == [StoreError, StoreError]
 
 
-async def test_a_result_outlives_its_worker_and_a_failed_commit(path: Path) -> None:
+async def test_a_result_survives_its_worker_and_a_failed_commit(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(delay_us=MINUTE)
         await _start_with_commits_held(world)
@@ -123,7 +123,7 @@ async def test_a_result_outlives_its_worker_and_a_failed_commit(path: Path) -> N
         assert (ended.state, ended.attempt, ended.losses) == (State.COMPLETED, 1, 0)
 
 
-async def test_what_a_commit_has_written_is_not_counted_again_when_it_fails(path: Path) -> None:
+async def test_a_durable_result_is_not_counted_again_after_a_failed_commit(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(retry=THRICE)
         world.store.fail_after(FLICKER)
@@ -148,7 +148,7 @@ async def test_the_first_of_two_results_counts_after_a_failed_commit_too(path: P
         assert (ended.state, ended.result) == (State.COMPLETED, b"1")
 
 
-async def test_a_lost_attempt_is_not_believed_later_even_after_a_failed_commit(path: Path) -> None:
+async def test_the_result_of_a_lost_attempt_is_stale_even_after_a_failed_commit(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit(at_most_once=True)
         lease = world.worker.leases.pop()
@@ -180,7 +180,7 @@ async def test_the_latest_of_two_lost_attempts_keeps_its_number(path: Path) -> N
         assert (second.key.attempt, world.worker.leases[0].key.attempt) == (2, 3)
 
 
-async def test_the_id_of_a_pruned_job_is_not_given_again(path: Path) -> None:
+async def test_the_id_of_a_pruned_job_is_not_reused(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
         world.worker.end()
@@ -220,7 +220,7 @@ async def test_a_replaced_run_is_cancelled_even_if_the_store_fails_in_between(pa
         assert [job.scheduled_for for job in jobs] == [T0 + MINUTE]
 
 
-async def test_a_blocked_run_that_was_about_to_go_is_not_given_up_for_a_later_one(
+async def test_a_blocked_run_about_to_start_is_not_replaced_by_a_later_one(
     path: Path,
 ) -> None:
     spec = ScheduleSpec("s", Rule(every_us=MINUTE), JobSpec("work"), overlap=Overlap.BUFFER_ONE)

@@ -1,4 +1,4 @@
-"""Clients share what the timers leave of the loop: long work and new requests wait their turn."""
+"""Long work and new requests of clients share the loop's time that the timers leave."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_each_item_is_made_in_order() -> None:
     assert await in_steps(each_in_steps(str, range(100))) == [str(n) for n in range(100)]
 
 
-async def test_other_things_come_between_the_steps_of_all_long_work_together(
+async def test_other_callbacks_run_between_the_steps_of_long_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sharing, "SLICE_S", 0.0)
@@ -66,7 +66,7 @@ async def test_long_work_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done == ["short", "long"]
 
 
-async def test_an_error_of_a_step_reaches_the_one_who_waits() -> None:
+async def test_an_error_of_a_step_reaches_the_caller() -> None:
     def fail() -> Generator[None, None, None]:
         yield
         raise ValueError("bad")
@@ -75,7 +75,7 @@ async def test_an_error_of_a_step_reaches_the_one_who_waits() -> None:
         await in_steps(fail())
 
 
-async def test_an_error_holds_nothing_once_it_was_handled() -> None:
+async def test_a_handled_error_leaves_no_reference_cycle() -> None:
     class Body:
         """Stands for megabytes."""
 
@@ -83,21 +83,21 @@ async def test_an_error_holds_nothing_once_it_was_handled() -> None:
         yield
         raise ValueError(type(body).__name__)
 
-    async def ask() -> None:
+    async def make_poll() -> None:
         with pytest.raises(ValueError, match="Body"):
             await in_steps(refuse(Body()))
 
     gc.collect()
     gc.disable()
     try:
-        await asyncio.ensure_future(ask())
+        await asyncio.ensure_future(make_poll())
         await next_turn()
         assert not [each for each in gc.get_objects() if isinstance(each, Body)]
     finally:
         gc.enable()
 
 
-async def test_work_that_nobody_waits_for_is_closed() -> None:
+async def test_cancelled_work_is_closed() -> None:
     closed = False
 
     def endless() -> Generator[None, None, None]:
@@ -119,7 +119,7 @@ async def test_work_that_nobody_waits_for_is_closed() -> None:
     assert closed
 
 
-async def test_so_many_requests_begin_in_one_turn() -> None:
+async def test_a_bounded_number_of_requests_begins_in_one_turn() -> None:
     share = LoopShare(asyncio.get_running_loop())
     begun = 0
     while share.admits():
@@ -142,7 +142,7 @@ async def test_requests_that_wait_begin_in_order_and_in_several_turns() -> None:
     assert len({turn for _, turn in begun}) >= 500 // sharing.BEGUN_MAX
 
 
-async def test_fewer_requests_begin_where_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fewer_requests_begin_if_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     share = LoopShare(asyncio.get_running_loop())

@@ -1,4 +1,4 @@
-"""A value that no column takes costs the one job or request that brought it, never the server."""
+"""A value that no column can store fails its job or request, never the server."""
 
 import asyncio
 from collections.abc import Callable
@@ -50,7 +50,7 @@ BOUNDED: dict[str, tuple[Outcome, tuple[CapturedOutput, ...], State]] = {
 
 
 @pytest.mark.parametrize("name", REPORTS)
-async def test_a_report_with_an_unfit_value_fails_its_job_alone(path: Path, name: str) -> None:
+async def test_a_result_with_an_unfit_value_fails_its_job_alone(path: Path, name: str) -> None:
     outcome, output = REPORTS[name]
     async with running(path) as world:
         job, other = await world.submit(), await world.submit()
@@ -69,7 +69,7 @@ async def test_a_report_with_an_unfit_value_fails_its_job_alone(path: Path, name
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-async def test_a_number_or_text_out_of_bounds_is_brought_within(path: Path, name: str) -> None:
+async def test_a_number_or_text_out_of_bounds_is_clamped(path: Path, name: str) -> None:
     outcome, output, state = BOUNDED[name]
     async with running(path) as world:
         job, other = await world.submit(), await world.submit()
@@ -103,7 +103,7 @@ async def test_a_spec_with_an_unfit_number_is_refused_alone(
         assert world.engine.health().ready
 
 
-async def test_a_row_that_the_store_refuses_costs_the_job_that_brought_it(
+async def test_a_row_that_the_store_refuses_fails_its_job(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "fit_report", lambda report: report)  # as if a check was forgotten
@@ -120,7 +120,7 @@ async def test_a_row_that_the_store_refuses_costs_the_job_that_brought_it(
         assert (await world.engine.get(other.id)).attempt == 1
 
 
-async def test_a_text_that_the_store_refuses_costs_its_submit(path: Path) -> None:
+async def test_a_text_that_the_store_refuses_fails_its_submit(path: Path) -> None:
     async with running(path) as world:
         with pytest.raises(StoreRefused):
             await world.engine.submit([spec(task=NO_TEXT)])
@@ -165,7 +165,7 @@ async def test_a_turn_that_breaks_once_is_recovered_from(path: Path) -> None:
         assert not fatal
 
 
-async def test_a_turn_that_breaks_again_and_again_ends_the_server(
+async def test_a_turn_that_breaks_repeatedly_ends_the_server(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(path) as world:
@@ -185,7 +185,7 @@ async def test_a_turn_that_breaks_again_and_again_ends_the_server(
             await world.submit()
 
 
-async def test_a_commit_that_no_store_takes_ends_the_server(
+async def test_a_commit_that_is_always_refused_ends_the_server(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(path) as world:
@@ -224,7 +224,7 @@ async def test_a_disk_that_fails_for_long_does_not_end_the_server(
         assert not fatal
 
 
-async def test_what_a_turn_hands_out_cannot_stop_the_turns(path: Path) -> None:
+async def test_a_failing_transport_cannot_stop_the_turns(path: Path) -> None:
     async with running(path) as world:
 
         class Stumbling:
@@ -235,7 +235,7 @@ async def test_what_a_turn_hands_out_cannot_stop_the_turns(path: Path) -> None:
                 raise AssertionError
 
         await world.submit(delay_us=MINUTE)
-        world.engine.attach(world.worker.offer, Stumbling())
+        world.engine.attach(world.worker.spec, Stumbling())
         world.clock.stall(MINUTE)
         world.worker.attach()
 

@@ -1,4 +1,4 @@
-"""Workers on other machines: what a request brings and gives, and when a worker is lost."""
+"""Remote workers: the effects of each request, and when a worker is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.engine.world import World, running
 TASKS = frozenset({"resize"})
 
 
-def ask(worker: str = "far", *, slots: int = 2, **fields: Any) -> PollRequest:
+def make_poll(worker: str = "far", *, slots: int = 2, **fields: Any) -> PollRequest:
     spec = WorkerSpec(worker, slots, TASKS, labels={"region": "eu"})
     return PollRequest(worker, **{"session": "s1", "spec": spec, "max_leases": 0, **fields})
 
@@ -31,19 +31,19 @@ def done(lease: Lease) -> AttemptResult:
 
 async def hire(world: World, *, max_leases: int | None = None, **fields: Any) -> PollResponse:
     """Ask for work without waiting."""
-    return await world.engine.sessions.work(ask(max_leases=max_leases, **fields))
+    return await world.engine.sessions.work(make_poll(max_leases=max_leases, **fields))
 
 
 async def leased(world: World, **fields: Any) -> tuple[Job, Lease]:
     """Submit a job and let the worker have it."""
     await hire(world, max_leases=0)
     job = await world.submit(task="resize", **fields)
-    given = await hire(world)
-    [lease] = given.leases
+    response = await hire(world)
+    [lease] = response.leases
     return job, lease
 
 
-async def test_a_worker_gets_what_it_asks_for_and_its_result_is_durable_at_the_answer(
+async def test_a_poll_returns_leases_and_the_response_confirms_durable_results(
     path: Path,
 ) -> None:
     async with running(path) as world:
@@ -56,7 +56,7 @@ async def test_a_worker_gets_what_it_asks_for_and_its_result_is_durable_at_the_a
         assert (stored.state, stored.result) == (State.COMPLETED, b'"big"')
 
 
-async def test_nothing_is_given_to_a_worker_that_does_not_ask(path: Path) -> None:
+async def test_a_worker_that_does_not_poll_gets_no_lease(path: Path) -> None:
     async with running(path) as world:
         await hire(world, max_leases=0)
         job = await world.submit(task="resize")
@@ -66,35 +66,41 @@ async def test_nothing_is_given_to_a_worker_that_does_not_ask(path: Path) -> Non
         assert why == "no worker that could run it is polling now: far"
 
 
-async def test_a_request_that_waits_is_answered_by_the_next_job(path: Path) -> None:
+async def test_the_next_job_completes_an_open_poll(path: Path) -> None:
     async with running(path) as world:
-        waiting = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
+        waiting = asyncio.create_task(
+            world.engine.sessions.work(make_poll(max_leases=1, wait_s=30.0))
+        )
         await world.engine.flush()
 
         await world.submit(task="resize")
         await world.submit(task="resize")
 
-        given = await asyncio.wait_for(waiting, 5)
-        assert len(given.leases) == 1, "it asked for one"
+        response = await asyncio.wait_for(waiting, 5)
+        assert len(response.leases) == 1, "it asked for one"
 
 
-async def test_one_request_asks_at_a_time(path: Path) -> None:
+async def test_a_session_has_one_open_poll(path: Path) -> None:
     async with running(path) as world:
-        first = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
+        first = asyncio.create_task(
+            world.engine.sessions.work(make_poll(max_leases=1, wait_s=30.0))
+        )
         await world.engine.flush()
-        second = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
+        second = asyncio.create_task(
+            world.engine.sessions.work(make_poll(max_leases=1, wait_s=30.0))
+        )
 
         assert (await asyncio.wait_for(first, 5)).leases == []
         await world.submit(task="resize")
         assert len((await asyncio.wait_for(second, 5)).leases) == 1
 
 
-async def test_a_result_request_leaves_the_waiting_one_alone(path: Path) -> None:
+async def test_a_report_leaves_the_open_poll_open(path: Path) -> None:
     async with running(path) as world:
         _, lease = await leased(world)
         waiting = asyncio.create_task(
             world.engine.sessions.work(
-                ask(max_leases=1, wait_s=30.0, running=frozenset({lease.key}))
+                make_poll(max_leases=1, wait_s=30.0, running=frozenset({lease.key}))
             )
         )
         await world.engine.flush()
@@ -110,9 +116,9 @@ async def test_a_result_sent_twice_is_harmless(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
 
-        given = [await hire(world, max_leases=0, reports=[done(lease)]) for _ in range(2)]
+        response = [await hire(world, max_leases=0, reports=[done(lease)]) for _ in range(2)]
 
-        assert [each.refused for each in given] == [[], []]
+        assert [each.refused for each in response] == [[], []]
         assert await world.store.list_attempts(job.id) == []
 
 
@@ -123,12 +129,12 @@ async def test_a_second_result_that_contradicts_the_first_is_refused_and_kept_on
         job, lease = await leased(world)
         failed = AttemptResult(lease.key, Failed(Failure("ValueError", "no")))
 
-        given = [
+        response = [
             await hire(world, max_leases=0, reports=reports)
             for reports in ([done(lease), failed], [failed], [done(lease)])
         ]
 
-        refused = [[key for key, _ in each.refused] for each in given]
+        refused = [[key for key, _ in each.refused] for each in response]
         assert refused == [[lease.key], [lease.key], []]
         assert (await world.engine.get(job.id)).state is State.COMPLETED
         assert [each.outcome for each in await world.store.list_attempts(job.id)] == ["stale"]
@@ -140,36 +146,36 @@ async def test_a_result_of_an_attempt_that_is_not_held_is_refused_and_kept(path:
         await hire(world, max_leases=0, session="s2")  # started anew, without it
         await world.engine.flush()
 
-        given = await hire(world, max_leases=0, session="s2", reports=[done(lease)])
+        response = await hire(world, max_leases=0, session="s2", reports=[done(lease)])
 
-        assert [key for key, _ in given.refused] == [lease.key]
+        assert [key for key, _ in response.refused] == [lease.key]
         outcomes = [each.outcome for each in await world.store.list_attempts(job.id)]
         assert outcomes == ["lost", "stale"]
 
 
-async def test_nobody_ends_the_attempt_of_another_worker(path: Path) -> None:
+async def test_a_worker_cannot_end_the_attempt_of_another_one(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
 
-        given = await world.engine.sessions.work(ask("other", reports=[done(lease)]))
+        response = await world.engine.sessions.work(make_poll("other", reports=[done(lease)]))
 
-        assert [key for key, _ in given.refused] == [lease.key]
+        assert [key for key, _ in response.refused] == [lease.key]
         assert (await world.engine.get(job.id)).state is State.RUNNING
 
 
-async def test_a_lease_that_never_arrived_goes_to_somebody_else_uncounted(path: Path) -> None:
+async def test_a_lease_that_never_arrived_is_requeued_uncounted(path: Path) -> None:
     async with running(path) as world:
         job, _ = await leased(world)
 
-        given = await hire(world, running=frozenset())
+        response = await hire(world, running=frozenset())
 
-        [again] = given.leases
+        [again] = response.leases
         assert (again.key.job_id, again.key.attempt) == (job.id, 2)
         found = await world.engine.get(job.id)
         assert (found.failures, found.losses) == (0, 0)
 
 
-async def test_a_heartbeat_beside_an_answer_that_is_on_its_way_takes_nothing_back(
+async def test_a_heartbeat_does_not_release_a_lease_that_is_on_its_way(
     path: Path,
 ) -> None:
     async with running(path) as world:
@@ -180,21 +186,21 @@ async def test_a_heartbeat_beside_an_answer_that_is_on_its_way_takes_nothing_bac
         assert (await world.engine.get(job.id)).attempt == 1
 
 
-async def test_what_a_worker_runs_and_does_not_hold_is_disowned(path: Path) -> None:
+async def test_an_attempt_that_a_worker_runs_without_a_lease_is_revoked(path: Path) -> None:
     async with running(path) as world:
         foreign = LeaseKey(77, 1, 1)
 
-        given = await hire(world, running=frozenset({foreign}))
+        response = await hire(world, running=frozenset({foreign}))
 
-        assert given.revoked == [foreign]
+        assert response.revoked == [foreign]
 
 
-async def test_a_worker_that_comes_back_keeps_its_attempts(path: Path) -> None:
+async def test_a_worker_that_reconnects_keeps_its_attempts(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
         waiting = asyncio.create_task(
             world.engine.sessions.work(
-                ask(max_leases=1, wait_s=30.0, running=frozenset({lease.key}))
+                make_poll(max_leases=1, wait_s=30.0, running=frozenset({lease.key}))
             )
         )
         await world.engine.flush()
@@ -202,17 +208,19 @@ async def test_a_worker_that_comes_back_keeps_its_attempts(path: Path) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
 
-        given = await hire(world, running=frozenset({lease.key}))
+        response = await hire(world, running=frozenset({lease.key}))
 
-        assert given.revoked == []
+        assert response.revoked == []
         assert (await world.engine.get(job.id)).attempt == 1
 
 
-async def test_what_the_answer_would_have_held_goes_back_when_its_reader_is_gone(
+async def test_the_leases_of_an_unsent_response_are_released(
     path: Path,
 ) -> None:
     async with running(path) as world:
-        waiting = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
+        waiting = asyncio.create_task(
+            world.engine.sessions.work(make_poll(max_leases=1, wait_s=30.0))
+        )
         await world.engine.flush()
         session = world.engine.sessions._sessions["far"]
         started = session.start
@@ -231,15 +239,15 @@ async def test_what_the_answer_would_have_held_goes_back_when_its_reader_is_gone
         assert (found.state, found.failures, found.losses) == (State.QUEUED, 0, 0)
 
 
-async def test_a_stop_is_told_until_the_attempt_ends(path: Path) -> None:
+async def test_a_stop_request_is_repeated_until_the_attempt_ends(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
 
         await world.engine.cancel(job.id)
 
         for _ in range(2):
-            given = await hire(world, max_leases=0, running=frozenset({lease.key}))
-            assert [(stop.key, stop.reason) for stop in given.stops] == [
+            response = await hire(world, max_leases=0, running=frozenset({lease.key}))
+            assert [(stop.key, stop.reason) for stop in response.stops] == [
                 (lease.key, StopReason.CANCEL)
             ]
         await hire(world, max_leases=0, reports=[AttemptResult(lease.key, Released())])
@@ -247,12 +255,12 @@ async def test_a_stop_is_told_until_the_attempt_ends(path: Path) -> None:
         assert (await world.engine.get(job.id)).state is State.CANCELLED
 
 
-async def test_a_stop_wakes_a_waiting_request_once(path: Path) -> None:
+async def test_a_stop_request_completes_an_open_poll_once(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
         keys = frozenset({lease.key})
         waiting = asyncio.create_task(
-            world.engine.sessions.work(ask(max_leases=1, wait_s=30.0, running=keys))
+            world.engine.sessions.work(make_poll(max_leases=1, wait_s=30.0, running=keys))
         )
         await world.engine.flush()
 
@@ -260,7 +268,7 @@ async def test_a_stop_wakes_a_waiting_request_once(path: Path) -> None:
         assert len((await asyncio.wait_for(waiting, 5)).stops) == 1
 
         again = asyncio.create_task(
-            world.engine.sessions.work(ask(max_leases=1, wait_s=30.0, running=keys))
+            world.engine.sessions.work(make_poll(max_leases=1, wait_s=30.0, running=keys))
         )
         await world.engine.flush()
         assert not again.done(), "a worker must not turn in circles while it stops"
@@ -279,7 +287,7 @@ async def test_progress_is_readable_while_the_attempt_runs(path: Path) -> None:
         assert world.engine.sessions.progress_of(job.id) == []
 
 
-async def test_a_server_that_starts_again_waits_for_the_worker_of_a_running_attempt(
+async def test_a_restarted_server_waits_for_the_worker_of_a_running_attempt(
     path: Path,
 ) -> None:
     async with running(path) as world:
@@ -288,41 +296,41 @@ async def test_a_server_that_starts_again_waits_for_the_worker_of_a_running_atte
     async with running(path) as world:
         assert (await world.engine.get(job.id)).state is State.RUNNING
 
-        given = await hire(world, running=frozenset({lease.key}))
-        assert given.revoked == []
+        response = await hire(world, running=frozenset({lease.key}))
+        assert response.revoked == []
         await hire(world, max_leases=0, reports=[done(lease)])
 
         found = await world.engine.get(job.id)
         assert (found.state, found.attempt, found.losses) == (State.COMPLETED, 1, 0)
 
 
-async def test_after_a_restart_a_result_alone_is_taken_too(path: Path) -> None:
+async def test_after_a_restart_a_result_alone_is_accepted_too(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
         await world.engine.flush()
     async with running(path) as world:
-        given = await hire(world, max_leases=0, reports=[done(lease)])
+        response = await hire(world, max_leases=0, reports=[done(lease)])
 
-        assert given.refused == []
+        assert response.refused == []
         assert (await world.engine.get(job.id)).state is State.COMPLETED
 
 
-async def test_a_silent_worker_is_lost_with_what_it_held(path: Path) -> None:
+async def test_a_silent_worker_is_lost_with_its_attempts(path: Path) -> None:
     async with running(path) as world:
         await hire(world, max_leases=0)
         job = await world.submit(task="resize")
-        given = await hire(world, session_timeout_s=0.01)
-        [lease] = given.leases
+        response = await hire(world, session_timeout_s=0.01)
+        [lease] = response.leases
 
         ended = await world.engine.wait(job.id, 0.2)
 
         assert (ended.state, ended.losses) == (State.QUEUED, 1)
         assert world.engine.sessions.get("far").state == "disconnected"
-        given = await hire(world, running=frozenset({lease.key}))
-        assert given.revoked == [lease.key]
+        response = await hire(world, running=frozenset({lease.key}))
+        assert response.revoked == [lease.key]
 
 
-async def test_a_worker_that_has_drained_is_gone_at_once(path: Path) -> None:
+async def test_a_drained_worker_disconnects_at_once(path: Path) -> None:
     async with running(path) as world:
         _, lease = await leased(world)
 
@@ -333,9 +341,11 @@ async def test_a_worker_that_has_drained_is_gone_at_once(path: Path) -> None:
         assert world.engine.sessions.get("far").state == "disconnected"
 
 
-async def test_a_process_whose_name_was_taken_over_is_told_so(path: Path) -> None:
+async def test_a_replaced_process_gets_an_error(path: Path) -> None:
     async with running(path) as world:
-        waiting = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
+        waiting = asyncio.create_task(
+            world.engine.sessions.work(make_poll(max_leases=1, wait_s=30.0))
+        )
         await world.engine.flush()
 
         await hire(world, max_leases=0, session="s2")
@@ -347,7 +357,7 @@ async def test_a_process_whose_name_was_taken_over_is_told_so(path: Path) -> Non
         await hire(world, max_leases=0, session="s2")
 
 
-async def test_people_see_a_worker_and_can_cordon_and_drain_it(path: Path) -> None:
+async def test_an_operator_can_list_cordon_and_drain_a_worker(path: Path) -> None:
     async with running(path) as world:
         await hire(world)
         sessions = world.engine.sessions

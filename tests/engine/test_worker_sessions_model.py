@@ -1,4 +1,4 @@
-"""Workers elsewhere as state machines, against a server that dies and whose store flickers.
+"""Remote workers as state machines, against a server that dies and whose store flickers.
 
 Each run has one seed. After some minutes of trouble everything heals; then every job must end, and
 nothing may be left behind.
@@ -20,8 +20,8 @@ from schedo.engine.answers import Accepted
 from schedo.engine.placement import NO_CAPACITY
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
-from tests.engine.far import Disk, Server, leftovers, live
-from tests.engine.far_worker import ROUTES, SECOND, Far, Room
+from tests.engine.remote_worker import ROUTES, SECOND, RemoteWorker, Room
+from tests.engine.virtual_server import Disk, Server, leftovers, live
 
 TROUBLE_S = 120.0
 REST_MAX_S = 900.0
@@ -92,15 +92,15 @@ async def reserve(room: Room, server: Server) -> None:
     random = room.random
     with contextlib.suppress(SchedoError):
         route, count = random.choice(ROUTES), random.choice((1, 2))
-        kept = await server.engine.reserve("work", "default", route, count, 3.0)
+        reservation = await server.engine.reserve("work", "default", route, count, 3.0)
         await room.pause(4.0)
         if server is not room.server:
             return
         if random.random() < 0.5:
-            await server.engine.release_reservation(kept.id, kept.nonce)
+            await server.engine.release_reservation(reservation.id, reservation.nonce)
         else:
             spec = JobSpec("work", options=Options(at_most_once=True))
-            running = server.engine.commit_reservation(kept.id, kept.nonce, spec, 0.0)
+            running = server.engine.commit_reservation(reservation.id, reservation.nonce, spec, 0.0)
             await answered(room, server, "commit", running)
 
 
@@ -110,7 +110,7 @@ async def answered(room: Room, server: Server, act: str, work: Any) -> None:
     with contextlib.suppress(SchedoError, TimeoutError):
         async with asyncio.timeout(ANSWER_MAX_S):
             await work
-    if room.loop.time() - began_at >= ANSWER_MAX_S and not server.line.is_dead:
+    if room.loop.time() - began_at >= ANSWER_MAX_S and not server.connection.is_dead:
         room.faults.append(f"{act} was not answered")
 
 
@@ -156,7 +156,7 @@ async def probe(room: Room) -> None:
 
 async def run(room: Room) -> None:
     loop = room.loop
-    room.workers = [Far(room, number) for number in range(4)]
+    room.workers = [RemoteWorker(room, number) for number in range(4)]
     room.workers[0].region, room.workers[1].region = "eu", "us"
     await room.serve()
     lives = [loop.create_task(worker.live()) for worker in room.workers]
@@ -220,7 +220,7 @@ def check(room: Room) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_workers_elsewhere_lose_nothing_whatever_happens(seed: int) -> None:
+def test_remote_workers_lose_no_job_whatever_happens(seed: int) -> None:
     async def test(loop: VirtualLoop) -> None:
         random = Random(seed)
         room = Room(loop, random, Disk(random))

@@ -30,12 +30,12 @@ class HandWorker:
 
     def __init__(self, engine: Engine, worker_id: str = "process-1", slots: int = 10) -> None:
         self.engine = engine
-        self.offer = WorkerSpec(worker_id, slots, frozenset({"work"}))
+        self.spec = WorkerSpec(worker_id, slots, frozenset({"work"}))
         self.leases: list[Lease] = []
         self.stops: list[StopRequest] = []
 
     def attach(self) -> None:
-        self.engine.attach(self.offer, self)
+        self.engine.attach(self.spec, self)
 
     def start(self, lease: Lease) -> None:
         self.leases.append(lease)

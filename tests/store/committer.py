@@ -1,4 +1,4 @@
-"""A program that commits one job after the other and says each id when it is durable.
+"""A program that commits one job after the other and prints each id when it is durable.
 
 Run as `python -m tests.store.committer PATH`; it goes on until it is killed.
 """

@@ -31,9 +31,7 @@ def interval(schedule_id: int, next_fire_at: int, **rule: int) -> Schedule:
 
 class ClockClaims:
     @STEPS
-    async def test_what_counts_elapsed_time_moves_with_the_offset(
-        self, store: Store, step: int
-    ) -> None:
+    async def test_elapsed_instants_move_with_the_offset(self, store: Store, step: int) -> None:
         counting = make_job(
             id=1,
             state=State.RETRYING,
@@ -76,9 +74,7 @@ class ClockClaims:
         assert len(order) == 8
 
     @STEPS
-    async def test_what_is_written_after_a_step_lies_on_the_same_timeline(
-        self, store: Store, step: int
-    ) -> None:
+    async def test_writes_after_a_step_use_the_same_timeline(self, store: Store, step: int) -> None:
         await store.save_clock(ClockMark(offset_us=step))
         await put(store, waiting(1, AT, elapsed=True))
         loaded = await store.load_job(1)
@@ -93,7 +89,7 @@ class ClockClaims:
         assert found.due_at == AT + MINUTE - step
 
     @STEPS
-    async def test_only_what_has_expired_by_its_own_timeline_is_loaded(
+    async def test_only_jobs_expired_by_their_own_timeline_load(
         self, store: Store, step: int
     ) -> None:
         await put(
@@ -108,9 +104,7 @@ class ClockClaims:
         assert sorted(ids(await store.load_expired(AT + max(step, 0), 9))) == [1, 2]
 
     @STEPS
-    async def test_what_is_overdue_is_promoted_from_both_timelines(
-        self, store: Store, step: int
-    ) -> None:
+    async def test_overdue_jobs_of_both_timelines_are_queued(self, store: Store, step: int) -> None:
         await put(store, waiting(1, AT, elapsed=True), waiting(2, AT, elapsed=False))
         await store.save_clock(ClockMark(offset_us=step))
 
@@ -152,7 +146,7 @@ class ClockClaims:
         with pytest.raises(StoreError):
             await put(store, run(3, HOUR))
 
-    async def test_the_mark_is_there_when_the_store_is_opened_again(self, store: Store) -> None:
+    async def test_the_clock_mark_survives_a_reopen(self, store: Store) -> None:
         mark = ClockMark(offset_us=-HOUR, base_us=7, boot=5, seen_at=AT)
         await put(store, waiting(1, AT, elapsed=True))
         await store.save_clock(mark)

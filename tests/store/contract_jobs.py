@@ -83,7 +83,7 @@ class JobClaims:
             [],
         )
 
-    async def test_open_tells_what_the_first_turn_needs(self, store: Store) -> None:
+    async def test_open_returns_a_snapshot(self, store: Store) -> None:
         await put(
             store,
             make_job(id=1, queue="b", task="x"),
@@ -103,14 +103,14 @@ class JobClaims:
         assert opening.blocked == [(9, 6)]
         assert opening.queues == [Queue("a", concurrency=2, paused=True)]
 
-    async def test_stock_can_be_taken_of_an_open_store(self, store: Store) -> None:
+    async def test_an_open_store_returns_a_snapshot(self, store: Store) -> None:
         await put(store, make_job(id=8))
 
         stock = await store.snapshot()
 
         assert (stock.last_id, stock.ready_keys) == (8, [ReadyKey("default", "email.send")])
 
-    async def test_no_two_looks_at_the_stock_have_the_same_epoch(self, store: Store) -> None:
+    async def test_each_snapshot_has_a_new_epoch(self, store: Store) -> None:
         taken = [(await store.snapshot()).epoch for _ in range(2)]
         await store.close()
         opening = await store.open()
@@ -143,7 +143,7 @@ class JobClaims:
         plain.is_new = True
         assert plain == make_job(id=1)
 
-    async def test_an_update_changes_what_may_change(self, store: Store) -> None:
+    async def test_an_update_writes_all_mutable_fields(self, store: Store) -> None:
         await put(store, make_job(id=512))
         changed = make_full(payload=None)
 
@@ -156,7 +156,7 @@ class JobClaims:
         assert (found.result, found.unique_key, found.expires_at) == (b"[1]", "mail/k", 14)
         assert found.payload == b"null"
 
-    async def test_what_nobody_stored_is_not_found(self, store: Store) -> None:
+    async def test_an_unknown_job_is_not_found(self, store: Store) -> None:
         assert await store.get_job(1) is None
         assert await store.load_job(1) is None
         assert await store.load_unique("k") is None
@@ -173,7 +173,7 @@ class JobClaims:
         assert found is not None
         assert found.task == "before"
 
-    async def test_what_is_loaded_can_be_changed_without_harm(self, store: Store) -> None:
+    async def test_changing_a_loaded_record_changes_no_stored_one(self, store: Store) -> None:
         await put(store, make_job(id=1, task="as stored"))
         for found in (await store.load_job(1), await store.get_job(1)):
             assert found is not None
@@ -260,7 +260,7 @@ class JobClaims:
         assert ids(await store.load_timers((30, 1), 9)) == [3]
         assert ids(await store.load_timers((30, 3), 9)) == []
 
-    async def test_due_jobs_are_queued_a_page_at_a_time_with_all_else_as_it_was(
+    async def test_due_jobs_are_queued_in_pages_and_change_only_their_state(
         self, store: Store
     ) -> None:
         keyed = Options(unique=Unique("k"), tags=("red",))
@@ -295,7 +295,7 @@ class JobClaims:
                 job.state = QUEUED
             assert await store.get_job(number) == job
 
-    async def test_queueing_due_jobs_says_the_route_of_their_lane(self, store: Store) -> None:
+    async def test_queueing_due_jobs_returns_their_ready_keys(self, store: Store) -> None:
         route = Requirements(labels=(Condition("gpu", "=", ("a100",)),))
         await put(
             store, make_job(id=1, due_at=5, state=SCHEDULED, options=Options(requirements=route))
@@ -306,7 +306,7 @@ class JobClaims:
         assert lane == ReadyKey("default", "email.send", requirements=route)
         assert ids(await store.load_ready(lane, None, 9)) == [1]
 
-    async def test_a_job_behind_the_pair_is_left_alone(self, store: Store) -> None:
+    async def test_a_job_before_the_pair_is_not_queued(self, store: Store) -> None:
         await put(store, *(make_job(id=n, due_at=10, state=SCHEDULED) for n in (1, 2, 3)))
 
         promoted = await store.promote_due((10, 2), 10, 9)
@@ -314,7 +314,7 @@ class JobClaims:
         assert [job_id for _, (_, job_id) in promoted.jobs] == [3]
         assert ids(await store.load_timers(None, 9)) == [1, 2]
 
-    async def test_a_lane_loads_its_queued_jobs_in_order_of_rank(self, store: Store) -> None:
+    async def test_the_jobs_of_a_ready_key_load_in_order_of_rank(self, store: Store) -> None:
         await put(
             store,
             make_job(id=1, rank=5),

@@ -157,7 +157,7 @@ class ListClaims:
         assert await store.read_output(1, OutputPiece(9, "stdout", "head", 0, 99)) == b""
         assert await store.list_output_sizes(2) == []
 
-    async def test_the_oldest_outputs_make_room(self, store: Store) -> None:
+    async def test_the_oldest_outputs_are_deleted_first(self, store: Store) -> None:
         await put(store, make_job(id=1))
         for attempt in range(1, 7):
             streams = ("stdout", "stderr")
@@ -167,7 +167,7 @@ class ListClaims:
         found = await store.list_output_sizes(1)
         assert [each.attempt for each in found] == [3, 3, 4, 4, 5, 5, 6, 6]
 
-    async def test_evidence_of_a_job_that_is_gone_is_not_kept(self, store: Store) -> None:
+    async def test_attempts_of_a_deleted_job_are_not_stored(self, store: Store) -> None:
         await store.commit(Changes(attempts=[make_attempt(1, 1)], outputs=[make_output(1, 1)]))
 
         assert await store.list_attempts(1) == []
@@ -195,7 +195,7 @@ class ListClaims:
         assert await store.prune(MINUTE, RETENTION, 99) == 0
         assert len(waiting) == 5
 
-    async def test_pruning_goes_a_few_at_a_time(self, store: Store) -> None:
+    async def test_pruning_is_bounded_by_its_limit(self, store: Store) -> None:
         done = [make_job(id=n, state=State.COMPLETED, ended_at=n) for n in (1, 2, 3)]
         failed = [make_job(id=n, state=State.FAILED, ended_at=n) for n in (4, 5)]
         await put(store, *done, *failed)
@@ -204,7 +204,7 @@ class ListClaims:
 
         assert counts == [2, 2, 1, 0]
 
-    async def test_all_that_depends_on_a_job_goes_with_it(self, store: Store) -> None:
+    async def test_pruning_deletes_all_records_of_a_job(self, store: Store) -> None:
         options = Options(tags=("red",))
         job = make_job(id=1, payload=LARGE, options=options, state=State.FAILED, ended_at=1)
         await put(store, job, make_job(id=2, options=options))

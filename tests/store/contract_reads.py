@@ -84,7 +84,7 @@ class ReadClaims:
 
         assert (await store.count_jobs()).by_queue == {"default": {"queued": 1}}
 
-    async def test_stock_follows_every_commit(self, store: Store) -> None:
+    async def test_snapshots_follow_every_commit(self, store: Store) -> None:
         job = make_job(id=5)
         await put(store, job)
         assert [(await store.snapshot()).last_id, (await store.snapshot()).ready_keys] == [
@@ -102,7 +102,7 @@ class ReadClaims:
         assert await store.prune(100, KEPT_NOT, 9) == 1
         assert await store.get_job(1) is None
 
-    async def test_a_plain_commit_after_others_does_not_hide_them(self, store: Store) -> None:
+    async def test_a_buffered_commit_does_not_hide_earlier_ones(self, store: Store) -> None:
         job = make_job(id=1, unique_key="k")
         await put(store, job)
         job.unique_key = None

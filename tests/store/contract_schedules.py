@@ -72,7 +72,7 @@ class ScheduleClaims:
         assert await store.load_schedule(3) == FULL
         assert await store.load_schedule("report") == make_schedule(id=1)
 
-    async def test_a_schedule_that_nobody_stored_is_not_found(self, store: Store) -> None:
+    async def test_an_unknown_schedule_is_not_found(self, store: Store) -> None:
         assert await store.get_schedule("nightly") is None
         assert await store.load_schedule("nightly") is None
         assert await store.load_schedule(3) is None
@@ -92,7 +92,9 @@ class ScheduleClaims:
 
         assert await store.load_schedule(2) is None
 
-    async def test_a_deleted_schedule_leaves_its_name_and_its_jobs(self, store: Store) -> None:
+    async def test_deleting_a_schedule_frees_its_name_and_keeps_its_jobs(
+        self, store: Store
+    ) -> None:
         await store.commit(of_schedules(make_schedule(id=1)))
         await store.commit(Changes(decisions=[make_decision(1)]))
         await put(store, make_job(id=5, schedule_id=1))
@@ -185,7 +187,7 @@ class ScheduleClaims:
 
         assert await store.list_queues() == [Queue("api"), mail]
 
-    async def test_an_answer_is_found_by_its_scope(self, store: Store) -> None:
+    async def test_an_idempotency_record_is_found_by_its_scope(self, store: Store) -> None:
         await store.commit(Changes(idempotency_records=[make_answer("a"), make_answer("b")]))
         await store.commit(
             Changes(idempotency_records=[make_answer("b", created_at=5, body=b"[]")])
@@ -197,7 +199,7 @@ class ScheduleClaims:
         )
         assert await store.find_idempotency_record("c") is None
 
-    async def test_stale_answers_are_pruned(self, store: Store) -> None:
+    async def test_old_idempotency_records_are_pruned(self, store: Store) -> None:
         await store.commit(
             Changes(idempotency_records=[make_answer("old", 0), make_answer("new", 1)])
         )

@@ -1,4 +1,4 @@
-"""The files of a store as a killed server would leave them, and starting with them."""
+"""The files of a store as a killed server leaves them, and starts with such files."""
 
 from __future__ import annotations
 

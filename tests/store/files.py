@@ -1,4 +1,4 @@
-"""Looking into a database past the store, and at what a crash would leave of it."""
+"""Direct access to a database without the store, and to the files that a crash leaves."""
 
 from __future__ import annotations
 

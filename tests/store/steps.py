@@ -1,4 +1,4 @@
-"""What tests of a store do again and again."""
+"""Common steps of the store tests."""
 
 from __future__ import annotations
 

@@ -18,5 +18,5 @@ class TestMemoryStore(StoreContract):
         yield store
         await store.close()
 
-    async def test_it_takes_no_room_on_disk(self, store: MemoryStore) -> None:
+    async def test_a_memory_store_has_no_size(self, store: MemoryStore) -> None:
         assert await store.size_bytes() == 0

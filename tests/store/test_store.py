@@ -45,7 +45,7 @@ def test_memory_is_a_store_without_a_file() -> None:
         ("jobs\0.db", "does not name a file"),
     ],
 )
-def test_what_names_no_store_is_refused(url: str, message: str) -> None:
+def test_a_url_without_a_store_is_refused(url: str, message: str) -> None:
     with pytest.raises(Invalid, match=message) as caught:
         open_store(url)
 

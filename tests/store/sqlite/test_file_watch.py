@@ -1,4 +1,4 @@
-"""What becomes of the files under an open store is noticed, and nothing is promised after it."""
+"""A change of the files under an open store is noticed and breaks the store."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_a_log_that_was_cut_is_not_copied_into_the_database(
     ("number", "kind"),
     [(errno.EIO, StoreBroken), (errno.ENOSPC, StoreFull), (errno.EACCES, StoreUnsuitable)],
 )
-async def test_a_disk_that_fails_during_the_start_is_told_from_one_that_cannot_be_used(
+async def test_a_start_distinguishes_a_failing_disk_from_an_unsuitable_one(
     path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StoreError]
 ) -> None:
     def fail(*arguments: object) -> None:
@@ -137,7 +137,7 @@ async def test_a_disk_that_fails_during_the_start_is_told_from_one_that_cannot_b
         monkeypatch.undo()
 
 
-async def test_a_log_that_cannot_be_read_any_more_breaks_the_store(
+async def test_an_unreadable_log_breaks_the_store(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object) -> bytes:
@@ -149,7 +149,7 @@ async def test_a_log_that_cannot_be_read_any_more_breaks_the_store(
             await store.check()
 
 
-async def test_a_store_that_was_moved_can_be_put_back(store: SqliteStore, path: Path) -> None:
+async def test_a_moved_store_can_be_restored(store: SqliteStore, path: Path) -> None:
     os.rename(path, f"{path}.moved")
     with pytest.raises(StoreBroken):
         await store.check()
@@ -161,7 +161,7 @@ async def test_a_store_that_was_moved_can_be_put_back(store: SqliteStore, path: 
     assert await listed(store) == list(range(9, 0, -1))
 
 
-async def test_checkpoints_and_the_stores_own_writing_are_no_change(
+async def test_checkpoints_and_own_writes_do_not_count_as_changes(
     store: SqliteStore, path: Path
 ) -> None:
     assert store._writer is not None
@@ -175,7 +175,7 @@ async def test_checkpoints_and_the_stores_own_writing_are_no_change(
     await store.check()
 
 
-async def test_readers_beside_the_store_are_no_change(store: SqliteStore, path: Path) -> None:
+async def test_other_readers_do_not_count_as_changes(store: SqliteStore, path: Path) -> None:
     for number in range(100, 110):
         with closing(sqlite3.connect(path)) as shell:
             assert shell.execute("SELECT count(*) FROM job").fetchone() is not None

@@ -1,4 +1,4 @@
-"""A store of which a part is missing is refused, unless the loss is accepted by hand."""
+"""A store with missing commits is refused unless the operator accepts the loss."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_a_damaged_store_is_refused_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-async def test_an_accepted_loss_goes_on_with_what_is_left_and_keeps_the_rest(
+async def test_an_accepted_loss_opens_the_rest_and_keeps_the_damaged_files(
     path: Path, tmp_path: Path, name: str
 ) -> None:
     left = await crashed(path, tmp_path)
@@ -104,9 +104,7 @@ def committed_frames(path: Path) -> int:
     return count
 
 
-async def test_an_older_copy_is_refused_whatever_of_it_is_put_back(
-    path: Path, tmp_path: Path
-) -> None:
+async def test_any_part_of_an_older_copy_is_refused(path: Path, tmp_path: Path) -> None:
     store = SqliteStore(path)
     await store.open()
     await put(store, make_job(id=1))
@@ -139,9 +137,7 @@ async def test_an_older_copy_is_refused_whatever_of_it_is_put_back(
             await opened(mixed)
 
 
-async def test_another_store_in_the_place_of_the_one_that_was_there_is_refused(
-    path: Path, tmp_path: Path
-) -> None:
+async def test_another_store_under_the_same_path_is_refused(path: Path, tmp_path: Path) -> None:
     left = await crashed(path, tmp_path)
     other = SqliteStore(tmp_path / "other" / "jobs.db")
     await other.open()
@@ -154,9 +150,7 @@ async def test_another_store_in_the_place_of_the_one_that_was_there_is_refused(
         await opened(left)
 
 
-async def test_leases_of_the_part_that_was_lost_are_not_given_out_again(
-    path: Path, tmp_path: Path
-) -> None:
+async def test_leases_of_lost_commits_are_not_repeated(path: Path, tmp_path: Path) -> None:
     store = SqliteStore(path)
     first = await store.open()
     await checkpointed(store)
@@ -173,7 +167,9 @@ async def test_leases_of_the_part_that_was_lost_are_not_given_out_again(
     assert first.epoch < newest.epoch < opening.epoch
 
 
-async def test_what_was_given_up_cannot_come_back_unnoticed(path: Path, tmp_path: Path) -> None:
+async def test_the_files_of_an_accepted_loss_cannot_be_restored_unnoticed(
+    path: Path, tmp_path: Path
+) -> None:
     left = await crashed(path, tmp_path)
     log, database = content(wal(left)), content(left)
     os.truncate(wal(left), 0)

@@ -1,4 +1,4 @@
-"""One server holds a database, and whoever else wants it learns who."""
+"""One server holds a database; a second one gets the holder in its error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_holder_signs_the_file(tmp_path: Path) -> None:
     assert boot == f"boot {BOOT_ID.read_text().strip()}"
 
 
-def test_a_second_taker_learns_who_holds_it(tmp_path: Path) -> None:
+def test_a_second_server_gets_the_holder_in_the_error(tmp_path: Path) -> None:
     path = str(tmp_path / "jobs.db.lock")
     first = FileLock(path)
     first.acquire()
@@ -108,14 +108,14 @@ def killed(tmp_path: Path) -> Path:
     return path
 
 
-def test_who_takes_the_lock_learns_that_the_last_holder_was_killed(killed: Path) -> None:
+def test_the_next_holder_knows_that_the_previous_one_was_killed(killed: Path) -> None:
     lock = taken_anew(killed)
 
     assert lock.was_killed
     lock.release()
 
 
-def test_a_start_that_is_refused_leaves_the_word_of_the_last_holder(killed: Path) -> None:
+def test_a_refused_start_restores_the_text_of_the_lock_file(killed: Path) -> None:
     before = killed.read_text()
     refused = taken_anew(killed)
     refused.release()
@@ -131,7 +131,7 @@ def test_a_start_that_is_refused_leaves_the_word_of_the_last_holder(killed: Path
     last.release()
 
 
-def test_a_holder_that_left_in_order_was_not_killed(tmp_path: Path) -> None:
+def test_an_orderly_shutdown_does_not_count_as_killed(tmp_path: Path) -> None:
     first = taken_anew(tmp_path / "jobs.db.lock")
     first.release()
     second = taken_anew(tmp_path / "jobs.db.lock")
@@ -140,7 +140,7 @@ def test_a_holder_that_left_in_order_was_not_killed(tmp_path: Path) -> None:
     second.release()
 
 
-def test_a_holder_that_went_with_its_host_was_not_killed(
+def test_a_crash_of_the_host_does_not_count_as_killed(
     killed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("schedo.store.sqlite.lock.BOOT_ID", tmp_path / "boot")
@@ -151,7 +151,7 @@ def test_a_holder_that_went_with_its_host_was_not_killed(
     lock.release()
 
 
-def test_a_holder_that_was_killed_while_it_left_counts_as_one_that_has_left(
+def test_a_kill_during_the_shutdown_counts_as_orderly(
     tmp_path: Path,
 ) -> None:
     first = taken_anew(tmp_path / "jobs.db.lock")

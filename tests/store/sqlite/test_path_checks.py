@@ -52,7 +52,7 @@ def test_a_missing_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_directory_that_everybody_may_write_to_is_refused(tmp_path: Path) -> None:
+def test_a_world_writable_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
 

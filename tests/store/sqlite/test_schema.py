@@ -44,9 +44,7 @@ def test_a_second_run_changes_nothing(connection: sqlite3.Connection) -> None:
     assert connection.execute("SELECT value FROM meta").fetchone() == (7,)
 
 
-def test_only_what_the_file_has_not_seen_is_run(
-    connection: sqlite3.Connection, tmp_path: Path
-) -> None:
+def test_only_missing_migrations_run(connection: sqlite3.Connection, tmp_path: Path) -> None:
     (tmp_path / "0001_first.sql").write_text("CREATE TABLE a (x);")
     migrate(connection, tmp_path)
     (tmp_path / "0002_second.sql").write_text("CREATE TABLE b (x); CREATE TABLE c (x);")
@@ -76,7 +74,7 @@ def test_numbers_have_no_gap(tmp_path: Path) -> None:
         list_migrations(tmp_path)
 
 
-def test_an_attempt_that_was_handed_back_is_called_released(
+def test_a_handed_back_attempt_is_migrated_to_released(
     connection: sqlite3.Connection, tmp_path: Path
 ) -> None:
     for file in list_migrations()[:5]:

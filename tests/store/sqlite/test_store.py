@@ -45,7 +45,7 @@ class TestSqliteStore(StoreContract):
         assert (opening.epoch, opening.last_id, payload) == (2, 2, LARGE)
         assert schedule == make_schedule(id=2)
 
-    async def test_a_second_opener_is_told_who_holds_the_file(
+    async def test_a_second_open_raises_with_the_holder(
         self, store: SqliteStore, path: Path
     ) -> None:
         with pytest.raises(StoreLocked, match=rf"{path}: pid {os.getpid()} on .+ since 2\d\d\d-"):

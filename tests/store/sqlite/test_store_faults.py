@@ -1,4 +1,4 @@
-"""What becomes of a SQLite store when the process, the disk or the file fails."""
+"""The SQLite store when the process, the disk or the file fails."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_full_disk_refuses_the_commit_and_stays_readable(store: SqliteSt
     assert await store.load_job(2) is None
 
 
-async def test_reads_need_no_room_for_a_fold(
+async def test_reads_need_no_room_for_a_flush(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(connection: sqlite3.Connection, count: int) -> None:
@@ -140,7 +140,7 @@ async def test_a_full_disk_that_has_room_again_takes_commits(store: SqliteStore)
     assert await listed(store) == [1]
 
 
-async def test_after_an_io_error_nothing_more_is_promised(store: SqliteStore, path: Path) -> None:
+async def test_after_an_io_error_every_call_fails(store: SqliteStore, path: Path) -> None:
     await put(store, make_job(id=1))
 
     with (

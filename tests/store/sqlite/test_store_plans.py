@@ -1,4 +1,4 @@
-"""How SQLite runs each query: through its index, without sorting, so that a page costs a page."""
+"""SQLite's plan of each query: through its index, without sorting, at the cost of one page."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_the_active_jobs_of_a_page_of_schedules_are_found_through_their_index(
     assert "SCAN run" not in found
 
 
-def test_lanes_are_found_by_skipping_from_one_to_the_next(connection: sqlite3.Connection) -> None:
+def test_ready_keys_are_found_by_skipping_through_the_index(connection: sqlite3.Connection) -> None:
     found = plan(connection, queries.READY_KEYS)
 
     assert "SEARCH job USING COVERING INDEX job_lane (queue=? AND task>?)" in found

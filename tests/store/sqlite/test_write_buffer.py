@@ -1,4 +1,4 @@
-"""Commits that are durable in the journal and reach the tables later."""
+"""Commits that are durable in the journal table and reach the other tables later."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ async def fold_old(store: SqliteStore) -> None:
     await store._writer.run(store._buffer.flush_old)
 
 
-async def test_a_commit_of_plain_jobs_is_one_row_and_touches_no_index(store: SqliteStore) -> None:
+async def test_a_commit_of_bufferable_jobs_is_one_row_and_changes_no_index(
+    store: SqliteStore,
+) -> None:
     await put(store, *(make_job(id=n) for n in range(1, 101)))
 
     assert (await in_journal(store), await in_table(store)) == (1, {})
 
 
-async def test_a_job_that_has_ended_when_it_is_folded_is_written_once(store: SqliteStore) -> None:
+async def test_a_job_that_ends_before_its_flush_is_written_once(store: SqliteStore) -> None:
     job = make_job(id=1, payload=b"[1]")
     await put(store, job)
     job.state, job.attempt, job.worker = State.RUNNING, 1, "w"
@@ -57,7 +59,7 @@ async def test_a_job_that_has_ended_when_it_is_folded_is_written_once(store: Sql
     assert await in_journal(store) == 0
 
 
-async def test_an_update_of_a_job_stored_long_ago_is_journaled_too(store: SqliteStore) -> None:
+async def test_an_update_of_a_stored_job_is_buffered_too(store: SqliteStore) -> None:
     job = make_job(id=1)
     await put(store, job)
     await store.load_job(1)
@@ -118,7 +120,7 @@ NOT_PLAIN = {
 
 
 @pytest.mark.parametrize("changes", NOT_PLAIN.values(), ids=NOT_PLAIN)
-async def test_other_commits_go_to_the_tables_at_once_after_all_that_is_pending(
+async def test_other_commits_flush_the_buffer_and_go_to_the_tables_at_once(
     store: SqliteStore, changes: Changes
 ) -> None:
     await put(store, make_job(id=1))
@@ -129,7 +131,7 @@ async def test_other_commits_go_to_the_tables_at_once_after_all_that_is_pending(
     assert (await in_journal(store), await in_table(store)) == (0, table)
 
 
-async def test_what_is_pending_is_bounded(store: SqliteStore) -> None:
+async def test_the_buffer_is_bounded(store: SqliteStore) -> None:
     held = []
     for first in range(1, 20_000, 900):
         await put(store, *(make_job(id=n) for n in range(first, first + 900)))
@@ -159,7 +161,7 @@ async def test_large_payloads_do_not_pile_up(store: SqliteStore) -> None:
     assert store._buffer._size <= write_buffer.BUFFERED_BYTES_MAX
 
 
-async def test_the_oldest_are_folded_first_and_their_later_updates_count(
+async def test_the_oldest_jobs_are_flushed_first_with_their_later_updates(
     store: SqliteStore, path: Path
 ) -> None:
     first = make_job(id=1)
@@ -179,7 +181,7 @@ async def test_the_oldest_are_folded_first_and_their_later_updates_count(
     assert found[1].result == b"[2]"
 
 
-async def test_a_job_is_folded_after_one_period_and_before_two(store: SqliteStore) -> None:
+async def test_a_job_is_flushed_after_one_period_and_before_two(store: SqliteStore) -> None:
     await put(store, make_job(id=1))
     await fold_old(store)
     assert await in_table(store) == {}
@@ -197,7 +199,7 @@ def timer_of(store: SqliteStore) -> asyncio.TimerHandle | None:
     return store._flush_timer
 
 
-async def test_a_timer_runs_only_while_something_is_pending(store: SqliteStore) -> None:
+async def test_a_timer_runs_only_while_the_buffer_has_jobs(store: SqliteStore) -> None:
     assert timer_of(store) is None
     await put(store, make_job(id=1))
     timer = timer_of(store)
@@ -219,7 +221,7 @@ async def test_closing_cancels_the_timer(store: SqliteStore) -> None:
     assert timer.cancelled()
 
 
-async def test_closing_leaves_nothing_in_the_journal(store: SqliteStore, path: Path) -> None:
+async def test_closing_empties_the_journal_table(store: SqliteStore, path: Path) -> None:
     await put(store, make_job(id=1))
 
     await store.close()
@@ -229,7 +231,7 @@ async def test_closing_leaves_nothing_in_the_journal(store: SqliteStore, path: P
         assert connection.execute("SELECT id FROM journal").fetchall() == []
 
 
-async def test_after_a_fold_commits_are_synced_again(store: SqliteStore) -> None:
+async def test_after_a_flush_commits_are_synced_again(store: SqliteStore) -> None:
     await put(store, make_job(id=1))
     await store.load_job(1)
 

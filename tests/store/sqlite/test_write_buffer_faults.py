@@ -1,4 +1,4 @@
-"""What becomes of pending jobs when the process, the disk or an entry of the journal fails."""
+"""Buffered jobs when the process, the disk or a journal entry fails."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-async def test_what_is_durable_in_the_journal_survives_a_crash(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_journal_entries_survive_a_crash(store: SqliteStore, path: Path) -> None:
     old, new = make_job(id=1), make_job(id=2, payload=b"[2]")
     await put(store, old)
     assert await listed(store) == [1]
@@ -51,7 +49,7 @@ async def test_what_is_durable_in_the_journal_survives_a_crash(
     assert (found[1], found[2], found[3].state) == (old, new, State.QUEUED)
 
 
-async def test_what_a_crash_left_is_folded_before_the_first_turn(
+async def test_journal_entries_of_a_crash_are_replayed_before_the_first_turn(
     store: SqliteStore, path: Path
 ) -> None:
     await put(store, make_job(id=7, queue="a"))
@@ -82,7 +80,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("body", GARBAGE.values(), ids=GARBAGE)
-async def test_an_entry_that_makes_no_sense_is_logged_and_the_others_are_kept(
+async def test_an_invalid_entry_is_logged_and_the_others_are_kept(
     store: SqliteStore, path: Path, body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     await put(store, make_job(id=1))
@@ -94,7 +92,7 @@ async def test_an_entry_that_makes_no_sense_is_logged_and_the_others_are_kept(
     assert "skipped" in caplog.text
 
 
-async def test_a_file_of_the_version_before_the_journal_opens(path: Path) -> None:
+async def test_a_file_without_a_journal_table_opens(path: Path) -> None:
     path.parent.mkdir()
     first = Path(write_buffer.__file__).parent / "migrations" / "0001_initial.sql"
     with closing(sqlite3.connect(path)) as connection:
@@ -112,7 +110,7 @@ async def test_a_file_of_the_version_before_the_journal_opens(path: Path) -> Non
     await store.close()
 
 
-async def test_a_fold_that_fails_loses_nothing(store: SqliteStore, path: Path) -> None:
+async def test_a_failed_flush_loses_nothing(store: SqliteStore, path: Path) -> None:
     jobs = [make_job(id=n, payload=b"x" * 3_000) for n in range(1, 101)]
     await put(store, *jobs)
     pages = (await raw(store, "PRAGMA page_count"))[0][0]
@@ -134,7 +132,7 @@ async def test_a_fold_that_fails_loses_nothing(store: SqliteStore, path: Path) -
     assert len(await listed(store)) == 100
 
 
-async def test_a_fold_that_nobody_waits_for_fails_in_silence(store: SqliteStore) -> None:
+async def test_a_failed_background_flush_is_only_logged(store: SqliteStore) -> None:
     await put(store, *(make_job(id=n, payload=b"x" * 3_000) for n in range(1, 101)))
     pages = (await raw(store, "PRAGMA page_count"))[0][0]
     await raw(store, f"PRAGMA max_page_count = {pages}")
@@ -145,7 +143,7 @@ async def test_a_fold_that_nobody_waits_for_fails_in_silence(store: SqliteStore)
     assert len(await listed(store)) == 100
 
 
-async def test_taking_stock_believes_the_journal_and_not_memory(store: SqliteStore) -> None:
+async def test_a_snapshot_uses_the_journal_table_and_not_memory(store: SqliteStore) -> None:
     await put(store, make_job(id=1))
     # As if a commit had failed with an unknown outcome and is durable after all.
     row = rows.new_job_row(make_job(id=2), b"[2]", None, "", 0)
@@ -156,7 +154,7 @@ async def test_taking_stock_believes_the_journal_and_not_memory(store: SqliteSto
     assert await listed(store) == [2, 1]
 
 
-async def test_an_entry_of_the_time_before_routes_is_read(store: SqliteStore) -> None:
+async def test_an_entry_without_requirements_is_read(store: SqliteStore) -> None:
     row = rows.new_job_row(make_job(id=2), b"[2]", None, "", 0)[:-4]
     body = msgspec.msgpack.encode((1, [row], []))
     await raw(store, "INSERT INTO journal (body) VALUES (?)", body)
@@ -211,7 +209,7 @@ def test_a_commit_that_failed_and_is_durable_after_all_is_neither_lost_nor_writt
     assert found == ([1, 3] if is_folding else [1, 2, 3])
 
 
-def test_no_commit_is_made_before_commits_are_synced_again(connection: UnclearConnection) -> None:
+def test_no_commit_runs_before_commits_are_synced_again(connection: UnclearConnection) -> None:
     jobs = WriteBuffer()
     jobs.commit(connection, encode(of_jobs(make_job(id=1))))
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -222,7 +220,7 @@ def test_no_commit_is_made_before_commits_are_synced_again(connection: UnclearCo
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_commits_that_outrun_the_folds_go_to_the_tables(connection: UnclearConnection) -> None:
+def test_commits_that_outrun_the_flushes_go_to_the_tables(connection: UnclearConnection) -> None:
     jobs = WriteBuffer()
     for first in range(1, 17_101, 1_900):
         bulk = (make_job(id=n) for n in range(first, first + 1_900))
@@ -233,7 +231,7 @@ def test_commits_that_outrun_the_folds_go_to_the_tables(connection: UnclearConne
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_any_order_of_commits_and_folds_tells_the_truth_after_a_crash(
+async def test_any_order_of_commits_and_flushes_is_consistent_after_a_crash(
     store: SqliteStore, path: Path, seed: int
 ) -> None:
     random = Random(seed)

@@ -1,4 +1,4 @@
-"""What a crash, a power cut or another program leaves of a whole store is not refused."""
+"""A complete store after a crash, a power cut or a use by another program is not refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_killed_server_is_started_again(path: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("suffix", ["emptied", "zeroed", "deleted", "cut"])
-async def test_a_power_cut_that_takes_the_witness_is_no_damage(
+async def test_a_power_cut_that_takes_the_last_commit_file_is_no_damage(
     path: Path, tmp_path: Path, suffix: str
 ) -> None:
     left = await crashed(path, tmp_path)
@@ -54,7 +54,7 @@ async def test_a_power_cut_that_takes_the_witness_is_no_damage(
     assert len(await opened(left)) == 12
 
 
-async def test_a_witness_that_is_behind_is_no_damage(path: Path, tmp_path: Path) -> None:
+async def test_a_last_commit_file_that_is_behind_is_no_damage(path: Path, tmp_path: Path) -> None:
     """A power cut takes whatever of it was not written back, back to any earlier state."""
     store = SqliteStore(path)
     await store.open()
@@ -152,7 +152,7 @@ async def test_a_start_that_failed_before_the_store_was_made_is_no_damage(path: 
     assert await opened(path) == []
 
 
-async def test_a_store_from_before_there_was_a_witness_gets_one(path: Path, tmp_path: Path) -> None:
+async def test_a_store_without_a_last_commit_file_gets_one(path: Path, tmp_path: Path) -> None:
     left = await crashed(path, tmp_path)
     with closing(sqlite3.connect(left)) as older:
         older.execute("DELETE FROM meta WHERE name IN ('commits', 'store')")

@@ -1,4 +1,4 @@
-"""A server in virtual time whose store flickers and whose process can die, and rest at the end."""
+"""A server in virtual time whose store can fail and whose process can die."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def live(test: Callable[[VirtualLoop], Awaitable[None]]) -> None:
     assert faults == [], "a callback raised"
 
 
-class Line:
+class StoreConnection:
     """One server's way to the disk: slow, failing when told, and cut when the server dies."""
 
     def __init__(self, disk: Disk) -> None:
@@ -60,11 +60,11 @@ class Line:
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         call = getattr(self._disk.memory, name)
 
-        async def access(*given: Any) -> Any:
+        async def access(*args: Any) -> Any:
             async with self._turn:
                 await self._pass()
                 self._disk.fail(self._disk.load_fails)
-                return await call(*given)
+                return await call(*args)
 
         return access
 
@@ -118,10 +118,10 @@ class Server:
 
     def __init__(self, loop: VirtualLoop, disk: Disk, *, window: int = 100) -> None:
         self.disk = disk
-        self.line = Line(disk)
+        self.connection = StoreConnection(disk)
         self.clock = LoopClock(loop, Wall(loop, T0))
         self.engine = Engine(
-            cast(Store, self.line),
+            cast(Store, self.connection),
             self.clock,
             draw=disk.random.random,
             window=window,
@@ -134,7 +134,7 @@ class Server:
 
     async def die(self) -> None:
         """End like a killed process: nothing reaches the disk, nobody is answered."""
-        self.line.is_dead = True
+        self.connection.is_dead = True
         self.clock.close()
         self.engine.sessions.close()
         self.engine._placement.close()
@@ -144,15 +144,15 @@ class Server:
 
 def leftovers(engine: Engine) -> Iterator[str]:
     """Yield what an engine at rest still remembers of attempts."""
-    loop, placing, sessions = engine._loop, engine._placement, engine.sessions
-    handouts = loop.dispatcher
+    loop, placement, sessions = engine._loop, engine._placement, engine.sessions
+    dispatcher = loop.dispatcher
     rests: dict[str, Any] = {
-        "handed out": handouts._leases,
-        "reports": handouts._results,
-        "waiting": handouts._waiting,
-        "held": handouts.deferred,
-        "offers": placing._offers,
-        "reservations": placing._reservations,
+        "handed out": dispatcher._leases,
+        "reports": dispatcher._results,
+        "waiting": dispatcher._waiting,
+        "held": dispatcher.deferred,
+        "offers": placement._offers,
+        "reservations": placement._reservations,
         "progress": loop.progress._lines,
         "waiters": loop.waiters,
         "replies": [reply for reply in loop._tracked_replies if not reply.done()],
@@ -178,9 +178,11 @@ def offer(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any
     return WorkerSpec(name, slots, frozenset(tasks.split()), resources={"cpu": 4_000}, **fields)
 
 
-def ask(name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any) -> PollRequest:
-    given: dict[str, Any] = {"session": "s1", "spec": offer(name, slots=slots, tasks=tasks)}
-    return PollRequest(name, **(given | {"max_leases": 0, "supports_offers": True} | fields))
+def make_poll(
+    name: str = "a", *, slots: int = 1, tasks: str = "work", **fields: Any
+) -> PollRequest:
+    defaults: dict[str, Any] = {"session": "s1", "spec": offer(name, slots=slots, tasks=tasks)}
+    return PollRequest(name, **(defaults | {"max_leases": 0, "supports_offers": True} | fields))
 
 
 def spec(task: str = "work", *, once: bool = False, route: Requirements | None = None) -> JobSpec:
@@ -207,11 +209,11 @@ async def leased(server: Server, **fields: Any) -> Lease:
 
 
 def polling(server: Server, name: str = "a", **fields: Any) -> asyncio.Task[PollResponse]:
-    asked = ask(name, **{"max_leases": None, "wait_s": 30.0, **fields})
+    asked = make_poll(name, **{"max_leases": None, "wait_s": 30.0, **fields})
     return asyncio.get_running_loop().create_task(server.engine.sessions.work(asked))
 
 
-async def hang_up(poll: asyncio.Task[PollResponse]) -> None:
+async def disconnect(poll: asyncio.Task[PollResponse]) -> None:
     poll.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await poll
@@ -223,14 +225,14 @@ async def works_again(server: Server, loop: VirtualLoop) -> None:
         await loop.pass_time(0.5)
 
 
-async def bidding(
+async def offer_invocation(
     server: Server, *, names: str = "a", wait_s: float = 0.0, once: bool = True
 ) -> tuple[asyncio.Task[list[Job]], Lease]:
     """Let an invocation be offered to a worker."""
     polls = [polling(server, name) for name in names.split()]
     await server.engine.flush()
-    placing = server.engine.invoke(spec(once=once), 1, wait_s)
-    call = asyncio.ensure_future(placing)
+    placement = server.engine.invoke(spec(once=once), 1, wait_s)
+    call = asyncio.ensure_future(placement)
     ended, _ = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
     [lease] = ended.pop().result().leases
     return call, lease

@@ -1,4 +1,4 @@
-"""Workers elsewhere in rare moments: what is neither lost nor done twice nor kept for ever."""
+"""Remote workers under failures: no attempt is lost, repeated or held for ever."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from schedo.core.states import State
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
-from tests.engine.far import (
+from tests.engine.virtual_server import (
     Disk,
     Server,
-    ask,
+    disconnect,
     done,
-    hang_up,
     leased,
     live,
+    make_poll,
     polling,
     spec,
     submitted,
@@ -26,9 +26,7 @@ from tests.engine.far import (
 )
 
 
-def test_a_job_that_runs_at_most_once_is_not_begun_again_when_server_and_worker_both_restart() -> (
-    None
-):
+def test_an_at_most_once_job_is_not_repeated_when_server_and_worker_restart() -> None:
     async def test(loop: VirtualLoop) -> None:
         disk = Disk()
         server = await Server(loop, disk).start()
@@ -37,35 +35,35 @@ def test_a_job_that_runs_at_most_once_is_not_begun_again_when_server_and_worker_
         await server.die()
         server = await Server(loop, disk).start()
 
-        given = await server.engine.sessions.work(
-            ask(session="s2", max_leases=None, running=frozenset())
+        response = await server.engine.sessions.work(
+            make_poll(session="s2", max_leases=None, running=frozenset())
         )
 
         await server.engine.flush()
-        assert given.leases == []
+        assert response.leases == []
         assert (await server.engine.get(job.id)).state is State.FAILED
 
     live(test)
 
 
-def test_a_worker_without_sessions_that_restarts_has_lost_what_ran_at_most_once() -> None:
+def test_a_restarted_worker_without_sessions_loses_its_at_most_once_job() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         job = await submitted(server, spec(once=True))
         await leased(server, session="")
 
-        given = await server.engine.sessions.work(
-            ask(session="", max_leases=None, running=frozenset())
+        response = await server.engine.sessions.work(
+            make_poll(session="", max_leases=None, running=frozenset())
         )
 
         await server.engine.flush()
-        assert given.leases == []
+        assert response.leases == []
         assert (await server.engine.get(job.id)).state is State.FAILED
 
     live(test)
 
 
-def test_a_lease_that_no_answer_held_is_released_when_its_worker_is_lost() -> None:
+def test_an_unsent_lease_is_released_when_its_worker_is_lost() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server)
@@ -83,7 +81,7 @@ def test_a_lease_that_no_answer_held_is_released_when_its_worker_is_lost() -> No
     live(test)
 
 
-def test_two_failures_in_a_row_do_not_make_a_worker_hold_what_it_never_got() -> None:
+def test_two_failures_in_a_row_leave_no_unsent_lease_as_held() -> None:
     async def test(loop: VirtualLoop) -> None:
         disk = Disk()
         server = await Server(loop, disk).start()
@@ -100,7 +98,7 @@ def test_two_failures_in_a_row_do_not_make_a_worker_hold_what_it_never_got() -> 
         await loop.pass_time(5)
         disk.memory.commit = commit  # type: ignore[method-assign]
         await works_again(server, loop)
-        await hang_up(poll)
+        await disconnect(poll)
 
         session = server.engine.sessions._sessions["a"]
         assert [held.sent_at for held in session.held.values()] in ([], [None])
@@ -108,7 +106,7 @@ def test_two_failures_in_a_row_do_not_make_a_worker_hold_what_it_never_got() -> 
     live(test)
 
 
-def test_a_worker_is_not_lost_because_the_server_stood_still() -> None:
+def test_a_stalled_server_does_not_lose_a_worker() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         await submitted(server)
@@ -116,9 +114,9 @@ def test_a_worker_is_not_lost_because_the_server_stood_still() -> None:
 
         loop.stall(9.0)
         await loop.pass_time(0.5)  # timers come first, then what lies in the sockets
-        given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
+        response = await server.engine.sessions.work(make_poll(running=frozenset({lease.key})))
 
-        assert given.revoked == []
+        assert response.revoked == []
         await loop.pass_time(8)
         assert (await server.engine.get(lease.key.job_id)).losses == 0
 
@@ -126,7 +124,7 @@ def test_a_worker_is_not_lost_because_the_server_stood_still() -> None:
 
 
 @pytest.mark.parametrize("seconds", [5.01, 5.2, 5.9, 60.0])
-def test_a_worker_that_spoke_while_the_server_stood_still_is_heard_first(seconds: float) -> None:
+def test_a_request_sent_during_a_stall_is_read_before_the_timeout(seconds: float) -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         await submitted(server)
@@ -134,15 +132,15 @@ def test_a_worker_that_spoke_while_the_server_stood_still_is_heard_first(seconds
 
         loop.stall(seconds)
         await loop.pass_time(0.01)  # timers come first, then what lies in the sockets
-        given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
+        response = await server.engine.sessions.work(make_poll(running=frozenset({lease.key})))
 
-        assert given.revoked == []
+        assert response.revoked == []
         assert (await server.engine.get(lease.key.job_id)).losses == 0
 
     live(test)
 
 
-def test_a_worker_has_the_rest_of_its_time_after_the_server_stood_still() -> None:
+def test_a_worker_has_the_rest_of_its_timeout_after_a_stall() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         await submitted(server)
@@ -151,14 +149,14 @@ def test_a_worker_has_the_rest_of_its_time_after_the_server_stood_still() -> Non
         await loop.pass_time(1)
         loop.stall(60)
         await loop.pass_time(3)
-        given = await server.engine.sessions.work(ask(running=frozenset({lease.key})))
+        response = await server.engine.sessions.work(make_poll(running=frozenset({lease.key})))
 
-        assert given.revoked == []
+        assert response.revoked == []
 
     live(test)
 
 
-def test_a_worker_that_is_silent_after_the_server_stood_still_is_lost() -> None:
+def test_a_worker_that_is_silent_after_a_stall_is_lost() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         job = await submitted(server)
@@ -184,24 +182,24 @@ def test_a_worker_whose_results_wait_for_a_slow_disk_is_not_lost() -> None:
 
         running = frozenset({second.key})
         telling = server.engine.sessions.work(
-            ask(slots=2, reports=[done(first)], running=running, session_timeout_s=5.0)
+            make_poll(slots=2, reports=[done(first)], running=running, session_timeout_s=5.0)
         )
         await telling
 
-        given = await server.engine.sessions.work(
-            ask(slots=2, running=running, session_timeout_s=5.0)
+        response = await server.engine.sessions.work(
+            make_poll(slots=2, running=running, session_timeout_s=5.0)
         )
-        assert given.revoked == []
+        assert response.revoked == []
 
     live(test)
 
 
-def test_a_worker_that_hangs_up_before_its_turn_asks_for_nothing() -> None:
+def test_a_worker_that_disconnects_before_the_turn_gets_no_lease() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        await server.engine.sessions.work(ask())
+        await server.engine.sessions.work(make_poll())
         await server.engine.flush()
-        request = server.engine.sessions.work(ask(max_leases=None, wait_s=30.0))
+        request = server.engine.sessions.work(make_poll(max_leases=None, wait_s=30.0))
         request.send(None).cancel()
         with contextlib.suppress(asyncio.CancelledError):
             request.throw(asyncio.CancelledError())
@@ -214,7 +212,7 @@ def test_a_worker_that_hangs_up_before_its_turn_asks_for_nothing() -> None:
     live(test)
 
 
-def test_a_draining_worker_gets_nothing_through_a_request_that_still_waits() -> None:
+def test_a_draining_worker_gets_no_lease_through_its_open_poll() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server, slots=2)
@@ -223,25 +221,25 @@ def test_a_draining_worker_gets_nothing_through_a_request_that_still_waits() -> 
         poll = polling(server, slots=2, running=frozenset({lease.key}))
         await server.engine.flush()
         await server.engine.sessions.work(
-            ask(slots=2, is_draining=True, running=frozenset({lease.key}))
+            make_poll(slots=2, is_draining=True, running=frozenset({lease.key}))
         )
 
         job = await submitted(server)
         await loop.pass_time(1)
 
         assert (await server.engine.get(job.id)).state is State.QUEUED
-        await hang_up(poll)
+        await disconnect(poll)
 
     live(test)
 
 
-def test_a_draining_worker_hands_back_at_once_what_was_on_its_way() -> None:
+def test_a_draining_worker_releases_a_lease_on_its_way_at_once() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         job = await submitted(server)
         await leased(server)
 
-        await server.engine.sessions.work(ask(is_draining=True, running=frozenset()))
+        await server.engine.sessions.work(make_poll(is_draining=True, running=frozenset()))
 
         await server.engine.flush()
         found = await server.engine.get(job.id)
@@ -251,10 +249,10 @@ def test_a_draining_worker_hands_back_at_once_what_was_on_its_way() -> None:
     live(test)
 
 
-def test_a_cordon_outlives_a_failure_of_the_store() -> None:
+def test_a_cordon_survives_a_failure_of_the_store() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        await server.engine.sessions.work(ask())
+        await server.engine.sessions.work(make_poll())
         await server.engine.flush()
         server.engine.sessions.cordon("a", True)
         server.disk.commit_fails = 1.0
@@ -267,16 +265,16 @@ def test_a_cordon_outlives_a_failure_of_the_store() -> None:
     live(test)
 
 
-def test_a_cordon_outlives_an_absence_of_the_worker() -> None:
+def test_a_cordon_survives_a_disconnect_of_the_worker() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        await server.engine.sessions.work(ask())
+        await server.engine.sessions.work(make_poll())
         await server.engine.flush()
         server.engine.sessions.cordon("a", True)
         await loop.pass_time(60)
         assert server.engine.sessions.get("a").state == "disconnected"
 
-        await server.engine.sessions.work(ask())
+        await server.engine.sessions.work(make_poll())
         await server.engine.flush()
 
         assert server.engine.sessions.get("a").state == "cordoned"
@@ -284,16 +282,16 @@ def test_a_cordon_outlives_an_absence_of_the_worker() -> None:
     live(test)
 
 
-def test_a_worker_that_was_sent_away_and_is_uncordoned_may_stay() -> None:
+def test_uncordoning_a_draining_worker_ends_the_drain() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        await server.engine.sessions.work(ask())
+        await server.engine.sessions.work(make_poll())
         await server.engine.flush()
         server.engine.sessions.drain("a")
 
         server.engine.sessions.cordon("a", False)
 
-        assert not (await server.engine.sessions.work(ask())).drain
+        assert not (await server.engine.sessions.work(make_poll())).drain
 
     live(test)
 
@@ -312,7 +310,7 @@ def test_a_lease_that_waits_for_its_commit_is_released_when_its_worker_leaves() 
 
         found = await server.engine.get(job.id)
         assert (found.state, found.losses) == (State.QUEUED, 0)
-        await hang_up(poll)
+        await disconnect(poll)
 
     live(test)
 
@@ -320,13 +318,13 @@ def test_a_lease_that_waits_for_its_commit_is_released_when_its_worker_leaves() 
 def test_the_next_process_of_a_drained_name_may_work() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        await server.engine.sessions.work(ask())
+        await server.engine.sessions.work(make_poll())
         await server.engine.flush()
         server.engine.sessions.drain("a")
-        await server.engine.sessions.work(ask(is_draining=True, running=frozenset()))
+        await server.engine.sessions.work(make_poll(is_draining=True, running=frozenset()))
         await server.engine.flush()
 
-        await server.engine.sessions.work(ask(session="s2"))
+        await server.engine.sessions.work(make_poll(session="s2"))
         await server.engine.flush()
 
         assert server.engine.sessions.get("a").state == "active"
@@ -334,7 +332,7 @@ def test_the_next_process_of_a_drained_name_may_work() -> None:
     live(test)
 
 
-def test_a_draining_worker_hands_back_what_no_answer_held() -> None:
+def test_a_draining_worker_releases_its_unsent_leases() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server)
@@ -344,7 +342,7 @@ def test_a_draining_worker_hands_back_what_no_answer_held() -> None:
         assert (await poll).leases == []
         await loop.pass_time(1)
         for _ in range(2):
-            await server.engine.sessions.work(ask(is_draining=True, running=frozenset()))
+            await server.engine.sessions.work(make_poll(is_draining=True, running=frozenset()))
             await loop.pass_time(1)
 
         found = await server.engine.get(job.id)

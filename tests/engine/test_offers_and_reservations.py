@@ -1,4 +1,4 @@
-"""Work placed right now, in rare moments: offers and reservations end whatever happens to them."""
+"""Offers and reservations end after every failure, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.errors import NoCapacity, NoReservation, SchedoError
 from schedo.testing.loop import VirtualLoop
-from tests.engine.far import (
+from tests.engine.virtual_server import (
     CPU,
     Disk,
     Server,
-    ask,
-    bidding,
+    disconnect,
     done,
-    hang_up,
     leftovers,
     live,
+    make_poll,
+    offer_invocation,
     polling,
     spec,
     submitted,
@@ -28,7 +28,7 @@ from tests.engine.far import (
 )
 
 
-def test_an_invocation_whose_worker_is_lost_with_the_bid_is_answered() -> None:
+def test_an_invocation_ends_when_its_worker_is_lost_with_the_offer() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server, session_timeout_s=5.0, wait_s=0.1)
@@ -46,12 +46,12 @@ def test_an_invocation_whose_worker_is_lost_with_the_bid_is_answered() -> None:
     live(test)
 
 
-def test_a_bid_of_a_worker_whose_name_is_taken_over_goes_on() -> None:
+def test_an_offer_ends_when_another_process_takes_its_workers_name() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, _ = await bidding(server)
+        call, _ = await offer_invocation(server)
 
-        await server.engine.sessions.work(ask(session="s2", running=frozenset()))
+        await server.engine.sessions.work(make_poll(session="s2", running=frozenset()))
 
         with pytest.raises(NoCapacity):
             await asyncio.wait_for(call, 60)
@@ -60,16 +60,16 @@ def test_a_bid_of_a_worker_whose_name_is_taken_over_goes_on() -> None:
     live(test)
 
 
-def test_a_bid_that_is_refused_while_the_store_fails_is_passed_on_afterwards() -> None:
+def test_an_offer_rejected_while_the_store_fails_ends_afterwards() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, lease = await bidding(server)
+        call, lease = await offer_invocation(server)
         server.disk.commit_fails = 1.0
         with contextlib.suppress(SchedoError):
             await server.engine.change_queue("other")
 
         with contextlib.suppress(SchedoError):
-            await server.engine.sessions.work(ask(reject=[(lease.key, "busy")]))
+            await server.engine.sessions.work(make_poll(reject=[(lease.key, "busy")]))
         await loop.pass_time(3)
         await works_again(server, loop)
 
@@ -81,10 +81,10 @@ def test_a_bid_that_is_refused_while_the_store_fails_is_passed_on_afterwards() -
     live(test)
 
 
-def test_a_bid_that_times_out_while_the_store_fails_is_passed_on_afterwards() -> None:
+def test_an_offer_that_times_out_while_the_store_fails_ends_afterwards() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, _ = await bidding(server)
+        call, _ = await offer_invocation(server)
         server.disk.commit_fails = 1.0
         with contextlib.suppress(SchedoError):
             await server.engine.change_queue("other")
@@ -100,11 +100,11 @@ def test_a_bid_that_times_out_while_the_store_fails_is_passed_on_afterwards() ->
     live(test)
 
 
-def test_an_invocation_that_was_passed_on_is_not_given_back_to_who_refused_it() -> None:
+def test_a_reassigned_invocation_does_not_return_to_the_worker_that_rejected_it() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, lease = await bidding(server, names="a b", wait_s=5.0)
-        refuse = server.engine.sessions.work(ask(lease.worker, reject=[(lease.key, "busy")]))
+        call, lease = await offer_invocation(server, names="a b", wait_s=5.0)
+        refuse = server.engine.sessions.work(make_poll(lease.worker, reject=[(lease.key, "busy")]))
         server.disk.commit_fails = 1.0  # the next worker's attempt is not written
         await refuse
         await loop.pass_time(3)
@@ -118,12 +118,12 @@ def test_an_invocation_that_was_passed_on_is_not_given_back_to_who_refused_it() 
     live(test)
 
 
-def test_a_refused_bid_leaves_nothing_behind() -> None:
+def test_a_rejected_offer_leaves_nothing_behind() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, lease = await bidding(server)
+        call, lease = await offer_invocation(server)
 
-        await server.engine.sessions.work(ask(reject=[(lease.key, "busy")]))
+        await server.engine.sessions.work(make_poll(reject=[(lease.key, "busy")]))
 
         with pytest.raises(NoCapacity):
             await call
@@ -133,7 +133,7 @@ def test_a_refused_bid_leaves_nothing_behind() -> None:
     live(test)
 
 
-def test_an_invocation_that_could_not_be_written_leaves_no_bid() -> None:
+def test_an_invocation_whose_commit_failed_leaves_no_offer() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server)
@@ -150,27 +150,27 @@ def test_an_invocation_that_could_not_be_written_leaves_no_bid() -> None:
     live(test)
 
 
-def test_a_bid_that_is_accepted_too_late_is_disowned_though_nothing_is_said_to_run() -> None:
+def test_a_late_acceptance_is_revoked_without_a_list_of_running_attempts() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, lease = await bidding(server)
+        call, lease = await offer_invocation(server)
         with pytest.raises(NoCapacity):
             await call
 
-        given = await server.engine.sessions.work(ask(accept=[lease.key]))
+        response = await server.engine.sessions.work(make_poll(accept=[lease.key]))
 
-        assert list(given.revoked) == [lease.key]
+        assert list(response.revoked) == [lease.key]
 
     live(test)
 
 
-def test_a_cancelled_invocation_whose_bid_is_refused_is_cancelled() -> None:
+def test_a_cancelled_invocation_whose_offer_is_rejected_is_cancelled() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, lease = await bidding(server)
+        call, lease = await offer_invocation(server)
         await server.engine.cancel(lease.key.job_id)
 
-        await server.engine.sessions.work(ask(reject=[(lease.key, "busy")]))
+        await server.engine.sessions.work(make_poll(reject=[(lease.key, "busy")]))
 
         [job] = await call
         assert job.state is State.CANCELLED
@@ -178,7 +178,7 @@ def test_a_cancelled_invocation_whose_bid_is_refused_is_cancelled() -> None:
     live(test)
 
 
-def test_a_reservation_of_before_a_failure_takes_nothing_from_one_of_after_it() -> None:
+def test_releasing_a_reservation_from_before_a_recovery_frees_no_new_slot() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         polls = [polling(server)]
@@ -201,15 +201,15 @@ def test_a_reservation_of_before_a_failure_takes_nothing_from_one_of_after_it() 
     live(test)
 
 
-def test_a_released_reservation_asks_for_nothing_in_the_name_of_a_worker_that_does_not() -> None:
+def test_a_released_reservation_does_not_poll_for_its_worker() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server, wait_s=1.0)
         await server.engine.flush()
-        kept = await server.engine.reserve("work", "default", None, 1, 100.0)
+        reservation = await server.engine.reserve("work", "default", None, 1, 100.0)
         await poll  # and the worker does not ask again
 
-        await server.engine.release_reservation(kept.id, kept.nonce)
+        await server.engine.release_reservation(reservation.id, reservation.nonce)
         job = await submitted(server)
         await server.engine.flush()
 
@@ -218,23 +218,25 @@ def test_a_released_reservation_asks_for_nothing_in_the_name_of_a_worker_that_do
     live(test)
 
 
-def test_what_is_run_on_a_reservation_is_what_its_worker_runs() -> None:
+def test_a_reservation_refuses_a_task_that_its_worker_does_not_run() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server, slots=2)
         await loop.pass_time(0.01)
-        kept = await server.engine.reserve("work", "default", CPU, 1, 100.0)
+        reservation = await server.engine.reserve("work", "default", CPU, 1, 100.0)
 
         with pytest.raises(SchedoError):
-            await server.engine.commit_reservation(kept.id, kept.nonce, spec("unknown"), 0.0)
+            await server.engine.commit_reservation(
+                reservation.id, reservation.nonce, spec("unknown"), 0.0
+            )
 
         assert not poll.done(), "the worker was not asked"
-        await hang_up(poll)
+        await disconnect(poll)
 
     live(test)
 
 
-def test_a_reservation_whose_asker_hangs_up_keeps_no_slot() -> None:
+def test_a_reservation_whose_client_disconnects_holds_no_slot() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server)
@@ -252,20 +254,20 @@ def test_a_reservation_whose_asker_hangs_up_keeps_no_slot() -> None:
         await loop.pass_time(11)
 
         assert worker.running == {}
-        await hang_up(poll)
+        await disconnect(poll)
 
     live(test)
 
 
-def test_a_job_on_a_reservation_uses_what_was_reserved() -> None:
+def test_a_job_on_a_reservation_uses_the_reserved_resources() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server, slots=2)
         await loop.pass_time(0.01)
-        kept = await server.engine.reserve("work", "default", CPU, 1, 100.0)
+        reservation = await server.engine.reserve("work", "default", CPU, 1, 100.0)
 
         call = asyncio.ensure_future(
-            server.engine.commit_reservation(kept.id, kept.nonce, spec(), 5.0)
+            server.engine.commit_reservation(reservation.id, reservation.nonce, spec(), 5.0)
         )
         await poll
 
@@ -275,11 +277,11 @@ def test_a_job_on_a_reservation_uses_what_was_reserved() -> None:
     live(test)
 
 
-def test_who_waits_for_a_taker_is_answered_when_the_next_takers_attempt_is_not_written() -> None:
+def test_an_invocation_ends_when_the_reassigned_attempt_is_not_written() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, lease = await bidding(server, names="a b")
-        refuse = server.engine.sessions.work(ask(lease.worker, reject=[(lease.key, "busy")]))
+        call, lease = await offer_invocation(server, names="a b")
+        refuse = server.engine.sessions.work(make_poll(lease.worker, reject=[(lease.key, "busy")]))
         await refuse
         server.disk.commit_fails = 1.0  # the next worker's attempt is not written
         await loop.pass_time(3)
@@ -294,17 +296,17 @@ def test_who_waits_for_a_taker_is_answered_when_the_next_takers_attempt_is_not_w
     live(test)
 
 
-def test_a_released_reservation_gives_no_more_than_is_wanted() -> None:
+def test_a_released_reservation_does_not_exceed_max_leases() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         first = polling(server, slots=10, max_leases=1)
         await loop.pass_time(0.01)
-        kept = await server.engine.reserve("work", "default", None, 1, 100.0)
+        reservation = await server.engine.reserve("work", "default", None, 1, 100.0)
         second = polling(server, slots=10, max_leases=1)  # it asks anew, for one
         await first
         await loop.pass_time(0.01)
 
-        await server.engine.release_reservation(kept.id, kept.nonce)
+        await server.engine.release_reservation(reservation.id, reservation.nonce)
         await submitted(server, spec(), spec())
 
         assert len((await second).leases) == 1
@@ -312,7 +314,7 @@ def test_a_released_reservation_gives_no_more_than_is_wanted() -> None:
     live(test)
 
 
-def test_all_or_nothing_says_no_capacity_although_one_of_them_ended_meanwhile() -> None:
+def test_a_gang_reports_no_capacity_even_if_one_of_its_jobs_has_ended() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         polls = [polling(server, "a"), polling(server, "b"), polling(server, "c")]
@@ -320,17 +322,17 @@ def test_all_or_nothing_says_no_capacity_although_one_of_them_ended_meanwhile() 
         call = asyncio.ensure_future(server.engine.invoke(spec(once=True), 3, 0.0))
         leases = [(await poll).leases[0] for poll in polls]
         accepts = [
-            server.engine.sessions.work(ask(lease.worker, accept=[lease.key]))
+            server.engine.sessions.work(make_poll(lease.worker, accept=[lease.key]))
             for lease in leases[1:]
         ]
         await asyncio.gather(*accepts)
         refused = leases[0]
-        await server.engine.sessions.work(ask(refused.worker, reject=[(refused.key, "busy")]))
+        await server.engine.sessions.work(make_poll(refused.worker, reject=[(refused.key, "busy")]))
         cancel = server.engine._placement._cancel
 
         async def cancel_late(job_id: int) -> Job:
             for lease in leases[1:]:
-                await server.engine.sessions.work(ask(lease.worker, reports=[done(lease)]))
+                await server.engine.sessions.work(make_poll(lease.worker, reports=[done(lease)]))
             return await cancel(job_id)
 
         server.engine._placement._cancel = cancel_late
@@ -341,11 +343,11 @@ def test_all_or_nothing_says_no_capacity_although_one_of_them_ended_meanwhile() 
     live(test)
 
 
-def test_nobody_is_said_to_have_taken_an_invocation_that_a_recovery_has_ended() -> None:
+def test_an_invocation_that_a_recovery_ended_is_not_returned_as_accepted() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, lease = await bidding(server, names="a b")
-        refuse = server.engine.sessions.work(ask(lease.worker, reject=[(lease.key, "busy")]))
+        call, lease = await offer_invocation(server, names="a b")
+        refuse = server.engine.sessions.work(make_poll(lease.worker, reject=[(lease.key, "busy")]))
         server.disk.commit_fails = 1.0
         await refuse
         await loop.pass_time(3)
@@ -358,15 +360,15 @@ def test_nobody_is_said_to_have_taken_an_invocation_that_a_recovery_has_ended() 
     live(test)
 
 
-def test_a_late_result_of_who_refused_a_bid_does_not_take_it_for_the_next_worker() -> None:
+def test_a_late_result_of_a_rejecting_worker_does_not_accept_for_the_next_one() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, lease = await bidding(server, names="a b")
+        call, lease = await offer_invocation(server, names="a b")
         other = "b" if lease.worker == "a" else "a"
-        await server.engine.sessions.work(ask(lease.worker, reject=[(lease.key, "busy")]))
+        await server.engine.sessions.work(make_poll(lease.worker, reject=[(lease.key, "busy")]))
         await loop.pass_time(0.1)
 
-        await server.engine.sessions.work(ask(lease.worker, reports=[done(lease)]))
+        await server.engine.sessions.work(make_poll(lease.worker, reports=[done(lease)]))
         await loop.pass_time(0.01)
         assert not call.done(), f"{other} has not said anything"
 

@@ -1,4 +1,4 @@
-"""Work placed right now where a worker is between two polls, without offers, or disconnected."""
+"""Immediate placement on workers between two polls, without offers, or disconnected."""
 
 from __future__ import annotations
 
@@ -13,55 +13,57 @@ from schedo.core.model import JobSpec
 from schedo.core.states import State
 from schedo.errors import NoCapacity, Unsatisfiable
 from tests.engine.test_placement import EU, hired, spec
-from tests.engine.test_worker_sessions import ask, hire
+from tests.engine.test_worker_sessions import hire, make_poll
 from tests.engine.world import T0, running
 
 
-async def test_a_worker_between_two_requests_is_as_good_as_there(path: Path) -> None:
+async def test_a_worker_between_two_polls_can_be_invoked(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a", slots=2)
         await world.engine.submit([JobSpec("increment", b"{}")])
-        [queued] = (await remote.given()).leases  # and it does not ask at this moment
+        [queued] = (await remote.response()).leases  # and it does not ask at this moment
 
         call = asyncio.create_task(world.engine.invoke(spec(EU), 1, 5.0))
         await world.engine.flush()
         await remote.wait(running=frozenset({queued.key}))
-        [lease] = (await remote.given()).leases
+        [lease] = (await remote.response()).leases
         await remote.end(lease)
 
         assert [job.state for job in await call] == [State.COMPLETED]
 
 
-async def test_a_worker_that_never_asks_again_is_passed_over_in_a_moment(path: Path) -> None:
+async def test_the_offer_of_a_worker_that_never_polls_again_times_out(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
-        kept = await world.engine.reserve("increment", "default", None, 1, 20.0)
+        reservation = await world.engine.reserve("increment", "default", None, 1, 20.0)
         assert remote.waiting is not None
         remote.waiting.cancel()  # its machine is gone
 
         with pytest.raises(NoCapacity, match="did not answer within"):
             await asyncio.wait_for(
-                world.engine.commit_reservation(kept.id, kept.nonce, spec(), 0.0), 5
+                world.engine.commit_reservation(reservation.id, reservation.nonce, spec(), 0.0), 5
             )
 
 
-async def test_a_worker_that_does_not_know_bids_has_said_yes_by_asking(path: Path) -> None:
+async def test_a_worker_without_offers_accepts_by_polling(path: Path) -> None:
     async with running(path) as world:
-        waiting = asyncio.create_task(world.engine.sessions.work(ask(max_leases=1, wait_s=30.0)))
+        waiting = asyncio.create_task(
+            world.engine.sessions.work(make_poll(max_leases=1, wait_s=30.0))
+        )
         await world.engine.flush()
         call = asyncio.create_task(world.engine.invoke(JobSpec("resize", b"{}"), 1, 0.0))
 
-        given = await asyncio.wait_for(waiting, 5)
+        response = await asyncio.wait_for(waiting, 5)
 
-        assert given.offers == set()
+        assert response.offers == set()
         [job] = await asyncio.wait_for(call, 5)
         assert (job.state, job.worker) == (State.RUNNING, "far")
-        [lease] = given.leases
+        [lease] = response.leases
         await hire(world, max_leases=0, reports=[AttemptResult(lease.key, Completed())])
         assert (await world.engine.get(job.id)).state is State.COMPLETED
 
 
-async def test_a_worker_that_forgets_what_it_is_given_is_charged_for_it_in_the_end(
+async def test_a_worker_that_ignores_its_leases_loses_the_job_in_the_end(
     path: Path,
 ) -> None:
     async with running(path) as world:
@@ -89,7 +91,7 @@ async def test_a_paused_or_full_queue_is_no_capacity(path: Path) -> None:
             await world.engine.invoke(spec(), 2, 0.0)
 
 
-async def test_what_a_worker_could_take_that_is_away_is_no_capacity(path: Path) -> None:
+async def test_a_task_of_a_disconnected_worker_is_no_capacity(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
         assert remote.waiting is not None
@@ -100,7 +102,7 @@ async def test_what_a_worker_could_take_that_is_away_is_no_capacity(path: Path) 
             await world.engine.invoke(spec(EU), 1, 0.0)
 
 
-async def test_just_after_a_restart_a_worker_that_could_take_it_may_still_come(path: Path) -> None:
+async def test_shortly_after_a_restart_an_unknown_task_is_no_capacity(path: Path) -> None:
     async with running(path) as world:
         await hired(world, "a")
     async with running(path) as world:
@@ -112,16 +114,20 @@ async def test_just_after_a_restart_a_worker_that_could_take_it_may_still_come(p
             await world.engine.invoke(spec(EU), 1, 0.0)
 
 
-async def test_results_for_what_a_worker_never_had_are_refused_and_not_kept(path: Path) -> None:
+async def test_results_of_attempts_that_a_worker_never_had_are_refused_and_not_kept(
+    path: Path,
+) -> None:
     async with running(path) as world:
         await hire(world, max_leases=0)
         job = await world.submit(task="resize")
         [lease] = (await hire(world)).leases
 
-        stranger = ask("other", reports=[AttemptResult(lease.key._replace(attempt=9), Completed())])
-        given = await world.engine.sessions.work(stranger)
+        stranger = make_poll(
+            "other", reports=[AttemptResult(lease.key._replace(attempt=9), Completed())]
+        )
+        response = await world.engine.sessions.work(stranger)
 
-        assert len(given.refused) == 1
+        assert len(response.refused) == 1
         assert await world.store.list_attempts(job.id) == []
 
 

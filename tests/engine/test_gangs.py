@@ -1,4 +1,4 @@
-"""Several jobs invoked together: all of them begin, or none, whatever the workers say."""
+"""All jobs of a gang begin, or none, whatever the workers reply."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import NoCapacity, SchedoError
 from schedo.store.base import JobFilter
 from schedo.testing.loop import VirtualLoop
-from tests.engine.far import (
+from tests.engine.virtual_server import (
     Disk,
     Server,
-    ask,
-    hang_up,
+    disconnect,
     leftovers,
     live,
+    make_poll,
     polling,
     spec,
     submitted,
@@ -28,7 +28,7 @@ from tests.engine.far import (
 
 
 class Local:
-    """A worker of the server's own, which begins at once what it is given."""
+    """A worker of the server's own, which begins at once what it is response."""
 
     def __init__(self, server: Server, slots: int = 1) -> None:
         self.server = server
@@ -72,7 +72,7 @@ async def refused(server: Server, call: asyncio.Task[list[Job]]) -> None:
     assert server.engine._placement._gangs == {}
 
 
-def test_a_worker_that_is_not_asked_gets_nothing_before_the_others_have_said_yes() -> None:
+def test_a_worker_without_offers_gets_its_lease_after_the_others_accepted() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         plain, asked = polling(server, "a", supports_offers=False), polling(server, "b")
@@ -82,20 +82,20 @@ def test_a_worker_that_is_not_asked_gets_nothing_before_the_others_have_said_yes
         await loop.pass_time(0.1)
         assert not plain.done()
 
-        given = await server.engine.sessions.work(ask("b", accept=[offer.key]))
+        response = await server.engine.sessions.work(make_poll("b", accept=[offer.key]))
 
-        assert given.revoked == []
+        assert response.revoked == []
         [lease] = (await plain).leases
         for name, key in (("a", lease.key), ("b", offer.key)):
             await server.engine.sessions.work(
-                ask(name, reports=[AttemptResult(key, Completed(b"1"))])
+                make_poll(name, reports=[AttemptResult(key, Completed(b"1"))])
             )
         assert [job.state for job in await call] == [State.COMPLETED] * 2
 
     live(test)
 
 
-def test_when_one_refuses_the_others_have_begun_nothing() -> None:
+def test_after_a_rejection_no_job_of_the_gang_has_begun() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local = Local(server)
@@ -104,57 +104,57 @@ def test_when_one_refuses_the_others_have_begun_nothing() -> None:
         call = invoke(server, 3)
         [offer] = (await asked).leases
 
-        await server.engine.sessions.work(ask("b", reject=[(offer.key, "I am busy")]))
+        await server.engine.sessions.work(make_poll("b", reject=[(offer.key, "I am busy")]))
 
         await refused(server, call)
         assert local.begun == []
         assert not plain.done()
-        await hang_up(plain)
+        await disconnect(plain)
 
     live(test)
 
 
-def test_a_worker_that_has_said_yes_is_told_no_when_another_does_not_come() -> None:
+def test_an_accepted_lease_is_revoked_when_another_worker_does_not_answer() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        await server.engine.sessions.work(ask("away"))  # has a slot, and asks for nothing
+        await server.engine.sessions.work(make_poll("away"))  # has a slot, and asks for nothing
         asked = polling(server, "b")
         await server.engine.flush()
         call = invoke(server, 2)
         [offer] = (await asked).leases
 
-        given = await server.engine.sessions.work(ask("b", accept=[offer.key]))
+        response = await server.engine.sessions.work(make_poll("b", accept=[offer.key]))
 
-        assert given.revoked == [offer.key]
+        assert response.revoked == [offer.key]
         await refused(server, call)
 
     live(test)
 
 
 @pytest.mark.parametrize("supports_offers", [True, False])
-def test_a_worker_between_two_requests_is_waited_for(supports_offers: bool) -> None:
+def test_a_gang_waits_for_a_worker_between_two_polls(supports_offers: bool) -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local = Local(server)
-        await server.engine.sessions.work(ask("a", supports_offers=supports_offers))
+        await server.engine.sessions.work(make_poll("a", supports_offers=supports_offers))
         call = invoke(server, 2)
         await loop.pass_time(0.2)
         assert local.begun == []
 
         [lease] = (await polling(server, "a", supports_offers=supports_offers)).leases
         if supports_offers:
-            await server.engine.sessions.work(ask("a", accept=[lease.key]))
+            await server.engine.sessions.work(make_poll("a", accept=[lease.key]))
 
         assert len(local.begun) == 1
         local.end()
         done = AttemptResult(lease.key, Completed(b"1"))
-        await server.engine.sessions.work(ask("a", reports=[done]))
+        await server.engine.sessions.work(make_poll("a", reports=[done]))
         assert [job.state for job in await call] == [State.COMPLETED] * 2
 
     live(test)
 
 
-def test_where_nobody_is_asked_they_begin_at_once() -> None:
+def test_a_gang_without_offers_begins_at_once() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local = Local(server, slots=3)
@@ -169,12 +169,12 @@ def test_where_nobody_is_asked_they_begin_at_once() -> None:
     live(test)
 
 
-def test_a_worker_that_leaves_with_its_question_ends_all() -> None:
+def test_a_worker_that_leaves_with_an_open_offer_ends_the_gang() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local, call, _ = await half_asked(server)
 
-        await server.engine.sessions.work(ask("b", is_draining=True, running=frozenset()))
+        await server.engine.sessions.work(make_poll("b", is_draining=True, running=frozenset()))
 
         await refused(server, call)
         assert local.begun == []
@@ -182,23 +182,23 @@ def test_a_worker_that_leaves_with_its_question_ends_all() -> None:
     live(test)
 
 
-def test_a_worker_of_the_servers_own_that_dies_ends_all() -> None:
+def test_the_death_of_a_local_worker_ends_the_gang() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local, call, offer = await half_asked(server)
 
         server.engine.detach("local", "it died")
         await server.engine.flush()
-        given = await server.engine.sessions.work(ask("b", accept=[offer.key]))
+        response = await server.engine.sessions.work(make_poll("b", accept=[offer.key]))
 
-        assert given.revoked == [offer.key]
+        assert response.revoked == [offer.key]
         assert local.begun == []
         call.cancel()
 
     live(test)
 
 
-def test_one_that_is_cancelled_before_it_begins_ends_all() -> None:
+def test_a_cancelled_job_ends_its_gang_before_it_begins() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         asked = [polling(server, name) for name in "ab"]
@@ -217,7 +217,7 @@ def test_one_that_is_cancelled_before_it_begins_ends_all() -> None:
     live(test)
 
 
-def test_a_store_that_fails_in_between_leaves_nothing_behind() -> None:
+def test_a_failed_store_leaves_no_gang_behind() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local, call, _ = await half_asked(server)
@@ -237,7 +237,7 @@ def test_a_store_that_fails_in_between_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("delay_s", [0.001, 0.6])
 @pytest.mark.parametrize("turns", range(14))
-def test_who_hangs_up_in_any_moment_leaves_no_job_that_never_begins(
+def test_a_client_that_disconnects_at_any_moment_leaves_no_stuck_job(
     turns: int, delay_s: float
 ) -> None:
     async def test(loop: VirtualLoop) -> None:
@@ -245,7 +245,7 @@ def test_who_hangs_up_in_any_moment_leaves_no_job_that_never_begins(
         disk.delay_s = delay_s
         server = await Server(loop, disk).start()
         local = Local(server, slots=2)
-        await server.engine.sessions.work(ask("away"))  # has a slot, and asks for nothing
+        await server.engine.sessions.work(make_poll("away"))  # has a slot, and asks for nothing
         call = invoke(server, 3)
         for _ in range(turns):
             await loop.pass_time(0)

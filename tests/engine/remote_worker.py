@@ -1,4 +1,4 @@
-"""A worker elsewhere as a state machine with its misfortunes, and the room it works in."""
+"""A remote worker as a random state machine with failures, and the world of the model test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.worker_messages import PollRequest, PollResponse, Progress
 from schedo.errors import SchedoError, WorkerReplaced
 from schedo.testing.loop import VirtualLoop
-from tests.engine.far import Disk, Server
+from tests.engine.virtual_server import Disk, Server
 
 RETURN_S = 5.0  # a worker that is away for less keeps what it runs
 
@@ -53,7 +53,7 @@ class Room:
     offers: Counter[str] = field(default_factory=Counter)  # what became of them
     given_up: Counter[int] = field(default_factory=Counter)  # by a worker that had begun it
     faults: list[str] = field(default_factory=list)
-    workers: list[Far] = field(default_factory=list)
+    workers: list[RemoteWorker] = field(default_factory=list)
 
     def chance(self, probability: float) -> bool:
         return not self.is_calm and self.random.random() < probability
@@ -71,7 +71,7 @@ class Room:
             worker.hear_of_death(self.disk)
         await server.die()
 
-    def see(self, worker: Far, lease: Lease) -> None:
+    def see(self, worker: RemoteWorker, lease: Lease) -> None:
         """A worker begins an attempt."""
         self.begun[lease.key.job_id] += 1
         for other in self.workers:
@@ -82,7 +82,7 @@ class Room:
                     self.faults.append(f"{worker.name} runs {lease.key}, {other.name} runs {key}")
 
 
-class Far:
+class RemoteWorker:
     """A worker elsewhere, as the protocol describes it, and its misfortunes."""
 
     def __init__(self, room: Room, number: int) -> None:
@@ -202,14 +202,14 @@ class Far:
         self.requests.add(request)
         if room.chance(0.04):
             room.loop.call_later(room.random.uniform(0, 1.0), request.cancel)
-        given = await self.answer_of(request)
-        if given is None:
+        response = await self.answer_of(request)
+        if response is None:
             await room.pause(1.0)
             return
         if self.lives != life or room.chance(0.03):
             return  # nobody reads the answer
-        self.take(given, reports)
-        offers = [lease for lease in given.leases if lease.key in given.offers]
+        self.take(response, reports)
+        offers = [lease for lease in response.leases if lease.key in response.offers]
         if offers:
             await self.answer(offers)
 
@@ -220,24 +220,24 @@ class Far:
             for running in self.running.values():
                 running.is_excused = True
 
-    def take(self, given: PollResponse, reports: list[AttemptResult]) -> None:
+    def take(self, response: PollResponse, reports: list[AttemptResult]) -> None:
         room = self.room
-        self.is_told_to_leave = self.is_told_to_leave or given.drain
-        refused = {key for key, _ in given.refused}
+        self.is_told_to_leave = self.is_told_to_leave or response.drain
+        refused = {key for key, _ in response.refused}
         for report in reports:
             if self.results.pop(report.key, None) is not None and report.key not in refused:
                 result = report.outcome
                 room.results[report.key] = result.result if isinstance(result, Completed) else None
-        for key in given.revoked:
+        for key in response.revoked:
             running = self.running.pop(key, None)
             if running is not None and not running.is_excused:
                 room.faults.append(f"{key} was taken from {self.name}, which was well")
-        for stop in given.stops:
+        for stop in response.stops:
             if stop.key in self.running:
                 del self.running[stop.key]
                 self.results[stop.key] = AttemptResult(stop.key, Stopped())
-        for lease in given.leases:
-            if lease.key not in given.offers:
+        for lease in response.leases:
+            if lease.key not in response.offers:
                 self.begin(lease)
 
     async def answer(self, offers: list[Lease]) -> None:
@@ -256,11 +256,11 @@ class Far:
         await room.pause(0.1)
         keys = [lease.key for lease in accepted]
         before = self.lives
-        given = await self.tell_offers(keys, rejected)
-        if given is None or self.lives != before:
+        response = await self.tell_offers(keys, rejected)
+        if response is None or self.lives != before:
             return
         for lease in accepted:
-            if lease.key not in given.revoked:
+            if lease.key not in response.revoked:
                 self.begin(lease)
 
     async def tell_offers(
@@ -290,8 +290,8 @@ class Far:
         )
         request = room.loop.create_task(room.server.engine.sessions.work(asked))
         self.requests.add(request)
-        given = await self.answer_of(request)
-        return None if room.chance(0.03) else given
+        response = await self.answer_of(request)
+        return None if room.chance(0.03) else response
 
     async def answer_of(self, request: asyncio.Task[PollResponse]) -> PollResponse | None:
         try:
