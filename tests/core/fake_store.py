@@ -1,6 +1,6 @@
 """A durable store in a dictionary.
 
-It keeps copies, checks what the unique indexes of SQLite would check, and answers wants in the
+It keeps copies, checks what the unique indexes of SQLite would check, and answers loads in the
 documented orders.
 """
 
@@ -100,9 +100,9 @@ class FakeStore:
                 or other.trigger not in (Trigger.SCHEDULE, Trigger.CATCHUP)
             ), f"schedule {job.schedule_id} fired twice for {job.scheduled_for}"
 
-    def load(self, want: loads.Load) -> Any:
+    def load(self, load: loads.Load) -> Any:
         """Answer a load with copies."""
-        match want:
+        match load:
             case loads.LoadTimers(after, limit):
                 return self._page(
                     lambda j: j.state in TIMED, lambda j: (j.due_at, j.id), after, limit
@@ -178,7 +178,7 @@ class FakeStore:
                 return found
         return None
 
-    def lanes(self) -> list[ReadyKey]:
+    def ready_keys(self) -> list[ReadyKey]:
         """Return the ready keys that have queued jobs."""
         return sorted({job.ready_key for job in self.jobs.values() if job.state is State.QUEUED})
 
@@ -196,11 +196,11 @@ class FakeStore:
 
     def _page(
         self,
-        is_wanted: Callable[[Job], bool],
+        matches: Callable[[Job], bool],
         order: Callable[[Job], Pair],
         after: Pair,
         limit: int,
     ) -> list[Job]:
-        found = sorted(order(job) for job in self.jobs.values() if is_wanted(job))
+        found = sorted(order(job) for job in self.jobs.values() if matches(job))
         page = [self.load_job(ident) for key, ident in found if (key, ident) > after]
         return [job for job in page if job is not None][:limit]

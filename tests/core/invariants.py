@@ -116,7 +116,12 @@ def check_running(server: Server) -> None:
 def check_blocked(server: Server) -> None:
     """Every blocked run is known, so that it will be unblocked."""
     scheduler = server.scheduler
-    if scheduler.schedules.pending_loads or scheduler._loads or server.asked or server.fetched:
+    if (
+        scheduler.schedules.pending_loads
+        or scheduler._loads
+        or server.requested_loads
+        or server.fetched
+    ):
         return  # a schedule is being loaded
     blocked = {job.id for job in current_jobs(server) if job.state is State.BLOCKED}
     assert blocked == set(scheduler.schedules._blocked.values())

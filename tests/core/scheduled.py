@@ -22,4 +22,4 @@ def states(server: Server, schedule: Schedule) -> list[State]:
 
 
 def kinds(server: Server, schedule: Schedule) -> list[Decision]:
-    return [verdict for verdict, _, _ in server.verdicts(schedule.id)]
+    return [decision for decision, _, _ in server.decisions(schedule.id)]

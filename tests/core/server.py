@@ -1,6 +1,6 @@
 """A scheduler on a store that commits and loads step by step.
 
-The server does the journal's rounds in four steps, so that a test can let other things happen
+The server does the committer's rounds in four steps, so that a test can let other things happen
 between them: take, commit, fetch, deliver.
 """
 
@@ -50,7 +50,7 @@ class Server:
         store = self.store
         store.epoch += 1
         self.taken: Written | None = None
-        self.asked: list[loads.Load] = []
+        self.requested_loads: list[loads.Load] = []
         self.fetched: list[tuple[loads.Load, Any]] = []
         self.leases: dict[LeaseKey, Lease] = {}  # handed out and not yet reported
         self.stops: list[StopRequest] = []
@@ -62,7 +62,7 @@ class Server:
             offset_us=store.offset_us,
         )
         queues = [queue.changed() for queue in store.queues.values()]
-        scheduler.restore(queues, store.lanes(), store.blocked())
+        scheduler.restore(queues, store.ready_keys(), store.blocked())
         for job in store.unfinished():
             if job.state is State.RUNNING:
                 loaded = store.load_job(job.id)
@@ -76,15 +76,15 @@ class Server:
 
     def follow_clock(self, delta_us: int) -> None:
         """Follow the wall clock, which was set by so much, between two rounds."""
-        assert self.taken is None, "a commit is on its way"
-        assert not self.asked, "something is being loaded"
+        assert self.taken is None, "a commit is under way"
+        assert not self.requested_loads, "something is being loaded"
         self.store.shift(delta_us)
         self.scheduler.follow_clock(delta_us)
 
     # Rounds, as the engine's journal does them.
 
     def take(self) -> None:
-        """Take what is to be committed and asked for; its records are read now."""
+        """Take the changes and the loads of the scheduler; copy the changed records now."""
         changes: Changes = self.scheduler.take_changes()
         self.taken = Written(
             [job.copy() for job in changes.jobs.values()],
@@ -95,22 +95,22 @@ class Server:
             list(changes.outputs),
             list(changes.decisions),
         )
-        self.asked = self.scheduler.take_loads()
+        self.requested_loads = self.scheduler.take_loads()
 
     def commit(self) -> None:
-        """Make durable what was taken."""
+        """Commit the changes that were taken."""
         assert self.taken is not None, "nothing was taken"
         self.store.write(self.taken)
         self.taken = None
         self.scheduler.committed()
 
     def fetch(self) -> None:
-        """Load what was asked for."""
-        self.fetched = [(want, self.store.load(want)) for want in self.asked]
-        self.asked = []
+        """Carry out the requested loads."""
+        self.fetched = [(load, self.store.load(load)) for load in self.requested_loads]
+        self.requested_loads = []
 
     def deliver(self, now: int) -> None:
-        """Hand over what was loaded, in one step."""
+        """Deliver all loaded records in one step."""
         fetched, self.fetched = self.fetched, []
         self.scheduler.deliver(fetched, now)
 
@@ -134,7 +134,7 @@ class Server:
     # Commands.
 
     def tick(self, now: int) -> list[Lease]:
-        """Let the scheduler do what is due; return the leases it gave out."""
+        """Let the scheduler handle due entries; return the new leases."""
         self.scheduler.tick(now)
         leases = self.scheduler.attempts.take_leases()
         self.leases.update((lease.key, lease) for lease in leases)
@@ -162,7 +162,7 @@ class Server:
 
         self.scheduler.submit(specs, now, then)
         self.round(now)
-        if self.scheduler.jobs.changes:  # it was accepted only when the store had been asked
+        if self.scheduler.jobs.changes:  # it was accepted only after a load
             self.round(now)
         return answers
 
@@ -173,15 +173,15 @@ class Server:
         return answer.job
 
     def change(self, job_id: int, act: Callable[[Job, int], Job], now: int) -> Job:
-        """Let a command act on the job, wherever it is; return a copy of it."""
+        """Apply a command to the job, in memory or in the store; return a copy of it."""
         changed: list[Job] = []
-        self.ask(job_id, lambda job, now: changed.append(act(job, now).copy()), now)
+        self.command(job_id, lambda job, now: changed.append(act(job, now).copy()), now)
         if not changed:
             self.round(now)
         return changed[0]
 
-    def ask(self, job_id: int, act: Callable[[Job, int], object], now: int) -> None:
-        """Send a command to the job; it acts at once or when the job has been loaded."""
+    def command(self, job_id: int, act: Callable[[Job, int], object], now: int) -> None:
+        """Apply a command to the job at once, or when the job is loaded."""
 
         def then(job: Job | None, now: int) -> None:
             assert job is not None, f"there is no job {job_id}"
@@ -221,7 +221,7 @@ class Server:
         )
 
     def trigger(self, name: str, now: int, overlap: Overlap | None = None) -> Triggered:
-        """Trigger a schedule by hand."""
+        """Trigger a schedule manually."""
         answers: list[Triggered] = []
 
         def act(schedule: Schedule | None) -> Schedule:
@@ -235,17 +235,17 @@ class Server:
     def on_schedule(
         self, name: str, act: Callable[[Schedule | None], Schedule], now: int
     ) -> Schedule:
-        """Let a command act on the schedule, wherever it is."""
+        """Apply a command to the schedule, in memory or in the store."""
         changed: list[Schedule] = []
-        self.ask_schedule(name, lambda found, now: changed.append(act(found)), now)
+        self.command_schedule(name, lambda found, now: changed.append(act(found)), now)
         if not changed:
             self.round(now)
         return changed[0]
 
-    def ask_schedule(
+    def command_schedule(
         self, name: str, act: Callable[[Schedule | None, int], object], now: int
     ) -> None:
-        """Send a command to the schedule; it acts at once or when the schedule has been loaded."""
+        """Apply a command to the schedule at once, or when the schedule is loaded."""
 
         def then(found: Schedule | None, now: int) -> None:
             act(found, now)
@@ -259,8 +259,8 @@ class Server:
         known |= {job.id: job for job in changed.values() if job.schedule_id == schedule_id}
         return [known[ident] for ident in sorted(known)]
 
-    def verdicts(self, schedule_id: int) -> list[tuple[Decision, int, int]]:
-        """Return (verdict, scheduled_for, count) of every decision so far."""
+    def decisions(self, schedule_id: int) -> list[tuple[Decision, int, int]]:
+        """Return (decision, scheduled_for, count) of every decision so far."""
         decisions = self.store.decisions + self.scheduler.jobs.changes.decisions
         return [
             (d.decision, d.scheduled_for, d.count)

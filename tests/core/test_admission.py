@@ -303,7 +303,7 @@ def test_a_key_is_looked_up_in_the_store_once_however_often_a_batch_names_it() -
 
     assert server.scheduler.has_pending_work
     server.take()
-    assert len(server.asked) == 2
+    assert len(server.requested_loads) == 2
 
 
 def test_two_submits_with_one_key_make_one_job() -> None:

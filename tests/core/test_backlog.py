@@ -121,16 +121,16 @@ def test_a_short_page_was_the_last_one() -> None:
 
 def test_entries_that_become_overdue_during_a_move_are_moved_after_it() -> None:
     backlog, index = taken_over((SECOND, 7))
-    asked = backlog.until
+    requested_loads = backlog.until
     backlog.is_loading = True
     later = NOW + SECOND
     index.skip_to((NOW, 3))
     backlog.take_over(index, later)
 
-    backlog.advance((SECOND, 7), asked, None)
+    backlog.advance((SECOND, 7), requested_loads, None)
 
     assert backlog.needs_page()
-    assert backlog.after == (asked, ID_MAX)
+    assert backlog.after == (requested_loads, ID_MAX)
     assert backlog.until == later - BACKLOG_AGE_US
 
 

@@ -101,7 +101,7 @@ def test_an_expiry_counts_as_it_was_given(step: int) -> None:
 
 
 @STEPS
-def test_a_rescheduled_job_counts_elapsed_time_only_for_a_delay(step: int) -> None:
+def test_a_job_rescheduled_by_a_delay_counts_elapsed_time(step: int) -> None:
     server = Server(now=NOW)
     job = server.submit(make_spec(run_at=NOW + DAY), NOW)
     server.change(

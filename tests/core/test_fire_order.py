@@ -113,5 +113,5 @@ def test_memory_stays_bounded_while_a_crowd_fires() -> None:
         turn(server, HOUR + SECOND)
         most = max(most, len(server.scheduler.schedules._schedules))
 
-    assert most < 150, "the window, a page of the backlog, and what one commit takes"
+    assert most < 150, "the index, a page of the backlog, and what one commit takes"
     assert made

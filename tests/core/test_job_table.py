@@ -181,7 +181,7 @@ def test_memory_wins_over_the_store_about_the_holder_of_a_key() -> None:
     assert jobs.find_unique_holder("nobody's", None) is None
 
 
-# Windows and pages.
+# Pages.
 
 
 def test_a_trimmed_record_is_recycled_only_at_the_next_commit() -> None:
@@ -237,7 +237,7 @@ def test_each_index_that_runs_low_requests_one_page() -> None:
     assert jobs.loads() == []
 
 
-def timers_wanted(jobs: JobTable) -> LoadTimers:
+def timers_load(jobs: JobTable) -> LoadTimers:
     [load] = jobs.loads()
     assert isinstance(load, LoadTimers)
     return load
@@ -246,7 +246,7 @@ def timers_wanted(jobs: JobTable) -> LoadTimers:
 def test_a_full_page_is_added_up_to_its_last_job() -> None:
     jobs = JobTable(2)
 
-    jobs.extend_timers(timers_wanted(jobs), [waiting(1, 10), waiting(2, 20)])
+    jobs.extend_timers(timers_load(jobs), [waiting(1, 10), waiting(2, 20)])
 
     assert jobs.timers.horizon == (20, 2)
     assert held(jobs, 2).location is Location.TIMERS
@@ -255,7 +255,7 @@ def test_a_full_page_is_added_up_to_its_last_job() -> None:
 def test_a_short_page_was_the_last() -> None:
     jobs = JobTable(2)
 
-    jobs.extend_timers(timers_wanted(jobs), [waiting(1, 10)])
+    jobs.extend_timers(timers_load(jobs), [waiting(1, 10)])
 
     assert jobs.timers.horizon is None
     assert not jobs.needs_loads()
@@ -263,7 +263,7 @@ def test_a_short_page_was_the_last() -> None:
 
 def test_changes_during_the_load_win_over_the_page() -> None:
     jobs = JobTable(4)
-    load = timers_wanted(jobs)
+    load = timers_load(jobs)
     jobs.track(waiting(1, 10))
     jobs.move(held(jobs, 1), State.CANCELLED)
     jobs.index(jobs.track(waiting(3, 5)))
@@ -284,7 +284,7 @@ def test_nothing_is_lost_when_an_index_is_trimmed_during_the_load() -> None:
     jobs = holding(*(waiting(n, n * 10) for n in range(1, 6)))
     jobs.timers.pop_first(1)
     jobs.unindex(held(jobs, 1))
-    load = timers_wanted(jobs)
+    load = timers_load(jobs)
     for ident in (6, 7, 8, 9):
         jobs.index(jobs.track(waiting(ident, 15)))
 
@@ -300,8 +300,8 @@ def test_nothing_is_lost_when_a_page_overfills_the_index() -> None:
     jobs = holding(*(job.copy() for job in stored[:4]))
     jobs.unindex(held(jobs, 1))
     commit(jobs)
-    load = timers_wanted(jobs)
-    for ident in (20, 21):  # together with the page more than the window holds
+    load = timers_load(jobs)
+    for ident in (20, 21):  # together with the page more than the index holds
         jobs.index(jobs.track(waiting(ident, 15)))
 
     jobs.extend_timers(load, [job.copy() for job in stored[2:4]])
@@ -316,8 +316,8 @@ def test_nothing_is_lost_when_a_page_overfills_the_index() -> None:
 def test_a_record_that_no_index_holds_is_indexed_by_its_page() -> None:
     jobs = holding(*(waiting(n, n * 10) for n in range(1, 5)))
     jobs.unindex(held(jobs, 1))
-    jobs.unindex(held(jobs, 2))  # the window is empty; 3 and 4 are trimmed, not yet recycled
-    load = timers_wanted(jobs)
+    jobs.unindex(held(jobs, 2))  # the index is empty; 3 and 4 are trimmed, not yet recycled
+    load = timers_load(jobs)
 
     jobs.extend_timers(load, [waiting(3, 30), waiting(4, 40)])
     commit(jobs)

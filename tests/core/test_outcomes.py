@@ -130,7 +130,7 @@ def test_a_result_that_came_before_the_stop_counts() -> None:
     assert settled(running(), Completed(), stop=StopReason.TIMEOUT).state is State.COMPLETED
 
 
-@pytest.mark.parametrize("outcome", [Released(), Stopped()], ids=["handed back", "stopped"])
+@pytest.mark.parametrize("outcome", [Released(), Stopped()], ids=["released", "stopped"])
 def test_a_released_attempt_is_requeued_first_and_not_counted(outcome: Outcome) -> None:
     assert settled(running(), outcome) == Transition(State.QUEUED, "released", requeue_first=True)
 
@@ -192,7 +192,7 @@ def test_a_lost_invocation_is_tried_once_more_for_any_blame(blame: Blame) -> Non
     )
 
 
-@pytest.mark.parametrize("outcome", [Lost("gone"), Released()], ids=["lost", "handed back"])
+@pytest.mark.parametrize("outcome", [Lost("gone"), Released()], ids=["lost", "released"])
 def test_a_suspect_stays_one_until_it_has_run_to_an_end(outcome: Outcome) -> None:
     assert settled(running(poison_suspect=True), outcome).poison_suspect
 

@@ -107,10 +107,10 @@ def test_a_command_on_an_overdue_job_holds_whenever_it_comes(
             if steps % 4 > [server.take, server.commit, server.fetch].index(step):
                 step()
         target = made[20 + steps]
-        server.ask(target, act(server.scheduler), RESTART)
+        server.command(target, act(server.scheduler), RESTART)
         if server.taken is not None:
             server.commit()
-        if server.asked:
+        if server.requested_loads:
             server.fetch()
         server.deliver(RESTART)
         server.settle(RESTART)

@@ -19,7 +19,7 @@ from tests.core.full_scan import pick, scan, scan_pages
 
 QUEUES = ("a", "b", "c", "d", "e")
 TASKS = ("t", "u", "v")
-ROUTES = (
+REQUIREMENTS = (
     None,
     None,
     Requirements(resources=(("cpu", 2_000),)),
@@ -40,9 +40,9 @@ class History:
         self.ready_queues = ReadyQueues(self.workers, 4, 32)
         self.queues: tuple[str, ...] = QUEUES
         self.tasks: tuple[str, ...] = TASKS
-        self.routes: tuple[Requirements | None, ...] = ROUTES
-        if seed % 3 == 0:  # often a single lane, which is taken many at a time
-            self.queues, self.tasks, self.routes = QUEUES[:1], TASKS[:1], (None,)
+        self.requirements: tuple[Requirements | None, ...] = REQUIREMENTS
+        if seed % 3 == 0:  # often a single ready key, from which batches start
+            self.queues, self.tasks, self.requirements = QUEUES[:1], TASKS[:1], (None,)
         for name in NAMES[:2]:
             self.workers.attach(worker_spec(name, 2))
         self.next_id = 1
@@ -61,7 +61,7 @@ class History:
             (2, self.attach),
             (1, self.detach),
             (2, self.close_or_cordon),
-            (4, self.ask),
+            (4, self.poll),
             (2, self.reserve),
             (6, self.deliver),
             (1, self.retreat),
@@ -75,7 +75,7 @@ class History:
 
     def add(self) -> None:
         draw = self.random
-        options = Options(requirements=draw.choice(self.routes))
+        options = Options(requirements=draw.choice(self.requirements))
         for _ in range(draw.choice((1, 1, 3))):
             job = Job(
                 id=self.next_id,
@@ -179,7 +179,7 @@ class History:
         else:
             self.workers.cordon(name, self.random.random() < 0.5)
 
-    def ask(self) -> None:
+    def poll(self) -> None:
         self.workers.poll(self.random.choice(NAMES), self.random.choice((0, 1, 3)))
 
     def reserve(self) -> None:

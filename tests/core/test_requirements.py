@@ -43,11 +43,11 @@ def test_a_condition_holds(found: str | None, op: Op, values: tuple[str, ...], h
 def test_the_first_preference_that_is_met_counts() -> None:
     lhr = Preference((Condition("zone", "=", ("lhr",)),), 3.0)
     big = Preference((Condition("cpus", ">", ("8",)),), 2.0)
-    route = Requirements(prefer=(lhr, big, Preference((), 1.0)))
+    requirements = Requirements(prefer=(lhr, big, Preference((), 1.0)))
 
-    assert route.preference_score({"zone": "lhr", "cpus": "16"}) == 3.0
-    assert route.preference_score({"zone": "ams", "cpus": "16"}) == 2.0
-    assert route.preference_score({}) == 1.0
+    assert requirements.preference_score({"zone": "lhr", "cpus": "16"}) == 3.0
+    assert requirements.preference_score({"zone": "ams", "cpus": "16"}) == 2.0
+    assert requirements.preference_score({}) == 1.0
     assert Requirements().preference_score({"zone": "lhr"}) == 0.0
 
 

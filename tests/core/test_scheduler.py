@@ -255,7 +255,7 @@ def test_a_job_that_started_in_time_does_not_expire() -> None:
     assert server.state(job.id) is State.RUNNING
 
 
-# Waking, turns and windows.
+# Wake-ups, turns and paged indexes.
 
 
 def test_the_next_wake_is_the_soonest_job_schedule_or_timeout() -> None:
@@ -381,9 +381,9 @@ def test_a_job_in_a_reserved_slot_takes_the_requirements_of_the_reservation() ->
     server = Server(slots=0)
     server.attach(worker_spec("a", 2, labels={"zone": "lhr"}))
     placements = server.scheduler.placements
-    asked = Requirements(labels=(Condition("zone", "=", ("lhr",)),))
-    slots = placements.reserve(ReadyKey("default", "work", requirements=asked), 1)
+    requested_loads = Requirements(labels=(Condition("zone", "=", ("lhr",)),))
+    slots = placements.reserve(ReadyKey("default", "work", requirements=requested_loads), 1)
 
     [job] = placements.invoke_reserved(JobSpec("work"), slots, T0)
 
-    assert job.options.requirements == asked
+    assert job.options.requirements == requested_loads

@@ -35,10 +35,10 @@ def test_a_cancelled_running_job_ends_when_its_worker_reports() -> None:
     server = Server(slots=0)
     job = job_in(State.RUNNING, server)
 
-    asked = server.cancel(job.id, MINUTE)
+    requested_loads = server.cancel(job.id, MINUTE)
     server.tick(MINUTE)
 
-    assert (asked.state, asked.cancel_requested_at) == (State.RUNNING, MINUTE)
+    assert (requested_loads.state, requested_loads.cancel_requested_at) == (State.RUNNING, MINUTE)
     assert server.stops == [StopRequest(LeaseKey(job.id, 1, 1), "w", StopReason.CANCEL)]
     assert server.report(job.id, Stopped(), 2 * MINUTE).state is State.CANCELLED
     assert server.job(job.id).ended_at == 2 * MINUTE
@@ -107,7 +107,7 @@ def test_a_command_that_the_state_forbids_changes_nothing(
     assert not server.scheduler.jobs.changes.jobs
 
 
-# Retry by hand, run now, reschedule.
+# Manual retry, run now, reschedule.
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED, State.EXPIRED])

@@ -1,6 +1,6 @@
 """The scheduler against everything at once: random commands, time, commits, loads and crashes.
 
-Windows hold two entries, so nearly every job passes through the store. Commits and loads happen in
+Indexes hold two entries, so nearly every job passes through the store. Commits and loads happen in
 steps of their own, so that changes come between them. After every step the invariants are checked;
 at the end all that was acknowledged must come to its end. A failure prints the steps to replay it;
 EXAMPLES=2000 in the environment tries more.
@@ -112,7 +112,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.server = Server(CAPACITY, now=self.now, slots=3)
         self.server.attach(KEPT)
         self.answered: set[int] = set()  # jobs whose answer waits for the next commit
-        self.answering: set[int] = set()  # for the one on its way
+        self.answering: set[int] = set()  # for the commit under way
         self.acknowledged: set[int] = set()
         self.latest: dict[int, tuple[int, int]] = {}  # job: epoch and attempt of its last lease
         self.old_keys: list[LeaseKey] = []
@@ -133,7 +133,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.put_schedule(spec)
         for _ in range(4):
             self.do_a_round()
-        if crashes:  # so that it begins with windows that know nothing yet
+        if crashes:  # so that it begins with empty indexes
             self.crash()
 
     @rule(specs=st.lists(SPECS, min_size=1, max_size=6))
@@ -159,7 +159,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([-20, 20]))
     def step_the_clock(self, seconds: int) -> None:
-        while self.server.taken is not None or self.server.asked or self.server.fetched:
+        while self.server.taken is not None or self.server.requested_loads or self.server.fetched:
             self.step_the_journal(1)
         self.now += seconds * SECOND
         self.latest_now = max(self.now, self.latest_now)  # what was due stays due
@@ -285,7 +285,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for _ in range(steps):
             if server.taken is not None:
                 self.commit()
-            elif server.asked:
+            elif server.requested_loads:
                 server.fetch()
             elif server.fetched:
                 server.deliver(self.now)
@@ -295,12 +295,12 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule()
     def do_a_round(self) -> None:
         server = self.server
-        if server.taken is None and not server.asked and not server.fetched:
+        if server.taken is None and not server.requested_loads and not server.fetched:
             self.take()
         if server.taken is not None:
             self.commit()
-        server.fetched += [(want, server.store.load(want)) for want in server.asked]
-        server.asked = []
+        server.fetched += [(load, server.store.load(load)) for load in server.requested_loads]
+        server.requested_loads = []
         server.deliver(self.now)
         self.tick()
 
@@ -362,7 +362,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for name in QUEUES:
             scheduler.set_queue(Queue(name))
         self.server.attach(worker_spec(WORKER, 50))
-        for _ in range(4):  # whatever is on its way arrives
+        for _ in range(4):  # requests under way arrive
             self.do_a_round()
         for schedule in self.server.store.schedules.values():
             scheduler.with_schedule(schedule.name, self._pause, self.now)

@@ -35,7 +35,7 @@ def test_a_schedule_fires_when_exactly_due_and_not_before() -> None:
     [run] = server.runs(schedule.id)
     assert (run.scheduled_for, run.due_at, run.trigger) == (MINUTE, MINUTE, Trigger.SCHEDULE)
     assert (run.schedule_id, run.missed_count, run.state) == (schedule.id, 0, State.RUNNING)
-    assert server.verdicts(schedule.id) == [(Decision.FIRED, MINUTE, 1)]
+    assert server.decisions(schedule.id) == [(Decision.FIRED, MINUTE, 1)]
 
 
 def test_it_says_how_many_schedules_wait_in_memory() -> None:
@@ -179,7 +179,7 @@ def test_after_a_long_sleep_each_instant_has_one_decision(
     server.settle(100 * MINUTE + SECOND)
 
     assert [run.trigger for run in server.runs(schedule.id)] == triggers
-    assert sum(count for _, _, count in server.verdicts(schedule.id)) == 100
+    assert sum(count for _, _, count in server.decisions(schedule.id)) == 100
     assert server.store.schedules[schedule.id].missed == missed
 
 

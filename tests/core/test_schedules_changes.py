@@ -27,7 +27,7 @@ def test_a_manual_run_is_due_now_and_leaves_the_next_fire_alone() -> None:
     )
     assert skipped_by is None
     assert schedule.next_fire_at == MINUTE
-    assert server.verdicts(schedule.id) == [(Decision.MANUAL, 10 * SECOND, 1)]
+    assert server.decisions(schedule.id) == [(Decision.MANUAL, 10 * SECOND, 1)]
 
 
 def test_a_manual_run_obeys_the_overlap_policy_and_names_the_other_run() -> None:

@@ -69,7 +69,7 @@ def test_a_schedule_that_is_put_again_unchanged_while_its_page_is_loaded_still_f
         ),
         SECOND,
     )
-    server.asked = [*server.scheduler.take_loads(), *server.asked]
+    server.requested_loads = [*server.scheduler.take_loads(), *server.requested_loads]
     server.fetch()
 
     server.deliver(SECOND)
@@ -79,7 +79,7 @@ def test_a_schedule_that_is_put_again_unchanged_while_its_page_is_loaded_still_f
 
 
 def out_of_memory(overlap: Overlap) -> tuple[Server, Schedule]:
-    """Return a schedule with a running and a blocked run that no window holds."""
+    """Return a schedule that is not in memory, with a running and a blocked run."""
     server = Server(capacity=1)
     rule = every(60, end_at=2 * MINUTE)
     schedule = made(server, rule=rule, overlap=overlap)
@@ -232,7 +232,7 @@ def test_a_schedule_deleted_while_it_is_looked_up_leaves_its_blocked_run_to_go()
         assert known is not None
         server.scheduler.schedules.delete(known, now)
 
-    server.ask_schedule("s", delete, HOUR)
+    server.command_schedule("s", delete, HOUR)
     server.complete(first.id, HOUR)
 
     assert server.run(HOUR) == [second.id]
@@ -251,8 +251,8 @@ def test_a_run_made_since_the_schedule_was_loaded_keeps_it_busy() -> None:
         assert known is not None
         answers.append(server.scheduler.schedules.trigger(known, None, now))
 
-    server.ask(run.id, server.scheduler.retry, HOUR)
-    server.ask_schedule("s", trigger, HOUR)
+    server.command(run.id, server.scheduler.retry, HOUR)
+    server.command_schedule("s", trigger, HOUR)
     server.round(HOUR)
 
     assert answers == [Triggered(None, run.id)]
@@ -288,7 +288,7 @@ def test_a_blocked_run_that_was_cancelled_before_it_was_woken_stays_cancelled() 
     server.settle(MINUTE)
     server.settle(2 * MINUTE)
     first, second = server.runs(schedule.id)
-    server.ask(second.id, server.scheduler.cancel, 121 * SECOND)
+    server.command(second.id, server.scheduler.cancel, 121 * SECOND)
 
     server.complete(first.id, 121 * SECOND)
     server.settle(121 * SECOND)

@@ -175,7 +175,7 @@ def test_runs_caught_up_with_all_may_overlap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overlap", "made_by_late", "verdict", "end"),
+    ("overlap", "made_by_late", "decision", "end"),
     [
         (Overlap.SKIP, 0, Decision.SKIPPED_OVERLAP, [State.RUNNING] * 16),
         (Overlap.BUFFER_ONE, 1, Decision.SKIPPED_OVERLAP, [State.RUNNING] * 16 + [State.BLOCKED]),
@@ -184,7 +184,7 @@ def test_runs_caught_up_with_all_may_overlap() -> None:
     ],
 )
 def test_only_caught_up_runs_disregard_overlap_late_ones_go_by_it(
-    overlap: Overlap, made_by_late: int, verdict: Decision, end: list[State]
+    overlap: Overlap, made_by_late: int, decision: Decision, end: list[State]
 ) -> None:
     server = Server(slots=100)
     schedule = made(server, catchup=Catchup.ALL, rule=every(1), overlap=overlap)
@@ -195,7 +195,7 @@ def test_only_caught_up_runs_disregard_overlap_late_ones_go_by_it(
     assert triggers == [Trigger.CATCHUP] * 16 + [Trigger.SCHEDULE] * made_by_late
     assert states(server, schedule) == end
     decided = kinds(server, schedule)
-    assert (len(decided), decided[-1]) == (76, verdict)
+    assert (len(decided), decided[-1]) == (76, decision)
 
 
 @pytest.mark.parametrize("overlap", [Overlap.SKIP, Overlap.BUFFER_ONE])
@@ -296,11 +296,11 @@ def test_a_run_beyond_that_number_ends_like_any_other() -> None:
 def test_cancel_other_leaves_alone_what_has_ended_meanwhile() -> None:
     server = Server(capacity=1, slots=0)
     schedule = made(server, overlap=Overlap.CANCEL_OTHER)
-    server.submit_all([make_spec() for _ in range(3)], SECOND)  # the lane's window is full
+    server.submit_all([make_spec() for _ in range(3)], SECOND)  # the ready index is full
     server.settle(MINUTE)
     [first] = server.runs(schedule.id)
     assert server.scheduler.jobs.find(first.id) is None
-    server.ask(first.id, server.scheduler.cancel, MINUTE)
+    server.command(first.id, server.scheduler.cancel, MINUTE)
 
     server.tick(2 * MINUTE)
     server.settle(2 * MINUTE)

@@ -20,7 +20,7 @@ from schedo.errors import IllegalTransition
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "lifecycle.md"
 FENCE = "```mermaid\n"
 
-# By hand, not from the table: every pair that is not here is forbidden.
+# Written independently of the table: every pair that is not here is forbidden.
 ALLOWED = {
     "scheduled": "queued cancelled expired",
     "blocked": "queued scheduled cancelled expired",
@@ -71,7 +71,7 @@ def test_the_diagram_has_one_arrow_for_each_transition() -> None:
 
 
 def renew() -> str:
-    """Return the document with its diagram made anew from the table."""
+    """Return the document with its diagram generated from the table."""
     before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(FENCE)
     _, end, after = rest.partition("```\n")
     return before + FENCE + render_mermaid() + end + after

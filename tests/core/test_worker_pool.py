@@ -12,7 +12,7 @@ from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.worker_pool import Worker, WorkerPool
 from tests.core.builders import worker_spec
 
-LANE = ReadyKey("default", "work")
+READY_KEY = ReadyKey("default", "work")
 
 
 def attached(*offers: tuple[str, int]) -> WorkerPool:
@@ -22,7 +22,7 @@ def attached(*offers: tuple[str, int]) -> WorkerPool:
     return workers
 
 
-def picked(workers: WorkerPool, ready_key: ReadyKey = LANE) -> str | None:
+def picked(workers: WorkerPool, ready_key: ReadyKey = READY_KEY) -> str | None:
     workers.groups.note_freed()
     worker = workers.groups.find(ready_key).first()
     return worker.spec.id if worker is not None else None
@@ -63,7 +63,7 @@ def test_a_full_worker_serves_its_ready_keys_but_is_not_picked() -> None:
     workers.hold("a", LeaseKey(1, 1, 1))
 
     assert picked(workers) is None
-    assert len(workers.eligible_workers(LANE)) == 1
+    assert len(workers.eligible_workers(READY_KEY)) == 1
 
 
 def test_a_released_attempt_frees_a_slot() -> None:
@@ -150,13 +150,13 @@ def test_a_worker_with_isolated_tasks_serves_suspects_and_other_jobs() -> None:
 def test_eligible_workers_follow_attach_and_detach() -> None:
     workers = attached(("a", 1))
 
-    assert [w.spec.id for w in workers.eligible_workers(LANE)] == ["a"]
+    assert [w.spec.id for w in workers.eligible_workers(READY_KEY)] == ["a"]
     workers.attach(worker_spec("b"))
-    assert [w.spec.id for w in workers.eligible_workers(LANE)] == ["a", "b"]
+    assert [w.spec.id for w in workers.eligible_workers(READY_KEY)] == ["a", "b"]
     workers.attach(worker_spec("a", tasks=frozenset({"other"})))
-    assert [w.spec.id for w in workers.eligible_workers(LANE)] == ["b"]
+    assert [w.spec.id for w in workers.eligible_workers(READY_KEY)] == ["b"]
     workers.detach("b")
-    assert workers.eligible_workers(LANE) == []
+    assert workers.eligible_workers(READY_KEY) == []
 
 
 def test_a_polling_worker_gets_at_most_what_its_poll_requests() -> None:
@@ -170,7 +170,7 @@ def test_a_polling_worker_gets_at_most_what_its_poll_requests() -> None:
     workers.hold("a", LeaseKey(2, 1, 1))
     assert worker.free == 0
     workers.release("a", LeaseKey(1, 1, 1))
-    assert worker.free == 0, "what has ended makes a slot free, but nobody asked for it"
+    assert worker.free == 0, "the slot is free, but no poll requests it"
     workers.poll("a", 9)
     assert worker.free == 3
 
@@ -197,11 +197,11 @@ def test_a_cordoned_worker_gets_nothing_until_it_is_uncordoned() -> None:
     assert picked(workers) == "a"
 
 
-# Routes.
+# Requirements.
 
 
 def routed(**fields: Any) -> ReadyKey:
-    return LANE._replace(requirements=Requirements(**fields))
+    return READY_KEY._replace(requirements=Requirements(**fields))
 
 
 def test_only_workers_that_meet_the_requirements_are_eligible() -> None:
@@ -261,14 +261,14 @@ def test_ready_keys_with_the_same_workers_share_a_group() -> None:
 
 def test_a_worker_that_serves_all_keys_of_a_group_joins_it() -> None:
     workers = attached(("a", 1))
-    group = workers.groups.find(LANE)
+    group = workers.groups.find(READY_KEY)
 
     workers.attach(worker_spec("b"))
     assert [worker.spec.id for worker in group.members] == ["a", "b"]
     workers.detach("a")
 
     assert [worker.spec.id for worker in group.members] == ["b"]
-    assert workers.groups.find(LANE) is group
+    assert workers.groups.find(READY_KEY) is group
     assert workers.groups.generation == 0
 
 
@@ -299,7 +299,7 @@ def test_queues_count_only_while_a_worker_names_some() -> None:
 
 def test_groups_without_jobs_are_evicted() -> None:
     workers = attached(("a", 1))
-    kept = workers.groups.find(LANE)
+    kept = workers.groups.find(READY_KEY)
     kept.key_count = 1
 
     for number in range(10_000):
@@ -308,7 +308,7 @@ def test_groups_without_jobs_are_evicted() -> None:
     worker = workers.find("a")
     assert worker is not None
     assert len(worker.groups) < 100
-    assert workers.groups.find(LANE) is kept
+    assert workers.groups.find(READY_KEY) is kept
 
 
 def test_kinds_of_ready_keys_are_bounded() -> None:
@@ -323,7 +323,7 @@ def test_kinds_of_ready_keys_are_bounded() -> None:
 
 def test_a_batch_is_assigned_like_single_jobs() -> None:
     workers = attached(("a", 2), ("b", 5), ("c", 4))
-    shares = [worker.spec.id for worker in workers.groups.find(LANE).share(9)]
+    shares = [worker.spec.id for worker in workers.groups.find(READY_KEY).share(9)]
 
     singly = []
     for number in range(9):
@@ -339,7 +339,7 @@ def test_a_group_without_free_slots_assigns_nothing() -> None:
     workers = attached(("a", 1))
     workers.hold("a", LeaseKey(1, 1, 1))
 
-    assert workers.groups.find(LANE).share(3) == []
+    assert workers.groups.find(READY_KEY).share(3) == []
 
 
 def test_a_resource_amount_of_zero_limits_nothing() -> None:
