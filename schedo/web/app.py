@@ -1,4 +1,4 @@
-"""The HTTP application: the table of operations, each with its handler, behind the guard."""
+"""The HTTP application: the table of operations, each with its handler, behind access control."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class WebApp:
         return self._guarded(scope, receive, send)
 
     def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Find paths without parameters at once; the router tries one pattern after the other."""
+        """Look fixed paths up directly; the router would try one pattern after the other."""
         fixed = self._fixed.get(scope["path"])
         if fixed is None:
             return self._router(scope, receive, send)
@@ -103,7 +103,7 @@ class WebApp:
         return fixed(scope, receive, send)
 
     def drain(self) -> None:
-        """Let long waits end with the job as it stands; the server is about to stop."""
+        """End open waits with the current state of their jobs; the server shuts down."""
         self.context.drain()
 
 

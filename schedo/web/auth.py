@@ -1,9 +1,9 @@
-"""What stands before every handler: the Host header, the token, the site a browser comes from.
+"""Access control: checks the Host header, the token and the origin of every request.
 
-A server on loopback without a token still has an enemy: any web page that the user's browser shows.
-It can send requests here, by name rebinding even readable ones. So the Host header must name this
-server, and a request that changes something must not come from another origin. Here, too, every
-exception becomes an answer.
+A server on loopback without a token still has an attacker: any web page in the user's browser can
+send requests to it, and with DNS rebinding read the responses. So the Host header must name this
+server, and a request that changes something must not come from another origin. This middleware also
+turns every exception into a response.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class ClientGone(Exception):
 
 
 class AccessMiddleware:
-    """ASGI middleware: lets a request through, or answers it with a problem."""
+    """ASGI middleware: passes a request on, or answers it with a problem document."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
         self._app = app
         self._tokens = settings.token_sha256
         self._grants = settings.worker_tokens
-        # Whoever has a token has proven enough: a page that rebinds a name cannot send it.
+        # A token is proof enough: a page that uses DNS rebinding cannot send it.
         hosts = ("*",) if settings.token_sha256 else settings.allowed_hosts
         self._hosts = frozenset(_bracket(host.lower()) for host in hosts)
         self._known_hosts: set[bytes] = set()
@@ -100,18 +100,18 @@ class AccessMiddleware:
             self._known_hosts.add(host)
 
     def _check_token(self, headers: Mapping[bytes, bytes], scope: Scope) -> str:
-        """Return whose token it is: an id for logs and Idempotency-Keys, never the token."""
+        """Return an id of the client for logs and Idempotency-Keys, never the token itself."""
         if self._tokens is None and not self._grants:
             return "anyone"
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         digest = hashlib.sha256(token.strip()).digest()
-        # No early end: the time must not tell which of several tokens came close.
+        # Compare with every token: the time must not reveal which one was similar.
         matches = [known for known in self._tokens or () if hmac.compare_digest(known, digest)]
         grants = [known for known in self._grants if hmac.compare_digest(known, digest)]
         is_bearer = scheme.lower() == b"bearer"
         if grants and is_bearer and not matches:
             if (scope["method"], scope["path"]) != ("POST", WORK_PATH):
-                raise Forbidden(f"a worker's token opens nothing but POST {WORK_PATH}")
+                raise Forbidden(f"a worker token is valid for POST {WORK_PATH} only")
             scope["schedo.grant"] = self._grants[grants[0]]
         elif self._tokens is None:
             return "anyone"
@@ -123,14 +123,14 @@ class AccessMiddleware:
 
 
 def _find_address(scope: Scope) -> str:
-    """Return the client's address; looked up only where it matters, for it may be a system call."""
+    """Return the client's address. Called only for wrong tokens: it can cost a system call."""
     transport = scope.get("schedo.transport")
     peer = transport.get_extra_info("peername") if transport is not None else None
     return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
 def _check_site(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse a change that a browser sends for another origin; programs send neither header."""
+    """Refuse a change that a browser sends for another origin; others send no such header."""
     site = headers.get(b"sec-fetch-site")
     if site is not None and site not in _OWN_SITES:
         raise CrossSite("a page of another site sent this request")

@@ -1,38 +1,38 @@
-"""The chunked transfer coding: from what comes over the wire to what it carries.
+"""Decodes the chunked transfer coding.
 
-Every byte that is not data is counted: sizes, extensions and trailers may take only so much beside
-the data, or one could send for ever without the body becoming longer.
+Every byte that is not data is counted: sizes, extensions and trailers are bounded, or a client
+could send without end and never reach the limit of the body.
 """
 
 from __future__ import annotations
 
 import re
 
-OVERHEAD_BYTES_MAX = 65_536  # beside as many bytes as there are data
+OVERHEAD_BYTES_MAX = 65_536  # in addition to as many bytes as there are data
 _LINE_BYTES_MAX = 4_096
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\t\x20-\x7e\x80-\xff]*)?\Z")
 _TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*\Z")
 
 
 class BadChunk(Exception):
-    """What came is not a chunked body, or holds too little for its length."""
+    """The bytes are not a chunked body, or have too little data for their length."""
 
 
 class Chunks:
-    """Reads one chunked body."""
+    """The decoder of one chunked body."""
 
     __slots__ = ("_data_bytes", "_is_last", "_left", "_line", "_overhead", "is_complete")
 
     def __init__(self) -> None:
         self._line = b""  # a line that has not ended
-        self._left = 0  # of the present chunk, with the line end behind it
+        self._left = 0  # of the current chunk, including the line end after it
         self._is_last = False
         self._data_bytes = 0
         self._overhead = 0
         self.is_complete = False
 
     def feed(self, wire: bytes) -> tuple[list[bytes], bytes]:
-        """Return the data in what came, and what lies behind the body's end; raise BadChunk."""
+        """Return the data in these bytes, and the bytes after the body; raise BadChunk."""
         parts: list[bytes] = []
         wire = self._line + wire
         at, self._line = 0, b""

@@ -1,10 +1,10 @@
-"""One HTTP/1.1 connection: what is read of it, what is kept of it, and how long is waited for it.
+"""One HTTP/1.1 connection, with bounds on its memory and its waits.
 
-A connection carries out one request at a time. What a client sends ahead stays unparsed, and no
-more of it is received until its turn comes; the next request begins when the client has taken the
-answers before it. So a connection holds a small, known number of bytes whatever is sent to it, and
-the ledger that all connections share adds up those that wait for a client. Deadlines are watched by
-the server once a second, so that requests pay no timers.
+A connection carries out one request at a time. Bytes that a client sends ahead stay unparsed, and
+the connection receives no more of them until their turn comes; the next request begins when the
+client has read the earlier responses. So a connection holds a small, known number of bytes whatever
+the client sends, and a ledger of all connections adds up the bytes that wait for clients. The
+server checks deadlines once a second, so that requests need no timers.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from schedo.web.light_event import LightEvent
 if TYPE_CHECKING:
     from schedo.web.connections import Connections
 
-FIRST_REQUEST_GRACE_S = 1.0  # while draining: for a connection that has not sent anything yet
+FIRST_REQUEST_GRACE_S = 1.0  # while draining, for a connection that has sent nothing yet
 WRITE_DEADLINE_S = 30.0
 WRITE_BYTES_PER_S_MIN = 1_024
-LINGER_BYTES_MAX = 1_048_576  # beside what is left of a body whose length was announced
+LINGER_BYTES_MAX = 1_048_576  # in addition to the rest of a body with a Content-Length
 LINGER_BODY_BYTES_MAX = 33_554_432
-SKIPPED_BYTES_MAX = 65_536  # of a body that came for nothing, on a connection that stays open
+SKIPPED_BYTES_MAX = 65_536  # of an unread body, if the connection stays open
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -62,25 +62,25 @@ class Connection(asyncio.BufferedProtocol):
         self._shared = shared
         self.stage = Stage.HEAD
         self._since = shared.loop.time()
-        self._rest = b""  # what came and is not parsed
+        self._rest = b""  # received and not parsed
         self._exchange: Exchange | None = None
         self._chunks: Chunks | None = None
-        self._left = 0  # bytes of the body that are still to come
+        self._left = 0  # bytes of the body still to be received
         self._is_paused = False
         self._is_surplus = False
         self._skipped = 0
-        self._head_bytes = 0  # of the request at hand, if they are many
-        self._held = 0  # bytes that stand in the ledger
-        self._written = 0  # since the client had taken everything
-        self._kept = 0  # and the size of the texts that it has not taken whole
-        self._sent_at = 0.0  # when the client had last taken everything
+        self._head_bytes = 0  # of the current request, if its head is large
+        self._held = 0  # bytes in the ledger
+        self._written = 0  # since the client had read everything
+        self._kept = 0  # and the size of the writes that it has not read whole
+        self._sent_at = 0.0  # when the client had last read everything
         self._writable: LightEvent | None = None  # while it has not
 
-    # What the loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
-        # Pause as soon as anything waits: the next request is not begun until all is taken.
+        # Pause as soon as any byte waits: the next request begins when the client has read all.
         transport.set_write_buffer_limits(high=0)
         self._is_surplus = not self._shared.admit(self)
 
@@ -97,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
             writable.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the loop may put what comes: one buffer for all, as none keeps it."""
+        """Return the buffer to receive into. All connections share it, because none keeps it."""
         is_long = self.stage is Stage.BODY or self.stage is Stage.LINGER
         return self._shared.long_buffer if is_long else self._shared.short_buffer
 
@@ -123,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
             self._advance(is_first)
 
     def eof_received(self) -> None:
-        """Close: who has ended its half is taken to be gone."""
+        """Close: a client that closes its half counts as disconnected."""
 
     def pause_writing(self) -> None:
         if self._writable is None:
@@ -144,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
     # Reading.
 
     def _keep(self, rest: bytes) -> None:
-        """Hold what came and is not parsed."""
+        """Keep received bytes that are not parsed."""
         self._rest = rest
         self._charge()
 
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def _advance(self, is_first: bool, is_admitted: bool = False) -> None:
-        """Begin the request whose head has come, if it is its turn."""
+        """Begin the next request if its head is complete and its turn has come."""
         if self._writable is not None or self.transport.is_closing():
             self._pause()
             return
@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse(bad.kind)
 
     def _begin(self, data: bytes, end: int) -> None:
-        """Parse the head, hand the request to the application, and take what came of its body."""
+        """Parse the head, start the application, and pass it the received part of the body."""
         shared = self._shared
         head = parse_head(data[:end])
         head.scope["schedo.defaults"] = shared.default_headers
@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self.stage is Stage.LINGER:
                     return
         else:
-            exchange.add([], is_complete=True)  # an application may read it all the same
+            exchange.add([], is_complete=True)  # an application may call receive() all the same
             self._end_body(data[end:])
         shared.start(exchange.run(shared.app))
 
@@ -223,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
         if is_complete:
             self._end_body(rest)
         elif exchange.is_answered:
-            # Its chunks, and what stands between them, might go on for ever.
+            # A chunked body can have any length, so bound the part that is skipped.
             self._skipped += len(data)
             if self._skipped > SKIPPED_BYTES_MAX:
                 self._linger()
@@ -231,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause()
 
     def _end_body(self, rest: bytes) -> None:
-        """Go on to the answer, which may have been given already."""
+        """Wait for the response, which may have been sent already."""
         self._chunks = None
         self.stage = Stage.ANSWER
         self._keep(rest)
@@ -240,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
         elif rest:
             self._pause()
 
-    # Answering: what an Exchange asks of its peer.
+    # The response: the methods of Peer.
 
     def write(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -248,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
         was_paused = self._writable is not None
         self.transport.write(data)
         if self._writable is not None:
-            # The transport keeps a text as a whole until the last byte of it is sent.
+            # The transport keeps each write as a whole until its last byte is sent.
             self._kept = self._kept + len(data) if was_paused else len(data)
             self._written += len(data) if was_paused else 0
             self._charge()
@@ -262,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def may_stay_open(self) -> bool:
-        """Say whether another request can follow: not behind a long body that nobody reads."""
+        """Return whether another request can follow: not after a long unread body."""
         is_short = self._chunks is not None or self._left <= SKIPPED_BYTES_MAX
         return self.stage is not Stage.BODY or is_short
 
@@ -278,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._linger()
         elif self.stage is Stage.ANSWER:
             self._end_exchange()
-        else:  # the rest of the body is passed over
+        else:  # skip the rest of the body
             self._skipped = 0
             self._resume()
 
@@ -286,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.abort()
 
     def _end_exchange(self) -> None:
-        """Go on to the next request."""
+        """Continue with the next request."""
         self._exchange = None
         self._head_bytes = 0
         self._since = self._shared.loop.time()
@@ -301,12 +301,12 @@ class Connection(asyncio.BufferedProtocol):
     # Ending.
 
     def refuse(self, kind: ProblemKind) -> None:
-        """Answer in the application's place, unless it answers or may have acted, and close."""
+        """Answer instead of the application, unless it may have acted already, and close."""
         if self.transport.is_closing() or self.stage is Stage.LINGER:
             return
         exchange = self._exchange
         if exchange is not None and not exchange.withdraw():
-            if exchange.is_answered:  # and its body was passed over
+            if exchange.is_answered:  # while its body is skipped
                 self._linger()
             else:
                 self.transport.close()
@@ -315,10 +315,10 @@ class Connection(asyncio.BufferedProtocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Close once the client has: what it still sends is thrown away for a moment.
+        """Close after the client has closed; drop the bytes that it sends until then.
 
-        Closing at once, with bytes unread, would reset the connection and take the answer away from
-        a client that sends all of its request before it reads.
+        Closing at once, with unread bytes, would reset the connection, and a client that sends its
+        whole request before it reads would lose the response.
         """
         self.stage, self._since = Stage.LINGER, self._shared.loop.time()
         self._left = min(self._left, LINGER_BODY_BYTES_MAX)
@@ -329,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.write_eof()
 
     def shed(self) -> None:
-        """Close at once, because the memory that it takes is needed."""
+        """Close at once to free the memory of this connection."""
         self.stage = Stage.GONE
         self._rest = b""
         self._shared.charge(self, -self._held)
@@ -337,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """Close after the request at hand; a connection not yet read gets its first answer too."""
+        """Close after the current request; a new connection still gets its first response."""
         if self.stage is Stage.LINGER or self.stage is Stage.IDLE:
             self.transport.close()
         elif self._exchange is not None:
@@ -346,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
     # Deadlines and memory.
 
     def check_deadline(self, now: float) -> None:
-        """Close the connection if the client has kept it waiting for too long."""
+        """Close the connection if the current stage has reached its deadline."""
         waited_s = now - self._since
         is_unread = self._shared.is_draining and self.stage is Stage.HEAD
         self._charge()
@@ -359,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.close()
 
     def _end_stage(self) -> None:
-        """Give up waiting."""
+        """End the stage that has reached its deadline."""
         if self.stage is Stage.LINGER:
             self.transport.abort()
         elif self.stage is Stage.IDLE:
@@ -368,23 +368,23 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse(KINDS["request-timeout"])
 
     def lag(self, now: float, bytes_per_s: int) -> float:
-        """Return by how many seconds the client reads later than at this rate."""
+        """Return how many seconds the client is behind a reader of this rate."""
         if self._writable is None:
             return 0.0
         return now - self._sent_at - (self._written - self._unsent()) / bytes_per_s
 
     @property
     def held(self) -> int:
-        """How many bytes the ledger has for it."""
+        """The number of bytes in the ledger for this connection."""
         return self._held
 
     @property
     def has_sent_ahead(self) -> bool:
-        """Whether it holds bytes that came, and not only an answer that is not read."""
+        """Whether it holds received bytes, and not only an unread response."""
         return bool(self._rest) or self._head_bytes > 0
 
     def idle_since(self) -> float | None:
-        """Return since when nothing is going on; None if something is."""
+        """Return since when the connection is idle; None if it is not."""
         is_idle = self.stage is Stage.IDLE or (self.stage is Stage.HEAD and not self._rest)
         return self._since if is_idle and self._writable is None else None
 
@@ -392,7 +392,7 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._writable is None else self.transport.get_write_buffer_size()
 
     def _charge(self) -> None:
-        """Tell the ledger how much is held now."""
+        """Update the ledger."""
         kept = 0 if self._writable is None else self._kept
         held = len(self._rest) + self._head_bytes + kept
         if held != self._held and self.stage is not Stage.GONE:

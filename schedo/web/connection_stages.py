@@ -1,4 +1,4 @@
-"""What a connection waits for, and for how long."""
+"""The stages of a connection and their deadlines."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LINGER_S = 5.0
 
 
 class Stage(Enum):
-    """What the connection waits for."""
+    """The next event that the connection waits for."""
 
     IDLE = "idle"  # the next request
     HEAD = "head"
-    TURN = "turn"  # in which its request begins
+    TURN = "turn"  # of the event loop, to begin the request
     BODY = "body"
     ANSWER = "answer"  # the application
-    LINGER = "linger"  # that the client reads the last answer and closes
+    LINGER = "linger"  # the client's close after the last response
     GONE = "gone"
 
 

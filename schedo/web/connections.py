@@ -1,8 +1,8 @@
-"""All connections of one server: how many there are, what they hold together, who must go.
+"""All connections of one server: bounds their number and the memory that they hold together.
 
-Bytes that wait for a client (a head that has not come whole, requests sent ahead, answers that are
-not read) stand in one ledger. When they are more than the limit, the connections that hold them
-longest for nothing are closed, so that a client that reads does not pay for those that do not.
+One ledger counts the bytes that wait for clients: incomplete heads, requests sent ahead, unread
+responses. Above the limit the server closes the connections of the slowest clients, so that a
+client that reads does not pay for the others.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from schedo.errors import Overloaded
 if TYPE_CHECKING:
     from schedo.web.connection import Connection
 
-_SHORT_READ_BYTES = 8_192  # so much of what a client sends ahead may have to be kept
+_SHORT_READ_BYTES = 8_192  # the most that a client may send ahead
 _LONG_READ_BYTES = 65_536
 ROOM_S_MAX = 10.0
 _ROOM_LOOK_S = 0.05
 _IDLE_CLOSED_AT_ONCE = 64
-IDLE_KEPT_S = 1.0  # a connection is not closed for another one before
-SLOW_BYTES_PER_S = 65_536  # who reads at this rate is not closed for the others' sake
+IDLE_KEPT_S = 1.0  # a connection this young is not closed for another one
+SLOW_BYTES_PER_S = 65_536  # a client that reads at this rate is not closed
 SLOW_GRACE_S = 0.25
 
 
 class Connections:
-    """What the connections of one server share."""
+    """The shared state of the connections of one server."""
 
     loop: asyncio.AbstractEventLoop
     share: LoopShare
@@ -51,7 +51,7 @@ class Connections:
         self.short_buffer = self.long_buffer[:_SHORT_READ_BYTES]
 
     def admit(self, connection: Connection) -> bool:
-        """Add a connection; say whether there is room for it."""
+        """Add a connection; return False if it exceeds the limit."""
         self.all.add(connection)
         if len(self.all) <= self._max:
             return True
@@ -61,7 +61,7 @@ class Connections:
         return len(self.all) <= self._max
 
     def _close_idle(self) -> None:
-        """Make room for a connection by closing those that have been idle for longest."""
+        """Close the connections that have been idle for longest."""
         latest = self.loop.time() - IDLE_KEPT_S
         idle = [
             (since, connection)
@@ -74,34 +74,34 @@ class Connections:
             connection.shed()
 
     def start(self, answering: Coroutine[Any, Any, None]) -> None:
-        """Run what answers a request."""
+        """Run the coroutine that answers a request."""
         task = self.loop.create_task(answering)
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
     def forget(self, connection: Connection) -> None:
-        """Remove a connection that is closed."""
+        """Remove a closed connection."""
         self.all.discard(connection)
         if not self.all:
             self.emptied.set()
 
     def charge(self, connection: Connection, change: int) -> None:
-        """Note that a connection holds so many bytes more, or fewer."""
+        """Change the number of bytes that a connection holds."""
         self.waiting_bytes += change
         if change > 0:
             self.shed(connection)
 
     async def has_room(self) -> None:
-        """Return when there is room for a large answer; raise Overloaded if that takes long."""
+        """Wait until there is memory for a large response; raise Overloaded after ROOM_S_MAX."""
         until = self.loop.time() + ROOM_S_MAX
         while self.waiting_bytes > self._bytes_max:
             if self.loop.time() > until:
-                raise Overloaded("too many large answers are not read; try again soon")
+                raise Overloaded("too many large responses are unread; retry soon")
             await asyncio.sleep(_ROOM_LOOK_S)
             self.shed()
 
     def shed(self, but: Connection | None = None) -> None:
-        """Close the connections that hold most for longest, until the others have enough."""
+        """Close the slowest clients first, until the ledger is at three quarters of the limit."""
         if self.waiting_bytes <= self._bytes_max:
             return
         now = self.loop.time()

@@ -1,8 +1,8 @@
-"""One request and its answer on a connection, as ASGI sees them.
+"""The ASGI side of one request and its response.
 
-An answer that comes whole goes out with one write, which spares a system call and a packet. And a
-request can be taken back from the application while it has not acted on it, so that the connection
-may answer in its place.
+A response in one piece is sent with one write, which saves a system call and a packet. A request
+can be withdrawn while the application has not acted on it, so that the connection can answer
+instead.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from schedo.web.light_event import LightEvent
 
 log = logging.getLogger("schedo.web")
 
-UNREAD_BYTES_MAX = 65_536  # of a body that the application does not read: no more is received
-_WHOLE_BYTES_MAX = 65_536  # larger ones are not copied to be written with their heads
+UNREAD_BYTES_MAX = 65_536  # of an unread body; the connection receives no more
+_WHOLE_BYTES_MAX = 65_536  # a larger body is written separately from its head
 _CLOSE = (b"connection", b"close")
 _CHUNKED = (b"transfer-encoding", b"chunked")
 _STATUS_LINES = {
@@ -29,35 +29,35 @@ _STATUS_LINES = {
 
 
 class Peer(Protocol):
-    """What an exchange needs of its connection."""
+    """The methods of a connection that an exchange uses."""
 
     def write(self, data: bytes) -> None:
-        """Send the bytes, or keep them until the client takes them."""
+        """Send the bytes, or buffer them until the client reads."""
 
     async def flushed(self) -> None:
-        """Return when the client has taken what was written, or is gone."""
+        """Wait until the client has read all bytes, or has disconnected."""
 
     def want_body(self) -> None:
         """Receive more of the body."""
 
     def may_stay_open(self) -> bool:
-        """Say whether another request can follow this one, whose answer begins."""
+        """Return whether another request can follow; called when the response begins."""
 
     def end_answer(self) -> None:
-        """Go on to the next request, or close."""
+        """Continue with the next request, or close."""
 
     def abort(self) -> None:
         """Close at once."""
 
 
 class Exchange:
-    """One request of a connection, and the answer that the application gives."""
+    """One request of a connection, and the application's response."""
 
     __slots__ = (
+        "_changed",
         "_expects_continue",
         "_is_chunked",
         "_lacks_body",
-        "_news",
         "_parts",
         "_peer",
         "_start",
@@ -77,14 +77,14 @@ class Exchange:
         self.scope = scope
         self.keeps_alive = keeps_alive
         self._expects_continue = expects_continue
-        self._news = LightEvent()
+        self._changed = LightEvent()
         self._parts: list[bytes] = []
         self.unread_bytes = 0
-        self.has_body = False  # all of it has come
-        self._lacks_body = True  # the application has not begun, or asked last for more of it
-        self._start: Any = None  # the answer's head, held back until the body is there
+        self.has_body = False  # the whole body has arrived
+        self._lacks_body = True  # the application has not started, or waits for the body
+        self._start: Any = None  # the head of the response, held until its body
         self._is_chunked = False
-        self.has_begun = False  # the answer's first byte is written
+        self.has_begun = False  # the first byte of the response is written
         self.is_answered = False
         self.is_gone = False
 
@@ -96,7 +96,7 @@ class Exchange:
         try:
             await app(self.scope, self.receive, self.send)
         except Exception:
-            log.exception("a bug in schedo: a request was given up")
+            log.exception("a bug in schedo: a request was aborted")
             self._peer.abort()
         except asyncio.CancelledError:
             self._peer.abort()
@@ -106,24 +106,24 @@ class Exchange:
                 self._peer.abort()
 
     def add(self, parts: list[bytes], is_complete: bool) -> None:
-        """Take what came of the body; once the request is answered it interests nobody."""
+        """Add a part of the body; after the response it is dropped."""
         self.has_body = is_complete
         if not self.is_answered:
             self._parts += parts
             self.unread_bytes += sum(map(len, parts))
-        self._news.set()
+        self._changed.set()
 
     def leave(self) -> None:
-        """Let the application know that the client is gone."""
+        """Tell the application that the client has disconnected."""
         self.is_gone = True
         self._parts.clear()
-        self._news.set()
+        self._changed.set()
 
     def withdraw(self) -> bool:
-        """Take back a request whose body failed; False if the application may have acted on it.
+        """Withdraw a request whose body is bad; False if the application may have acted on it.
 
-        Nothing that it sends from now on goes out. If it waits for the body, it learns that its
-        client is gone when the connection closes.
+        Nothing that the application sends later reaches the client. If it waits for the body, it
+        gets a disconnect when the connection closes.
         """
         if self.has_begun or not self._lacks_body:
             return False
@@ -131,15 +131,15 @@ class Exchange:
         return True
 
     async def receive(self) -> dict[str, Any]:
-        """Wait for what comes next from the client."""
+        """Return the next ASGI message: a part of the body, or the disconnect."""
         self._lacks_body = True
         if not self.is_gone and not self.is_answered:
             if self._expects_continue and not self.has_body:
                 self._peer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._expects_continue = False
             self._peer.want_body()
-            await self._news.wait()
-            self._news.clear()
+            await self._changed.wait()
+            self._changed.clear()
         if self.is_gone or self.is_answered:
             return {"type": "http.disconnect"}
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
@@ -148,7 +148,7 @@ class Exchange:
         return {"type": "http.request", "body": body, "more_body": not self.has_body}
 
     async def send(self, message: Any) -> None:
-        """Take one ASGI message of the answer: its head, then one or more pieces of the body."""
+        """Send one ASGI message of the response: its head, then one or more parts of the body."""
         if self._start is None and not self.has_begun:
             self._start = message
             return
@@ -156,7 +156,7 @@ class Exchange:
         more = message.get("more_body", False)
         if self.is_gone:
             if more:
-                raise ClientGone  # the rest need not be made
+                raise ClientGone  # stops the production of the rest
             return
         if not self.has_begun:
             head, body = self._begin(self._start, more), self._frame(body, more)
@@ -171,24 +171,24 @@ class Exchange:
             await self._peer.flushed()
         else:
             self.is_answered = True
-            self._news.set()
+            self._changed.set()
             self._peer.end_answer()
 
     def _begin(self, start: Any, more: bool) -> bytes:
-        """Return the answer's head."""
+        """Return the head of the response."""
         headers = [*self.scope["schedo.defaults"], *start["headers"]]
         if more and self.scope["http_version"] == "1.1":
             self._is_chunked = True
             headers.append(_CHUNKED)
         elif more:
-            self.keeps_alive = False  # its end is the end of the connection
+            self.keeps_alive = False  # the end of the connection ends the body
         if _CLOSE in headers:
             self.keeps_alive = False
         elif not (self.keeps_alive and self._peer.may_stay_open()):
             self.keeps_alive = False
             headers.append(_CLOSE)
         head = b"\r\n".join(map(b": ".join, headers))
-        # Nothing that came from outside may end a header early.
+        # No value from outside may contain a line end and start a header of its own.
         ends = len(headers) - 1
         assert head.count(b"\n") == head.count(b"\r") == ends, "one line for each header"
         self.has_begun = True
@@ -197,7 +197,7 @@ class Exchange:
         return b"".join((_STATUS_LINES[start["status"]], head, b"\r\n\r\n"))
 
     def _frame(self, body: bytes, more: bool) -> bytes:
-        """Return a piece of the answer's body as it goes over the wire."""
+        """Return a part of the body with its chunk framing."""
         if self.scope["method"] == "HEAD":
             return b""
         if not self._is_chunked:

@@ -1,4 +1,4 @@
-"""From an ASGI call to a handler and back: method, media type, body within its limit, query."""
+"""Turns an ASGI call into a call of a handler: method, media type, body limit, query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from schedo.web.http import JSON_TYPE, Request, send_answer
 
 _PLAIN_ENCODINGS = frozenset({b"", b"identity"})
 _UTF8 = frozenset({"", "charset=utf-8", 'charset="utf-8"'})
-_NO_BODY = b"{}"  # what an empty body means where no field is required
+_NO_BODY = b"{}"  # an empty body, if no field is required
 
 
 class Endpoint:
@@ -43,7 +43,9 @@ class Endpoint:
             )
         operation, handle = found
         if scope.get("schedo.is_surplus") and _may_wait(operation, scope):
-            raise Overloaded("the server has too many connections to let one wait; try again soon")
+            raise Overloaded(
+                "the server has too many connections for a request that waits; retry soon"
+            )
         headers: dict[bytes, bytes] = scope["schedo.headers"]
         if operation.request is None:
             _check_no_body(headers)
@@ -62,7 +64,7 @@ class Endpoint:
         async with self._context.intake.place(size) as place:
             scope["schedo.leave"] = place.leave
             body = await _read_body(body, message, receive, operation, place)
-            await asyncio.sleep(0)  # to put a large body together takes some milliseconds
+            await asyncio.sleep(0)  # joining a large body took some milliseconds
             await self._perform(scope, receive, send, operation, handle, body, media_type)
 
     async def _perform(
@@ -75,7 +77,7 @@ class Endpoint:
         body: bytes = b"",
         media_type: str = "",
     ) -> None:
-        """Carry the request out and send its answer."""
+        """Call the handler and send its response."""
         if not body and operation.request is not None and operation.body_is_optional:
             body = _NO_BODY
 
@@ -97,27 +99,27 @@ class Endpoint:
             scope.get("schedo.grant"),
             scope.pop("schedo.leave", _leave_nothing),
         )
-        if operation.request is EmptyRequest:  # its handler has no use for the body
+        if operation.request is EmptyRequest:  # its handler does not read the body
             await request.read(EmptyRequest)
         request_id = request.id
         carrying_out = handle(self._context, request)
-        del request, body  # the handler may wait for long, and let go of it
+        del request, body  # the handler may wait for long; frees the body
         await send_answer(send, await carrying_out, request_id)
 
 
 def _may_wait(operation: Operation, scope: Scope) -> bool:
-    """Say whether the request may ask to be answered much later."""
+    """Return whether the response may come much later."""
     return operation.may_wait or b"wait=" in scope["query_string"]
 
 
 def _leave_nothing() -> None:
-    """Leave the room that was not taken."""
+    """Release nothing: a small body has no share of a budget."""
 
 
 def _read_media_type(headers: Mapping[bytes, bytes], operation: Operation) -> str:
-    """Return the body's media type; refuse one that is not taken, or that is compressed."""
+    """Return the body's media type; refuse an unsupported or compressed one."""
     if headers.get(b"content-type") == JSON_TYPE and b"content-encoding" not in headers:
-        return operation.media_types[0]  # what nearly everyone sends
+        return operation.media_types[0]  # the common case
     if headers.get(b"content-encoding", b"").lower() not in _PLAIN_ENCODINGS:
         raise UnsupportedMedia("compressed bodies are not accepted; send the JSON as it is")
     value = headers.get(b"content-type", b"").decode("latin-1").lower()
@@ -136,14 +138,14 @@ def _has_body(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def _check_no_body(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse a body that is more than a few bytes where none is read at all."""
+    """Refuse a large body for an operation that reads none."""
     length = headers.get(b"content-length", b"0")
     if len(length) > 6 or int(length) > UNREAD_BYTES_MAX:
         raise TooLarge("this operation takes no body")
 
 
 def _read_length(headers: Mapping[bytes, bytes], operation: Operation) -> int:
-    """Return the length of the body as it is announced, 0 if it is not."""
+    """Return the Content-Length; 0 without one."""
     bytes_max = operation.body_bytes_max
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
@@ -156,7 +158,7 @@ def _read_length(headers: Mapping[bytes, bytes], operation: Operation) -> int:
 async def _read_body(
     body: bytes, message: Message, receive: Receive, operation: Operation, place: BodySlot
 ) -> bytes:
-    """Return the whole body; stop reading as soon as it is larger than the limit."""
+    """Return the whole body; stop reading beyond the limit."""
     bytes_max = operation.body_bytes_max
     parts, size = [body], len(body)
     async with place.receiving():

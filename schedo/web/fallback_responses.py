@@ -1,4 +1,4 @@
-"""What a connection answers by itself, in the application's place."""
+"""The responses that a connection sends without the application."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from schedo.protocol.problems import PROBLEM_TYPE, ProblemKind, render_kind
 
 
 def render_refusal(kind: ProblemKind) -> bytes:
-    """Return the answer to what is not a request, or not one that is taken."""
+    """Return the response to a malformed or refused request."""
     body = render_kind(kind)
     head = (
         f"HTTP/1.1 {kind.status} {kind.title}\r\n"

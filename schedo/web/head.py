@@ -1,8 +1,8 @@
-"""The head of a request: from its bytes to an ASGI scope and the framing of the body.
+"""Parses the head of a request into an ASGI scope and the framing of the body.
 
-llhttp reads one head at a time, and nothing else: it cannot be paused, it takes what follows an
-`Upgrade` for another protocol, and it holds whoever it calls. How the body is framed is decided
-here, strictly: where two readers of the same bytes may disagree, a request could be smuggled.
+llhttp reads one head at a time and nothing else: it cannot be paused, it treats the bytes after an
+`Upgrade` as another protocol, and it keeps a reference to its callbacks. This module decides the
+framing of the body, strictly: if two readers of the same bytes disagree, a request can be smuggled.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _VERSIONS = frozenset({"1.1", "1.0"})
 _HOP_FIELDS = frozenset({b"connection", b"content-length", b"transfer-encoding", b"expect"})
 _SCHEMES = frozenset({b"http", b"https"})
 _AUTHORITY = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?\Z")
-_HTTP_2 = b"PRI * HTTP/2.0\r\n"  # how a client begins that knows without asking
+_HTTP_2 = b"PRI * HTTP/2.0\r\n"  # the preface of a client with prior knowledge
 _END = b"\r\n\r\n"
 
 
 class BadHead(Exception):
-    """A head that is not taken; `kind` is the answer."""
+    """A refused head; `kind` is the response."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -37,17 +37,17 @@ class BadHead(Exception):
 
 
 class Head(NamedTuple):
-    """What a connection needs to know of a request."""
+    """The head of a request, as the connection uses it."""
 
     scope: dict[str, Any]
-    body_bytes: int  # as announced; 0 if there is no body or it is chunked
+    body_bytes: int  # the Content-Length; 0 for a chunked body
     is_chunked: bool
-    keeps_alive: bool  # the client would send another request
+    keeps_alive: bool  # the client may send another request
     expects_continue: bool
 
 
 class _Fields:
-    """What llhttp finds in one head."""
+    """The results of llhttp for one head."""
 
     __slots__ = ("headers", "is_complete", "url")
 
@@ -73,10 +73,10 @@ def find_end(data: bytes) -> int:
 
 
 def check_beginning(data: bytes, is_first: bool) -> None:
-    """Raise BadHead if what has come of a head cannot become one; nothing of it is kept.
+    """Raise BadHead if the received part cannot become a valid head.
 
-    The parser looks at the first piece only, so that a head that comes byte by byte is not read
-    again with every byte.
+    The parser checks the first part only: a head that arrives byte by byte must not be parsed again
+    with every byte.
     """
     _check_size(data)
     if is_first:
@@ -91,7 +91,7 @@ def _check_size(data: bytes) -> None:
 
 
 def parse_head(data: bytes) -> Head:
-    """Return the request whose head these bytes are; raise BadHead."""
+    """Return the parsed head; raise BadHead."""
     _check_size(data)
     if data.startswith(_HTTP_2):
         raise BadHead("http-version")
@@ -107,8 +107,8 @@ def parse_head(data: bytes) -> Head:
         raise BadHead("http-version" if version == "2.0" else "bad-http")
     scope = _make_scope(parser.get_method().decode("ascii"), version, fields)
     length, is_chunked, connection, expect = _read_hop_fields(fields.headers)
-    # An HTTP/1.0 client that asks to keep the connection waits for its end unless the answer says
-    # keep-alive, which ours do not; and it does not know chunks.
+    # An HTTP/1.0 client waits for the end of the connection unless the response says keep-alive,
+    # which ours never do. It does not know chunks either.
     is_current = version == "1.1"
     if is_chunked and not is_current:
         raise BadHead("bad-http")
@@ -119,7 +119,7 @@ def parse_head(data: bytes) -> Head:
 
 
 def _read_hop_fields(headers: list[tuple[bytes, bytes]]) -> tuple[int, bool, bytes, bytes]:
-    """Return the length of the body, whether it is chunked, and what Connection and Expect say.
+    """Return the body's length, whether it is chunked, and the Connection and Expect headers.
 
     llhttp refuses a second Content-Length or Transfer-Encoding, and the two beside each other.
     """
@@ -135,7 +135,7 @@ def _read_hop_fields(headers: list[tuple[bytes, bytes]]) -> tuple[int, bool, byt
             length = int(value)
         elif name == b"transfer-encoding" and value.lower() == b"chunked":
             is_chunked = True
-        else:  # another encoding: what it holds is known to nobody here
+        else:  # an encoding that the server does not decode
             raise BadHead("bad-http")
     return length, is_chunked, connection, expect
 
@@ -145,7 +145,7 @@ def _read_fields(data: bytes) -> tuple[_Fields, httptools.HttpRequestParser]:
     parser = httptools.HttpRequestParser(fields)
     try:
         parser.feed_data(data)
-    except httptools.HttpParserUpgrade as upgrade:  # which is not done (RFC 9110, 7.8)
+    except httptools.HttpParserUpgrade as upgrade:  # ignored, as RFC 9110, 7.8 allows
         if upgrade.args[0] != len(data):
             raise BadHead("bad-http") from None
     except httptools.HttpParserError as error:
@@ -178,7 +178,7 @@ def _make_scope(method: str, version: str, fields: _Fields) -> dict[str, Any]:
 
 
 def _take_authority(target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Return path and query of `http://name/path`; the name counts, not the Host header.
+    """Return path and query of `http://name/path`; the name replaces the Host header.
 
     RFC 9112, 3.2.2.
     """

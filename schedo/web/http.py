@@ -1,6 +1,6 @@
-"""A request as handlers read it, and an answer as they give it.
+"""The request and response types of the handlers.
 
-Smaller than Starlette's own classes: a handler gets the whole body, and answers in one piece.
+Smaller than Starlette's classes: a handler gets the whole body and responds in one piece.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ T = TypeVar("T", bound=Struct)
 
 
 def _ignore(_: Any) -> None:
-    """See nothing in a value."""
+    """Use no value."""
 
 
 class Request(NamedTuple):
-    """One request, with its body read and its query checked."""
+    """One request with its whole body and its checked query."""
 
     operation: str
     path: str
-    params: Mapping[str, str]  # the parts of the path that vary
+    params: Mapping[str, str]  # the path parameters
     headers: Mapping[bytes, bytes]
     query: Values
     body: bytes
     id: str
-    client_id: str  # whose token it carries
-    gone: Callable[[], Awaitable[None]]  # returns when the client has closed the connection
+    client_id: str  # identifies the token
+    gone: Callable[[], Awaitable[None]]  # waits until the client has disconnected
     is_lines: bool = False  # the body is newline-delimited JSON
-    grant: WorkerPermission | None = None  # what a worker's token allows; None: no such token
-    leave: Callable[[], None] = lambda: None  # gives the room of the body to others
+    grant: WorkerPermission | None = None  # of a worker token; None: no worker token
+    leave: Callable[[], None] = lambda: None  # releases the body's share of the budget
 
     def find_header(self, name: bytes) -> str | None:
-        """Return a header's text, or None."""
+        """Return a header as text, or None."""
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
 
     async def read(self, kind: type[T], see: Callable[[Any], None] = _ignore) -> T:
-        """Return what the body asks for; raise BadJson or Invalid.
+        """Return the decoded body; raise BadJson or Invalid.
 
         `see` gets the body's value, of a large one what names it.
         """
@@ -71,22 +71,22 @@ class Request(NamedTuple):
         return await in_steps(read_request(self.body, kind, see))
 
     def next_link(self, cursor: str) -> Header:
-        """Return the Link header to the page that follows."""
+        """Return the Link header of the next page."""
         pairs = {**self.query, "cursor": cursor}
         return b"link", f'<{self.path}?{urlencode(pairs)}>; rel="next"'.encode()
 
 
 class Response(NamedTuple):
-    """A whole answer."""
+    """A whole response."""
 
     status: int
     body: bytes
     headers: tuple[Header, ...] = ()
     content_type: bytes = JSON_TYPE
-    pieces: AsyncIterator[bytes] | None = None  # of a body that is never held as a whole
+    pieces: AsyncIterator[bytes] | None = None  # a body that is never in memory as a whole
 
     def with_headers(self, *headers: Header) -> Response:
-        """Return the same answer with more headers."""
+        """Return the same response with more headers."""
         return self._replace(headers=self.headers + headers)
 
 
@@ -97,7 +97,7 @@ def answer_error(error: SchedoError, request_id: str) -> Response:
 
 
 async def send_answer(send: Send, answer: Response, request_id: str) -> None:
-    """Send the answer with the headers that every answer has."""
+    """Send the response with the headers that all responses share."""
     headers = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS, *answer.headers]
     if answer.status != 204:
         headers.append((b"content-type", answer.content_type))

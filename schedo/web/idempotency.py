@@ -1,7 +1,7 @@
-"""The Idempotency-Key header: the same request again has the same answer and no second effect.
+"""The Idempotency-Key header: a repeated request gets the same response and has no second effect.
 
-The stored answer is written in the commit that makes the job durable, so there is no moment at
-which one exists without the other. Answers are kept for 24 hours (Retention.answers_us).
+The record of the response is written in the commit that makes the job durable, so neither ever
+exists without the other. Records are kept for 24 hours (Retention.answers_us).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def read_key(text: str | None) -> str | None:
 
 
 class Once:
-    """One request, whose effect is to happen once if it carries a key.
+    """One request whose effect happens once if it carries a key.
 
-    The handler shows it the values of the body as they are read and checked, so that the
-    fingerprint costs no parser of its own: what is malformed is refused before it gets here.
+    The handler passes it the values of the body as they are read and checked, so the fingerprint
+    needs no parser of its own and never sees malformed values.
     """
 
     def __init__(self, request: Request) -> None:
@@ -52,10 +52,10 @@ class Once:
         self._separator = b""
 
     def see(self, value: Any) -> None:
-        """Take one checked value of the body into the fingerprint.
+        """Add one checked value of the body to the fingerprint.
 
-        That is the SHA-256 of the values as canonical JSON: neither spaces nor the order of keys
-        make another request of it.
+        The fingerprint is the SHA-256 of the values as canonical JSON: spaces and the order of keys
+        do not change it.
         """
         if self._key is not None:
             self._hash.update(self._separator)
@@ -65,7 +65,7 @@ class Once:
     async def perform(
         self, context: AppContext, act: Callable[[StoreResponse | None], Awaitable[Response]]
     ) -> Response:
-        """Do what the request asks, unless its key was seen; `act` gets what makes the record."""
+        """Run `act` unless the key is known; `act` gets the function that makes the record."""
         if self._key is None:
             return await act(None)
         scope = self._scope

@@ -1,7 +1,7 @@
-"""An event that costs little while nobody waits for it.
+"""An event that needs little memory while it has no waiters.
 
-asyncio.Event keeps a deque for its waiters, which takes 760 bytes even when it is empty. A server
-has three such deques for each connection, and thousands of workers that only wait.
+asyncio.Event keeps a deque of its waiters, which takes 760 bytes even when it is empty. A server
+would have three such deques for each connection, and it has thousands of open polls.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 
 class LightEvent:
-    """As asyncio.Event."""
+    """Behaves as asyncio.Event."""
 
     __slots__ = ("_is_set", "_waiters")
 
@@ -20,11 +20,9 @@ class LightEvent:
         self._waiters: list[asyncio.Future[None]] | None = None
 
     def is_set(self) -> bool:
-        """Whether it is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and wake who waits."""
         self._is_set = True
         waiters, self._waiters = self._waiters, None
         for waiter in waiters or ():
@@ -32,11 +30,9 @@ class LightEvent:
                 waiter.set_result(None)
 
     def clear(self) -> None:
-        """Let who comes from now on wait."""
         self._is_set = False
 
     async def wait(self) -> Literal[True]:
-        """Return once it is set."""
         if not self._is_set:
             waiter = asyncio.get_running_loop().create_future()
             if self._waiters is None:

@@ -1,7 +1,7 @@
-"""Room for so much at a time: whoever does not fit in waits his turn.
+"""A semaphore with weights, to bound the memory of concurrent requests.
 
-What a request of a thousand jobs needs while it is carried out stays with the process: memory that
-is split up among so many small objects is not given back. So a burst of them is done in parts.
+The memory that a request of a thousand jobs needs stays with the process: the allocator does not
+return memory that many small objects share. So a burst of such requests is carried out in parts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 
 class WeightedSemaphore:
-    """As a semaphore whose holders take different amounts; first come, first served."""
+    """A semaphore whose holders take different amounts; first come, first served."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -22,7 +22,7 @@ class WeightedSemaphore:
 
     @asynccontextmanager
     async def taken(self, amount: int) -> AsyncIterator[None]:
-        """Take the amount, as soon as it is there, until the end of the block."""
+        """Hold the amount until the end of the block."""
         await self.enter(amount)
         try:
             yield
@@ -34,11 +34,11 @@ class WeightedSemaphore:
         return bool(self._waiting)
 
     def has_room_for(self, amount: int) -> bool:
-        """Say whether the amount can be taken without a wait."""
+        """Return whether the amount is available without a wait."""
         return not self._waiting and self._taken + min(amount, self._limit) <= self._limit
 
     async def enter(self, amount: int) -> None:
-        """Take the amount as soon as it is there. What is larger than the limit takes all of it."""
+        """Wait for the amount and take it. An amount above the limit takes all of it."""
         amount = min(amount, self._limit)
         if self.has_room_for(amount):
             self._taken += amount
@@ -50,12 +50,12 @@ class WeightedSemaphore:
         except asyncio.CancelledError:
             if waiter.cancelled():
                 self._let_in()
-            else:  # let in in the same moment
+            else:  # admitted in the same moment
                 self.leave(amount)
             raise
 
     def leave(self, amount: int) -> None:
-        """Give back what was taken."""
+        """Return the amount."""
         self._taken -= min(amount, self._limit)
         self._let_in()
 

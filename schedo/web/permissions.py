@@ -1,7 +1,7 @@
-"""What a worker token allows: to be a worker for some queues and tasks, and nothing else.
+"""Worker tokens: permission to be a worker for some queues and tasks, and nothing else.
 
-The tokens stand in a file, one a line: TOKEN queues=a,b tasks=x,y. A part that is left out allows
-any. Empty lines and those that begin with # are passed over.
+The tokens are in a file, one per line: TOKEN queues=a,b tasks=x,y. Without queues= or tasks= the
+token covers all of them. Empty lines and lines that begin with # are ignored.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class WorkerPermission:
     tasks: frozenset[str] | None = None
 
     def allows(self, queue: str, task: str) -> bool:
-        """Return whether its worker may have jobs of the task in the queue."""
+        """Return whether a worker with this token may run the task's jobs of the queue."""
         return (self.queues is None or queue in self.queues) and (
             self.tasks is None or task in self.tasks
         )
 
-    def narrow(self, offer: WorkerSpec) -> WorkerSpec:
-        """Return the offer with "any" read as all that is granted; raise Forbidden outside of it.
+    def narrow(self, spec: WorkerSpec) -> WorkerSpec:
+        """Return the spec with "any" replaced by the permitted names; raise Forbidden beyond them.
 
-        Defaults are for tasks that it may run; those of others would be an order to the server.
+        Task defaults beyond the permission are refused too: they would change the jobs of others.
         """
         narrowed = replace(
-            offer,
-            queues=_narrow("queue", offer.queues, self.queues),
-            tasks=_narrow("task", offer.tasks, self.tasks),
+            spec,
+            queues=_narrow("queue", spec.queues, self.queues),
+            tasks=_narrow("task", spec.tasks, self.tasks),
         )
-        _narrow("task", frozenset(offer.task_defaults), self.tasks)
+        _narrow("task", frozenset(spec.task_defaults), self.tasks)
         return narrowed
 
 
@@ -60,7 +60,7 @@ def _narrow(
 def parse_grants(
     text: str, source: str, check_token: Callable[[str, str], str]
 ) -> dict[bytes, WorkerPermission]:
-    """Return the grants by the SHA-256 of their tokens; raise Invalid that names the line."""
+    """Return the permissions by the SHA-256 of their tokens; raise Invalid with the line."""
     grants: dict[bytes, WorkerPermission] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
@@ -69,7 +69,7 @@ def parse_grants(
         where = f"{source} line {number}"
         digest = hashlib.sha256(check_token(words[0], where).encode()).digest()
         if digest in grants:
-            raise Invalid(f"{where}: this token stands there twice")
+            raise Invalid(f"{where}: this token occurs twice")
         grants[digest] = _parse_grant(words[1:], where)
     if not grants:
         raise Invalid(f"{source}: there is no token in it")

@@ -1,8 +1,8 @@
-"""The HTTP server: listens, keeps the connections' deadlines, and stops without dropping a request.
+"""The HTTP server: listens, enforces deadlines, and shuts down without dropping a request.
 
 uvicorn serves the application, with the class of its connections replaced by ours (its `http`
-setting, see docs/adr/0009). Its own loop is not run: it would take over the signals, wake ten times
-a second and, on a stop, close connections that were accepted but not yet read.
+setting, see docs/adr/0009). Its own main loop does not run: it would take over the signals, wake
+ten times a second and, at shutdown, close connections that were accepted but not yet read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from schedo.web.connection import Connection
 from schedo.web.connections import Connections
 
 STOP_GRACE_S = 10.0
-CONNECTIONS_MAX = 4_096  # a worker that waits for work keeps one
+CONNECTIONS_MAX = 4_096  # each open poll of a worker needs one
 _BACKLOG = 1_024
 _WATCH_S = 1.0
 _ACCEPT_TURNS_MAX = 1_000
@@ -48,15 +48,15 @@ class HttpServer:
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes of all connections wait for their clients."""
+        """The number of bytes that wait for the clients of all connections."""
         return self._state.waiting_bytes
 
     def shed_slow(self) -> None:
-        """Close connections that hold memory for nothing, if it is short."""
+        """Close the connections of slow clients if memory is short."""
         self._state.shed()
 
     async def start(self, app: WebApp, host: str, port: int) -> int:
-        """Listen, and return the port; raise OSError if the address cannot be had."""
+        """Listen, and return the port; raise OSError if the address is not available."""
         loop = asyncio.get_running_loop()
         self._app = self._state.app = app
         self._state.loop, self._state.share = loop, loop_share()
@@ -71,16 +71,16 @@ class HttpServer:
         return bound
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
-        """Accept no more, answer what was accepted, then close; harmless if never started."""
+        """Stop accepting, answer the accepted requests, then close; harmless if never started."""
         if not self._listeners or self._app is None:
             return
         self._app.drain()
         await _accept_waiting(self._listeners)
-        await _let_callbacks_run()  # a closed asyncio listener fails those it is just accepting
+        await _let_callbacks_run()  # closing a listener would break connections in accept
         for listener in self._listeners:
             listener.close()
         self._state.is_draining = True
-        await _let_callbacks_run()  # accepted connections announce themselves some turns later
+        await _let_callbacks_run()  # connection_made comes some turns after accept
         for connection in self.connections:
             connection.shutdown()
         await self._wait_until_empty(grace_s)
@@ -106,7 +106,7 @@ class HttpServer:
             self._check_connections(loop.time())
 
     def _check_connections(self, now: float) -> None:
-        # Not in the loop above, whose variable would hold a closed connection until the next round.
+        # A method of its own: a loop variable in the caller would keep a closed connection alive.
         for connection in self.connections:
             connection.check_deadline(now)
         self.shed_slow()
@@ -116,7 +116,7 @@ class HttpServer:
 
 
 def _make_server(app: WebApp, state: Connections) -> uvicorn.Server:
-    """Return uvicorn's server of the application, whose connections are ours."""
+    """Return a uvicorn server that uses our Connection class."""
 
     def connect(**_: object) -> Connection:
         return Connection(state)
@@ -129,7 +129,7 @@ def _make_server(app: WebApp, state: Connections) -> uvicorn.Server:
         interface="asgi3",
         access_log=False,
         log_config=None,
-        proxy_headers=False,  # what a client says of its own address is not believed
+        proxy_headers=False,  # clients could forge their address
         backlog=_BACKLOG,
     )
     config.load()
@@ -139,9 +139,9 @@ def _make_server(app: WebApp, state: Connections) -> uvicorn.Server:
 
 
 async def _bind(host: str, port: int) -> list[socket.socket]:
-    """Return a socket for each address of the host; raise OSError if one cannot be had.
+    """Return a socket for each address of the host; raise OSError if one is not available.
 
-    uvicorn's own way ends the process then, without saying so to its caller.
+    uvicorn would end the process instead of raising.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -164,7 +164,7 @@ async def _accept_waiting(listeners: Sequence[asyncio.Server]) -> None:
     for listener in listeners:
         for sock in listener.sockets:
             waiting.register(sock.fileno(), select.POLLIN)
-    for _ in range(_ACCEPT_TURNS_MAX):  # more may always be coming
+    for _ in range(_ACCEPT_TURNS_MAX):  # bounded: new connections may arrive all the time
         if not waiting.poll(0):
             return
         await asyncio.sleep(0)

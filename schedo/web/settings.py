@@ -1,4 +1,4 @@
-"""What the composition root decides about the HTTP side."""
+"""The settings of the HTTP side, as the composition root makes them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """Who may come in, and what they may ask for."""
+    """Access, hosts and permitted work."""
 
     token_sha256: Sequence[bytes] | None = (
-        None  # SHA-256 of each token that opens; None: no token needed
+        None  # SHA-256 of each valid token; None: no token needed
     )
     worker_tokens: Mapping[bytes, WorkerPermission] = field(default_factory=dict)  # by SHA-256
     allowed_hosts: Sequence[str] = (
         LOOPBACK_HOSTS  # names for the Host header, without port; "*" allows any
     )
     allow_shell: bool = False
-    # By task: raises Invalid if the payload is not one that the task can run.
+    # By task: raises Invalid if the task cannot run the payload.
     payload_checks: Mapping[str, Callable[[bytes], object]] = field(default_factory=dict)
     version: str = "0"

@@ -1,7 +1,7 @@
-"""How many wrong tokens an address may try: five a second, then it is told to wait.
+"""Rate limit for wrong tokens: five a second per address, then 429.
 
-Only a wrong token costs anything here. The right one is let in at any time, also from an address
-that others guess from, for many clients may share one behind a proxy.
+Only wrong tokens count. The right token works at any time, also from an address that others guess
+from, because many clients may share one address behind a proxy.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from schedo.errors import Overloaded
 log = logging.getLogger("schedo.web")
 
 PER_SECOND = 5
-_ADDRESSES_MAX = 1_024  # those that guessed last
-_NETWORK_BITS = 64  # what one client has of IPv6 addresses
+_ADDRESSES_MAX = 1_024  # the most recent ones
+_NETWORK_BITS = 64  # one client usually has a whole IPv6 network
 
 
 class _Bucket:
-    """The guesses that an address has left."""
+    """The remaining guesses of an address."""
 
     __slots__ = ("at", "is_empty", "left")
 
     def __init__(self, at: float) -> None:
         self.at = at
         self.left = float(PER_SECOND)
-        self.is_empty = False  # since it was full
+        self.is_empty = False  # has been empty since it was full
 
 
 class Guesses:
-    """A bucket for each address that sent a wrong token of late."""
+    """A token bucket for each address that recently sent a wrong token."""
 
     def __init__(self) -> None:
-        self._buckets: dict[str, _Bucket] = {}  # the one used last stands last
+        self._buckets: dict[str, _Bucket] = {}  # the most recently used one is last
 
     def count(self, address: str, now_s: float) -> None:
         """Count a wrong token at this monotonic time; raise Overloaded if there were too many."""
@@ -58,7 +58,7 @@ class Guesses:
 
 
 def _network(address: str) -> str:
-    """Return what stands for one client: an IPv4 address, or the network of an IPv6 one."""
+    """Return the key of one client: an IPv4 address, or the network of an IPv6 address."""
     if ":" not in address:
         return address
     try:

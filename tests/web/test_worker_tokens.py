@@ -199,7 +199,7 @@ def test_a_file_of_tokens_is_read_line_by_line() -> None:
         ("", "there is no token"),
         ("# only\n", "there is no token"),
         ("short", "line 1"),
-        (f"{ANY}\n{ANY}", "line 2: this token stands there twice"),
+        (f"{ANY}\n{ANY}", "line 2: this token occurs twice"),
         (f"{ANY} queue=a", "line 1: write queues=a,b"),
         (f"{ANY} queues", "line 1: write queues=a,b"),
         (f"{ANY} queues=a queues=b", "each once"),
