@@ -30,11 +30,11 @@ class AsyncJobHandle(JobView):
         self._client = client
 
     async def refresh(self) -> AsyncJobHandle:
-        """Ask how the job stands."""
+        """Fetch the current record of the job."""
         return await self._update(operations.get_job(self.id))
 
     async def wait(self, timeout: float | None = None) -> AsyncJobHandle:  # noqa: ASYNC109
-        """Return when the job has ended, or after timeout seconds as it then stands."""
+        """Wait until the job has ended, or for timeout seconds."""
         if not self.is_final:
             self.record = (await self._client.wait(self.id, timeout)).record
         return self
@@ -44,7 +44,7 @@ class AsyncJobHandle(JobView):
         return (await self.wait(timeout)).read_result()
 
     async def cancel(self) -> AsyncJobHandle:
-        """Cancel it if it waits; ask it to stop if it runs."""
+        """Cancel a waiting job, or tell a running one to stop."""
         return await self._update(operations.cancel_job(self.id))
 
     async def retry(self) -> AsyncJobHandle:
@@ -52,7 +52,7 @@ class AsyncJobHandle(JobView):
         return await self._update(operations.retry_job(self.id))
 
     async def run_now(self) -> AsyncJobHandle:
-        """Do not wait for its time any longer."""
+        """Run the job now instead of at its time."""
         return await self._update(operations.run_job_now(self.id))
 
     async def reschedule(
@@ -62,12 +62,12 @@ class AsyncJobHandle(JobView):
         delay: Duration | None = None,
         priority: int | None = None,
     ) -> AsyncJobHandle:
-        """Move it to another time or priority."""
+        """Change the job's time or priority."""
         changes = {"run_at": run_at, "delay": delay, "priority": priority}
         return await self._update(operations.reschedule_job(self.id, changes))
 
     async def output(self) -> list[Record]:
-        """Return what its attempts wrote: {attempt, stream, text, total_bytes, truncated}."""
+        """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
         return await self._client.output(self.id)
 
     async def _update(self, operation: Operation[Record]) -> AsyncJobHandle:
@@ -76,7 +76,7 @@ class AsyncJobHandle(JobView):
 
 
 class AsyncTriggered(NamedTuple):
-    """What a trigger did: it made a job, or was skipped because of another."""
+    """The result of a trigger: a new job, or the job that prevented it."""
 
     job: AsyncJobHandle | None
     skipped_by: str | None
@@ -104,7 +104,7 @@ class AsyncClient:
         await self.close()
 
     async def send(self, operation: Operation[T]) -> T:
-        """Carry out any operation of schedo.client.operations."""
+        """Send any operation of schedo.client.operations."""
         return await self._transport.send(operation)
 
     async def submit(
@@ -115,16 +115,16 @@ class AsyncClient:
         idempotency_key: str | None = None,
         **options: Unpack[JobOptions],
     ) -> AsyncJobHandle:
-        """Make a job; it is durable when this returns."""
+        """Submit a job; it is durable when this returns."""
         request = operations.render_job(task, payload, options)
         return await self._handle(operations.submit(request, idempotency_key))
 
     async def submit_many(
         self, jobs: Iterable[Mapping[str, Any]], *, idempotency_key: str | None = None
     ) -> list[AsyncJobHandle | SchedoError]:
-        """Make many jobs, each {task, payload, …}; a refused one has its error in its place.
+        """Submit many jobs, each {task, payload, …}; a refused job has its error at its position.
 
-        What cannot be written as JSON raises Invalid before anything is sent.
+        A value that is not JSON raises Invalid before anything is sent.
         """
         requests = [operations.render_request(job) for job in jobs]
         return [
@@ -141,7 +141,7 @@ class AsyncClient:
         idempotency_key: str | None = None,
         **options: Unpack[JobOptions],
     ) -> list[AsyncJobHandle | SchedoError]:
-        """Make one job for each worker that could take it now, however busy it is."""
+        """Submit one job for each connected worker that may run it, busy or not."""
         request = operations.render_job(task, payload, options)
         return [
             item if isinstance(item, SchedoError) else AsyncJobHandle(self, item)
@@ -173,7 +173,7 @@ class AsyncClient:
         job_id: str,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> AsyncJobHandle:
-        """Return the job when it has ended, or after timeout seconds as it then stands."""
+        """Wait until the job has ended, or for timeout seconds; return its current state."""
         record: Record = {}
         for operation in operations.wait_job(job_id, timeout, time.monotonic):
             record = await self.send(operation)
@@ -182,7 +182,7 @@ class AsyncClient:
         return AsyncJobHandle(self, record)
 
     async def cancel(self, job_id: str) -> AsyncJobHandle:
-        """Cancel a waiting job; ask a running one to stop."""
+        """Cancel a waiting job, or tell a running one to stop."""
         return await self._handle(operations.cancel_job(job_id))
 
     async def retry(self, job_id: str) -> AsyncJobHandle:
@@ -190,7 +190,7 @@ class AsyncClient:
         return await self._handle(operations.retry_job(job_id))
 
     async def run_now(self, job_id: str) -> AsyncJobHandle:
-        """Queue a job that waits for its time."""
+        """Run a waiting job now instead of at its time."""
         return await self._handle(operations.run_job_now(job_id))
 
     async def reschedule(
@@ -201,16 +201,16 @@ class AsyncClient:
         delay: Duration | None = None,
         priority: int | None = None,
     ) -> AsyncJobHandle:
-        """Move a waiting job to another time or priority."""
+        """Change a waiting job's time or priority."""
         changes = {"run_at": run_at, "delay": delay, "priority": priority}
         return await self._handle(operations.reschedule_job(job_id, changes))
 
     async def output(self, job_id: str) -> list[Record]:
-        """Return what its attempts wrote: {attempt, stream, text, total_bytes, truncated}."""
+        """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
         return await self.send(operations.list_outputs(job_id))
 
     async def put_schedule(self, name: str, **spec: Any) -> tuple[Record, bool]:
-        """Make or replace a schedule; return it and whether it is new."""
+        """Create or replace a schedule; return it and whether it is new."""
         return await self.send(operations.put_schedule(name, spec))
 
     async def get_schedule(self, name: str) -> Record:
@@ -237,7 +237,7 @@ class AsyncClient:
         return await self.send(operations.pause_schedule(name, note))
 
     async def resume_schedule(self, name: str, resume_from: Instant | None = None) -> Record:
-        """Fire again; with resume_from, what was due since then is caught up."""
+        """Fire again; with resume_from, catch up on the instants since then."""
         return await self.send(operations.resume_schedule(name, resume_from))
 
     async def trigger_schedule(self, name: str, overlap: str | None = None) -> AsyncTriggered:
@@ -249,7 +249,7 @@ class AsyncClient:
         )
 
     async def list_queues(self) -> list[Record]:
-        """Return the queues with their limits and what waits in them."""
+        """Return the queues with their limits and counts of waiting jobs."""
         return await self.send(operations.list_queues())
 
     async def set_queue(self, name: str, **limits: Any) -> Record:
@@ -257,7 +257,7 @@ class AsyncClient:
         return await self.send(operations.set_queue(name, limits))
 
     async def pause_queue(self, name: str) -> Record:
-        """Start no more jobs of the queue."""
+        """Start no new jobs of the queue."""
         return await self.send(operations.pause_queue(name))
 
     async def resume_queue(self, name: str) -> Record:
@@ -265,23 +265,23 @@ class AsyncClient:
         return await self.send(operations.resume_queue(name))
 
     async def list_workers(self) -> list[Record]:
-        """Return the workers with what they can do and what they do."""
+        """Return the workers with their specs and load."""
         return await self.send(operations.list_workers())
 
     async def get_worker(self, name: str) -> Record:
-        """Return the worker as the server sees it."""
+        """Return the status of the worker."""
         return await self.send(operations.get_worker(name))
 
     async def cordon_worker(self, name: str) -> Record:
-        """Give the worker no more work; what it runs goes on."""
+        """Give the worker no new work; its attempts go on."""
         return await self.send(operations.cordon_worker(name))
 
     async def uncordon_worker(self, name: str) -> Record:
-        """Give the worker work again."""
+        """Give the worker new work again."""
         return await self.send(operations.uncordon_worker(name))
 
     async def drain_worker(self, name: str) -> Record:
-        """Let the worker finish what it runs, take no more, and leave."""
+        """Tell the worker to finish its attempts and leave."""
         return await self.send(operations.drain_worker(name))
 
     async def _handle(self, operation: Operation[Record]) -> AsyncJobHandle:

@@ -1,7 +1,7 @@
-"""HTTP/1.1 over asyncio streams; when a request is repeated is said in transport.py.
+"""HTTP/1.1 over asyncio streams; repeats requests by the rules of transport.py.
 
-Every request has its own connection while it runs, so that long waits hold up nothing; idle ones
-are kept.
+Every request has a connection of its own while it runs, so that a long wait blocks no other. Idle
+connections are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _READ_BYTES = 65_536
 
 
 class _Dropped(ConnectionError):
-    """The connection ended before the first byte of the answer."""
+    """The connection ended before the first byte of the response."""
 
 
 class _Response:
@@ -88,7 +88,7 @@ class _Connection:
         return not self._reader.at_eof() and not self._writer.is_closing()
 
     async def exchange(self, request: bytes) -> tuple[Answer, bool]:
-        """Return the answer, and whether the connection can be used again."""
+        """Return the response, and whether the connection can be reused."""
         response = _Response()
         try:
             self._writer.write(request)
@@ -116,7 +116,7 @@ class AsyncTransport:
         self._tls = ssl.create_default_context() if address.is_tls else None
 
     async def send(self, operation: Operation[T]) -> T:
-        """Return what the operation asks for; raise the server's error, or Unreachable."""
+        """Send the operation and return its result; raise the server's error, or Unreachable."""
         try:
             async with asyncio.timeout(self._timeout_s + operation.held_s):
                 return operation.read(await self._ask(operation))

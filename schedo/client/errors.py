@@ -1,4 +1,4 @@
-"""Failures as a client sees them: problem+json becomes the SchedoError that the server raised.
+"""Errors of the clients: turns problem+json back into the SchedoError that the server raised.
 
 The message is the server's `detail`. The request id, by which the server's log knows the request,
 is added as a note, so that a traceback shows it.
@@ -28,7 +28,7 @@ from schedo.errors import (
 
 
 class Unreachable(SchedoError):
-    """No answer came: nobody listens there, or the connection broke."""
+    """No response: no server listens at the address, or the connection broke."""
 
     code = "unreachable"
     status = 503
@@ -75,7 +75,7 @@ _BY_STATUS: dict[int, type[SchedoError]] = {
 
 
 def _tree(kind: type[SchedoError]) -> Iterator[type[SchedoError]]:
-    if kind.__module__ == SchedoError.__module__:  # what a server can raise, not what a client adds
+    if kind.__module__ == SchedoError.__module__:  # only errors that a server can raise
         yield kind
     for child in kind.__subclasses__():
         yield from _tree(child)
@@ -86,7 +86,7 @@ _BY_CODE = {kind.code: kind for kind in reversed(list(_tree(SchedoError)))}
 
 
 def parse_problem(status: int, headers: Mapping[str, str], body: bytes) -> SchedoError:
-    """Return the error that an answer with a status of 400 or more stands for."""
+    """Return the error of a response with a status of 400 or more."""
     try:
         document = json.loads(body)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What the clients speak about: where the server is, what is asked, what was answered.
+"""The server's address, requests and responses, as both clients use them. Without I/O.
 
-No I/O here. An Operation says how to ask for one thing and how to read the answer; transport.py
-sends it with blocking sockets and streams.py with asyncio.
+An Operation is one request and the function that reads its response. transport.py sends it with
+blocking sockets, async_transport.py with asyncio.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[T]):
-    """One request and how its answer is read."""
+    """One request, and how to read its response."""
 
     method: str
     target: str  # path and query
@@ -51,11 +51,11 @@ class Operation(Generic[T]):
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     is_repeatable: bool = False  # sending it twice does the same as sending it once
-    held_s: float = 0.0  # the server may take this much longer because it was asked to wait
-    answers: frozenset[int] = frozenset()  # statuses that are no errors here
+    held_s: float = 0.0  # the server may hold the request open this long
+    answers: frozenset[int] = frozenset()  # error statuses that `read` handles
 
     def read(self, answer: Answer) -> T:
-        """Return what was asked for, or raise the error that the server answered with."""
+        """Return the result of the response; raise the server's error."""
         if answer.status >= 400 and answer.status not in self.answers:
             raise parse_problem(answer.status, answer.headers, answer.body)
         return self.parse(answer)
@@ -63,7 +63,7 @@ class Operation(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is reached and what every request to it carries."""
+    """The address of a server, and the headers of every request."""
 
     url: str  # as the user wrote it, for messages
     is_tls: bool

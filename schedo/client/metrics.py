@@ -1,4 +1,4 @@
-"""What a server measures, read from its /metrics page (the Prometheus text format)."""
+"""Reads a server's /metrics page (the Prometheus text format)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Scrape:
 
 
 def parse_metrics(body: bytes) -> Scrape:
-    """Return the samples of a page; raise SchedoError if it is none."""
+    """Return the samples of a page; raise SchedoError for a malformed one."""
     samples: dict[tuple[str, Labels], float] = {}
     try:
         for line in body.decode().splitlines():

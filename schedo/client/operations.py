@@ -1,6 +1,6 @@
-"""Every call of the HTTP API that a client makes, as an Operation: written once for both clients.
+"""All calls of the HTTP API as Operations, written once for both clients.
 
-Values are made plain here: a timedelta becomes seconds, an aware datetime RFC 3339, None is left
+Converts values to JSON: a timedelta becomes seconds, an aware datetime RFC 3339, None is left
 out. A submit carries an Idempotency-Key, so that sending it twice makes one job.
 """
 
@@ -23,13 +23,13 @@ Duration = str | int | float | timedelta
 Instant = str | datetime
 
 PAGE_JOBS = 100
-# How long one request for the end of a job is held; well below what proxies allow a silent one.
+# How long one request waits for the end of a job; proxies allow a quiet request more than that.
 POLL_S = 20.0
 _JSON = {"Content-Type": "application/json"}
 
 
 class JobOptions(TypedDict, total=False):
-    """What a submit may say beyond task and payload; the names are the API's."""
+    """The options of a submit beyond task and payload, with the API's names."""
 
     delay: Duration | None
     run_at: Instant | None
@@ -50,7 +50,7 @@ class JobOptions(TypedDict, total=False):
 
 
 class JobFilters(TypedDict, total=False):
-    """Which jobs to list."""
+    """The filter of a list of jobs."""
 
     state: str | None
     queue: str | None
@@ -62,7 +62,7 @@ class JobFilters(TypedDict, total=False):
 
 
 class Page(TypedDict):
-    """Some records, and where the next page begins if there is one."""
+    """Some records, and the cursor of the next page if there is one."""
 
     items: list[Record]
     next_cursor: str | None
@@ -184,7 +184,7 @@ def _worker(name: str) -> str:
 
 
 def submit(request: Record, idempotency_key: str | None = None) -> Operation[Record]:
-    """Make one job."""
+    """Submit one job."""
     headers = _key_header(idempotency_key)
     return Operation("POST", "/v1/jobs", _record, _body(request), headers, is_repeatable=True)
 
@@ -192,7 +192,7 @@ def submit(request: Record, idempotency_key: str | None = None) -> Operation[Rec
 def submit_many(
     requests: Sequence[Record], idempotency_key: str | None = None
 ) -> Iterator[Operation[list[Record | SchedoError]]]:
-    """Make many jobs: one operation for each thousand, answered in the order of the requests."""
+    """Submit many jobs: one operation per thousand, with results in the order of the requests."""
     for start in range(0, len(requests), limits.BATCH_JOBS_MAX):
         part = list(requests[start : start + limits.BATCH_JOBS_MAX])
         headers = _key_header(idempotency_key and f"{idempotency_key}/{start}")
@@ -232,7 +232,7 @@ def list_jobs(
 def wait_job(
     job_id: str, timeout_s: float | None, clock: Callable[[], float]
 ) -> Iterator[Operation[Record]]:
-    """Ask for the end of a job until the time is up; the caller stops at a final state."""
+    """Wait for the end of a job in requests of limited length; the caller ends at a final state."""
     end = None if timeout_s is None else clock() + timeout_s
     while True:
         left = POLL_S if end is None else end - clock()
@@ -244,7 +244,7 @@ def wait_job(
 
 
 def why_job(job_id: str) -> Operation[Record]:
-    """Return what the job waits for."""
+    """Return the reason why the job waits."""
     return _get(f"{_job(job_id)}/why", _record)
 
 
@@ -269,7 +269,7 @@ def retry_job(job_id: str) -> Operation[Record]:
 
 
 def run_job_now(job_id: str) -> Operation[Record]:
-    """Queue a job that waits for its time."""
+    """Run a waiting job now instead of at its time."""
     return _act(f"{_job(job_id)}:run")
 
 
@@ -283,7 +283,7 @@ def reschedule_job(job_id: str, changes: Mapping[str, Any]) -> Operation[Record]
 
 
 def put_schedule(name: str, spec: Mapping[str, Any]) -> Operation[tuple[Record, bool]]:
-    """Make or replace a schedule; say whether it is new. The payload is sent as it is."""
+    """Create or replace a schedule; return whether it is new. The payload is sent as it is."""
     payload = {"payload": spec["payload"]} if "payload" in spec else {}
     body = _body({**render_options(spec), **payload})
     return Operation(
@@ -307,7 +307,7 @@ def list_schedules(limit: int = PAGE_JOBS, cursor: str | None = None) -> Operati
 
 
 def list_decisions(name: str) -> Operation[list[Record]]:
-    """Return what became of the latest due instants."""
+    """Return the decisions on the latest due instants."""
     return _get(f"{_schedule(name)}/decisions", _items)
 
 
@@ -322,7 +322,7 @@ def pause_schedule(name: str, note: str | None = None) -> Operation[Record]:
 
 
 def resume_schedule(name: str, resume_from: Instant | None = None) -> Operation[Record]:
-    """Fire again; with resume_from, what was due since then is caught up."""
+    """Fire again; with resume_from, catch up on the instants since then."""
     return _act(f"{_schedule(name)}:resume", {"resume_from": resume_from}, is_repeatable=True)
 
 
@@ -341,7 +341,7 @@ def get_readiness() -> Operation[Record]:
 
 
 def get_metrics() -> Operation[Scrape]:
-    """Return what the server has measured."""
+    """Return the metrics of the server."""
     return _get("/metrics", lambda answer: parse_metrics(answer.body))
 
 
@@ -349,7 +349,7 @@ def get_metrics() -> Operation[Scrape]:
 
 
 def list_queues() -> Operation[list[Record]]:
-    """Return the queues with their limits and what waits in them."""
+    """Return the queues with their limits and counts of waiting jobs."""
     return _get("/v1/queues", _items)
 
 
@@ -360,7 +360,7 @@ def set_queue(name: str, changes: Mapping[str, Any]) -> Operation[Record]:
 
 
 def pause_queue(name: str) -> Operation[Record]:
-    """Start no more jobs of the queue."""
+    """Start no new jobs of the queue."""
     return _act(f"{_queue(name)}:pause", is_repeatable=True)
 
 
@@ -373,25 +373,25 @@ def resume_queue(name: str) -> Operation[Record]:
 
 
 def list_workers() -> Operation[list[Record]]:
-    """Return the workers with what they can do and what they do."""
+    """Return the workers with their specs and load."""
     return _get("/v1/workers", _items)
 
 
 def get_worker(name: str) -> Operation[Record]:
-    """Return the worker as the server sees it."""
+    """Return the status of the worker."""
     return _get(_worker(name), _record)
 
 
 def cordon_worker(name: str) -> Operation[Record]:
-    """Give the worker no more work; what it runs goes on."""
+    """Give the worker no new work; its attempts go on."""
     return _act(f"{_worker(name)}:cordon", is_repeatable=True)
 
 
 def uncordon_worker(name: str) -> Operation[Record]:
-    """Give the worker work again."""
+    """Give the worker new work again."""
     return _act(f"{_worker(name)}:uncordon", is_repeatable=True)
 
 
 def drain_worker(name: str) -> Operation[Record]:
-    """Let the worker finish what it runs, take no more, and leave."""
+    """Tell the worker to finish its attempts and leave."""
     return _act(f"{_worker(name)}:drain", is_repeatable=True)

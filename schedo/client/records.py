@@ -10,7 +10,7 @@ from schedo.core.states import FINAL, State
 
 
 def is_final(record: Record) -> bool:
-    """Say whether the job has ended."""
+    """Return whether the job has ended."""
     return record.get("state") in FINAL
 
 
@@ -40,7 +40,7 @@ class JobView:
 
     @property
     def is_conflict(self) -> bool:
-        """Say whether a submit found this job under its unique key instead of making a new one."""
+        """Whether the submit returned this existing job, which holds the unique key."""
         return bool(self.record.get("conflict"))
 
     def read_result(self) -> Any:

@@ -30,11 +30,11 @@ class SyncJobHandle(JobView):
         self._client = client
 
     def refresh(self) -> SyncJobHandle:
-        """Ask how the job stands."""
+        """Fetch the current record of the job."""
         return self._update(operations.get_job(self.id))
 
     def wait(self, timeout: float | None = None) -> SyncJobHandle:
-        """Return when the job has ended, or after timeout seconds as it then stands."""
+        """Wait until the job has ended, or for timeout seconds."""
         if not self.is_final:
             self.record = self._client.wait(self.id, timeout).record
         return self
@@ -44,7 +44,7 @@ class SyncJobHandle(JobView):
         return self.wait(timeout).read_result()
 
     def cancel(self) -> SyncJobHandle:
-        """Cancel it if it waits; ask it to stop if it runs."""
+        """Cancel a waiting job, or tell a running one to stop."""
         return self._update(operations.cancel_job(self.id))
 
     def retry(self) -> SyncJobHandle:
@@ -52,7 +52,7 @@ class SyncJobHandle(JobView):
         return self._update(operations.retry_job(self.id))
 
     def run_now(self) -> SyncJobHandle:
-        """Do not wait for its time any longer."""
+        """Run the job now instead of at its time."""
         return self._update(operations.run_job_now(self.id))
 
     def reschedule(
@@ -62,12 +62,12 @@ class SyncJobHandle(JobView):
         delay: Duration | None = None,
         priority: int | None = None,
     ) -> SyncJobHandle:
-        """Move it to another time or priority."""
+        """Change the job's time or priority."""
         changes = {"run_at": run_at, "delay": delay, "priority": priority}
         return self._update(operations.reschedule_job(self.id, changes))
 
     def output(self) -> list[Record]:
-        """Return what its attempts wrote: {attempt, stream, text, total_bytes, truncated}."""
+        """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
         return self._client.output(self.id)
 
     def _update(self, operation: Operation[Record]) -> SyncJobHandle:
@@ -76,7 +76,7 @@ class SyncJobHandle(JobView):
 
 
 class Triggered(NamedTuple):
-    """What a trigger did: it made a job, or was skipped because of another."""
+    """The result of a trigger: a new job, or the job that prevented it."""
 
     job: SyncJobHandle | None
     skipped_by: str | None
@@ -109,7 +109,7 @@ class Client:
         self.close()
 
     def send(self, operation: Operation[T]) -> T:
-        """Carry out any operation of schedo.client.operations."""
+        """Send any operation of schedo.client.operations."""
         return self._transport.send(operation)
 
     def submit(
@@ -120,16 +120,16 @@ class Client:
         idempotency_key: str | None = None,
         **options: Unpack[JobOptions],
     ) -> SyncJobHandle:
-        """Make a job; it is durable when this returns."""
+        """Submit a job; it is durable when this returns."""
         request = operations.render_job(task, payload, options)
         return self._handle(operations.submit(request, idempotency_key))
 
     def submit_many(
         self, jobs: Iterable[Mapping[str, Any]], *, idempotency_key: str | None = None
     ) -> list[SyncJobHandle | SchedoError]:
-        """Make many jobs, each {task, payload, …}; a refused one has its error in its place.
+        """Submit many jobs, each {task, payload, …}; a refused job has its error at its position.
 
-        What cannot be written as JSON raises Invalid before anything is sent.
+        A value that is not JSON raises Invalid before anything is sent.
         """
         requests = [operations.render_request(job) for job in jobs]
         return [
@@ -146,7 +146,7 @@ class Client:
         idempotency_key: str | None = None,
         **options: Unpack[JobOptions],
     ) -> list[SyncJobHandle | SchedoError]:
-        """Make one job for each worker that could take it now, however busy it is."""
+        """Submit one job for each connected worker that may run it, busy or not."""
         request = operations.render_job(task, payload, options)
         return [
             item if isinstance(item, SchedoError) else SyncJobHandle(self, item)
@@ -173,7 +173,7 @@ class Client:
                 return
 
     def wait(self, job_id: str, timeout: float | None = None) -> SyncJobHandle:
-        """Return the job when it has ended, or after timeout seconds as it then stands."""
+        """Wait until the job has ended, or for timeout seconds; return its current state."""
         record: Record = {}
         for operation in operations.wait_job(job_id, timeout, time.monotonic):
             record = self.send(operation)
@@ -182,7 +182,7 @@ class Client:
         return SyncJobHandle(self, record)
 
     def cancel(self, job_id: str) -> SyncJobHandle:
-        """Cancel a waiting job; ask a running one to stop."""
+        """Cancel a waiting job, or tell a running one to stop."""
         return self._handle(operations.cancel_job(job_id))
 
     def retry(self, job_id: str) -> SyncJobHandle:
@@ -190,7 +190,7 @@ class Client:
         return self._handle(operations.retry_job(job_id))
 
     def run_now(self, job_id: str) -> SyncJobHandle:
-        """Queue a job that waits for its time."""
+        """Run a waiting job now instead of at its time."""
         return self._handle(operations.run_job_now(job_id))
 
     def reschedule(
@@ -201,16 +201,16 @@ class Client:
         delay: Duration | None = None,
         priority: int | None = None,
     ) -> SyncJobHandle:
-        """Move a waiting job to another time or priority."""
+        """Change a waiting job's time or priority."""
         changes = {"run_at": run_at, "delay": delay, "priority": priority}
         return self._handle(operations.reschedule_job(job_id, changes))
 
     def output(self, job_id: str) -> list[Record]:
-        """Return what its attempts wrote: {attempt, stream, text, total_bytes, truncated}."""
+        """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
         return self.send(operations.list_outputs(job_id))
 
     def put_schedule(self, name: str, **spec: Any) -> tuple[Record, bool]:
-        """Make or replace a schedule; return it and whether it is new."""
+        """Create or replace a schedule; return it and whether it is new."""
         return self.send(operations.put_schedule(name, spec))
 
     def get_schedule(self, name: str) -> Record:
@@ -236,7 +236,7 @@ class Client:
         return self.send(operations.pause_schedule(name, note))
 
     def resume_schedule(self, name: str, resume_from: Instant | None = None) -> Record:
-        """Fire again; with resume_from, what was due since then is caught up."""
+        """Fire again; with resume_from, catch up on the instants since then."""
         return self.send(operations.resume_schedule(name, resume_from))
 
     def trigger_schedule(self, name: str, overlap: str | None = None) -> Triggered:
@@ -246,7 +246,7 @@ class Client:
         return Triggered(SyncJobHandle(self, job) if job else None, answer.get("blocking_job"))
 
     def list_queues(self) -> list[Record]:
-        """Return the queues with their limits and what waits in them."""
+        """Return the queues with their limits and counts of waiting jobs."""
         return self.send(operations.list_queues())
 
     def set_queue(self, name: str, **limits: Any) -> Record:
@@ -254,7 +254,7 @@ class Client:
         return self.send(operations.set_queue(name, limits))
 
     def pause_queue(self, name: str) -> Record:
-        """Start no more jobs of the queue."""
+        """Start no new jobs of the queue."""
         return self.send(operations.pause_queue(name))
 
     def resume_queue(self, name: str) -> Record:
@@ -262,23 +262,23 @@ class Client:
         return self.send(operations.resume_queue(name))
 
     def list_workers(self) -> list[Record]:
-        """Return the workers with what they can do and what they do."""
+        """Return the workers with their specs and load."""
         return self.send(operations.list_workers())
 
     def get_worker(self, name: str) -> Record:
-        """Return the worker as the server sees it."""
+        """Return the status of the worker."""
         return self.send(operations.get_worker(name))
 
     def cordon_worker(self, name: str) -> Record:
-        """Give the worker no more work; what it runs goes on."""
+        """Give the worker no new work; its attempts go on."""
         return self.send(operations.cordon_worker(name))
 
     def uncordon_worker(self, name: str) -> Record:
-        """Give the worker work again."""
+        """Give the worker new work again."""
         return self.send(operations.uncordon_worker(name))
 
     def drain_worker(self, name: str) -> Record:
-        """Let the worker finish what it runs, take no more, and leave."""
+        """Tell the worker to finish its attempts and leave."""
         return self.send(operations.drain_worker(name))
 
     def _handle(self, operation: Operation[Record]) -> SyncJobHandle:

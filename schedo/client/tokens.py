@@ -1,6 +1,6 @@
-"""The token that a server asks for and its clients send: one line in a file that few can read.
+"""Reads tokens of servers and clients: one line in a file that other users cannot read.
 
-What could be guessed is refused on both sides, before it protects nothing.
+Both sides refuse a token that could be guessed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _PLACEHOLDERS = ("changeme", "defaulttoken", "yourtoken", "replaceme", "password
 
 
 def read_token(path: str) -> str:
-    """Return the token in the file; raise Invalid if it is weak or if anybody may read it."""
+    """Return the token in the file; raise Invalid if it is weak or readable by other users."""
     text = read_private(path, "token_file", TOKEN_CHARACTERS_MAX + 2)
     return check_token(text.removesuffix("\n").removesuffix("\r"), f"file {path}")
 
 
 def read_private(path: str, setting: str, characters_max: int) -> str:
-    """Return the file's first characters; raise Invalid if anybody may read it."""
+    """Return the file's first characters; raise Invalid if other users may read it."""
     try:
         with open(path, encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -39,7 +39,7 @@ def read_private(path: str, setting: str, characters_max: int) -> str:
 
 
 def check_token(token: str, source: str) -> str:
-    """Return the token, or raise Invalid if it could be guessed or cannot stand in a header."""
+    """Return the token; raise Invalid if it could be guessed or is not valid in a header."""
     fix = "make one with: openssl rand -hex 32"
     if len(token) < TOKEN_CHARACTERS_MIN:
         raise Invalid(

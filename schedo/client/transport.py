@@ -1,8 +1,8 @@
-"""Blocking HTTP with connections that are kept open; safe to share between threads.
+"""Blocking HTTP with persistent connections; safe to share between threads.
 
-A server closes idle connections, and the client may notice only when it writes. So an idle
-connection is looked at before it is used again, and when it breaks all the same, a request that
-may be repeated is sent once more. Anything else that breaks is reported, never repeated.
+A server closes idle connections, and the client may notice only when it writes. So the client
+checks an idle connection before it reuses it. If it breaks all the same, a repeatable request is
+sent once more. Any other failure is raised, never repeated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Transport:
         self._idle: list[HTTPConnection] = []  # append and pop are atomic
 
     def send(self, operation: Operation[T]) -> T:
-        """Return what the operation asks for; raise the server's error, or Unreachable."""
+        """Send the operation and return its result; raise the server's error, or Unreachable."""
         connection = self._take_idle()
         if connection is not None:
             try:
@@ -71,7 +71,7 @@ class Transport:
         with suppress(IndexError):
             while True:
                 connection = self._idle.pop()
-                # Nobody has asked anything, so what can be read is the end of the connection.
+                # No request is open, so a readable socket means the end of the connection.
                 if connection.sock is not None and not _is_readable(connection.sock):
                     return connection
                 connection.close()

@@ -1,7 +1,7 @@
-"""Cursors: opaque places in a list, bound to the filter that the list was made with.
+"""Cursors: opaque positions in a list, bound to the filter of the list.
 
-A cursor is base64 of eight bytes of a hash of the filter and the last key of the page. It is no
-secret and not signed: whoever makes one up gets another page of what they may read anyway.
+A cursor is the base64 of the last key of the page and of eight bytes of a hash of the filter. It is
+neither secret nor signed: a forged cursor returns another page that the client may read anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOT_THE_FILTER = frozenset({"cursor", "limit"})
 
 
 def render_cursor(order: str, values: Values, last: str) -> str:
-    """Return the cursor for what follows last in the list with this order and these parameters."""
+    """Return the cursor of the page after `last`, for this order and these parameters."""
     return base64.urlsafe_b64encode(_hash(order, values) + last.encode()).rstrip(b"=").decode()
 
 
@@ -62,7 +62,7 @@ def _parse_cursor(order: str, values: Values) -> str | None:
 
 
 def _forged() -> BadRequest:
-    return bad_parameter("cursor", "this is not a cursor that was given out")
+    return bad_parameter("cursor", "this is not a cursor of this server")
 
 
 def _decode(text: str) -> bytes:

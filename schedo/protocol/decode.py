@@ -1,4 +1,4 @@
-"""From the bytes of a body to a checked request; errors name the field with a JSON pointer."""
+"""Decodes the bytes of a body into a checked request; errors have the field's JSON pointer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _STEP = re.compile(r"\.([^.\[]+)|\[([0-9]+|\.\.\.)\]")
 _FIELD = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`\Z", re.DOTALL)
 _TYPES = re.compile(r"`([^`]*)`")
 _WRONG_CHOICE = re.compile(r"Invalid enum value (.*)\Z", re.DOTALL)
-# msgspec names Python's types; whoever sends JSON from another language knows these.
+# msgspec names Python's types; clients in other languages know these names.
 _JSON_NAMES = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
 _DETAIL_CHARACTERS_MAX = 200
 
 
 def _ignore(_: Any) -> None:
-    """See nothing in a value."""
+    """Use no value."""
 
 
 def decode_request(body: bytes, kind: type[T], see: Callable[[Any], None] = _ignore) -> T:

@@ -80,7 +80,7 @@ def _matches_name(value: str) -> bool:
 
 
 def read_name(pointer: str, value: str) -> str:
-    """Return the name if it is one."""
+    """Return the name; raise Invalid for a bad one."""
     if is_name(value):
         return value
     raise Invalid.field(pointer, f"{value[:40]!a}: {_NAME_RULE}")

@@ -1,4 +1,4 @@
-"""What a client may ask of a job, and how that becomes the core's JobSpec."""
+"""Requests about jobs, and their conversion to the core's JobSpec."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RetryCount = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": lim
 PresetName = Annotated[str, Meta(extra_json_schema={"enum": list(PRESETS)})]
 TraceParent = Annotated[str, Meta(extra_json_schema={"pattern": fields.TRACEPARENT_PATTERN})]
 Attempts = Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)]
-_NOTHING_ASKED = (None,) * 10
+_NO_OPTIONS = (None,) * 10
 Delivery = Literal["at_least_once", "at_most_once"]
 UnfinishedState = Literal["scheduled", "blocked", "queued", "running", "retrying"]
 
@@ -72,7 +72,7 @@ class UniqueRequest(
 
 
 def read_delivery(delivery: Delivery | None) -> bool | None:
-    """Return whether it is to run at most once; None if nothing is said."""
+    """Return whether the job runs at most once; None if the request does not say."""
     return None if delivery is None else delivery == "at_most_once"
 
 
@@ -94,8 +94,8 @@ class JobFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=
     prefer: Preferences | None = None
 
     def to_options(self, traceparent: str | None = None, tracestate: str | None = None) -> Options:
-        """Return the options, those of PLAIN if nothing was asked for."""
-        asked = (
+        """Return the options; PLAIN if the request sets none."""
+        options = (
             self.retry,
             self.timeout,
             self.unique,
@@ -107,7 +107,7 @@ class JobFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=
             traceparent,
             tracestate,
         )
-        if asked == _NOTHING_ASKED:
+        if options == _NO_OPTIONS:
             return PLAIN
         return Options(
             retry=read_retry(self.retry),
@@ -137,7 +137,7 @@ class JobRequest(JobFields, kw_only=True):
     broadcast: bool = False
 
     def to_spec(self, traceparent: str | None = None) -> JobSpec:
-        """Return the job as the engine takes it, with the header's traceparent if it has none."""
+        """Return the spec of the job, with the header's traceparent if the body has none."""
         if self.delay is not None and self.run_at is not None:
             raise fields.not_both("delay", "run_at")
         if self.expires_in is not None and self.expires_at is not None:
@@ -180,7 +180,7 @@ class JobTemplate(NamedTuple):
 
 
 class JobPatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A change of when a waiting job runs, or of how soon among others."""
+    """A change of a waiting job's due time or priority."""
 
     delay: Duration | None = None
     run_at: Instant | None = None
@@ -198,7 +198,7 @@ class JobPatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 def read_retry(value: RetryRequest | int | str | None) -> Retry | None:
-    """Return the core's form of a policy, a number of attempts, or the name of a preset."""
+    """Return the retry policy of a policy object, a number of attempts, or a preset's name."""
     if value is None:
         return None
     if isinstance(value, RetryRequest):
@@ -247,7 +247,7 @@ def _read_traceparent(value: str) -> str:
 
 
 def _check_can_run(spec: JobSpec) -> None:
-    """Refuse a job that expires before it is due; relative and absolute times are not compared."""
+    """Refuse a job that expires before it is due, unless only one of the two is absolute."""
     if (
         spec.expires_in_us is not None
         and spec.run_at is None

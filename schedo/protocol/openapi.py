@@ -67,7 +67,7 @@ def build_document() -> dict[str, Any]:
             "schemas": components,
             "responses": {
                 "Problem": {
-                    "description": "It did not work; the problem document says why.",
+                    "description": "The request failed; the problem document has the reason.",
                     "content": {_PROBLEM_TYPE: {"schema": references[schemas.ProblemAnswer]}},
                 }
             },
@@ -77,7 +77,7 @@ def build_document() -> dict[str, Any]:
 
 
 def _bound_integers(schema: Any) -> None:
-    """Say of every whole number without bounds that it fits into 64 bits, as bodies must."""
+    """Add the bounds of 64 bits to every integer without bounds, as for all bodies."""
     if isinstance(schema, dict):
         if schema.get("type") == "integer":
             schema.setdefault("minimum", -limits.INTEGER_MAX - 1)
@@ -89,7 +89,7 @@ def _bound_integers(schema: Any) -> None:
 
 
 def _share_durations(components: dict[str, Any]) -> None:
-    """Describe durations once, for their pattern is long; what a field says of its own stays."""
+    """Describe durations once, because their pattern is long; keep what a field adds."""
     found = components["JobRequest"]["properties"]["delay"]["anyOf"][0]
     whole, shared = dict(found), {"$ref": "#/components/schemas/Duration"}
 
@@ -180,7 +180,7 @@ def _describe_body(operation: Operation, reference: dict[str, Any]) -> dict[str,
 
 
 def render_document() -> bytes:
-    """Return the document as it lies in the repository."""
+    """Return the document as the bytes of the file in the repository."""
     return orjson.dumps(build_document(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

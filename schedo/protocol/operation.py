@@ -1,4 +1,4 @@
-"""What one operation of the HTTP API is: a method on a path, what it takes and what it answers."""
+"""The description of one operation of the HTTP API: method, path, request and responses."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Operation(NamedTuple):
     request: type[msgspec.Struct] | None = None
     is_batch: bool = False
     query: tuple[str, ...] = ()
-    takes_key: bool = False  # honours Idempotency-Key
+    takes_key: bool = False  # supports Idempotency-Key
     takes_nonce: bool = False  # needs Schedo-Lease-Nonce
-    is_large: bool = False  # its body may be as large as a batch
-    needs_body: bool = False  # though each of its fields may be missing
-    may_wait: bool = False  # its answer may come much later, if the request says so
+    is_large: bool = False  # its body may have the size of a batch
+    needs_body: bool = False  # even though all fields are optional
+    may_wait: bool = False  # the request may ask for a late response
 
     @property
     def tag(self) -> str:
-        """Return the chapter of the documentation that it belongs to."""
+        """Return the chapter of the documentation."""
         if self.name.startswith("short_"):
             return "short forms"
         part = self.path.removeprefix("/v1/").partition("/")[0].partition(":")[0]
@@ -62,7 +62,7 @@ class Operation(NamedTuple):
 
     @property
     def body_is_optional(self) -> bool:
-        """Say whether the request may be empty: when none of its fields is required."""
+        """Return whether the body may be empty, because no field is required."""
         if self.request is None or self.is_batch or self.needs_body:
             return False
         return not any(field.required for field in msgspec.structs.fields(self.request))

@@ -1,4 +1,4 @@
-"""The table of everything the HTTP API can do; routes and openapi.json are made from it."""
+"""The table of all operations of the HTTP API, the source of the routes and of openapi.json."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "create_job",
         "POST",
         "/v1/jobs",
-        "Submit a job; the answer comes once it is on disk.",
+        "Submit a job; the response arrives when the job is on disk.",
         {
             201: schemas.JobAnswer,
             200: (schemas.JobAnswer, schemas.BatchAnswer),
@@ -90,7 +90,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "wait_for_job",
         "GET",
         "/v1/jobs/{id}/wait",
-        "Wait until the job has ended: 200 then, 202 if the time is up first.",
+        "Wait for the end of a job: 200, or 202 if the time is up first.",
         {200: schemas.JobAnswer, 202: schemas.JobAnswer},
         query=("timeout",),
         may_wait=True,
@@ -99,7 +99,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "explain_job",
         "GET",
         "/v1/jobs/{id}/why",
-        "Say in one sentence what the job waits for.",
+        "Explain in one sentence why the job waits.",
         {200: schemas.WhyAnswer},
     ),
     Operation(
@@ -161,7 +161,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "list_decisions",
         "GET",
         "/v1/schedules/{name}/decisions",
-        "List what became of the latest instants, newest first.",
+        "List the decisions on the latest instants, newest first.",
         {200: schemas.DecisionPage},
         query=("limit",),
     ),
@@ -201,7 +201,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "list_queues",
         "GET",
         "/v1/queues",
-        "List queues with what waits in them.",
+        "List queues with their counts of waiting jobs.",
         {200: schemas.QueuePage},
     ),
     Operation(
@@ -216,7 +216,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "pause_queue",
         "POST",
         "/v1/queues/{name}:pause",
-        "Start no more jobs of this queue; those that run go on.",
+        "Start no new jobs of this queue; running ones go on.",
         {200: schemas.QueueAnswer},
         request=EmptyRequest,
     ),
@@ -243,7 +243,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "short_status",
         "GET",
         "/status",
-        "Short form: what became of the command.",
+        "Short form: the state of the command.",
         {200: schemas.ShortAnswer},
         query=("task_id",),
     ),
@@ -251,21 +251,21 @@ OPERATIONS: tuple[Operation, ...] = (
         "check_health",
         "GET",
         "/healthz",
-        "Say that the process lives.",
+        "Check that the process is alive.",
         {200: schemas.HealthAnswer},
     ),
     Operation(
         "check_ready",
         "GET",
         "/readyz",
-        "Say whether jobs are accepted and fired on time.",
+        "Check that the server accepts jobs and fires them on time.",
         {200: schemas.ReadyAnswer, 503: schemas.ReadyAnswer},
     ),
     Operation(
         "get_metrics",
         "GET",
         "/metrics",
-        "What the server measures, in the text format of Prometheus.",
+        "The metrics of the server, in the text format of Prometheus.",
         {200: "text/plain"},
     ),
     Operation(

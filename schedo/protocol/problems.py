@@ -34,7 +34,7 @@ class ProblemKind(NamedTuple):
     description: str
 
 
-# Answered by the connection itself, before there is a request that could raise anything.
+# The connection itself responds with these, before there is a request that could raise.
 _CONNECTION_KINDS = (
     ProblemKind("uri-too-long", 414, "URI too long", "The URL is longer than 8 KiB."),
     ProblemKind(
@@ -53,7 +53,7 @@ _CONNECTION_KINDS = (
         "bad-http",
         400,
         "Bad HTTP",
-        "What was sent is not an HTTP/1.1 request.",
+        "The bytes are not an HTTP/1.1 request.",
     ),
     ProblemKind(
         "http-version", 505, "HTTP version not supported", "The server speaks HTTP/1.1 and 1.0."
@@ -70,7 +70,7 @@ def _list_classes(root: type[SchedoError]) -> Iterator[type[SchedoError]]:
 def list_kinds() -> list[ProblemKind]:
     """Return every kind of error, by code."""
     kinds = {kind.code: kind for kind in _CONNECTION_KINDS}
-    for cls in _list_classes(SchedoError):  # of several with one code the first is documented
+    for cls in _list_classes(SchedoError):  # the first class of a code documents it
         if cls.__module__ == SchedoError.__module__ and cls.code not in kinds:
             title = cls.code.replace("-", " ").capitalize().replace("json", "JSON")
             description = (cls.__doc__ or "").partition("\n")[0]
@@ -112,7 +112,7 @@ def problem_fields(error: SchedoError, request_id: str | None = None) -> dict[st
 
 
 def render_kind(kind: ProblemKind) -> bytes:
-    """Return a problem document about nothing more than its kind, as JSON."""
+    """Return the problem document of a kind without details, as JSON."""
     return orjson.dumps(
         {
             "type": f"/problems/{kind.code}",

@@ -1,4 +1,4 @@
-"""The query part of a URL: known parameters only, each at most once, each checked."""
+"""Parses the query of a URL: known parameters only, each at most once."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def read_instant(values: Values, name: str) -> int | None:
 
 
 def read_wait(values: Values, name: str) -> float | None:
-    """Return how many seconds to wait, or None if the parameter is not there."""
+    """Return how many seconds to wait; None without the parameter."""
     value = values.get(name)
     if value is None:
         return None

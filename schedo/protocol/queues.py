@@ -1,4 +1,4 @@
-"""What a client may change about a queue."""
+"""The request that changes the limits of a queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Concurrency = Annotated[
 
 
 class QueuePatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """New limits for a queue; what is not given stays as it is."""
+    """New limits for a queue; absent fields keep their value."""
 
     concurrency: Concurrency | UnsetType | None = UNSET  # null: as many as there are slots
     weight: Annotated[int, Meta(ge=1, le=_WEIGHT_MAX)] | UnsetType = UNSET

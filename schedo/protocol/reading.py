@@ -1,4 +1,4 @@
-"""Bodies of any size, read in steps: what one step does holds the event loop for a moment only.
+"""Reads bodies of any size in steps, so that no step blocks the event loop for long.
 
 A body of up to PIECE_BYTES is read in one step. A larger one is checked piece by piece, and what it
 holds is then decoded field by field, so that no list or object in it takes long.
@@ -48,7 +48,7 @@ _BUILT = (inspect.StructType, inspect.ListType, inspect.DictType, inspect.AnyTyp
 
 
 def _ignore(_: Any) -> None:
-    """See nothing in a value."""
+    """Use no value."""
 
 
 def read_request(body: bytes, kind: type[T], see: Callable[[Any], None] = _ignore) -> Steps[T]:
@@ -155,10 +155,10 @@ def at_once(steps: Steps[U]) -> U:
 
 
 class _Field(NamedTuple):
-    """What may stand in a field of a request when it is large."""
+    """The types that a large field of a request may have."""
 
     key: str
-    is_text: bool  # text, or JSON that is kept as it is
+    is_text: bool  # text, or JSON that stays undecoded
     struct: type[Struct] | None
     entry: type[Struct] | None  # of a list
     entries_max: int
@@ -197,7 +197,7 @@ def _describe(field: inspect.Field) -> _Field:
 
 
 def _alternatives(found: inspect.Type) -> Iterator[inspect.Type]:
-    """Yield the types of which a value may be, without what is only said about them."""
+    """Yield the possible types of a value, without their metadata."""
     if isinstance(found, inspect.Metadata):
         yield from _alternatives(found.type)
     elif isinstance(found, inspect.UnionType):
@@ -242,7 +242,7 @@ def _too_many() -> TooLarge:
 
 
 def _check_count(body: bytes) -> Steps[None]:
-    """Refuse more values than can be told apart in a moment; what strings hold does not count."""
+    """Refuse a body with too many values to split in a short time; strings do not count."""
     if len(body) <= VALUES_MAX:
         return
     count = 0
@@ -254,11 +254,11 @@ def _check_count(body: bytes) -> Steps[None]:
 
 
 class _TooMany(Exception):
-    """An array has more items than are taken."""
+    """An array has too many items."""
 
 
 def _split(array: bytes | Raw, most: int) -> list[Raw]:
-    """Return the texts of an array's items; raise _TooMany, before more than that are made."""
+    """Return the texts of an array's items; raise _TooMany before creating more than `most`."""
     try:
         found = _list_decoder(most).decode(array)
     except msgspec.ValidationError:
@@ -268,7 +268,7 @@ def _split(array: bytes | Raw, most: int) -> list[Raw]:
 
 @lru_cache(maxsize=8)
 def _list_decoder(most: int) -> msgspec.json.Decoder[Any]:
-    """Return what decodes an array of so many texts at most: a list would be decoded whole."""
+    """Return a decoder for at most `most` items; a list type would decode all of them first."""
     items = [(f"item_{number}", Raw | UnsetType, UNSET) for number in range(most)]
     shape = msgspec.defstruct("Items", items, array_like=True, forbid_unknown_fields=True)
     return msgspec.json.Decoder(shape)

@@ -1,9 +1,9 @@
-"""What a job requires of its worker and which it prefers, from JSON to the core's Route and back.
+"""`requires` and `prefer` of a job, and labels and resources of a worker, from JSON and back.
 
-A label's value means =, a list means in, an object holds exactly one operator. Amounts of resources
-are numbers, or texts with a unit such as 8GiB; inside they are integer thousandths. Labels of jobs
-and of workers obey the same rules, so they are read here too. The same route is always written in
-the same order, so that jobs that ask for the same share a lane.
+A label's value means =, a list means in, an object has exactly one operator. Amounts of resources
+are numbers, or texts with a unit such as 8GiB; the core has them as integer thousandths. The labels
+of jobs and workers obey the same rules. Equal requirements always have the same order, so that
+their jobs share a ready key.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ Preferences = Annotated[
     Meta(
         max_length=PREFERENCES_MAX,
         description=(
-            "Labels, best first; {} is met by all. Or {labels, weight}: of the workers that are "
-            "able, the one whose first met entry has the largest weight is taken."
+            "Labels, best first; {} matches every worker. Or {labels, weight}: the server chooses "
+            "the worker whose first matching entry has the largest weight."
         ),
         examples=[[{"zone": "lhr"}, {"zone": "eu"}, {}]],
     ),
@@ -76,7 +76,7 @@ Preferences = Annotated[
 
 
 class RequiresRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Which workers may run a job: all labels match, and there is enough of each resource."""
+    """The workers that may run a job: all labels match, and each resource suffices."""
 
     labels: Conditions | None = None
     resources: Resources | None = None
@@ -86,10 +86,10 @@ class RequiresRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 def read_route(
     requires: RequiresRequest | None, prefer: list[dict[str, Any]] | None
 ) -> Requirements | None:
-    """Return the route, or None if any worker will do."""
+    """Return the requirements; None if any worker matches."""
     if requires is None:
         requires = RequiresRequest()
-    route = Requirements(
+    requirements = Requirements(
         labels=read_conditions("/requires/labels", requires.labels or {}),
         resources=read_amounts("/requires/resources", requires.resources or {}),
         worker=None
@@ -97,7 +97,7 @@ def read_route(
         else fields.read_name("/requires/worker", requires.worker),
         prefer=_read_preferences(prefer or []),
     )
-    return None if route == Requirements() else route
+    return None if requirements == Requirements() else requirements
 
 
 def read_conditions(pointer: str, given: Mapping[str, Any]) -> tuple[Condition, ...]:
@@ -153,7 +153,7 @@ def _render_scalar(value: object) -> str | None:
 
 
 def read_labels(pointer: str, given: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a worker says it is."""
+    """Return the labels of a worker."""
     _check_count(pointer, given, LABELS_MAX)
     labels = {}
     for label, value in given.items():
@@ -164,7 +164,7 @@ def read_labels(pointer: str, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_amounts(pointer: str, given: Mapping[str, Any]) -> ResourceAmounts:
-    """Return the resources in thousandths by name, without those of which there are none."""
+    """Return the resources in thousandths by name, without zero amounts."""
     _check_count(pointer, given, RESOURCES_MAX)
     amounts = []
     for name in sorted(given):
@@ -177,7 +177,7 @@ def read_amounts(pointer: str, given: Mapping[str, Any]) -> ResourceAmounts:
 
 
 def read_amount(pointer: str, value: object) -> int:
-    """Return an amount in thousandths; what is finer is rounded, but never to nothing."""
+    """Return an amount in thousandths, rounded, but never down to zero."""
     if isinstance(value, str):
         amount = _parse_amount(value)
     elif isinstance(value, bool) or not isinstance(value, int | float):
@@ -236,30 +236,30 @@ def _check_label(pointer: str, name: str) -> None:
 
 
 def escape(name: str) -> str:
-    """Return a member's name as part of a JSON pointer; one that is too long is cut."""
+    """Return a member's name as part of a JSON pointer, cut to 128 characters."""
     return name[:128].replace("~", "~0").replace("/", "~1")
 
 
-def route_fields(route: Requirements | None) -> Iterator[tuple[str, Any]]:
-    """Yield requires and prefer as they were asked for; neither if any worker will do."""
-    if route is None:
+def route_fields(requirements: Requirements | None) -> Iterator[tuple[str, Any]]:
+    """Yield `requires` and `prefer` as in the request; neither if any worker matches."""
+    if requirements is None:
         return
     requires: dict[str, Any] = {}
-    if route.labels:
-        requires["labels"] = _condition_fields(route.labels)
-    if route.resources:
-        requires["resources"] = amount_fields(dict(route.resources))
-    if route.worker is not None:
-        requires["worker"] = route.worker
+    if requirements.labels:
+        requires["labels"] = _condition_fields(requirements.labels)
+    if requirements.resources:
+        requires["resources"] = amount_fields(dict(requirements.resources))
+    if requirements.worker is not None:
+        requires["worker"] = requirements.worker
     if requires:
         yield "requires", requires
-    if route.prefer:
-        count = len(route.prefer)
+    if requirements.prefer:
+        count = len(requirements.prefer)
         yield (
             "prefer",
             [
                 _preference_fields(preference, count - at)
-                for at, preference in enumerate(route.prefer)
+                for at, preference in enumerate(requirements.prefer)
             ],
         )
 

@@ -1,6 +1,6 @@
-"""Jobs, schedules, queues and what belongs to them, as JSON answers.
+"""Renders jobs, schedules, queues and their parts as JSON responses.
 
-Fields that are not set are left out.
+Fields without a value are left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NO_NAMES: Names = {}
 def job_fields(
     job: Job, names: Names = _NO_NAMES, inline_bytes_max: int | None = None
 ) -> dict[str, Any]:
-    """Return the answer for a job, without payload and result if they are larger than asked."""
+    """Return the fields of a job, without a payload or result above `inline_bytes_max`."""
     created_at = render_instant(job.created_at)
     answer: dict[str, Any] = {
         "id": render_id(job.id),
@@ -80,7 +80,7 @@ def job_fields(
 
 
 def show_payload(task: str, payload: bytes) -> orjson.Fragment:
-    """Return a payload as it was sent, but for the secret with which an http job signs."""
+    """Return a payload as it was sent, with the signing secret of an http job masked."""
     # A key may also be written with escapes, so a backslash calls for an exact look.
     if task == "http" and (b'"secret"' in payload or b"\\" in payload):
         try:
@@ -107,7 +107,7 @@ def _origin_fields(job: Job, names: Names) -> dict[str, Any]:
 
 
 def _progress_fields(job: Job) -> dict[str, Any]:
-    """Return what is known only once a job was picked, or has ended."""
+    """Return the fields of a job that was picked or has ended."""
     answer: dict[str, Any] = {
         "picked_at": _instant(job.picked_at),
         "started_at": _instant(job.started_at),
@@ -121,7 +121,7 @@ def _progress_fields(job: Job) -> dict[str, Any]:
 
 
 def _option_fields(options: Options) -> dict[str, Any]:
-    """Return what was asked for beyond the fields that every job has."""
+    """Return the options that the request set."""
     fields: dict[str, Any] = {}
     if options.at_most_once:
         fields["delivery"] = "at_most_once"
@@ -141,12 +141,12 @@ def _option_fields(options: Options) -> dict[str, Any]:
 
 
 def _without_nulls(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer without the fields that are not set."""
+    """Return the fields that have a value."""
     return {name: value for name, value in answer.items() if value is not None}
 
 
 def render_job(job: Job, names: Names = _NO_NAMES) -> bytes:
-    """Return the answer for a job as JSON."""
+    """Return a job as JSON."""
     return orjson.dumps(job_fields(job, names))
 
 
@@ -157,7 +157,7 @@ def job_id_in(body: bytes) -> str:
 
 
 def short_fields(job: Job) -> dict[str, Any]:
-    """Return the answer of the short form: what became of a command."""
+    """Return the fields of the short form: the state of a command."""
     fields = job_fields(job)
     answer = {"task_id": fields["id"], "status": fields["state"]}
     command = _read_member(job.payload, _COMMAND)
@@ -189,7 +189,7 @@ _EXIT_CODE = msgspec.json.Decoder(_ExitCode)
 def _read_member(
     text: bytes | None, decoder: msgspec.json.Decoder[_Command] | msgspec.json.Decoder[_ExitCode]
 ) -> str | int | None:
-    """Return one member of an object, nothing else of which is read; None if there is none."""
+    """Return one member of an object without decoding the others; None if it is absent."""
     try:
         return decoder.decode(text or b"null").value
     except msgspec.ValidationError:

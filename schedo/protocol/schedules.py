@@ -1,4 +1,4 @@
-"""What a client may ask of a schedule, and how that becomes the core's ScheduleSpec."""
+"""Requests about schedules, and their conversion to the core's ScheduleSpec."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Note = Annotated[str, Meta(max_length=500)]
 
 
 class DstRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a fixed time does on the days when the clock changes."""
+    """The handling of fixed times on days when the clock changes."""
 
     gap: Literal["after", "skip"] = "after"
     fold: Literal["first", "last", "both"] = "first"
@@ -123,13 +123,13 @@ class PauseRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ResumeRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """From which instant on the schedule makes up for what it missed; default: now."""
+    """The instant from which the schedule catches up; default: now."""
 
     resume_from: Instant | None = None
 
 
 class TriggerRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """How this one run treats others that are unfinished; default: as the schedule says."""
+    """The overlap policy of this run; default: that of the schedule."""
 
     overlap: OverlapName | None = None
 

@@ -1,4 +1,4 @@
-"""The shapes of the answers, for openapi.json; a test holds the real answers against them.
+"""Schemas of the responses, for openapi.json; a test compares real responses with them.
 
 The answers themselves are made in answers.py, without these classes, because that is faster.
 """
@@ -29,7 +29,7 @@ TriggerName = Literal["submit", "schedule", "catchup", "manual", "invoke"]
 
 
 class FailureAnswer(Struct, forbid_unknown_fields=True):
-    """Why an attempt did not succeed."""
+    """The error of an attempt."""
 
     type: str
     message: str
@@ -40,7 +40,7 @@ class FailureAnswer(Struct, forbid_unknown_fields=True):
 
 
 class JobAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A job as it stands; what is not set is left out."""
+    """The current state of a job; fields without a value are left out."""
 
     id: Id
     state: StateName
@@ -82,7 +82,7 @@ class JobAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class PointedProblem(Struct, forbid_unknown_fields=True):
-    """What is wrong with one field (JSON pointer) or one query parameter."""
+    """The error of one field (JSON pointer) or one query parameter."""
 
     detail: str
     pointer: str | UnsetType = UNSET
@@ -144,7 +144,7 @@ class AttemptPage(Struct, forbid_unknown_fields=True):
 
 
 class OutputAnswer(Struct, forbid_unknown_fields=True):
-    """What was kept of one stream of one attempt."""
+    """The captured output of one stream of one attempt."""
 
     attempt: int
     stream: Literal["stdout", "stderr", "body"]
@@ -162,7 +162,7 @@ class OutputPage(Struct, forbid_unknown_fields=True):
 
 
 class WhyAnswer(Struct, forbid_unknown_fields=True):
-    """What a job waits for."""
+    """The reason why a job waits."""
 
     id: Id
     state: StateName
@@ -170,14 +170,14 @@ class WhyAnswer(Struct, forbid_unknown_fields=True):
 
 
 class DstAnswer(Struct, forbid_unknown_fields=True):
-    """What a fixed time does when the clock changes."""
+    """The handling of fixed times when the clock changes."""
 
     gap: Literal["after", "skip"]
     fold: Literal["first", "last", "both"]
 
 
 class CountersAnswer(Struct, forbid_unknown_fields=True):
-    """How often what became of a schedule's instants."""
+    """The numbers of decisions on a schedule's instants."""
 
     fired: int
     missed: int
@@ -186,7 +186,7 @@ class CountersAnswer(Struct, forbid_unknown_fields=True):
 
 
 class ScheduleAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A schedule as it stands; what is not set is left out."""
+    """The current state of a schedule; fields without a value are left out."""
 
     name: str
     cron: str | UnsetType = UNSET
@@ -235,7 +235,7 @@ class SchedulePage(Struct, forbid_unknown_fields=True):
 
 
 class DecisionAnswer(Struct, forbid_unknown_fields=True):
-    """What became of one instant, or of count instants that end with it."""
+    """The decision on one instant, or on `count` instants that end with it."""
 
     scheduled_for: Instant
     decided_at: Instant
@@ -251,7 +251,7 @@ class DecisionPage(Struct, forbid_unknown_fields=True):
 
 
 class TriggerAnswer(Struct, forbid_unknown_fields=True):
-    """The job that was made, or the one that stood in its way."""
+    """The new job, or the unfinished job that prevented it."""
 
     job: JobAnswer | UnsetType = UNSET
     skipped_overlap: bool | UnsetType = UNSET
@@ -270,7 +270,7 @@ class CronAnswer(Struct, forbid_unknown_fields=True):
 
 
 class QueueAnswer(Struct, forbid_unknown_fields=True):
-    """A queue as it stands; concurrency null means as many as there are slots."""
+    """The current state of a queue; concurrency null means no limit but the slots."""
 
     name: str
     concurrency: int | None
@@ -306,13 +306,13 @@ class ShortAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class HealthAnswer(Struct, forbid_unknown_fields=True):
-    """The process lives."""
+    """The process is alive."""
 
     status: Literal["ok"]
 
 
 class ReadyAnswer(Struct, forbid_unknown_fields=True):
-    """Whether the server does its work, and if not, why; notes are what else should be known."""
+    """Whether the server is ready, the reasons if not, and further notes."""
 
     ready: bool
     reasons: list[str]
