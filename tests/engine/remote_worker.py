@@ -83,7 +83,7 @@ class Room:
 
 
 class RemoteWorker:
-    """A worker elsewhere, as the protocol describes it, and its misfortunes."""
+    """A remote worker that follows the protocol, with random failures."""
 
     def __init__(self, room: Room, number: int) -> None:
         random = room.random
@@ -207,7 +207,7 @@ class RemoteWorker:
             await room.pause(1.0)
             return
         if self.lives != life or room.chance(0.03):
-            return  # nobody reads the answer
+            return  # the response is lost
         self.take(response, reports)
         offers = [lease for lease in response.leases if lease.key in response.offers]
         if offers:

@@ -111,7 +111,7 @@ def test_a_reassigned_invocation_does_not_return_to_the_worker_that_rejected_it(
         await works_again(server, loop)
 
         [job] = await asyncio.wait_for(call, 60)
-        assert job.is_final, "nobody has it"
+        assert job.is_final, "no worker has it"
         await server.engine.flush()
         assert list(leftovers(server.engine)) == []
 
@@ -355,7 +355,7 @@ def test_an_invocation_that_a_recovery_ended_is_not_returned_as_accepted() -> No
 
         with contextlib.suppress(SchedoError):
             [job] = await asyncio.wait_for(call, 60)
-            assert job.is_final, "nobody runs it"
+            assert job.is_final, "no worker runs it"
 
     live(test)
 

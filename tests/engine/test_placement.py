@@ -27,7 +27,7 @@ def spec(route: Requirements | None = None, **fields: Any) -> JobSpec:
 
 
 class Remote:
-    """A worker elsewhere: waits for work, and takes or refuses what it gets."""
+    """A remote worker that polls, and accepts or rejects its offers."""
 
     def __init__(self, world: World, name: str, *, slots: int = 1, region: str = "eu") -> None:
         self.engine = world.engine

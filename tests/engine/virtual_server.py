@@ -133,7 +133,7 @@ class Server:
         return self
 
     async def die(self) -> None:
-        """End like a killed process: nothing reaches the disk, nobody is answered."""
+        """End like a killed process: nothing reaches the disk, no call is completed."""
         self.connection.is_dead = True
         self.clock.close()
         self.engine.sessions.close()

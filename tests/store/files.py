@@ -36,7 +36,7 @@ class Crashed:
 
 
 async def raw(store: SqliteStore, statement: str, *values: object) -> list[Any]:
-    """Run a statement after all earlier calls, past everything that folds."""
+    """Run a statement after all earlier calls, without a flush."""
     assert store._writer is not None
     return await store._writer.run(lambda c: c.execute(statement, values).fetchall())
 

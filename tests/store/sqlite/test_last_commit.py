@@ -36,8 +36,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "the database is emptied": lambda path: os.truncate(path, 0),
     "the database is cut to less than a header": lambda path: os.truncate(path, 50),
     "the database is another file": lambda path: path.write_bytes(b"some text\n" * 500),
-    "only the witness is left": lambda path: remove(path, "", "-wal"),
-    "database and witness are deleted": lambda path: remove(path, "", ".last-commit"),
+    "only the last-commit file is left": lambda path: remove(path, "", "-wal"),
+    "database and last-commit file are deleted": lambda path: remove(path, "", ".last-commit"),
 }
 
 

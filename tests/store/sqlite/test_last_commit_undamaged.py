@@ -16,7 +16,7 @@ from tests.factories import make_job
 from tests.store.crashes import checkpointed, content, contents, copy, crashed, lay, opened, remove
 from tests.store.steps import put
 
-# What the migrations after the witness's expect; they make the indexes anew.
+# The later migrations expect these; they create the indexes again.
 UNDO_CLOCK = """
 DROP INDEX job_timers; DROP INDEX job_expires; DROP INDEX job_instant; DROP INDEX schedule_next;
 ALTER TABLE job DROP COLUMN due_elapsed;
@@ -40,16 +40,16 @@ async def test_a_power_cut_that_takes_the_last_commit_file_is_no_damage(
     path: Path, tmp_path: Path, suffix: str
 ) -> None:
     left = await crashed(path, tmp_path)
-    witness = Path(f"{left}.last-commit")
+    last_commit_file = Path(f"{left}.last-commit")
     match suffix:
         case "emptied":
-            os.truncate(witness, 0)
+            os.truncate(last_commit_file, 0)
         case "zeroed":
-            lay(witness, bytes(128))
+            lay(last_commit_file, bytes(128))
         case "deleted":
             remove(left, ".last-commit")
         case "cut":
-            os.truncate(witness, 60)
+            os.truncate(last_commit_file, 60)
 
     assert len(await opened(left)) == 12
 
@@ -69,10 +69,10 @@ async def test_a_last_commit_file_that_is_behind_is_no_damage(path: Path, tmp_pa
     await store.close()
     clean = copy(path, tmp_path / "clean", ("", ".last-commit"))
 
-    for number, witness in enumerate(earlier):
+    for number, last_commit_file in enumerate(earlier):
         for base, suffixes in ((left, ("", "-wal")), (clean, ("",))):
             again = copy(base, tmp_path / f"{base.parent.name}{number}", suffixes)
-            lay(Path(f"{again}.last-commit"), witness)
+            lay(Path(f"{again}.last-commit"), last_commit_file)
             assert len(await opened(again)) == 29
 
 

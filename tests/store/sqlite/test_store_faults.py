@@ -89,7 +89,7 @@ async def test_what_was_acknowledged_survives_kill_9(path: Path) -> None:
         found = await listed(store, limit=100_000)
         await store.close()
 
-        # One commit may be durable that nobody heard of; none may be missing.
+        # One durable commit may be unacknowledged; no acknowledged one may be missing.
         assert opening.last_id >= newest
         assert found == list(range(opening.last_id, 0, -1))
         assert check_integrity(path) == "ok"

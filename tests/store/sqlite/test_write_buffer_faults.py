@@ -213,7 +213,7 @@ def test_no_commit_runs_before_commits_are_synced_again(connection: UnclearConne
     jobs = WriteBuffer()
     jobs.commit(connection, encode(of_jobs(make_job(id=1))))
     connection.execute("PRAGMA synchronous = NORMAL")
-    jobs.forget()  # what a fold that failed leaves behind, at worst
+    jobs.forget()  # the worst state after a failed flush
 
     jobs.commit(connection, encode(of_jobs(make_job(id=2))))
 
@@ -237,7 +237,7 @@ async def test_any_order_of_commits_and_flushes_is_consistent_after_a_crash(
     random = Random(seed)
     jobs: dict[int, Job] = {}
     assert store._writer is not None
-    folds = (store._buffer.flush, store._buffer.flush_old, store._buffer.flush_oldest)
+    flushes = (store._buffer.flush, store._buffer.flush_old, store._buffer.flush_oldest)
     for step in range(1, 61):
         changed = random.sample([*jobs.values()], min(len(jobs), random.randrange(4)))
         for job in changed:
@@ -251,7 +251,7 @@ async def test_any_order_of_commits_and_flushes_is_consistent_after_a_crash(
         for job in new:
             job.is_new = False
         if random.random() < 0.4:
-            await store._writer.run(random.choice(folds))
+            await store._writer.run(random.choice(flushes))
         if step % 15 == 0:
             assert await Crashed(path, f"crashed-{step}").jobs() == jobs
 
