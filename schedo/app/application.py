@@ -1,8 +1,8 @@
-"""The public object: declares tasks and schedules, and knows where its jobs go.
+"""The public Schedo object: declares tasks and schedules, and chooses the backend of their jobs.
 
-Declaring starts nothing. Jobs go to the first of these that is there: the server that runs this
-code in a child process; the engine inside `async with app`, when the object names a store; the
-server at `url`, or at SCHEDO_URL.
+A declaration starts nothing. Jobs go to the first of these backends that is available: the server
+that runs this code in a child process; the engine inside `async with app`, if the object has a
+store; the server at `url` or SCHEDO_URL.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A", bound=Task[..., Any, Any])
 
-CONCURRENCY = (
-    100  # attempts at a time in the program's own loop; plain functions take a thread each
-)
+# Attempts at a time in the program's own loop; each plain function takes a thread.
+CONCURRENCY = 100
 _OWN_OPTIONS = ("name", "payload")
 
 
 class TaskDecorator(Protocol):
-    """Makes a task of an async or of a plain function."""
+    """Declares an async or a plain function as a task."""
 
     @overload
     def __call__(
@@ -49,7 +48,7 @@ class TaskDecorator(Protocol):
 
 
 class ScheduleDecorator(Protocol):
-    """Adds a schedule to a task, or makes a task of a function first."""
+    """Adds a schedule to a task, or declares a function as a task first."""
 
     @overload
     def __call__(self, function: A, /) -> A: ...
@@ -64,11 +63,14 @@ class ScheduleDecorator(Protocol):
 
 
 class Schedo:
-    """Tasks and schedules of one application.
+    """The tasks and schedules of one application.
 
-    `store` is a file, for use as `async with app`: timers and workers then run in this event loop.
-    `url` and `token` name a server for programs that only enqueue. With neither, the application
-    is for `schedo serve`, or takes SCHEDO_URL and SCHEDO_TOKEN.
+    store: an SQLite file, for `async with app`, which runs the scheduler and the worker in this
+        event loop.
+    url, token: the server to submit jobs to, for programs that only enqueue. Without a store and a
+        url, the application is for `schedo serve`, or uses SCHEDO_URL and SCHEDO_TOKEN.
+    concurrency: how many attempts `async with app` runs at once.
+    grace: how long running attempts may take to finish when `async with app` ends.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Schedo:
         grace: Duration = "10s",
     ) -> None:
         if store is not None and url is not None:
-            raise Invalid("give a store or a url, not both")
+            raise Invalid("give either a store or a url, not both")
         if concurrency < 1:
             raise Invalid("concurrency must be at least 1")
         self.registry = Registry()
@@ -90,8 +92,8 @@ class Schedo:
         self._token = token
         self._concurrency = concurrency
         self._grace_s = to_microseconds(grace) / 1_000_000
-        self._desk: Backend | None = None
-        self._leave: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._backend: Backend | None = None
+        self._close: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     # Declaring.
 
@@ -121,10 +123,11 @@ class Schedo:
         no_retry: tuple[type[Exception], ...] = (),
         **options: Any,
     ) -> Any:
-        """Make a task of a function, named after it unless a name is given.
+        """Declare a function as a task; its default name is the function's name.
 
-        An exception of a class in `no_retry` fails the job at once. The other options are the
-        defaults of its jobs; retry, timeout and delivery also hold for jobs that come over HTTP.
+        An exception of a class in `no_retry` fails the job without a retry. The other options are
+        the defaults of the task's jobs; retries, timeout and delivery also apply to jobs that are
+        submitted over HTTP.
         """
 
         def decorate(function: Callable[..., Any]) -> Task[..., Any, Any]:
@@ -140,9 +143,11 @@ class Schedo:
         options: Mapping[str, Any],
     ) -> Task[..., Any, Any]:
         if isinstance(function, Task):
-            raise TypeError(f"{function!r} is a task; put @app.cron and @app.every above @app.task")
+            raise TypeError(
+                f"{function!r} is already a task; put @app.cron and @app.every above @app.task"
+            )
         if isinstance(function, str):
-            raise TypeError(f"write @app.task(name={function!r}): the name is not positional")
+            raise TypeError(f"write @app.task(name={function!r}): name is a keyword argument")
         check_function(function)
         name = read_name("/name", name or str(getattr(function, "__name__", "")))
         defaults = make_job(name, options).spec.options
@@ -155,16 +160,17 @@ class Schedo:
     ) -> ScheduleDecorator:
         """Run the task by a cron expression in the time zone: 5 fields, or 6 with seconds first.
 
-        Stands above `@app.task`, or alone. The schedule has the task's name unless it is given
-        another; `payload` holds the arguments by name. Put again at each start, and left in the
-        store when it is taken out of the code: delete it there.
+        Put it above `@app.task`, or use it alone. The default name of the schedule is the task's
+        name; `payload` has the task's arguments by name. Each start of the application stores the
+        schedule again. A schedule that is removed from the code stays in the store: delete it with
+        `schedo schedules rm`.
         """
         return self._schedule({"cron": expression, "tz": tz}, dict(options))
 
     def every(
         self, interval: str | float | timedelta, **options: Unpack[ScheduleOptions]
     ) -> ScheduleDecorator:
-        """Run the task at whole multiples of the interval; all else as for cron."""
+        """Run the task at whole multiples of the interval; see cron() for the options."""
         return self._schedule({"every": interval}, dict(options))
 
     def _schedule(self, rule: Mapping[str, Any], options: Mapping[str, Any]) -> ScheduleDecorator:
@@ -185,17 +191,17 @@ class Schedo:
 
     # Where jobs go.
 
-    def use_backend(self, desk: Backend) -> None:
-        """Send jobs to this desk, which belongs to the running event loop."""
-        self._desk = ThreadsafeBackend(desk)
+    def use_backend(self, backend: Backend) -> None:
+        """Submit jobs to this backend, which belongs to the running event loop."""
+        self._backend = ThreadsafeBackend(backend)
 
     def find_backend(self) -> Backend:
-        """Return where jobs are handed in now; raise RuntimeError if nowhere."""
-        if self._desk is not None:
-            return self._desk
+        """Return the backend for jobs; raise RuntimeError if there is none."""
+        if self._backend is not None:
+            return self._backend
         if self._store is not None:
             raise RuntimeError(
-                "this Schedo has a store of its own: enqueue inside `async with app:`"
+                "this Schedo has a store, but it is not running: enqueue inside `async with app:`"
             )
         return self._make_http_backend()
 
@@ -205,8 +211,8 @@ class Schedo:
         url = self._url or os.environ.get("SCHEDO_URL")
         if not url:
             raise RuntimeError(
-                "this Schedo has nowhere to put jobs: give it a store (a file) or a url, set "
-                "SCHEDO_URL, or run it with `schedo serve module:app`"
+                "this Schedo has no server to submit jobs to: give it a store (a file) or a url, "
+                "set SCHEDO_URL, or run it with `schedo serve module:app`"
             )
         token = self._token or os.environ.get("SCHEDO_TOKEN") or None
         return HttpBackend(url, token)
@@ -214,19 +220,19 @@ class Schedo:
     # Running.
 
     async def __aenter__(self) -> Self:
-        if self._desk is not None:
-            raise RuntimeError("this Schedo is running already")
+        if self._backend is not None:
+            raise RuntimeError("this Schedo is already running")
         if self._store is not None:
             from schedo.app.embedded import EmbeddedServer
 
-            embedding = EmbeddedServer(self._store, self.registry, self._concurrency)
-            await embedding.start()
-            self._leave = functools.partial(embedding.stop, self._grace_s)
-            self.use_backend(embedding.desk)
+            embedded = EmbeddedServer(self._store, self.registry, self._concurrency)
+            await embedded.start()
+            self._close = functools.partial(embedded.stop, self._grace_s)
+            self.use_backend(embedded.backend)
         else:
             client = self._make_http_backend()
             await client.open()
-            self._leave = client.close
+            self._close = client.close
             self.use_backend(client)
         return self
 
@@ -236,9 +242,9 @@ class Schedo:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._leave is not None, "entered before"
-        leave, self._leave = self._leave, None
+        assert self._close is not None, "entered before"
+        close, self._close = self._close, None
         try:
-            await leave()
+            await close()
         finally:
-            self._desk = None
+            self._backend = None

@@ -1,11 +1,11 @@
-"""A whole schedo inside the program: store, engine and a worker for the application's tasks.
+"""A complete server inside a program: a store, an engine and a worker for the application's tasks.
 
-Only the application's own tasks run here; the built-in ones belong to `schedo serve`.
+It runs only the application's own tasks; the built-in tasks need `schedo serve`.
 
-A handler can end this whole process. What ran then is suspect: one attempt alone is charged with a
-loss; of several none is charged, and each runs again in a place for one at a time. So that the next
-process knows what ran, starts of suspects are on disk before they begin, and after the death of a
-process those of all others are, too.
+A handler can crash this whole process, and then every attempt that ran is a poison suspect. If only
+one ran, the loss is counted on its job. If several ran, it is counted on none, and each job runs
+again on a worker with a single slot. So that the next process knows the running attempts, the start
+of a suspect is on disk before it runs; after a crash, so is the start of every attempt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from schedo.worker.in_process import LocalWorker
 
 
 class EmbeddedServer:
-    """Runs from start to stop, in the running event loop."""
+    """A server in the running event loop, from start() to stop()."""
 
     def __init__(self, store: str, registry: Registry, concurrency: int) -> None:
         self._registry = registry
@@ -40,10 +40,13 @@ class EmbeddedServer:
         self._suspects = LocalWorker(
             self.engine, EMBEDDED_ALONE, 1, runners, task_defaults=defaults, isolated=True
         )
-        self.desk: Backend = EngineBackend(self.engine)
+        self.backend: Backend = EngineBackend(self.engine)
 
     async def start(self) -> None:
-        """Take the store, put the schedules, and begin; raise StoreLocked if another has it."""
+        """Open the store, start to run jobs, and store the schedules.
+
+        Raise StoreLocked if another server holds the store.
+        """
         async with contextlib.AsyncExitStack() as undo:
             undo.callback(self._threads.shutdown, wait=False)
             await self.engine.start()
@@ -55,7 +58,7 @@ class EmbeddedServer:
             undo.pop_all()
 
     async def stop(self, grace_s: float) -> None:
-        """Let running attempts finish within the grace time; hand back the rest, uncounted."""
+        """Let running attempts finish within the grace time; release the rest."""
         self.engine.note_leaving()
         try:
             await asyncio.gather(self._worker.drain(grace_s), self._suspects.drain(grace_s))

@@ -1,4 +1,4 @@
-"""One submitted job, from the side of the code that submitted it."""
+"""The handle of a submitted job, for the code that submitted it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from schedo.client.errors import job_failed
 from schedo.core.states import FINAL, State
 from schedo.tasks.backend import Backend, Record, SubmittedJob
 
-# How long one question for the end of a job is held.
+# How long one request waits for the end of a job.
 POLL_S = 20.0
 T_co = TypeVar("T_co", covariant=True)
 
 
 class JobHandle(Generic[T_co]):
-    """A job that was handed in. `is_conflict`: it was there already and holds the unique key."""
+    """A submitted job; with `is_conflict`, the existing job that holds the unique key."""
 
-    __slots__ = ("_desk", "_read", "id", "is_conflict")
+    __slots__ = ("_backend", "_read", "id", "is_conflict")
 
-    def __init__(self, desk: Backend, ticket: SubmittedJob, read: Callable[[Any], T_co]) -> None:
-        self._desk = desk
+    def __init__(self, backend: Backend, ticket: SubmittedJob, read: Callable[[Any], T_co]) -> None:
+        self._backend = backend
         self._read = read
         self.id = ticket.id
         self.is_conflict = ticket.is_conflict
@@ -30,22 +30,22 @@ class JobHandle(Generic[T_co]):
         return f"JobHandle({self.id!r})"
 
     async def status(self) -> Record:
-        """Return the job as it stands, with the fields of `GET /v1/jobs/{id}`."""
-        return await self._desk.get(self.id)
+        """Return the job in its current state, with the fields of `GET /v1/jobs/{id}`."""
+        return await self._backend.get(self.id)
 
     async def cancel(self) -> Record:
-        """Cancel the job if it waits, ask it to stop if it runs; return it as it then stands."""
-        return await self._desk.cancel(self.id)
+        """Cancel a waiting job, or ask a running one to stop; return its state after that."""
+        return await self._backend.cancel(self.id)
 
     async def result(self, timeout: float | None = None) -> T_co:  # noqa: ASYNC109
-        """Wait for the end and return what the handler returned.
+        """Wait for the end of the job and return the result of its handler.
 
-        Raise JobFailed, or JobCancelled, or TimeoutError when `timeout` seconds are over.
+        Raise JobFailed, JobCancelled, or TimeoutError after `timeout` seconds.
         """
         async with asyncio.timeout(timeout):
-            record = await self._desk.wait(self.id, POLL_S)
+            record = await self._backend.wait(self.id, POLL_S)
             while record["state"] not in FINAL:
-                record = await self._desk.wait(self.id, POLL_S)
+                record = await self._backend.wait(self.id, POLL_S)
         if record["state"] == State.COMPLETED:
             return self._read(record.get("result"))
         raise job_failed(record)

@@ -1,7 +1,7 @@
-"""What Python code may say about a job or a schedule, and how that becomes a spec.
+"""The options of jobs and schedules in Python, and their conversion to specs.
 
-Everything goes through the requests of the HTTP API, so there is one set of rules: a value that is
-refused there is refused here, with the same words, when the program says it.
+All options are checked as requests of the HTTP API, so there is one set of rules: a value that the
+API rejects is rejected here with the same message, at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Instant = str | datetime  # RFC 3339 with an offset, or aware
 
 
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When a failed attempt is tried again; `max_attempts` counts the first one, too."""
+    """A retry policy; `max_attempts` includes the first attempt."""
 
     max_attempts: int = 5
     backoff: Literal["exponential", "fixed"] = "exponential"
@@ -36,7 +36,7 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TaskOptions(TypedDict, total=False):
-    """What the jobs of a task are like. `retries` is how often a failed one is tried again."""
+    """The default options of a task's jobs. `retries` does not count the first attempt."""
 
     retries: int | str | Retry | None
     timeout: Duration | None
@@ -51,7 +51,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class JobOptions(TaskOptions, total=False):
-    """What one job is like, beside what its task says."""
+    """The options of one job; they override those of its task."""
 
     delay: Duration | None
     run_at: Instant | None
@@ -62,7 +62,7 @@ class JobOptions(TaskOptions, total=False):
 
 
 class ScheduleOptions(TaskOptions, total=False):
-    """How a schedule behaves, and what its jobs are like beside what its task says."""
+    """The options of a schedule and of its jobs; they override those of the task."""
 
     name: str | None
     payload: Mapping[str, Any] | None
@@ -79,7 +79,7 @@ class ScheduleOptions(TaskOptions, total=False):
 
 
 def make_job(task: str, *layers: Mapping[str, Any]) -> JobTemplate:
-    """Return a job without its payload; later layers win. Raise Invalid."""
+    """Return a job without its payload; later layers override earlier ones. Raise Invalid."""
     request = decode_checked(_render(task, layers), JobRequest)
     if request.broadcast:
         raise Invalid.field(
@@ -89,7 +89,7 @@ def make_job(task: str, *layers: Mapping[str, Any]) -> JobTemplate:
 
 
 def make_schedule(name: str, task: str, payload: bytes, *layers: Mapping[str, Any]) -> ScheduleSpec:
-    """Return the spec of a schedule; later layers win. Raise Invalid."""
+    """Return the spec of a schedule; later layers override earlier ones. Raise Invalid."""
     request = decode_checked(_render(task, layers), ScheduleRequest)
     return msgspec.structs.replace(request, payload=msgspec.Raw(payload)).to_spec(name)
 
@@ -113,5 +113,5 @@ def _read_retries(retries: object) -> object:
         return {name: value for name, value in fields.items() if value is not None}
     if isinstance(retries, bool) or not isinstance(retries, int | str):
         raise Invalid.field("/retries", "give a number, a Retry or the name of a preset")
-    # The API counts attempts, because a person who asks for retries has the first try anyway.
+    # The API counts attempts, including the first one.
     return retries + 1 if isinstance(retries, int) else retries

@@ -1,4 +1,4 @@
-"""A task as its own code sees it: call it like the function it is, or enqueue it as a job."""
+"""The Task object that `@app.task` returns: call it as a function, or enqueue it as a job."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from schedo.tasks.backend import Backend, SubmittedJob
 from schedo.tasks.registry import TaskSpec
 
 P = ParamSpec("P")
-R = TypeVar("R")  # what calling the function returns: for an async one, a coroutine
-T = TypeVar("T")  # what a job of it results in
+R = TypeVar("R")  # what a call of the function returns: a coroutine if it is async
+T = TypeVar("T")  # the result of a job
 
 
 class HasBackend(Protocol):
     """The application that a task belongs to."""
 
     def find_backend(self) -> Backend:
-        """Return where jobs are handed in now; raise if nowhere."""
+        """Return the backend for jobs; raise RuntimeError if there is none."""
 
 
 class BoundTask(Generic[P, T]):
-    """A job in the making: a task and the options of this job."""
+    """A task with the options of a job to enqueue."""
 
     def __init__(self, app: HasBackend, task: TaskSpec, template: JobTemplate) -> None:
         self._app = app
@@ -38,14 +38,15 @@ class BoundTask(Generic[P, T]):
         self._template = template
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T]:
-        """Hand in a job with these arguments; it is durable on return.
+        """Submit a job with these arguments; it is durable on return.
 
-        Raise TypeError if the arguments do not fit, and a SchedoError if the job is refused.
+        Raise TypeError if the arguments do not match the task's signature, and a SchedoError if the
+        server rejects the job.
         """
-        desk = self._app.find_backend()
+        backend = self._app.find_backend()
         payload = self._task.arguments.write(args, kwargs)
-        (answer,) = await desk.submit(self._template, [payload])
-        handle = self._handle(desk, answer)
+        (submitted,) = await backend.submit(self._template, [payload])
+        handle = self._handle(backend, submitted)
         if isinstance(handle, SchedoError):
             raise handle
         return handle
@@ -53,29 +54,29 @@ class BoundTask(Generic[P, T]):
     async def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]]
     ) -> list[JobHandle[T] | SchedoError]:
-        """Hand in a job for each mapping of keyword arguments, a thousand in one commit.
+        """Submit a job for each mapping of keyword arguments, up to a thousand in one commit.
 
-        A job that is refused has its error in its place.
+        A rejected job has its error at its position in the list.
         """
-        desk = self._app.find_backend()
+        backend = self._app.find_backend()
         payloads = [self._task.arguments.write((), call) for call in calls]
         handles: list[JobHandle[T] | SchedoError] = []
         for start in range(0, len(payloads), limits.BATCH_JOBS_MAX):
             part = payloads[start : start + limits.BATCH_JOBS_MAX]
-            answers = await desk.submit(self._template, part)
-            handles += [self._handle(desk, answer) for answer in answers]
+            results = await backend.submit(self._template, part)
+            handles += [self._handle(backend, submitted) for submitted in results]
         return handles
 
     def _handle(
-        self, desk: Backend, answer: SubmittedJob | SchedoError
+        self, backend: Backend, submitted: SubmittedJob | SchedoError
     ) -> JobHandle[T] | SchedoError:
-        if isinstance(answer, SchedoError):
-            return answer
-        return JobHandle(desk, answer, functools.partial(_read_result, self._task.function))
+        if isinstance(submitted, SchedoError):
+            return submitted
+        return JobHandle(backend, submitted, functools.partial(_read_result, self._task.function))
 
 
 class Task(Generic[P, R, T]):
-    """A function that jobs can name. Calling it runs the function here and now."""
+    """A function that jobs can name. A call runs the function directly, without a job."""
 
     __name__: str
 
@@ -104,22 +105,22 @@ class Task(Generic[P, R, T]):
         return self._function(*args, **kwargs)
 
     def options(self, **options: Unpack[JobOptions]) -> BoundTask[P, T]:
-        """Return the task with options for one job or more; raise Invalid for a bad one."""
+        """Return the task with options for the jobs to enqueue; raise Invalid for a bad option."""
         return BoundTask(self._app, self.spec, make_job(self.name, self.defaults, options))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T]:
-        """Hand in a job with these arguments; it is durable on return."""
+        """Submit a job with these arguments; it is durable on return."""
         return await self._plain.enqueue(*args, **kwargs)
 
     async def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]]
     ) -> list[JobHandle[T] | SchedoError]:
-        """Hand in a job for each mapping of keyword arguments; see Order.enqueue_many."""
+        """Submit a job for each mapping of keyword arguments; see BoundTask.enqueue_many."""
         return await self._plain.enqueue_many(calls)
 
 
 def _read_result(function: Callable[..., T], result: Any) -> T:
-    """Return the result as the annotation says, or as plain JSON data where it cannot be that."""
+    """Convert the result to the annotated type, or return plain JSON data if that fails."""
     wanted = _find_return_type(function)
     if wanted is None:
         return cast(T, result)

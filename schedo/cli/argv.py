@@ -1,6 +1,6 @@
-"""Commands given on the command line: one word is a line for the shell, several are an argv list.
+"""Commands on the command line: a single word is a shell line, several words are an argv list.
 
-What comes after `--` is always an argv list, taken as it is, also words that begin with a hyphen.
+Words after `--` are always an argv list, unchanged, also words that begin with a hyphen.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ _KEY = "schedo.words"
 
 
 class WordsCommand(click.Command):
-    """A command that keeps the words after `--` from being read as options."""
+    """A click command that does not parse the words after `--` as options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the words after the first `--` aside and parse the rest."""
+        """Store the words after the first `--` and parse the rest."""
         if "--" in args:
             at = args.index("--")
             ctx.meta[_KEY] = args[at + 1 :]
@@ -23,12 +23,12 @@ class WordsCommand(click.Command):
 
 
 def read_command(before: tuple[str, ...]) -> str | list[str] | None:
-    """Return the shell line or the argv list that was given, or None if there is neither."""
+    """Return the given shell line or argv list, or None if there is neither."""
     after: list[str] | None = click.get_current_context().meta.get(_KEY)
     if after is None:
         return list(before) if len(before) > 1 else before[0] if before else None
     if before:
         raise click.UsageError(f"give the command before or after --, not both: {before[0]!r}")
     if not after:
-        raise click.UsageError("there is no command after --")
+        raise click.UsageError("a command must follow --")
     return after

@@ -1,4 +1,4 @@
-"""How a command finds the server: --url and --token-file, or their variables."""
+"""The options of the server's address: --url and --token-file, or their variables."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 def server_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say where the server is."""
+    """Add the options --url and --token-file."""
     url = click.option(
-        "--url", envvar="SCHEDO_URL", default=DEFAULT_URL, show_default=True, help="The server."
+        "--url",
+        envvar="SCHEDO_URL",
+        default=DEFAULT_URL,
+        show_default=True,
+        help="URL of the server.",
     )
     token_file = click.option(
         "--token-file",
         envvar="SCHEDO_TOKEN_FILE",
         metavar="FILE",
-        help="The file with the server's token; or set SCHEDO_TOKEN.",
+        help="File with the server's token; or set SCHEDO_TOKEN.",
     )
     return url(token_file(function))
 
 
 def connected(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say where the server is, and give the command a client for it."""
+    """Add the options --url and --token-file, and pass a client to the command."""
 
     @server_options
     @functools.wraps(function)
@@ -44,7 +48,7 @@ def connected(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_client(kind: Callable[[str, str | None], C], url: str, token_file: str | None) -> C:
-    """Return a client; wrong usage, not a failure, if the URL or the token cannot be right."""
+    """Return a client; raise UsageError if the URL or the token is not valid."""
     try:
         token = read_token(token_file) if token_file else os.environ.get("SCHEDO_TOKEN") or None
         return kind(url, token)

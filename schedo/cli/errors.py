@@ -1,4 +1,4 @@
-"""How errors are worded: one sentence on stderr, in which nothing can touch the terminal."""
+"""Errors of commands: one sentence on stderr, without terminal control characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schedo.errors import Exit, Invalid, SchedoError
 
 
 class Failure(click.ClickException):
-    """The server said no, or cannot be reached."""
+    """The server rejected the request, or cannot be reached."""
 
     exit_code = Exit.REFUSED
 
@@ -21,13 +21,13 @@ class Failure(click.ClickException):
 
 
 class BadConfiguration(Failure):
-    """The server cannot be started like this."""
+    """The configuration is wrong, so the process cannot start."""
 
     exit_code = Exit.MISUSED
 
 
 def explain(error: SchedoError) -> str:
-    """Return the error as one sentence, with what helps to act on it."""
+    """Return the error as one sentence, with a hint for the user if there is one."""
     text = str(error)
     if isinstance(error, Invalid):
         places = (f"{problem.pointer}: {problem.detail}" for problem in error.problems)

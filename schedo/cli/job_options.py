@@ -1,4 +1,4 @@
-"""The options that are fields of a job's request, one for each: `schedo run`, `schedules put`."""
+"""The options for the fields of a job request, for `schedo run` and `schedo schedules put`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Option = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 class JsonValue(click.ParamType[object]):
-    """A value as JSON; `takes_text` says that a plain word stands for itself."""
+    """A JSON value; with `takes_text`, a plain word is a text and digits are a number."""
 
     name = "json"
 
@@ -24,7 +24,7 @@ class JsonValue(click.ParamType[object]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """Return the value that the text stands for, or fail with what is wrong."""
+        """Return the parsed value."""
         if not isinstance(value, str):
             return value  # converted before
         if self._takes_text and not value.startswith(("{", "[")):
@@ -36,7 +36,7 @@ class JsonValue(click.ParamType[object]):
 
 
 class Moment(click.ParamType[str]):
-    """An instant as people write it; the server gets it as RFC 3339."""
+    """An instant in local notation; the server gets it as RFC 3339."""
 
     name = "time"
 
@@ -45,60 +45,73 @@ class Moment(click.ParamType[str]):
         return read_moment(str(value), param.opts[0] if param else "the time")
 
 
-# Fields that a schedule takes too, and after them those of a single job. The server checks values.
+# The fields of jobs and schedules, and below those of single jobs only. The server checks values.
 _SHARED: dict[str, _Option] = {
-    "queue": click.option("--queue", help="The queue to wait in."),
-    "priority": click.option("--priority", type=int, help="-9 to 9; a larger one runs sooner."),
+    "queue": click.option("--queue", help="Queue of the job."),
+    "priority": click.option("--priority", type=int, help="-9 to 9; higher runs first."),
     "retry": click.option(
         "--retry",
         type=JsonValue(takes_text=True),
         metavar="N|PRESET|JSON",
-        help="How many attempts, the name of a preset, or a policy.",
+        help="Number of attempts, name of a retry preset, or a retry policy as JSON.",
     ),
-    "timeout": click.option("--timeout", metavar="DURATION", help="Stop it after this long."),
+    "timeout": click.option(
+        "--timeout", metavar="DURATION", help="Stop an attempt after this time."
+    ),
     "expires_in": click.option(
-        "--expires-in", metavar="DURATION", help="Do not start it later than this."
+        "--expires-in",
+        metavar="DURATION",
+        help="Expire the job if it has not started after this time.",
     ),
     "unique": click.option(
         "--unique",
         type=JsonValue(takes_text=True),
         metavar="KEY|JSON",
-        help="At most one unfinished job holds this key.",
+        help="Unique key: reject the job while another unfinished job holds it.",
     ),
     "delivery": click.option(
         "--delivery",
         type=click.Choice(["at_least_once", "at_most_once"]),
-        help="Whether an attempt that was lost is repeated.",
+        help="Whether a lost attempt runs again (at_least_once) or not.",
     ),
-    "tags": click.option("--tag", "tags", multiple=True, help="A tag to find it by; repeatable."),
-    "meta": click.option("--meta", type=JsonValue(), metavar="JSON", help="Data kept with it."),
+    "tags": click.option("--tag", "tags", multiple=True, help="Tag of the job; repeatable."),
+    "meta": click.option(
+        "--meta", type=JsonValue(), metavar="JSON", help="Data to store with the job."
+    ),
     "requires": click.option(
         "--requires",
         type=JsonValue(),
         metavar="JSON",
-        help='What its worker must have: {"labels": {"gpu": "a100"}, "resources": {"cpu": 3}}.',
+        help='Labels and resources that the worker must have: {"labels": {"gpu": "a100"},'
+        ' "resources": {"cpu": 3}}.',
     ),
     "prefer": click.option(
         "--prefer",
         type=JsonValue(),
         metavar="JSON",
-        help='Labels that are preferred, best first: [{"zone": "lhr"}, {}].',
+        help='Preferred labels of the worker, best first: [{"zone": "lhr"}, {}].',
     ),
 }
 _SINGLE: dict[str, _Option] = {
     "delay": click.option(
-        "--in", "delay", metavar="DURATION", help="Run it this much later: 5s, 1h30m."
+        "--in", "delay", metavar="DURATION", help="Run the job after this time: 5s, 1h30m."
     ),
     "run_at": click.option(
-        "--at", "run_at", metavar="TIME", help='Run it then: "18:30", "2026-11-20 18:30", RFC 3339.'
+        "--at",
+        "run_at",
+        metavar="TIME",
+        help='Run the job at this time: "18:30", "2026-11-20 18:30", RFC 3339.',
     ),
     "expires_at": click.option(
-        "--expires-at", type=Moment(), metavar="TIME", help="Do not start it later than then."
+        "--expires-at",
+        type=Moment(),
+        metavar="TIME",
+        help="Expire the job if it has not started by this time.",
     ),
-    "traceparent": click.option("--traceparent", help="The W3C trace that it belongs to."),
-    "tracestate": click.option("--tracestate", help="The state of that trace."),
+    "traceparent": click.option("--traceparent", help="W3C traceparent of the job."),
+    "tracestate": click.option("--tracestate", help="W3C tracestate of the job."),
     "broadcast": click.option(
-        "--broadcast", is_flag=True, default=None, help="Run it once on each worker that can."
+        "--broadcast", is_flag=True, default=None, help="Run the job once on each suitable worker."
     ),
 }
 SHARED_FIELDS = tuple(_SHARED)
@@ -122,5 +135,5 @@ def _add(function: Callable[..., None], options: dict[str, _Option]) -> Callable
 
 
 def given(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return those of the named options that were given; an empty list of tags was not."""
+    """Return the named options that the user gave; an empty list of tags counts as not given."""
     return {name: options[name] for name in names if options[name] not in (None, ())}

@@ -1,4 +1,4 @@
-"""What commands wrote, given back: as it was into a file or pipe, made safe on a terminal."""
+"""Writes the output of jobs: unchanged to a file or a pipe, escaped to a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schedo.client.messages import Record
 
 
 def write_outputs(outputs: Iterable[Record], *, is_raw: bool = False) -> None:
-    """Write each stream to the one of the same name; an http body counts as stdout."""
+    """Write each stream to the stream of the same name; an http body goes to stdout."""
     for output in outputs:
         is_error = output["stream"] == "stderr"
         target = sys.stderr if is_error else sys.stdout
@@ -22,7 +22,8 @@ def write_outputs(outputs: Iterable[Record], *, is_raw: bool = False) -> None:
         if output.get("truncated"):
             size = output["total_bytes"]
             click.echo(
-                f"schedo: {output['stream']} had {size} bytes; its middle was not kept", err=True
+                f"schedo: {output['stream']} was {size} bytes long; its middle was not stored",
+                err=True,
             )
 
 
@@ -34,14 +35,14 @@ def _write(output: Record, target: IO[str], is_plain: bool) -> None:
 
 
 def read_bytes(output: Record) -> bytes:
-    """Return what was kept of a stream, byte for byte."""
+    """Return the stored bytes of a stream."""
     if output.get("encoding") == "base64":
         return base64.b64decode(output["base64"])
     return str(output["text"]).encode()
 
 
 def latest_attempt(outputs: Iterable[Record]) -> list[Record]:
-    """Return the outputs of the last attempt that wrote something."""
+    """Return the outputs of the last attempt that has any."""
     listed = list(outputs)
     last = max((output["attempt"] for output in listed), default=0)
     return [output for output in listed if output["attempt"] == last]

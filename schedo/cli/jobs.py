@@ -1,4 +1,4 @@
-"""`schedo jobs`: look at jobs, stop them, run them again, read what they wrote."""
+"""`schedo jobs`: lists, shows, cancels and retries jobs, and prints their output."""
 
 from __future__ import annotations
 
@@ -27,16 +27,26 @@ _ENDED = ("completed_at", "failed_at", "cancelled_at", "expired_at")
 
 @click.group()
 def jobs() -> None:
-    """List, show, cancel and retry jobs; read their output."""
+    """List, show, cancel and retry jobs; print their output."""
 
 
 @jobs.command("ls")
-@click.option("--state", type=click.Choice([state.value for state in State]))
-@click.option("--queue", help="Only of this queue.")
-@click.option("--task", help="Only of this task.")
-@click.option("--schedule", help="Only those made by this schedule.")
-@click.option("--tag", help="Only with this tag.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="At most.")
+@click.option(
+    "--state",
+    type=click.Choice([state.value for state in State]),
+    help="Only jobs in this state.",
+)
+@click.option("--queue", help="Only jobs of this queue.")
+@click.option("--task", help="Only jobs of this task.")
+@click.option("--schedule", help="Only jobs of this schedule.")
+@click.option("--tag", help="Only jobs with this tag.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Maximum number of jobs to list.",
+)
 @as_json
 @connected
 def list_(client: Client, limit: int, is_json: bool, **filters: Any) -> None:
@@ -57,13 +67,13 @@ def _row(job: Record, now: int) -> tuple[str, ...]:
 
 
 def _key_moment(job: Record) -> str | None:
-    """Return the instant that matters most: the end, the start of what runs, or when it is due."""
+    """Return the end of an ended job, the start of a running one, or when the job is due."""
     names = (*_ENDED, "started_at") if job["state"] == State.RUNNING else (*_ENDED, "scheduled_at")
     return next((job[name] for name in names if name in job), job.get("scheduled_at"))
 
 
 def describe_work(job: Record) -> str:
-    """Return in one line what a job does, or why it failed."""
+    """Describe in one line what a job does, or why it failed."""
     error = job.get("error") or {}
     if error and job.get("state") in (State.FAILED, State.RETRYING):
         return ": ".join(str(error[name]) for name in ("type", "message") if error.get(name))
@@ -82,7 +92,7 @@ def describe_work(job: Record) -> str:
 @as_json
 @connected
 def show(client: Client, job_id: str, is_json: bool) -> None:
-    """Show all about one job."""
+    """Show all fields of a job, its attempts, and what it waits for."""
     record = client.send(operations.get_job(job_id))
     attempts = client.send(operations.list_attempts(job_id))
     if is_json:
@@ -102,7 +112,7 @@ def show(client: Client, job_id: str, is_json: bool) -> None:
 
 
 def render_fact(name: str, value: object, now: int) -> str:
-    """Return one field of an answer as text; instants in local time."""
+    """Return one field of a response as text; instants in local time."""
     if isinstance(value, str):
         is_instant = name.endswith("_at") or name == "scheduled_for"
         return render_full(value, now) if is_instant else value
@@ -120,7 +130,7 @@ def _attempt_row(attempt: Record, now: int) -> tuple[str, ...]:
 @as_json
 @connected
 def cancel(client: Client, job_ids: tuple[str, ...], is_json: bool) -> None:
-    """Cancel waiting jobs at once; ask running ones to stop."""
+    """Cancel waiting jobs; ask running jobs to stop."""
     _change_each(client, job_ids, operations.cancel_job, is_json)
 
 
@@ -139,7 +149,7 @@ def _change_each(
     change: Callable[[str], Operation[Record]],
     is_json: bool,
 ) -> None:
-    """Change every job that can be; the exit code is 1 if one could not."""
+    """Change each job; set the exit code to 1 if the server rejected one of the changes."""
     changed, is_refused = [], False
     for answer in _try_each(client, job_ids, change):
         if isinstance(answer, SchedoError):
@@ -148,7 +158,7 @@ def _change_each(
             continue
         changed.append(answer)
         if not is_json:
-            stopping = " (asked to stop)" if answer["state"] == State.RUNNING else ""
+            stopping = " (stopping)" if answer["state"] == State.RUNNING else ""
             click.echo(f"{escape(answer['id'])}  {escape(answer['state'])}{stopping}")
     if is_json:
         print_json(changed)
@@ -170,9 +180,11 @@ def _try_each(
 
 @jobs.command()
 @click.argument("job_id", metavar="ID")
-@click.option("--stream", type=click.Choice(["stdout", "stderr", "body"]), help="Only this one.")
-@click.option("--attempt", type=click.IntRange(1), help="Of this attempt instead of the last.")
-@click.option("--raw", "is_raw", is_flag=True, help="Do not escape controls on a terminal.")
+@click.option("--stream", type=click.Choice(["stdout", "stderr", "body"]), help="Only this stream.")
+@click.option("--attempt", type=click.IntRange(1), help="Number of the attempt.  [default: last]")
+@click.option(
+    "--raw", "is_raw", is_flag=True, help="Do not escape control characters on a terminal."
+)
 @as_json
 @connected
 def output(
@@ -183,7 +195,7 @@ def output(
     is_raw: bool,
     is_json: bool,
 ) -> None:
-    """Write what the last attempt wrote: stdout to stdout, stderr to stderr."""
+    """Print the output of a job's last attempt: stdout to stdout, stderr to stderr."""
     outputs = client.output(job_id)
     if attempt is None:
         outputs = outputs if is_json else latest_attempt(outputs)

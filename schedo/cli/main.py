@@ -1,7 +1,7 @@
-"""The `schedo` command: finds the sub command and words its errors.
+"""The `schedo` command: finds the subcommand, and prints its errors.
 
-A sub command's module is imported when it is called, so that `schedo jobs ls` loads no server.
-Exit codes: schedo.errors.Exit, which the help lists.
+The module of a subcommand is imported when it is called, so that `schedo jobs ls` loads no server.
+The help lists the exit codes of schedo.errors.Exit.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ class _Entry(NamedTuple):
 
 COMMANDS = {
     "serve": _Entry("schedo.cli.serve:serve", "Start the server."),
-    "worker": _Entry("schedo.cli.worker:worker", "Run jobs on this machine for a server."),
-    "run": _Entry("schedo.cli.run:run", "Submit a command, now or later, once or by cron."),
-    "jobs": _Entry("schedo.cli.jobs:jobs", "List, show, cancel and retry jobs; read their output."),
+    "worker": _Entry("schedo.cli.worker:worker", "Run jobs of a server on this machine."),
+    "run": _Entry("schedo.cli.run:run", "Submit a command to run now, later or by cron."),
+    "jobs": _Entry(
+        "schedo.cli.jobs:jobs", "List, show, cancel and retry jobs; print their output."
+    ),
     "schedules": _Entry("schedo.cli.schedules:schedules", "List and change schedules."),
     "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),
     "workers": _Entry("schedo.cli.workers:workers", "List, cordon and drain workers."),
-    "top": _Entry("schedo.cli.top:top", "Show how the server does, live."),
-    "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report how it copes."),
-    "crontab": _Entry("schedo.cli.crontab_import:crontab", "Turn a crontab into schedules."),
+    "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),
+    "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
+    "crontab": _Entry("schedo.cli.crontab_import:crontab", "Import a crontab as schedules."),
     "config": _Entry("schedo.cli.settings:config", "Show the configuration of the server."),
     "completion": _Entry("schedo.cli.completion:completion", "Print a shell completion script."),
 }
@@ -63,7 +65,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(str(code.value), code.meaning) for code in Exit])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; an error of schedo becomes one line and exit code 1."""
+        """Run the command; turn a SchedoError into one line on stderr and exit code 1."""
         try:
             return super().invoke(ctx)
         except SchedoError as error:

@@ -1,4 +1,4 @@
-"""`schedo queues`: look at queues, limit and pause them."""
+"""`schedo queues`: lists, limits, pauses and resumes queues."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _print(queues: Iterable[Record]) -> None:
 
 
 def render_waiting(waiting: dict[str, int]) -> str:
-    """Return how many jobs wait in which state."""
+    """Return the number of waiting jobs in each state."""
     return ", ".join(f"{count} {state}" for state, count in waiting.items() if count) or "0"
 
 
@@ -46,7 +46,7 @@ def render_waiting(waiting: dict[str, int]) -> str:
 @as_json
 @connected
 def list_(client: Client, is_json: bool) -> None:
-    """List queues with their limits and what waits in them."""
+    """List queues with their limits and their waiting jobs."""
     records = client.list_queues()
     print_json(records) if is_json else _print(records)
 
@@ -64,17 +64,29 @@ def _read_concurrency(
 @queues.command("set")
 @click.argument("name")
 @click.option(
-    "--concurrency", callback=_read_concurrency, metavar="N", help="At once, or unlimited."
+    "--concurrency",
+    callback=_read_concurrency,
+    metavar="N",
+    help="How many jobs run at once; or unlimited.",
 )
-@click.option("--weight", type=int, metavar="N", help="Its share when several queues wait.")
-@click.option("--priority-step", metavar="DURATION", help="How much sooner one priority is worth.")
+@click.option(
+    "--weight",
+    type=int,
+    metavar="N",
+    help="Share of the slots when several queues have waiting jobs.",
+)
+@click.option(
+    "--priority-step",
+    metavar="DURATION",
+    help="How much earlier a job sorts for each step of priority.",
+)
 @as_json
 @connected
 def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
     """Change the limits of a queue."""
     changes = {key: value for key, value in options.items() if value is not None}
     if not changes:
-        raise click.UsageError("there is nothing to set: give --concurrency, --weight or such")
+        raise click.UsageError("give --concurrency, --weight or --priority-step")
     if changes.get("concurrency") == _UNLIMITED:
         changes["concurrency"] = None
     _answer(client.set_queue(name, **changes), is_json)
@@ -85,7 +97,7 @@ def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
 @as_json
 @connected
 def pause(client: Client, name: str, is_json: bool) -> None:
-    """Start no more jobs of the queue; those that run go on."""
+    """Start no more jobs of the queue; running jobs continue."""
     _answer(client.pause_queue(name), is_json)
 
 

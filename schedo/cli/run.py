@@ -1,4 +1,4 @@
-"""`schedo run`: submit a command, and with --wait behave as if it had been run right here."""
+"""`schedo run`: submits a command; with --wait it prints its output and exits with its code."""
 
 from __future__ import annotations
 
@@ -27,22 +27,25 @@ _INTERRUPTED = 130
 
 @click.command(cls=WordsCommand)
 @click.argument("command", nargs=-1)
-@click.option("--cron", metavar="EXPR", help="Run it again and again; needs --name.")
-@click.option("--tz", help="The time zone of --cron.")
-@click.option("--name", help="The name of the schedule that --cron makes.")
+@click.option("--cron", metavar="EXPR", help="Make a schedule; requires --name.")
+@click.option("--tz", help="Time zone of --cron.  [default: UTC]")
+@click.option("--name", help="Name of the schedule of --cron.")
 @job_options
-@click.option("--cwd", metavar="DIR", help="The directory to run it in.")
-@click.option("--wait", "is_waiting", is_flag=True, help="Wait for its end, output and exit code.")
+@click.option("--cwd", metavar="DIR", help="Working directory of the command.")
+@click.option(
+    "--wait", "is_waiting", is_flag=True, help="Wait for the end, and exit with the command's code."
+)
 @as_json
 @connected
 def run(client: Client, command: tuple[str, ...], is_json: bool, **options: Any) -> None:
-    """Run a command on the server: 'a line for the shell', or -- program argument ...
+    """Submit a command: 'a shell line', or -- program argument ...
 
-    With --wait its output is written here and its exit code is the exit code.
+    The server or one of its workers runs it. With --wait, this command prints the output and exits
+    with the exit code of the command.
     """
     words = read_command(command)
     if words is None:
-        raise click.UsageError("there is no command to run")
+        raise click.UsageError("give a command: 'a shell line', or -- program argument ...")
     payload = {"command": words, **given(options, "cwd")}
     _check(options)
     if options["cron"] is not None:
@@ -66,7 +69,7 @@ def run(client: Client, command: tuple[str, ...], is_json: bool, **options: Any)
 
 
 def _show_broadcast(items: list[SyncJobHandle | SchedoError], *, is_json: bool) -> None:
-    """Show the job of each worker; an error of one of them is an error of the command."""
+    """Print the job of each worker; raise the first error of a rejected job."""
     errors = [item for item in items if isinstance(item, SchedoError)]
     jobs = [item for item in items if not isinstance(item, SchedoError)]
     if is_json:
@@ -81,26 +84,28 @@ def _show_broadcast(items: list[SyncJobHandle | SchedoError], *, is_json: bool) 
 def _read_at(text: str) -> str:
     moment = read_moment(text, "--at")
     if parse_instant(moment) < read_now():
-        click.echo(f"schedo: warning: {escape(text)} has passed; the job is due at once", err=True)
+        click.echo(f"schedo: warning: {escape(text)} has passed; the job is due now", err=True)
     return moment
 
 
 def _check(options: dict[str, Any]) -> None:
     times = [name for name in ("delay", "run_at", "cron") if options[name] is not None]
     if len(times) > 1:
-        raise click.UsageError("give one of --in, --at and --cron")
+        raise click.UsageError("give only one of --in, --at and --cron")
     if options["cron"] is None:
         extra = next((name for name in ("name", "tz") if options[name] is not None), None)
         if extra:
-            raise click.UsageError(f"--{extra} goes with --cron")
+            raise click.UsageError(f"--{extra} requires --cron")
     elif options["name"] is None:
-        raise click.UsageError("--cron makes a schedule, which needs a --name")
+        raise click.UsageError("--cron makes a schedule; name it with --name")
     elif single := given(options, *SINGLE_FIELDS):
-        raise click.UsageError(f"--{next(iter(single)).replace('_', '-')} does not go with --cron")
+        raise click.UsageError(
+            f"--{next(iter(single)).replace('_', '-')} cannot be used with --cron"
+        )
     elif options["is_waiting"]:
-        raise click.UsageError("a schedule has no end to --wait for")
+        raise click.UsageError("--wait cannot be used with --cron: a schedule does not end")
     if options["is_waiting"] and options["broadcast"]:
-        raise click.UsageError("a broadcast makes several jobs; it cannot be waited for")
+        raise click.UsageError("--wait cannot be used with --broadcast, which makes several jobs")
 
 
 def _describe(job: JobView) -> str:
@@ -111,11 +116,11 @@ def _describe(job: JobView) -> str:
 
 
 def _wait(client: Client, job_id: str, is_json: bool) -> int:
-    """Return the exit code of the command, once it has ended and its output is written."""
+    """Wait for the end of the job, print its output, and return the exit code of its command."""
     try:
         job = client.wait(job_id)
     except KeyboardInterrupt:
-        click.echo(f"schedo: no longer waiting; job {escape(job_id)} goes on", err=True)
+        click.echo(f"schedo: interrupted; job {escape(job_id)} continues", err=True)
         return _INTERRUPTED
     if is_json:
         print_json(job.record)
@@ -129,7 +134,7 @@ def _wait(client: Client, job_id: str, is_json: bool) -> int:
 
 
 def find_exit_code(job: JobView) -> int | None:
-    """Return what a shell would have in $?, or None if the command did not end by itself."""
+    """Return the value of $? in a shell, or None if the command did not end by itself."""
     if job.state is State.COMPLETED:
         result = job.record.get("result")
         return int(result.get("exit_code", 0)) if isinstance(result, dict) else 0

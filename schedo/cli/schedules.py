@@ -1,4 +1,4 @@
-"""`schedo schedules`: look at schedules, make and change them."""
+"""`schedo schedules`: lists, shows, makes and changes schedules."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def render_rule(schedule: Mapping[str, Any]) -> str:
 @as_json
 @connected
 def show(client: Client, name: str, is_json: bool) -> None:
-    """Show all about one schedule, with its latest decisions."""
+    """Show all fields of a schedule, with its latest decisions."""
     record = client.get_schedule(name)
     decisions = client.send(operations.list_decisions(name))[:_DECISIONS_SHOWN]
     if is_json:
@@ -110,19 +110,23 @@ def _render_field(field: str, value: Any, now: int) -> str:
 @schedules.command(cls=WordsCommand)
 @click.argument("name")
 @click.argument("command", nargs=-1)
-@click.option("--cron", metavar="EXPR", help="Five fields, six with seconds, or @daily and such.")
-@click.option("--every", metavar="DURATION", help="At a fixed distance: 90s, 1h30m.")
-@click.option("--at", metavar="TIME", help="Once.")
-@click.option("--tz", help="The time zone of --cron.  [default: UTC]")
-@click.option("--task", help="What to run, if it is not a command.")
-@click.option("--payload", metavar="JSON", help="The data of the task.")
+@click.option("--cron", metavar="EXPR", help="Five fields, six with seconds, or @daily etc.")
+@click.option("--every", metavar="DURATION", help="Fixed interval: 90s, 1h30m.")
+@click.option("--at", metavar="TIME", help="A single time.")
+@click.option("--tz", help="Time zone of --cron.  [default: UTC]")
+@click.option("--task", help="Task to run instead of a command.")
+@click.option("--payload", metavar="JSON", help="Payload of the task.")
 @shared_options
-@click.option("--overlap", metavar="POLICY", help="skip, allow, buffer_one or cancel_other.")
-@click.option("--catchup", metavar="POLICY", help="latest, all or skip.")
-@click.option("--jitter", metavar="DURATION", help="Delay each run by up to this much.")
-@click.option("--paused/--not-paused", default=None, help="Whether it waits to be resumed.")
 @click.option(
-    "--file", "path", metavar="FILE", help="Take the fields from a JSON file; - is stdin."
+    "--overlap",
+    metavar="POLICY",
+    help="skip, allow, buffer_one or cancel_other, when the last run has not ended.",
+)
+@click.option("--catchup", metavar="POLICY", help="For missed runs: latest, all or skip.")
+@click.option("--jitter", metavar="DURATION", help="Delay each run by up to this much.")
+@click.option("--paused/--not-paused", default=None, help="Whether the schedule is paused.")
+@click.option(
+    "--file", "path", metavar="FILE", help="Read the fields from a JSON file; - is stdin."
 )
 @as_json
 @connected
@@ -134,18 +138,18 @@ def put(
     is_json: bool,
     **options: Any,
 ) -> None:
-    """Make or replace the schedule NAME, which runs a command: NAME --cron EXPR -- program ..."""
+    """Create or replace the schedule NAME of a command: NAME --cron EXPR -- program ..."""
     spec = _read_file(path) if path else {}
     spec |= _read_options(options)
     words = read_command(command)
     if words is not None:
         if "task" in spec or "payload" in spec:
-            raise click.UsageError("give a command, or --task and --payload, not both")
+            raise click.UsageError("give either a command, or --task and --payload")
         spec |= {"task": "shell", "payload": {"command": words}}
     if "task" not in spec:
-        raise click.UsageError("there is nothing to run: give a command after --, or --task")
+        raise click.UsageError("give a command after --, or --task")
     if sum(rule in spec for rule in ("cron", "every", "at")) != 1:
-        raise click.UsageError("give one of --cron, --every and --at")
+        raise click.UsageError("give exactly one of --cron, --every and --at")
     schedule, is_new = client.put_schedule(name, **spec)
     announce(schedule, "created" if is_new else "up to date", is_json=is_json)
 
@@ -166,7 +170,7 @@ def _read_file(path: str) -> dict[str, Any]:
         raise click.BadParameter(f"cannot read {path}: {error}", param_hint="--file") from error
     value = _parse_json(text, "--file")
     if not isinstance(value, dict):
-        raise click.BadParameter("it must hold one JSON object", param_hint="--file")
+        raise click.BadParameter("it must contain one JSON object", param_hint="--file")
     return value
 
 
@@ -178,14 +182,14 @@ def _parse_json(text: str, place: str) -> Any:
 
 
 def announce(schedule: Record, what: str, *, is_json: bool) -> None:
-    """Say what has become of the schedule and when it fires next."""
+    """Print what happened to the schedule, and when it fires next."""
     if is_json:
         print_json(schedule)
         return
     fires = schedule.get("next_fires") or []
     when = f"next fire {render_full(fires[0], read_now())}" if fires else "it will not fire"
     if schedule.get("paused"):
-        when = "it does not fire until resumed"
+        when = "it does not fire until it is resumed"
     click.echo(f"schedule {escape(schedule['name'])} {what}; {when}")
     for warning in schedule.get("warnings") or []:
         click.echo(f"schedo: warning: {escape(str(warning))}", err=True)
@@ -196,7 +200,7 @@ def announce(schedule: Record, what: str, *, is_json: bool) -> None:
 @as_json
 @connected
 def rm(client: Client, name: str, is_json: bool) -> None:
-    """Delete the schedule; the jobs it made stay."""
+    """Delete the schedule; its jobs stay."""
     client.delete_schedule(name)
     if is_json:
         print_json({"name": name, "deleted": True})
@@ -206,32 +210,34 @@ def rm(client: Client, name: str, is_json: bool) -> None:
 
 @schedules.command()
 @click.argument("name")
-@click.option("--note", help="Why; shown with the schedule.")
+@click.option("--note", help="Reason, shown with the schedule.")
 @as_json
 @connected
 def pause(client: Client, name: str, note: str | None, is_json: bool) -> None:
-    """Stop firing until resumed."""
+    """Pause the schedule: it does not fire until it is resumed."""
     announce(client.pause_schedule(name, note), "paused", is_json=is_json)
 
 
 @schedules.command()
 @click.argument("name")
-@click.option("--from", "start", metavar="TIME", help="Catch up what was due since then.")
+@click.option(
+    "--from", "start", metavar="TIME", help="Catch up the runs that were due since this time."
+)
 @as_json
 @connected
 def resume(client: Client, name: str, start: str | None, is_json: bool) -> None:
-    """Fire again."""
+    """Resume a paused schedule."""
     resume_from = None if start is None else read_moment(start, "--from")
     announce(client.resume_schedule(name, resume_from), "resumed", is_json=is_json)
 
 
 @schedules.command()
 @click.argument("name")
-@click.option("--overlap", metavar="POLICY", help="Instead of the schedule's own.")
+@click.option("--overlap", metavar="POLICY", help="Overlap policy instead of the schedule's own.")
 @as_json
 @connected
 def trigger(client: Client, name: str, overlap: str | None, is_json: bool) -> None:
-    """Fire once now; exit code 1 if an unfinished run kept it from that."""
+    """Fire the schedule once now; exit with 1 if it is skipped because a run is not finished."""
     answer = client.send(operations.trigger_schedule(name, overlap))
     job = answer.get("job")
     if is_json:

@@ -1,4 +1,4 @@
-"""`schedo serve`: one option for each setting; see schedo/config.py for what they mean."""
+"""`schedo serve`: starts the server; it has one option for each setting in schedo/config.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MANY = ("allowed_hosts", "webhook_allow")
 
 
 def setting_options(function: F) -> F:
-    """Add an option for every setting but the app, which is an argument."""
+    """Add an option for every setting except the app, which is an argument."""
     for key, setting in reversed(SETTINGS.items()):
         if key == "app":
             continue
@@ -45,12 +45,12 @@ config_file = click.option(
     "path",
     envvar="SCHEDO_CONFIG",
     metavar="FILE",
-    help="Read this file instead of looking for schedo.toml.",
+    help="Configuration file to read instead of schedo.toml.",
 )
 
 
 def load(path: str | None, flags: dict[str, Any]) -> Config:
-    """Return the configuration; exit with 2 and a sentence if it is wrong."""
+    """Return the configuration; exit with 2 and an error message if it is wrong."""
     given = {key.replace("__", "."): value for key, value in flags.items()}
     try:
         return load_config(
@@ -69,12 +69,13 @@ def load(path: str | None, flags: dict[str, Any]) -> Config:
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Start with what is left of a store of which a part is missing. For one start, by hand.",
+    help="Start although a part of the store is missing, and lose the jobs in it. For a single"
+    " start by hand.",
 )
 def serve(path: str | None, accept_loss: bool, **flags: Any) -> None:
-    """Start the server, with the tasks of MODULE:NAME in child processes if given.
+    """Start the server. With MODULE:NAME, it runs the tasks of that app in child processes.
 
-    Every option can also stand in schedo.toml or in the variable named in brackets.
+    Every option can also be set in schedo.toml, or by the environment variable in brackets.
     """
     seclude()
     config = load(path, flags)

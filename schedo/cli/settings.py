@@ -1,4 +1,4 @@
-"""`schedo config show`: what a server started here would be told, and by whom."""
+"""`schedo config show`: prints the settings that a server would use, and their sources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def config() -> None:
 @as_json
 @setting_options
 def show(path: str | None, is_json: bool, **flags: Any) -> None:
-    """Print every setting with its value and where it comes from; secrets are masked."""
+    """Print every setting with its value and its source; secrets are masked."""
     loaded = load(path, flags)
     settings = list(describe_config(loaded))
     if is_json:
@@ -39,7 +39,9 @@ def show(path: str | None, is_json: bool, **flags: Any) -> None:
     try:
         check_config(loaded)
     except Invalid as error:
-        click.echo(f"schedo: a server would not start: {escape(str(error))}", err=True)
+        click.echo(
+            f"schedo: a server would not start with these settings: {escape(str(error))}", err=True
+        )
 
 
 def _render(value: object) -> str:

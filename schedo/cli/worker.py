@@ -1,4 +1,4 @@
-"""`schedo worker`: run jobs on this machine for a server elsewhere."""
+"""`schedo worker`: runs jobs of a server on this machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _read_list(
         return None
     names = [item.strip() for item in value.split(",") if item.strip()]
     if not names:
-        raise click.BadParameter("name at least one, or leave it out for all")
+        raise click.BadParameter("give at least one name, or omit the option for all")
     return names
 
 
@@ -49,24 +49,26 @@ def _read_list(
     default=DEFAULT_URL,
     show_default=True,
     metavar="URL",
-    help="The server to work for.",
+    help="URL of the server.",
 )
 @click.option(
-    "--name", envvar="SCHEDO_WORKER_NAME", help="One of its own; default: of machine and process."
+    "--name",
+    envvar="SCHEDO_WORKER_NAME",
+    help="Unique name of the worker.  [default: from host and process]",
 )
 @click.option(
     "--tasks",
     envvar="SCHEDO_WORKER_TASKS",
     callback=_read_list,
     metavar="A,B",
-    help="Run these tasks only; default: all of the app, http, and shell if allowed.",
+    help="Run only these tasks.  [default: those of the app, http, and shell if allowed]",
 )
 @click.option(
     "--queues",
     envvar="SCHEDO_WORKER_QUEUES",
     callback=_read_list,
     metavar="A,B",
-    help="Take jobs of these queues only.",
+    help="Run only jobs of these queues.  [default: all]",
 )
 @click.option(
     "--slots",
@@ -74,7 +76,7 @@ def _read_list(
     type=click.IntRange(1, 10_000),
     default=16,
     show_default=True,
-    help="Jobs at once.",
+    help="How many jobs run at once.",
 )
 @click.option(
     "--label",
@@ -83,7 +85,7 @@ def _read_list(
     multiple=True,
     callback=_read_pairs,
     metavar="NAME=VALUE",
-    help="What this machine is, as region=eu; may be given again.",
+    help="Label of this machine, such as region=eu; repeatable.",
 )
 @click.option(
     "--resource",
@@ -92,32 +94,32 @@ def _read_list(
     multiple=True,
     callback=_read_pairs,
     metavar="NAME=AMOUNT",
-    help="What this machine has, as cpu=4 or memory=8GiB; may be given again.",
+    help="Resource of this machine, such as cpu=4 or memory=8GiB; repeatable.",
 )
 @click.option(
     "--allow-shell/--no-allow-shell",
     envvar="SCHEDO_ALLOW_SHELL",
     default=False,
-    help="Let jobs run commands on this machine.",
+    help="Allow jobs to run commands on this machine.",
 )
 @click.option(
     "--output-dir",
     envvar="SCHEDO_OUTPUT_DIR",
     metavar="DIR",
-    help="Also write the whole output of commands here.",
+    help="Directory in which to also store the complete output of commands.",
 )
 @click.option(
     "--webhook-allow",
     envvar="SCHEDO_WEBHOOK_ALLOW",
     callback=_read_list,
     metavar="A,B",
-    help="Private host[:port] or CIDR that http jobs may reach.",
+    help="Private hosts, host:port or CIDR blocks that http jobs may call.",
 )
 @click.option(
     "--token-file",
     envvar="SCHEDO_TOKEN_FILE",
     metavar="FILE",
-    help="The file with the server's token; or set SCHEDO_TOKEN.",
+    help="File with the server's token or a worker token; or set SCHEDO_TOKEN.",
 )
 @click.option(
     "--session-timeout",
@@ -125,7 +127,7 @@ def _read_list(
     default="30s",
     show_default=True,
     metavar="DURATION",
-    help="Silent for longer, it is taken for lost.",
+    help="The server takes the worker for lost if it hears nothing for this time.",
 )
 @click.option(
     "--drain-grace",
@@ -134,7 +136,7 @@ def _read_list(
     default="25s",
     show_default=True,
     metavar="DURATION",
-    help="How long a stop waits for running jobs.",
+    help="How long running jobs may take to finish after SIGTERM.",
 )
 @click.option(
     "--log-format",
@@ -142,7 +144,7 @@ def _read_list(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="How a log line looks.",
+    help="Format of log lines.",
 )
 @click.option(
     "--log-level",
@@ -150,13 +152,14 @@ def _read_list(
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="The least important lines to log.",
+    help="Lowest level to log.",
 )
 def worker(log_format: Any, log_level: str, **options: Any) -> None:
-    """Run jobs for a server: the tasks of MODULE:NAME if given, http jobs, and shell if allowed.
+    """Run jobs of a server: the tasks of MODULE:NAME if given, http jobs, and shell if allowed.
 
-    SIGTERM lets running jobs end and gives the rest back. Every option has a variable, too:
-    SCHEDO_URL, SCHEDO_WORKER_NAME, SCHEDO_WORKER_SLOTS, SCHEDO_WORKER_LABELS="a=1 b=2" and so on.
+    SIGTERM starts a drain: running jobs may finish within --drain-grace, and the server runs the
+    others elsewhere. Every option can also be set by a variable: SCHEDO_URL, SCHEDO_WORKER_NAME,
+    SCHEDO_WORKER_SLOTS, SCHEDO_WORKER_LABELS="a=1 b=2" and so on.
     """
     seclude()
     token_file = options.pop("token_file")

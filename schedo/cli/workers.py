@@ -1,4 +1,4 @@
-"""`schedo workers`: look at the workers a server knows, and keep work from them."""
+"""`schedo workers`: lists, shows, cordons and drains workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADERS = ("NAME", "STATE", "BUSY", "TASKS", "QUEUES", "LABELS", "RESOURCES USE
 
 @click.group()
 def workers() -> None:
-    """List workers, and keep work from them."""
+    """List, cordon and drain workers."""
 
 
 def _print(found: Iterable[Record]) -> None:
@@ -58,7 +58,7 @@ def _resources(worker: Record) -> str:
 @as_json
 @connected
 def list_(client: Client, is_json: bool) -> None:
-    """List the workers with what they can do and what they do."""
+    """List workers with their tasks, queues, labels and resources."""
     records = client.list_workers()
     print_json(records) if is_json else _print(records)
 
@@ -68,7 +68,7 @@ def list_(client: Client, is_json: bool) -> None:
 @as_json
 @connected
 def show(client: Client, name: str, is_json: bool) -> None:
-    """Show all that is known of a worker."""
+    """Show all fields of a worker."""
     worker = client.get_worker(name)
     if is_json:
         print_json(worker)
@@ -96,8 +96,10 @@ def _acting(name: str, help_text: str, act: Callable[[Client, str], Record]) -> 
         print_json(worker) if is_json else _print([worker])
 
 
-_acting("cordon", "Give the worker no more work; what it runs goes on.", Client.cordon_worker)
-_acting("uncordon", "Give the worker work again.", Client.uncordon_worker)
+_acting("cordon", "Give the worker no new jobs; its running jobs continue.", Client.cordon_worker)
+_acting("uncordon", "Give the worker new jobs again.", Client.uncordon_worker)
 _acting(
-    "drain", "Let the worker finish what it runs, take no more, and leave.", Client.drain_worker
+    "drain",
+    "Give the worker no new jobs, let its running jobs finish, and end it.",
+    Client.drain_worker,
 )

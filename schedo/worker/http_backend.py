@@ -15,32 +15,32 @@ from schedo.tasks.backend import Record, SubmittedJob
 class HttpBackend:
     """Submits jobs to the server at the URL.
 
-    Within `async with` connections are kept; without it each call makes its own, so that a program
-    may enqueue from any event loop and need not close anything.
+    After open() it keeps its connections; before, each call makes its own, so that a program may
+    enqueue from any event loop and need not close anything.
     """
 
     def __init__(self, url: str, token: str | None) -> None:
         self._url = url
         self._token = token
-        self._kept: AsyncClient | None = None
-        AsyncClient(url, token)  # a bad URL or token is refused now
+        self._client: AsyncClient | None = None
+        AsyncClient(url, token)  # so that a bad URL or token is an error now
 
     async def open(self) -> None:
-        """Keep connections from now on."""
-        self._kept = AsyncClient(self._url, self._token)
+        """Keep connections open from now on."""
+        self._client = AsyncClient(self._url, self._token)
 
     async def close(self) -> None:
-        """Close the connections that were kept."""
-        if self._kept is not None:
-            await self._kept.close()
-            self._kept = None
+        """Close the open connections."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
 
     async def submit(
         self, template: JobTemplate, payloads: Sequence[bytes]
     ) -> list[SubmittedJob | SchedoError]:
         """Submit one job for each payload; see Backend."""
         requests = template.make_requests(payloads)
-        async with self._client() as client:
+        async with self._connect() as client:
             if len(requests) == 1:
                 try:
                     return [_ticket(await client.send(operations.submit(requests[0])))]
@@ -53,24 +53,24 @@ class HttpBackend:
             ]
 
     async def get(self, job_id: str) -> Record:
-        """Return the job as it stands."""
-        async with self._client() as client:
+        """Return the job in its current state."""
+        async with self._connect() as client:
             return await client.send(operations.get_job(job_id))
 
     async def wait(self, job_id: str, timeout_s: float) -> Record:
-        """Return the job when it is final, or as it stands when the time is up."""
-        async with self._client() as client:
+        """Return the job when it is final, or in its current state after the timeout."""
+        async with self._connect() as client:
             return (await client.wait(job_id, timeout_s)).record
 
     async def cancel(self, job_id: str) -> Record:
-        """Cancel the job if it waits, ask it to stop if it runs."""
-        async with self._client() as client:
+        """Cancel a waiting job; ask a running one to stop."""
+        async with self._connect() as client:
             return await client.send(operations.cancel_job(job_id))
 
     @contextlib.asynccontextmanager
-    async def _client(self) -> AsyncIterator[AsyncClient]:
-        if self._kept is not None:
-            yield self._kept
+    async def _connect(self) -> AsyncIterator[AsyncClient]:
+        if self._client is not None:
+            yield self._client
             return
         async with AsyncClient(self._url, self._token) as client:
             yield client

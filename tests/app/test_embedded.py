@@ -146,7 +146,7 @@ async def test_a_store_has_one_owner(tmp_path: Path) -> None:
     async with first.app:
         with pytest.raises(StoreLocked):
             await second.app.__aenter__()
-        with pytest.raises(RuntimeError, match="running already"):
+        with pytest.raises(RuntimeError, match="already running"):
             await first.app.__aenter__()
     async with second.app, asyncio.timeout(LONG_S):
         assert await (await second.double.enqueue(1)).result() == 2

@@ -306,7 +306,7 @@ def test_help_says_what_is_taken_when_nothing_is_given(schedo: Call) -> None:
     ],
     ids=str,
 )
-def test_wrong_usage_is_exit_code_2_and_asks_the_server_nothing(
+def test_wrong_usage_exits_with_2_and_sends_no_request(
     server: FakeServer, schedo: Call, args: list[str], reason: str
 ) -> None:
     result = schedo("bench", *args)

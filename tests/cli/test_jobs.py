@@ -107,7 +107,7 @@ def test_cancel_does_what_it_can_and_says_what_it_could_not(
     result = schedo("jobs", "cancel", "A", "B", "C")
 
     assert result.exit_code == 1
-    assert result.stdout == "A  cancelled\nC  running (asked to stop)\n"
+    assert result.stdout == "A  cancelled\nC  running (stopping)\n"
     assert result.stderr == "schedo: job B is completed; it cannot be cancelled\n"
 
 
@@ -133,7 +133,7 @@ def test_output_is_that_of_the_last_attempt(server: FakeServer, schedo: Call) ->
     result = schedo("jobs", "output", JOB_ID)
 
     assert result.stdout == "new\n"
-    assert result.stderr == "oh\nschedo: stderr had 9999 bytes; its middle was not kept\n"
+    assert result.stderr == "oh\nschedo: stderr was 9999 bytes long; its middle was not stored\n"
 
 
 def test_output_of_one_attempt_and_stream(server: FakeServer, schedo: Call) -> None:

@@ -68,7 +68,7 @@ def test_a_time_that_has_passed_is_warned_about(server: FakeServer, schedo: Call
     later = schedo("run", "true", "--at", "2999-01-01 12:00")
 
     assert (past.exit_code, past.stdout) == (0, f"{JOB_ID}  queued\n")
-    assert past.stderr == ("schedo: warning: 2020-01-01 12:00 has passed; the job is due at once\n")
+    assert past.stderr == ("schedo: warning: 2020-01-01 12:00 has passed; the job is due now\n")
     assert later.stderr == ""
 
 
@@ -149,21 +149,21 @@ def test_the_exit_code_is_what_a_shell_would_have(fields: dict[str, Any], code: 
 @pytest.mark.parametrize(
     ("args", "reason"),
     [
-        ([], "there is no command to run"),
-        (["--"], "there is no command after --"),
+        ([], "give a command: 'a shell line'"),
+        (["--"], "a command must follow --"),
         (["a", "--", "b"], "before or after --, not both"),
         (["a", "--in", "1s", "--cron", "* * * * *"], "one of --in, --at and --cron"),
-        (["a", "--cron", "* * * * *"], "needs a --name"),
-        (["a", "--name", "x"], "--name goes with --cron"),
-        (["a", "--tz", "UTC"], "--tz goes with --cron"),
-        (["a", "--cron", "* * * * *", "--name", "x", "--wait"], "no end to --wait for"),
+        (["a", "--cron", "* * * * *"], "name it with --name"),
+        (["a", "--name", "x"], "--name requires --cron"),
+        (["a", "--tz", "UTC"], "--tz requires --cron"),
+        (["a", "--cron", "* * * * *", "--name", "x", "--wait"], "a schedule does not end"),
         (["a", "--at", "soon"], "'soon' is not an RFC 3339 time"),
         (["a", "--token-file", "/nowhere"], "cannot be read"),
         (["a", "--url", "localhost:8080"], "write it as http://127.0.0.1:8080"),
     ],
     ids=str,
 )
-def test_wrong_usage_is_exit_code_2_and_asks_the_server_nothing(
+def test_wrong_usage_exits_with_2_and_sends_no_request(
     server: FakeServer, schedo: Call, args: list[str], reason: str
 ) -> None:
     result = schedo("run", *args)

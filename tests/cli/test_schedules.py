@@ -108,19 +108,19 @@ def test_a_schedule_from_stdin(server: FakeServer, schedo: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "reason"),
     [
-        (["--cron", "@daily"], "there is nothing to run"),
-        (["--task", "t"], "give one of --cron, --every and --at"),
-        (["--task", "t", "--cron", "@daily", "--every", "5s"], "give one of --cron"),
+        (["--cron", "@daily"], "give a command after --, or --task"),
+        (["--task", "t"], "give exactly one of --cron, --every and --at"),
+        (["--task", "t", "--cron", "@daily", "--every", "5s"], "give exactly one of --cron"),
         (["--task", "t", "--cron", "@daily", "--payload", "{"], "it is not JSON"),
         (["--task", "t", "--cron", "@daily", "--payload", "@f"], "it is not JSON"),
-        (["--task", "t", "--cron", "@daily", "--", "ls"], "not both"),
+        (["--task", "t", "--cron", "@daily", "--", "ls"], "give either a command"),
         (["--cron", "@daily", "ls", "--", "ls"], "not both"),
         (["--file", "/nowhere"], "cannot read /nowhere"),
         (["--task", "t", "--at", "noon"], "is not an RFC 3339 time"),
     ],
     ids=str,
 )
-def test_wrong_usage_is_exit_code_2_and_asks_the_server_nothing(
+def test_wrong_usage_exits_with_2_and_sends_no_request(
     server: FakeServer, schedo: Call, args: list[str], reason: str
 ) -> None:
     result = schedo("schedules", "put", "nightly", *args)
@@ -146,7 +146,7 @@ def test_pause_resume_and_delete(server: FakeServer, schedo: Call) -> None:
     resumed = schedo("schedules", "resume", "nightly", "--from", "2026-11-20T00:00:00Z")
     deleted = schedo("schedules", "rm", "nightly")
 
-    assert paused.stdout == "schedule nightly paused; it does not fire until resumed\n"
+    assert paused.stdout == "schedule nightly paused; it does not fire until it is resumed\n"
     assert resumed.stdout.startswith("schedule nightly resumed; next fire 2099-11-21 03:00")
     assert deleted.stdout == "schedule nightly deleted\n"
     assert server.requests[0].json == {"note": "moving"}

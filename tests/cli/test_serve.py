@@ -89,7 +89,9 @@ def test_the_table_says_when_a_server_would_not_start() -> None:
     result = schedo("config", "show", "--host", "0.0.0.0")
 
     assert result.exit_code == 0
-    assert result.stderr.startswith("schedo: a server would not start: host = '0.0.0.0'")
+    assert result.stderr.startswith(
+        "schedo: a server would not start with these settings: host = '0.0.0.0'"
+    )
 
 
 REFUSED: list[tuple[Args, str]] = [

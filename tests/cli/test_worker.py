@@ -26,7 +26,7 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
     (("--label", "a b=c"), "label/a b"),
     (("--resource", "memory=lots"), "resource/memory"),
     (("--queues", "a,b c"), "queue 'b c'"),
-    (("--queues", " ,"), "name at least one, or leave it out for all"),
+    (("--queues", " ,"), "give at least one name, or omit the option for all"),
     (("--tasks", "fly"), "task 'fly': there is only http"),
     (("--tasks", "shell"), "may not run commands"),
     (("--output-dir", "out"), "this worker may not run commands"),

@@ -35,22 +35,22 @@ class Site:
         self.children = ProcessPool(
             self.engine, target, processes=processes, slots=slots, timeouts=timeouts
         )
-        self.desk = EngineBackend(self.engine)
+        self.backend = EngineBackend(self.engine)
 
     async def submit(self, task: str, *, options: Options | None = None, **payload: Any) -> str:
         spec = JobSpec(task, msgspec.json.encode(payload), options=options or Options())
-        (ticket,) = await self.desk.submit_specs([spec])
+        (ticket,) = await self.backend.submit_specs([spec])
         assert isinstance(ticket, SubmittedJob), ticket
         return ticket.id
 
     async def submit_together(self, *jobs: tuple[str, dict[str, Any]]) -> list[str]:
         """Submit tasks with their payloads in one commit, so that they are leased together."""
         specs = [JobSpec(task, msgspec.json.encode(payload)) for task, payload in jobs]
-        tickets = await self.desk.submit_specs(specs)
+        tickets = await self.backend.submit_specs(specs)
         return [ticket.id for ticket in tickets if isinstance(ticket, SubmittedJob)]
 
     async def end(self, job_id: str) -> Record:
-        record = await self.desk.wait(job_id, LONG_S)
+        record = await self.backend.wait(job_id, LONG_S)
         assert "result" in record or "error" in record or record["state"] == "cancelled", record
         return record
 

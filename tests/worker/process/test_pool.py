@@ -268,7 +268,7 @@ async def test_a_handler_that_ignores_its_stop_costs_its_process(site: Site, pip
     job = await site.submit("stubborn", pipe=str(pipe))
     await hear(pipe)
 
-    await site.desk.cancel(job)
+    await site.backend.cancel(job)
 
     assert (await site.end(job))["state"] == "cancelled"
     assert await asyncio.to_thread(wait_gone, before, LONG_S)
@@ -282,7 +282,7 @@ async def test_a_process_is_replaced_only_after_its_other_attempts_have_ended(
     waiting = await site.submit("wait_for", pipe=str(tmp_path / "other"))
     job = await site.submit("stubborn", pipe=str(pipe))
     await hear(pipe)
-    await site.desk.cancel(job)
+    await site.backend.cancel(job)
     await site.end(job)
     await say(tmp_path / "other", "fine")
 
@@ -295,7 +295,7 @@ async def test_a_plain_function_learns_that_it_was_cancelled(site: Site, pipe: P
     job = await site.submit("watchful", pipe=str(pipe))
     await hear(pipe)
 
-    await site.desk.cancel(job)
+    await site.backend.cancel(job)
 
     assert await hear(pipe) == "stopping"
     assert (await site.end(job))["state"] == "cancelled"
@@ -322,7 +322,7 @@ async def test_stopping_hands_back_what_does_not_end_in_time(tmp_path: Path, pip
         await hear(pipe)
 
         await site.children.stop(0)
-        record = await site.desk.get(job)
+        record = await site.backend.get(job)
 
     assert (record["state"], record["attempt"], record["losses"]) == ("queued", 1, 0)
 
