@@ -1,4 +1,4 @@
-"""`schedo bench`: puts load on a running server and says how it coped."""
+"""`schedo bench`: puts load on a running server and reports the times."""
 
 from __future__ import annotations
 
@@ -44,50 +44,54 @@ _OPEN = "queued|scheduled|retrying|blocked|running"
     type=click.IntRange(1, _JOBS_MAX),
     default=1_000,
     show_default=True,
-    help="Jobs.",
+    help="Number of jobs.",
 )
-@click.option("--command", help="A line for the shell that each job runs.")
-@click.option("--task", help="Or a task of the server's application, with --payload.")
-@click.option("--payload", metavar="JSON", help="The payload of each job of --task.")
-@click.option("--queue", help="The queue to wait in.")
+@click.option("--command", help="Shell line that each job runs.")
+@click.option("--task", help="Task that each job runs, instead of --command.")
+@click.option("--payload", metavar="JSON", help="Payload of each job of --task.")
+@click.option("--queue", help="Queue of the jobs.")
 @click.option(
     "--delay",
     default="0",
     show_default=True,
     metavar="DURATION",
-    help="Run them this much later.",
+    help="Delay of the jobs.",
 )
 @click.option(
     "--batch",
     type=click.IntRange(1, BATCH_JOBS_MAX),
     default=1,
     show_default=True,
-    help="Jobs in a request.",
+    help="Jobs in each request.",
 )
 @click.option(
     "--concurrency",
     type=click.IntRange(1, _CONCURRENCY_MAX),
     default=16,
     show_default=True,
-    help="Requests on their way at a time.",
+    help="Number of requests at once.",
 )
-@click.option("--rate", type=FiniteRange(0, min_open=True), help="Submit so many a second.")
+@click.option(
+    "--rate",
+    type=FiniteRange(0, min_open=True),
+    help="Maximum number of jobs to submit each second.",
+)
 @click.option(
     "--patience",
     default="60s",
     show_default=True,
     metavar="DURATION",
-    help="When nothing has ended for so long, the rest is lost.",
+    help="Give up if no job has ended for this time; the others count as lost.",
 )
-@click.option("--histogram", "has_histogram", is_flag=True, help="Draw how the times are spread.")
+@click.option("--histogram", "has_histogram", is_flag=True, help="Draw a histogram of the times.")
 @as_json
 @server_options
 def bench(
     url: str, token_file: str | None, is_json: bool, has_histogram: bool, **options: Any
 ) -> None:
-    """Submit many jobs to a running server, follow them to the end, and report times.
+    """Submit many jobs to a running server, wait until they have ended, and report the times.
 
-    Exit code 1 if a job was refused, did not complete, or was not seen to end.
+    The exit code is 1 if a job was rejected, did not complete, or did not end in time.
     """
     plan = _make_plan(options)
     client = make_client(AsyncClient, url, token_file)
@@ -114,7 +118,7 @@ def _make_plan(options: dict[str, Any]) -> Plan:
         raise click.UsageError("give either --command or --task")
     if options["command"] is not None:
         if options["payload"] is not None:
-            raise click.UsageError("--payload goes with --task")
+            raise click.UsageError("--payload requires --task")
         job = {"task": "shell", "payload": {"command": options["command"]}}
     elif options["payload"] is not None:
         job["payload"] = _read_json(options["payload"])
@@ -159,10 +163,7 @@ async def _run(client: AsyncClient, plan: Plan, so_far: Counter[str]) -> Course:
 
 @contextmanager
 def _progress(label: str, count: int, so_far: Counter[str]) -> Iterator[Progress]:
-    """Count how far it is, and show it on stderr if that is a terminal.
-
-    The bar appears with the first news.
-    """
+    """Count the progress, and show a bar on stderr if it is a terminal, from the first job on."""
     bar = click.progressbar(length=count, label=f"{label:<9}", file=sys.stderr)
     is_shown = sys.stderr.isatty()
 
@@ -179,20 +180,20 @@ def _progress(label: str, count: int, so_far: Counter[str]) -> Iterator[Progress
 
 
 def _print_interrupted(plan: Plan, so_far: Counter[str], is_json: bool) -> None:
-    """Say how far it came, and how to find and cancel what is left."""
+    """Print the progress so far, and the commands that find and cancel the remaining jobs."""
     submitted, ended = so_far["submitted"], so_far["ended"]
     if is_json:
         counts = {"submitted": submitted, "ended": ended}
         print_json({"tag": plan.tag, "jobs": plan.count, "interrupted": True, **counts})
     else:
         click.echo(
-            f"interrupted: {submitted:,} of {plan.count:,} jobs submitted and {ended:,} seen to"
-            " end; requests on their way may have made more"
+            f"interrupted: {submitted:,} of {plan.count:,} jobs were submitted and {ended:,} have"
+            " ended; open requests may have submitted more"
         )
     find = f"schedo jobs ls --tag {plan.tag} --limit {plan.count}"
     cancel = f"""{find} | awk '$2 ~ /^({_OPEN})$/ {{print $1}}' | xargs -r schedo jobs cancel"""
-    click.echo(f"schedo: to see what is left:  {find}", err=True)
-    click.echo(f"schedo: to cancel it:  {cancel}", err=True)
+    click.echo(f"schedo: to list the jobs:  {find}", err=True)
+    click.echo(f"schedo: to cancel those that have not ended:  {cancel}", err=True)
 
 
 def _times(course: Course) -> dict[str, list[int]]:
@@ -204,7 +205,7 @@ def _times(course: Course) -> dict[str, list[int]]:
 
 
 def _ended_us(plan: Plan, course: Course) -> int:
-    """Return from the first due instant to the last end, by the server's clock."""
+    """Return the time from the first due instant to the last end, by the server's clock."""
     return max(0, course.whole_us() - parse_duration(plan.job.get("delay", "0")))
 
 

@@ -1,9 +1,9 @@
-"""`schedo crontab import`: entries of a crontab become schedules; the rest is said by line.
+"""`schedo crontab import`: makes a schedule of each entry of a crontab, and reports other lines.
 
-Importing a file again changes nothing, for an entry's name follows from its command. As under
-cron, a command is tried once, and a run does not wait for the one before it (--overlap changes
-that). Unlike cron, a run that was missed while the server was down is made up for (--catchup skip
-changes that).
+A second import of the same file changes nothing, because an entry's name follows from its command.
+As under cron, a command has no retries, and a run does not wait for the previous one (--overlap
+changes that). Unlike cron, the server catches up a run that it missed while it was down (--catchup
+skip changes that).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Stale(NamedTuple):
 
 @click.group()
 def crontab() -> None:
-    """Turn a crontab into schedules."""
+    """Import a crontab as schedules."""
 
 
 @crontab.command("import")
@@ -72,19 +72,21 @@ def crontab() -> None:
     "--system/--user-format",
     "is_system",
     default=None,
-    help="Whether each line names a user, as in /etc/crontab.  [default: found out]",
+    help="Whether each line names a user, as in /etc/crontab.  [default: detected]",
 )
-@click.option("--dry-run", "is_dry", is_flag=True, help="Only say what would be made.")
+@click.option(
+    "--dry-run", "is_dry", is_flag=True, help="Only print the schedules that would be made."
+)
 @click.option(
     "--prune",
     "is_pruning",
     is_flag=True,
-    help="Delete the schedules that earlier imports of FILE made and it no longer has.",
+    help="Delete schedules of earlier imports whose lines FILE no longer has.",
 )
-@click.option("--tz", help="The time zone, if no CRON_TZ says it.  [default: this machine's]")
-@click.option("--prefix", default="", help="Put this before the name of each schedule.")
-@click.option("--overlap", default="allow", show_default=True, help="As for a schedule.")
-@click.option("--catchup", default="latest", show_default=True, help="As for a schedule.")
+@click.option("--tz", help="Time zone of lines without CRON_TZ.  [default: this machine's]")
+@click.option("--prefix", default="", help="Prefix of the name of each schedule.")
+@click.option("--overlap", default="allow", show_default=True, help="Overlap policy.")
+@click.option("--catchup", default="latest", show_default=True, help="Catch-up policy.")
 @as_json
 @connected
 def import_(
@@ -96,12 +98,12 @@ def import_(
     is_json: bool,
     **options: Any,
 ) -> None:
-    """Make or update a schedule for each entry of the crontab FILE (- is stdin).
+    """Create or update a schedule for each entry of the crontab FILE (- is stdin).
 
-    The exit code is 1 if a line could not be taken over.
+    The exit code is 1 if a line could not be imported.
     """
     if is_dry and is_pruning:
-        raise click.UsageError("give --dry-run or --prune; an import without either lists both")
+        raise click.UsageError("give either --dry-run or --prune, not both")
     tz, prefix = options.pop("tz"), options.pop("prefix")
     zone = _check(tz) if tz else find_local_zone()
     file = _parse(_read(path), path, is_system)
@@ -144,7 +146,7 @@ def _find_stale(client: Client, path: str, prefix: str, names: set[str]) -> list
 
 
 def _prune(client: Client, stale: _Stale) -> _Stale:
-    with suppress(NotFound):  # somebody else was quicker
+    with suppress(NotFound):  # it has been deleted meanwhile
         client.delete_schedule(stale.name)
     return stale._replace(is_deleted=True)
 
@@ -171,7 +173,7 @@ def _read(path: str) -> str:
     except OSError as error:
         raise click.BadParameter(f"cannot read {path}: {error.strerror}") from error
     if len(data) > _BYTES_MAX:
-        raise click.BadParameter(f"{path} is larger than {_BYTES_MAX} bytes; this is no crontab")
+        raise click.BadParameter(f"{path} is larger than {_BYTES_MAX} bytes; it is not a crontab")
     return data.decode("utf-8", "surrogateescape")
 
 

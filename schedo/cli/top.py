@@ -1,4 +1,4 @@
-"""`schedo top`: how a server does, live."""
+"""`schedo top`: shows live figures of a server."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from schedo.client.sync import Client
 from schedo.core.limits import SECOND
 from schedo.errors import SchedoError
 
-# Queues are counted and schedules computed by the server each time, so they are asked less often:
-# the more work it is the rarer, and in small pages, during which the server does nothing else.
+# The server counts queues and computes schedules for each request, so they are requested less
+# often: the longer it takes, the rarer, and in small pages, because each page blocks the server.
 _LISTS_S = 10.0
 _LISTS_PAUSE = 50  # times as long as the last time took
 _PAGE_SCHEDULES = 100
@@ -39,7 +39,7 @@ _QUIT_KEYS = frozenset(b"qQ\x03\x04")
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one frame and end.")
+@click.option("--once", is_flag=True, help="Print the figures once and exit.")
 @click.option(
     "--interval",
     type=FiniteRange(0, 3600),
@@ -50,9 +50,9 @@ _QUIT_KEYS = frozenset(b"qQ\x03\x04")
 @as_json
 @connected
 def top(client: Client, once: bool, interval: float, is_json: bool) -> None:
-    """Show how the server does, live; q ends it.
+    """Show live figures of the server; q quits.
 
-    Rates are those since the frame before; in the first one, since the server began.
+    Rates are since the previous frame; in the first frame, since the start of the server.
     """
     observer = Observer(client)
     figures = observer.observe()
@@ -70,7 +70,7 @@ def top(client: Client, once: bool, interval: float, is_json: bool) -> None:
 
 
 class Observer:
-    """Asks the server what a frame needs, and remembers what it said the last time."""
+    """Requests the data of each frame from the server, and keeps the previous reading."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -80,7 +80,7 @@ class Observer:
         self._lists_trouble: list[str] = []
 
     def observe(self) -> Figures:
-        """Return the figures since the last call; the first time, since the server began."""
+        """Return the figures since the last call; at first, since the start of the server."""
         send = self._client.send
         if time.monotonic() >= self._lists_at_s:
             self._ask_lists()  # before the reading, so that what it costs is not in the next rates
@@ -102,7 +102,7 @@ class Observer:
         except SchedoError as error:
             if error.code == "unreachable":
                 raise
-            # What is measured says more than nothing, above all of a server whose disk is full.
+            # The metrics alone still help, above all if the server's disk is full.
             self._lists_trouble = [f"queues and schedules cannot be listed: {error}"]
         now_s = time.monotonic()
         self._lists_at_s = now_s + max(_LISTS_S, (now_s - began_s) * _LISTS_PAUSE)
@@ -168,7 +168,7 @@ class Keys:
 
 @contextlib.contextmanager
 def _terminal() -> Iterator[Keys]:
-    """Take the whole screen and single keys, and give both back whatever happens."""
+    """Use the whole screen and single keys, and restore the terminal at the end."""
     import termios
     import tty
 
@@ -188,5 +188,5 @@ def _terminal() -> Iterator[Keys]:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """End as an exception does, so that the terminal is given back on the way."""
+    """Exit by an exception, so that the terminal is restored."""
     sys.exit(128 + number)

@@ -251,13 +251,13 @@ def test_an_interrupted_run_says_how_far_it_came_and_how_to_cancel_the_rest(
     tag = asked(server, "POST", JOBS)[0].json["tags"][0]
     assert result.exit_code == 1
     assert result.stderr.startswith(f"schedo: the tag of the jobs is {tag}\n")
-    assert f"schedo: to see what is left:  schedo jobs ls --tag {tag} --limit 2\n" in result.stderr
+    assert f"schedo: to list the jobs:  schedo jobs ls --tag {tag} --limit 2\n" in result.stderr
     assert "| xargs -r schedo jobs cancel\n" in result.stderr
     if as_json:
         counts = {"jobs": 2, "submitted": 2, "ended": 1}
         assert json.loads(result.stdout) == {"tag": tag, "interrupted": True, **counts}
     else:
-        assert result.stdout.startswith("interrupted: 2 of 2 jobs submitted and 1 seen to end;")
+        assert result.stdout.startswith("interrupted: 2 of 2 jobs were submitted and 1 have ended;")
 
 
 def interrupt_when_asked(server: FakeServer, path: str) -> None:
@@ -292,7 +292,7 @@ def test_help_says_what_is_taken_when_nothing_is_given(schedo: Call) -> None:
     [
         ([], "give either --command or --task"),
         (["--command", "x", "--task", "y"], "give either --command or --task"),
-        (["--command", "x", "--payload", "1"], "--payload goes with --task"),
+        (["--command", "x", "--payload", "1"], "--payload requires --task"),
         (["--task", "x", "--payload", "{"], "this is not JSON"),
         (["--task", "x", "--delay", "soon"], "'soon'"),
         (["--task", "x", "--patience", "-1"], "'-1'"),

@@ -340,7 +340,7 @@ def test_the_variable_tz_is_stronger_than_the_machine(monkeypatch: pytest.Monkey
     [
         (["/nowhere"], "cannot read /nowhere"),
         (["-", "--tz", "Mars/Base"], "for --tz: the time zone 'Mars/Base' is not known"),
-        (["-", "--dry-run", "--prune"], "give --dry-run or --prune"),
+        (["-", "--dry-run", "--prune"], "give either --dry-run or --prune"),
         ([], "Missing argument"),
     ],
     ids=str,
