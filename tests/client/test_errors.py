@@ -48,7 +48,7 @@ def parse(status: int, document: dict[str, Any] | None = None, **headers: str) -
         (500, "internal", SchedoError),
     ],
 )
-def test_the_code_says_which_error_it_is(status: int, code: str, kind: type[SchedoError]) -> None:
+def test_the_code_selects_the_error_class(status: int, code: str, kind: type[SchedoError]) -> None:
     error = parse(status, {"status": status, "code": code, "detail": "what happened"})
 
     assert type(error) is kind
@@ -120,5 +120,5 @@ def test_an_error_does_not_change_its_class() -> None:
         ({"id": "A", "state": "expired", "error": None}, "job A expired"),
     ],
 )
-def test_a_failed_job_says_why(record: dict[str, Any], text: str) -> None:
+def test_a_failed_job_has_its_error(record: dict[str, Any], text: str) -> None:
     assert str(JobFailed(record)) == text

@@ -89,7 +89,7 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
     [case[1:] for case in CASES],
     ids=[case[0] for case in CASES],
 )
-def test_a_call_asks_for_what_the_api_documents(
+def test_a_call_sends_the_documented_request(
     operation: Operation[Any], method: str, target: str, body: Any, is_repeatable: bool
 ) -> None:
     assert (operation.method, operation.target) == (method, target)
@@ -196,7 +196,7 @@ def test_a_wait_is_asked_for_in_parts_until_the_time_is_up() -> None:
     assert [wait.held_s for wait in waits] == [20.0, 20.0, 5.0]
 
 
-def test_a_wait_of_no_time_asks_once() -> None:
+def test_a_wait_of_zero_sends_one_request() -> None:
     waits = list(operations.wait_job(ID, 0.0, lambda: 7.0))
 
     assert [wait.target for wait in waits] == [f"/v1/jobs/{ID}/wait?timeout=0.000000"]

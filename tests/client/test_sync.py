@@ -114,7 +114,7 @@ def test_a_list_goes_through_all_pages(server: FakeServer, client: Client) -> No
     assert server.requests[1].target == "/v1/jobs?state=failed&limit=100&cursor=c1"
 
 
-def test_a_list_asks_for_no_more_than_wanted(server: FakeServer, client: Client) -> None:
+def test_a_list_requests_no_more_than_its_limit(server: FakeServer, client: Client) -> None:
     page = {"items": [job_record(id="A"), job_record(id="B")], "next_cursor": "c1"}
     server.on("GET", "/v1/jobs", 200, page)
 

@@ -128,9 +128,7 @@ def test_a_wrong_type_is_said_in_the_words_of_json(fields: dict[str, object], re
     ],
     ids=str,
 )
-def test_a_value_that_is_none_of_the_choices_is_told_them(
-    fields: dict[str, object], reason: str
-) -> None:
+def test_a_wrong_choice_names_the_choices(fields: dict[str, object], reason: str) -> None:
     with pytest.raises(Invalid) as caught:
         read_job(**fields)
 

@@ -9,7 +9,7 @@ from openapi_spec_validator import validate
 from schedo.protocol.openapi import DOCUMENT, build_document, render_document
 
 
-def test_the_document_in_the_repository_is_the_one_that_the_code_makes() -> None:
+def test_the_document_in_the_repository_is_current() -> None:
     assert DOCUMENT.read_bytes() == render_document(), "run python -m schedo.protocol.openapi"
 
 

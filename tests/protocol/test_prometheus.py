@@ -13,7 +13,7 @@ from schedo.protocol.prometheus import (
 )
 
 
-def test_a_page_says_of_each_metric_what_it_is_and_then_its_samples() -> None:
+def test_a_page_has_help_and_type_before_the_samples() -> None:
     families = [
         Family("jobs_total", "counter", "Jobs.", [Sample(7, render_labels(queue="a")), Sample(0)]),
         Family("lag_seconds", "gauge", "Lag.", [Sample(0.000_25)]),

@@ -83,7 +83,7 @@ def test_asking_for_nothing_is_no_route(fields: dict[str, Any]) -> None:
     assert read(**fields) is None
 
 
-def test_a_job_that_asks_for_nothing_is_plain() -> None:
+def test_a_job_without_requirements_is_plain() -> None:
     assert decode_request(b'{"task":"t"}', JobRequest).to_spec().options is PLAIN
 
 

@@ -217,7 +217,7 @@ def test_every_error_of_the_tree_has_its_entry_in_the_registry() -> None:
         assert 400 <= kind.status < 600
 
 
-def test_an_overload_says_when_to_try_again() -> None:
+def test_an_overload_has_retry_after() -> None:
     assert problem_headers(Overloaded("full", 7)) == [(b"retry-after", b"7")]
     assert problem_headers(StoreError("it flickered")) == [(b"retry-after", b"1")]
     assert problem_headers(NoCapacity("busy", retry_after_s=2)) == [(b"retry-after", b"2")]

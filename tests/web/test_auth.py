@@ -67,7 +67,7 @@ async def test_with_the_token_every_operation_is_reached(operation: Operation) -
         assert reply.status not in {401, 403, 405, 415, 421, 500}
 
 
-async def test_an_unknown_path_tells_nothing_without_the_token() -> None:
+async def test_an_unknown_path_reveals_nothing_without_the_token() -> None:
     async with World(SECURED) as world:
         assert (await world.get("/v1/secrets")).status == 401
         assert (await world.get("/healthz/../v1/jobs")).status == 401
@@ -258,7 +258,7 @@ async def test_a_batch_may_be_larger_than_one_job(world: World) -> None:
         ("x" * 1_000, "/v1/jobs", "GET, HEAD, POST"),
     ],
 )
-async def test_a_method_that_is_not_there_is_told_which_are(
+async def test_an_unknown_method_gets_the_allowed_ones(
     world: World, method: str, path: str, allow: str
 ) -> None:
     reply = await world.send(method, path)

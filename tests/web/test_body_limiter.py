@@ -47,7 +47,7 @@ async def test_a_body_that_does_not_go_on_leaves_when_another_waits() -> None:
             await stalled
 
 
-async def test_a_body_that_does_not_go_on_stays_while_nobody_waits() -> None:
+async def test_a_stalled_body_stays_while_no_other_waits() -> None:
     rooms, leave = Intake(), asyncio.Event()
     stalled = asyncio.create_task(stay(rooms, LARGE, leave))
     await asyncio.wait([stalled], timeout=4 * body_limiter.STALLED_S)
@@ -57,7 +57,7 @@ async def test_a_body_that_does_not_go_on_stays_while_nobody_waits() -> None:
     await stalled
 
 
-async def test_who_waits_too_long_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_limiter, "WAIT_S_MAX", 0.01)
     rooms = Intake()
 

@@ -253,7 +253,7 @@ async def test_idle_connections_do_not_hold_up_a_stop(world: World) -> None:
     writer.close()
 
 
-async def test_after_a_stop_nobody_listens_and_stopping_again_is_harmless(world: World) -> None:
+async def test_a_stopped_server_does_not_listen_and_may_be_stopped_again(world: World) -> None:
     server = HttpServer()
     port = await server.start(world.app, "127.0.0.1", 0)
     await server.stop()

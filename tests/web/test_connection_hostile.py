@@ -292,7 +292,7 @@ async def test_what_two_readers_could_take_differently_is_refused(
 # What comes after a refusal.
 
 
-async def test_a_body_written_in_one_go_is_told_that_it_is_too_large(served: Served) -> None:
+async def test_a_body_written_at_once_gets_too_large(served: Served) -> None:
     _, _, port = served
     head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % (17 * MIB)
 
@@ -302,7 +302,7 @@ async def test_a_body_written_in_one_go_is_told_that_it_is_too_large(served: Ser
     assert b"connection: close" in answer
 
 
-async def test_a_body_that_nobody_wants_is_not_read_to_its_end(served: Served) -> None:
+async def test_an_unread_body_is_not_received_to_its_end(served: Served) -> None:
     _, server, port = served
     sock = await deaf_client(port)
 

@@ -111,7 +111,7 @@ def test_the_slowest_goes_when_memory_is_short() -> None:
     assert line.shared.waiting_bytes <= 1_000 * KIB
 
 
-def test_nobody_goes_who_has_had_no_time_to_read() -> None:
+def test_a_client_without_time_to_read_is_not_closed() -> None:
     line = Line(waiting_bytes_max=100 * KIB)
     _, first = line.connect(400 * KIB)
     _, second = line.connect(400 * KIB)

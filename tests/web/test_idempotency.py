@@ -105,7 +105,7 @@ async def test_lines_are_compared_by_their_values(world: World) -> None:
     assert fewer.code == "idempotency-mismatch"
 
 
-async def test_a_replayed_wait_says_that_it_is_replayed(world: World) -> None:
+async def test_a_replayed_wait_is_marked_as_replayed(world: World) -> None:
     body = b'{"task":"a","delay":60}'
 
     first = await post(world, "/v1/jobs?wait=0", body, kind=JSON, keyed=True)

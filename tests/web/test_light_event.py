@@ -48,7 +48,7 @@ async def test_it_lets_those_through_who_come_later_until_it_is_cleared(kind: Ki
 
 
 @both
-async def test_one_that_gives_up_leaves_the_others_waiting(kind: Kind) -> None:
+async def test_a_cancelled_waiter_does_not_affect_the_others(kind: Kind) -> None:
     event = kind()
     first, second = (asyncio.create_task(event.wait()) for _ in range(2))
     await turn()
@@ -62,7 +62,7 @@ async def test_one_that_gives_up_leaves_the_others_waiting(kind: Kind) -> None:
 
 
 @both
-async def test_one_that_is_woken_and_cancelled_at_once_hinders_nobody(kind: Kind) -> None:
+async def test_a_waiter_woken_and_cancelled_at_once_does_not_affect_the_others(kind: Kind) -> None:
     event = kind()
     first, second = (asyncio.create_task(event.wait()) for _ in range(2))
     await turn()

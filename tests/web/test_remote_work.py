@@ -84,13 +84,13 @@ async def test_a_result_for_a_job_that_never_was_is_refused(world: World) -> Non
     assert [each["lease"] for each in answer["refused"]] == [lease]
 
 
-async def test_a_lease_that_the_server_does_not_know_is_disowned(world: World) -> None:
+async def test_an_unknown_lease_is_revoked(world: World) -> None:
     answer = await work(world, running=["0000000000007.1.1"], max_leases=0)
 
     assert answer["revoked"] == ["0000000000007.1.1"]
 
 
-async def test_a_cancelled_job_is_told_to_stop_until_it_has(world: World) -> None:
+async def test_a_stop_is_repeated_until_the_attempt_ends(world: World) -> None:
     job = await world.submit()
     (lease,) = (await work(world))["leases"]
     running = [lease["lease"]]
@@ -136,7 +136,7 @@ async def test_a_job_goes_only_where_it_may(world: World) -> None:
     assert (seen["resources_used"], seen["running"], seen["free"]) == ({"cpu": 3}, 1, 1)
 
 
-async def test_why_names_the_label_that_nobody_has(world: World) -> None:
+async def test_why_names_the_label_that_no_worker_has(world: World) -> None:
     await work(world)
     job = await world.submit(requires={"labels": {"gpu": "a100"}})
 
@@ -158,7 +158,7 @@ async def test_a_cordoned_worker_gets_nothing_until_it_is_uncordoned(world: Worl
     assert (len(nothing["leases"]), len(something["leases"])) == (0, 1)
 
 
-async def test_a_drained_worker_is_told_to_leave(world: World) -> None:
+async def test_a_drained_worker_gets_drain(world: World) -> None:
     await work(world)
 
     await world.post("/v1/workers/w1:drain")
@@ -200,7 +200,7 @@ async def test_an_invoke_is_answered_with_the_result_of_the_worker(world: World)
     assert (job["state"], job["trigger"]) == ("completed", "invoke")
 
 
-async def test_nobody_can_accept_the_bid_of_another_worker(world: World) -> None:
+async def test_a_worker_cannot_accept_the_offer_of_another(world: World) -> None:
     offer = asyncio.create_task(poll_until_offer(world))
     await waiting_for_work(world)
     invoked = asyncio.create_task(world.post("/v1/invoke", {"task": "increment", "wait": 0}))
@@ -214,7 +214,7 @@ async def test_nobody_can_accept_the_bid_of_another_worker(world: World) -> None
     assert (reply.status, reply.code) == (503, "no-capacity")
 
 
-async def test_nobody_is_no_capacity_at_once(world: World) -> None:
+async def test_no_worker_is_no_capacity_at_once(world: World) -> None:
     async with asyncio.timeout(5):
         reply = await world.post("/v1/invoke", {"task": "increment"})
 
@@ -223,7 +223,7 @@ async def test_nobody_is_no_capacity_at_once(world: World) -> None:
     assert (await world.get("/v1/jobs")).json()["items"] == []
 
 
-async def test_what_nobody_could_take_is_unsatisfiable(world: World) -> None:
+async def test_an_invocation_that_no_worker_could_run_is_unsatisfiable(world: World) -> None:
     await work(world, labels={"region": "us"})
 
     reply = await world.post(

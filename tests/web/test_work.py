@@ -208,7 +208,7 @@ async def test_output_above_the_limit_keeps_its_ends(world: PlacingWorld) -> Non
     assert capture.total_bytes == 1_048_586
 
 
-async def test_progress_bids_and_wishes_reach_the_engine(world: PlacingWorld) -> None:
+async def test_every_field_of_a_poll_reaches_the_engine(world: PlacingWorld) -> None:
     world.sessions.let_go.set()
 
     await world.work(
@@ -291,7 +291,7 @@ async def test_a_lease_holds_what_is_needed_to_run_it(world: PlacingWorld) -> No
     }
 
 
-async def test_what_else_the_engine_says_is_answered(world: PlacingWorld) -> None:
+async def test_every_field_of_the_engine_response_is_rendered(world: PlacingWorld) -> None:
     world.sessions.given = PollResponse(
         stops=[StopRequest(KEY, "w1", StopReason.CANCEL)],
         revoked=[OTHER],

@@ -119,7 +119,7 @@ async def test_one_failure_of_several_fails_them_and_shows_all(world: PlacingWor
     assert [job["state"] for job in reply.json()["jobs"]] == ["completed", "cancelled"]
 
 
-async def test_no_capacity_says_how_many_were_asked_and_why_not(
+async def test_no_capacity_counts_workers_and_reasons(
     world: PlacingWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.placing.error = NoCapacity("all are busy", 5, {"no_slots": 2, "label_mismatch": 3}, 2)
@@ -132,7 +132,7 @@ async def test_no_capacity_says_how_many_were_asked_and_why_not(
     assert caplog.records == []
 
 
-async def test_what_nobody_could_ever_take_is_422(world: PlacingWorld) -> None:
+async def test_an_unsatisfiable_invocation_is_422(world: PlacingWorld) -> None:
     world.placing.error = Unsatisfiable("no worker has the label gpu")
 
     reply = await invoke(world)
@@ -160,7 +160,7 @@ async def test_what_nobody_could_ever_take_is_422(world: PlacingWorld) -> None:
     ],
     ids=lambda value: ascii(value)[:50],
 )
-async def test_a_bad_field_is_named_and_nobody_is_asked(
+async def test_a_bad_field_is_named_and_no_offer_is_made(
     world: PlacingWorld, fields: dict[str, Any], pointer: str
 ) -> None:
     reply = await invoke(world, **fields)
@@ -333,7 +333,7 @@ async def test_of_several_spellings_that_of_a_worker_with_room_is_taken(
     assert [route and route.labels[0].label for route in routes] == ["REGION", "Region"]
 
 
-async def test_requirements_that_nobody_meets_are_passed_on_as_they_are(
+async def test_requirements_without_a_match_stay_as_they_are(
     world: PlacingWorld,
 ) -> None:
     world.sessions.know("w1", labels={"REGION": "us"})
@@ -345,7 +345,7 @@ async def test_requirements_that_nobody_meets_are_passed_on_as_they_are(
     assert spec.options.requirements == Requirements((Condition("Region", "=", ("eu",)),))
 
 
-async def test_the_short_form_says_what_went_wrong(world: PlacingWorld) -> None:
+async def test_the_short_form_reports_the_failure(world: PlacingWorld) -> None:
     world.placing.jobs = [make_job(State.FAILED)]
     failed = await short(world)
     world.placing.jobs = [make_job(State.RUNNING)]

@@ -285,7 +285,7 @@ async def test_output_that_is_not_there_is_not_found(world: World) -> None:
     assert (await world.get(f"/v1/jobs/{job['id']}/output?stream=..")).status == 400
 
 
-async def test_a_job_says_why_it_waits(world: World) -> None:
+async def test_why_explains_a_waiting_job(world: World) -> None:
     job = await world.submit(delay=60)
 
     answer = (await world.get(f"/v1/jobs/{job['id']}/why")).json()

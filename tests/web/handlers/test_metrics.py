@@ -68,7 +68,7 @@ async def test_what_has_happened_is_counted(world: World) -> None:
     }
 
 
-async def test_how_it_stands_is_told(world: World) -> None:
+async def test_gauges_are_exposed(world: World) -> None:
     world.hire(slots=3)
     await world.submit(queue="mail")
     await world.hands.first()
@@ -128,7 +128,7 @@ async def test_a_hundred_thousand_names_of_queues_stay_below_a_thousand_series(
     assert waiting[("other", "queued")] == 2_000 - 16
 
 
-async def test_without_the_token_nothing_is_told() -> None:
+async def test_metrics_need_the_token() -> None:
     settings = WebSettings(token_sha256=[hashlib.sha256(TOKEN.encode()).digest()])
     async with World(settings) as world:
         assert (await world.get("/metrics")).code == "unauthorized"

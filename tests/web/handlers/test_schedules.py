@@ -171,7 +171,7 @@ async def test_a_schedule_fires_pauses_resumes_and_goes(world: World) -> None:
     assert (await world.send("DELETE", "/v1/schedules/s")).code == "not-found"
 
 
-async def test_a_trigger_runs_now_or_says_what_stands_in_the_way(world: World) -> None:
+async def test_a_trigger_runs_now_or_names_the_blocking_job(world: World) -> None:
     await world.put("/v1/schedules/s", {"every": "1h", "task": "a"})
 
     first = await world.post("/v1/schedules/s:trigger")
@@ -207,7 +207,7 @@ async def test_a_trigger_runs_now_or_says_what_stands_in_the_way(world: World) -
     ],
     ids=["passed", "passed and paused", "ended"],
 )
-async def test_a_schedule_that_will_not_fire_again_says_so(
+async def test_a_schedule_that_will_not_fire_again_has_a_warning(
     world: World, rule: dict[str, Any], warning: str
 ) -> None:
     reply = await world.put("/v1/schedules/s", {"task": "a", **rule})

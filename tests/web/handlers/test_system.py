@@ -11,7 +11,7 @@ from schedo.protocol.operations import OPERATIONS
 from tests.web.world import World
 
 
-async def test_health_says_nothing_but_ok(world: World) -> None:
+async def test_health_is_ok(world: World) -> None:
     assert (await world.get("/healthz")).body == b'{"status":"ok"}'
     assert (await world.send("GET", "/healthz", host="10.1.2.3")).status == 200
 
@@ -36,7 +36,7 @@ async def test_a_server_whose_timers_were_late_is_not_ready_until_they_keep_time
     assert (again.status, again.json()) == (200, {"ready": True, "reasons": []})
 
 
-async def test_info_tells_versions_and_limits(world: World) -> None:
+async def test_info_has_versions_and_limits(world: World) -> None:
     info = (await world.get("/v1/info")).json()
 
     assert (info["shell"], info["limits"]["batch_jobs"]) == (True, 1_000)

@@ -89,7 +89,7 @@ async def test_a_worker_is_cordoned_uncordoned_and_drained(world: PlacingWorld) 
 
 
 @pytest.mark.parametrize("path", ["", ":cordon", ":uncordon", ":drain"])
-async def test_a_worker_that_nobody_knows_is_not_found(world: PlacingWorld, path: str) -> None:
+async def test_an_unknown_worker_is_not_found(world: PlacingWorld, path: str) -> None:
     send = world.post if path else world.get
 
     assert (await send(f"/v1/workers/nobody{path}")).status == 404
@@ -164,7 +164,7 @@ async def test_a_broadcast_makes_one_job_for_each_worker_that_matches(world: Pla
     assert len((await world.get("/v1/jobs")).json()["items"]) == 2
 
 
-async def test_a_broadcast_that_nobody_would_hear_is_refused(world: PlacingWorld) -> None:
+async def test_a_broadcast_without_a_match_is_refused(world: PlacingWorld) -> None:
     world.sessions.know("us", labels={"region": "us"})
 
     reply = await broadcast(world, requires={"labels": {"region": "eu"}})
