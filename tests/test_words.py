@@ -53,7 +53,7 @@ def texts() -> list[tuple[str, str]]:
 def test_the_glossary_says_what_stands_for_each_retired_word(table: str) -> None:
     rows = section(table)
 
-    assert rows
+    assert len(rows) > 10
     assert all(instead.strip() for instead in rows.values())
 
 

@@ -88,7 +88,7 @@ class Process:
             process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(DEADLINE_S)
-        finally:  # also when this script is told to end meanwhile
+        finally:  # also when this script is ended meanwhile
             process.kill()
             process.wait()
             assert process.stdout is not None

@@ -34,7 +34,7 @@ _FRAMES_MAX = 50
 _DONE = Completed()
 _Coroutine = Coroutine[Any, Any, Any]
 
-log = logging.getLogger("schedo.workers")
+log = logging.getLogger("schedo.worker")
 
 
 class Watcher:

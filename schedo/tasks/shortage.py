@@ -21,7 +21,7 @@ _SHOWN_S = 2.0  # after the end of a round; by then the next try has succeeded o
 
 _CODES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
 
-log = logging.getLogger("schedo.workers")
+log = logging.getLogger("schedo.worker")
 
 
 def is_shortage(error: BaseException | None) -> bool:

@@ -86,7 +86,7 @@ class Wall:
 
 
 class LoopClock:
-    """A schedo.clock.Clock on a wall; as with the real one, whoever reads it notices a step."""
+    """A schedo.clock.Clock on a wall; like the real one, it notices a step when it is read."""
 
     def __init__(
         self,

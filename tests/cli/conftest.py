@@ -1,4 +1,4 @@
-"""The command line in this process, against a real HTTP server that answers as it is told."""
+"""The command line in this process, against a real HTTP server that answers as the test says."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Server:
         self.taken: Written | None = None
         self.requested_loads: list[loads.Load] = []
         self.fetched: list[tuple[loads.Load, Any]] = []
-        self.leases: dict[LeaseKey, Lease] = {}  # handed out and not yet reported
+        self.leases: dict[LeaseKey, Lease] = {}  # dispatched and not yet reported
         self.stops: list[StopRequest] = []
         scheduler = Scheduler(
             epoch=store.epoch,

@@ -214,7 +214,7 @@ class RemoteWorker:
             await self.answer(offers)
 
     def heed_gap(self) -> None:
-        """Whoever was away for too long may have lost what it runs."""
+        """A worker that was disconnected for too long may have lost its attempts."""
         gap_s = self.room.loop.time() - self.heard_at
         if gap_s >= min(RETURN_S, self.session_timeout_s) - 0.1:
             for running in self.running.values():

@@ -122,10 +122,10 @@ async def test_results_of_attempts_that_a_worker_never_had_are_refused_and_not_k
         job = await world.submit(task="resize")
         [lease] = (await hire(world)).leases
 
-        stranger = make_poll(
+        unknown = make_poll(
             "other", reports=[AttemptResult(lease.key._replace(attempt=9), Completed())]
         )
-        response = await world.engine.sessions.work(stranger)
+        response = await world.engine.sessions.work(unknown)
 
         assert len(response.refused) == 1
         assert await world.store.list_attempts(job.id) == []

@@ -147,7 +147,7 @@ def leftovers(engine: Engine) -> Iterator[str]:
     loop, placement, sessions = engine._loop, engine._placement, engine.sessions
     dispatcher = loop.dispatcher
     rests: dict[str, Any] = {
-        "handed out": dispatcher._leases,
+        "dispatched": dispatcher._leases,
         "reports": dispatcher._results,
         "waiting": dispatcher._waiting,
         "held": dispatcher.deferred,

@@ -40,7 +40,7 @@ def nothing_acknowledged_is_lost(history: History) -> Findings:
 
 
 def acknowledged_jobs_are_found(history: History) -> Findings:
-    """Whoever asks for an acknowledged job gets it, until it is pruned."""
+    """An acknowledged job can be read until it is pruned."""
     pruned = {ident for _, event in history.of(Pruned) for ident in event.jobs}
     for _, called, _, answer in history.calls_of("get", "wait", "cancel", "retry", "run_now"):
         if answer is not None and answer.code == "not-found" and called.subject[0] not in pruned:

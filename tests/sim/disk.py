@@ -136,7 +136,7 @@ class ServerStore:
         self.is_dead = True
 
     def abandon(self) -> None:
-        """Let go of what a dead process does not have."""
+        """Release what a dead process does not have."""
 
     def _call(self, name: str) -> Callable[..., Awaitable[Any]]:
         call: Callable[..., Awaitable[Any]] = getattr(self._disk.memory, name)
@@ -171,7 +171,7 @@ class ServerStore:
         return opening
 
     async def close(self) -> None:
-        """Let go of the disk."""
+        """Release the disk."""
         if not self.is_dead:
             await self._disk.memory.close()
 

@@ -180,7 +180,7 @@ class FileStore(ServerStore):
             self._files.directory = self._left or self._files.copy()
 
     def abandon(self) -> None:
-        """Let go of what a dead process does not have."""
+        """Release what a dead process does not have."""
         for each in self._connections:
             each.raw.close()
         if self._store._flush_timer is not None:
@@ -214,7 +214,7 @@ class FileStore(ServerStore):
         return opening
 
     async def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if not self.is_dead:
             await self._store.close()
 

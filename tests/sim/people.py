@@ -76,7 +76,7 @@ ALWAYS = {"submit", "put_schedule"}
 
 
 class People:
-    """Everybody who asks something of the servers."""
+    """The callers of the servers."""
 
     def __init__(self, world: World) -> None:
         self._world = world

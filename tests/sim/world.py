@@ -73,7 +73,7 @@ class Server:
         return self.world.loop.create_task(coroutine, context=self.context)
 
     def tell(self, call: Callable[..., None], *what: Any) -> None:
-        """Call the engine so that whatever it starts is a part of this server, whoever calls."""
+        """Call the engine so that whatever it starts is a part of this server."""
         self.context.copy().run(call, self.engine, *what)
 
     async def open(self) -> None:

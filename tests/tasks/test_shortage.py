@@ -28,7 +28,7 @@ def run(main: Callable[[VirtualLoop, Shortage], Coroutine[Any, Any, None]]) -> N
 
 
 async def wait(shortage: Shortage, loop: VirtualLoop, *, after_s: float = 0.0) -> float:
-    """Return when an attempt that could not begin is handed back."""
+    """Return when an attempt that could not begin is released."""
     await loop.pass_time(after_s)
     assert await shortage.wait(NO_PROCESS, StopSignal()) == Released()
     return round(loop.time(), 2)

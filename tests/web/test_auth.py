@@ -1,4 +1,4 @@
-"""Who gets in: tokens, hosts, other sites; and what a refused or broken request is told."""
+"""Access: tokens, hosts and other sites, and the answer to a refused or broken request."""
 
 from __future__ import annotations
 

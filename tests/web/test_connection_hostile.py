@@ -126,7 +126,7 @@ async def test_a_closed_connection_is_freed_without_the_collector(
             await turn()
         writer.close()
         await connected(server, 0)
-        for _ in range(1_000):  # the loop lets go of a closed socket in its own time
+        for _ in range(1_000):  # the loop frees a closed socket some rounds later
             if gone() is None:
                 break
             await turn()

@@ -1,4 +1,4 @@
-"""Idempotency keys: a key changes neither what is refused nor what a repeated request is told."""
+"""Idempotency keys: a key changes neither what is refused nor the answer to a repeated request."""
 
 from __future__ import annotations
 

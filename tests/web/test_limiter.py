@@ -1,4 +1,4 @@
-"""Whoever finds no room waits in line, and nobody's room is lost."""
+"""A request without room waits in line, and no room is lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schedo.web.limiter import WeightedSemaphore
 
 
 class Visitor:
-    """Takes room until it is told to leave."""
+    """Takes room until the test releases it."""
 
     def __init__(self, room: WeightedSemaphore, amount: int) -> None:
         self.is_in = False

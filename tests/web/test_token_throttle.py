@@ -22,7 +22,7 @@ WRONG = [("authorization", "Bearer guess")]
 
 
 def refused(counted: Guesses, address: str, now_s: float, times: int) -> int:
-    """Return how many of so many guesses are told to wait."""
+    """Return how many of the guesses must wait."""
     count = 0
     for _ in range(times):
         try:

@@ -47,7 +47,7 @@ from schedo.tasks.payloads import refuse_payload
 from schedo.tasks.runner import AttemptContext
 from schedo.tasks.shortage import Shortage, is_shortage
 
-log = logging.getLogger("schedo.workers")
+log = logging.getLogger("schedo.worker")
 
 _RETRY_AFTER_US_MAX = limits.DAY
 _RESULT_BODY_BYTES_MAX = 65_536

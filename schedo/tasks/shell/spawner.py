@@ -36,7 +36,7 @@ _READ_BYTES = 65_536
 _END_S = 0.5  # the longest time that the end of the spawner may block the loop
 _SPAWNER_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME")  # for the interpreter
 
-log = logging.getLogger("schedo.workers")
+log = logging.getLogger("schedo.worker")
 
 
 class Command(NamedTuple):

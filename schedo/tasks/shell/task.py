@@ -60,7 +60,7 @@ _REPORTED_BYTES_MAX = 4_096  # of each stream
 _INHERITED = re.compile(r"(PATH|HOME|LANG|LC_[A-Z]+|TZ|USER|LOGNAME|SHELL|TMPDIR)\Z")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-log = logging.getLogger("schedo.workers")
+log = logging.getLogger("schedo.worker")
 
 
 class ShellRunner:

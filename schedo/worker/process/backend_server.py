@@ -14,7 +14,7 @@ from schedo.worker.process.frames import BackendRequest, BackendResponse, BadFra
 
 REQUESTS_MAX = 1_000  # open at once, by one child
 
-log = logging.getLogger("schedo.workers")
+log = logging.getLogger("schedo.worker")
 
 
 class BackendServer:

@@ -42,7 +42,7 @@ EXIT_SERVER_LOST = 3
 _EXPLANATION_CHARACTERS_MAX = 8_192
 _PR_SET_PDEATHSIG = 1
 
-log = logging.getLogger("schedo.workers")
+log = logging.getLogger("schedo.worker")
 
 
 class TargetError(Exception):

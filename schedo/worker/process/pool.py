@@ -35,7 +35,7 @@ _FOR_THE_START = re.compile(
 RESPAWN_AFTER_S = 0.1
 RESPAWN_AFTER_S_MAX = 5.0
 
-log = logging.getLogger("schedo.workers")
+log = logging.getLogger("schedo.worker")
 
 
 class ProcessPool:

@@ -36,7 +36,7 @@ from schedo.worker.progress_report import to_word
 
 _CLOSE_AFTER_S = 1.0  # a process that the dead child started may still hold its socket open
 
-log = logging.getLogger("schedo.workers")
+log = logging.getLogger("schedo.worker")
 
 
 class CannotServe(SchedoError):

@@ -165,7 +165,7 @@ async def test_an_entry_without_requirements_is_read(store: SqliteStore) -> None
 
 
 class UnclearConnection(sqlite3.Connection):
-    """Does what it is told and then says of one statement that it failed."""
+    """Executes everything, and then reports that one statement failed."""
 
     unclear: str | None = None  # how it begins
 
