@@ -376,7 +376,7 @@ class LivePlacement:
         return worker is not None and worker.can_start_now
 
     def _is_remote(self, worker_id: str) -> bool:
-        """Whether the worker polls, and so can reject what it is offered."""
+        """Whether the worker is remote. Only a worker that polls can reject an offer."""
         worker = self._loop.workers.find(worker_id)
         return worker is not None and worker.spec.polls
 

@@ -35,7 +35,8 @@ Steps = Generator[None, None, U]
 # large as this and dense takes some milliseconds.
 FIELD_BYTES_MAX = 262_144
 
-# A batch may hold empty lines, but not so many that splitting it takes hundreds of megabytes.
+# A batch in JSON lines can contain empty lines. This limit keeps a body of nothing but line breaks
+# from being split into millions of pieces, which would take hundreds of megabytes.
 _LINES_MAX = 10 * limits.BATCH_JOBS_MAX
 
 # A job whose payload is as large as it may be, and all its other fields.

@@ -269,7 +269,7 @@ def fill(ready_queues: ReadyQueues, queues: int, tasks: int, jobs: int) -> None:
 
 
 def turns(ready_queues: ReadyQueues, workers: WorkerPool, count: int) -> None:
-    """End one job and start the next one, so many times."""
+    """Repeat `count` times: end the oldest running job, then start as many jobs as fit."""
     running: list[tuple[str, LeaseKey]] = []
     for number in range(count):
         if running:

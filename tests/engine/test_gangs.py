@@ -28,7 +28,7 @@ from tests.engine.virtual_server import (
 
 
 class Local:
-    """A worker of the server's own, which begins at once what it is response."""
+    """A worker in the server's process. It cannot reject a lease and begins each at once."""
 
     def __init__(self, server: Server, slots: int = 1) -> None:
         self.server = server

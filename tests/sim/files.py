@@ -278,7 +278,7 @@ class FileStore(ServerStore):
             return await asked
         except StoreError as error:
             self._disk.see(StoreFailed, error.code)
-            is_closed = self._store._writer is None  # it was stopped while somebody asked
+            is_closed = self._store._writer is None  # the store was closed during the call
             if not (self._has_struck or self._breaks or is_closed):
                 self._disk.see(Broke, f"the store failed by itself: {error}")
             raise

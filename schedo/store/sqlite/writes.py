@@ -26,8 +26,9 @@ INSERT_JOB = (
 UPDATE_JOB = (
     f"UPDATE job SET {', '.join(f'{name} = ?' for name in rows.JOB_MUTABLE_COLUMNS)} WHERE id = ?"
 )
-# The same for so many rows at once. Each step of a statement gives the interpreter to the loop's
-# thread, and waiting for its return can take ten times as long as writing the row.
+# INSERT_JOBS and UPDATE_JOBS write BULK_ROWS rows with one statement. Each step of a statement
+# releases the interpreter's lock to the event loop's thread, and the wait to get it back can take
+# ten times as long as writing one row.
 BULK_ROWS = 100
 INSERT_JOBS = INSERT_JOB + f", ({', '.join('?' * len(rows.JOB_INSERTED_COLUMNS))})" * (
     BULK_ROWS - 1

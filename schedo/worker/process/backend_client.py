@@ -1,6 +1,6 @@
 """The backend of an application in a child process: sends its requests through the server's socket.
 
-Responses carry the number of their request, so many requests can be open at once.
+Each response carries the number of its request, so that several requests can be open at a time.
 """
 
 from __future__ import annotations
