@@ -17,19 +17,19 @@ Item = TypeVar("Item")
 Key = tuple[Any, ...]
 
 _STALE_KEPT = 16
-_numbers = count()  # so that equal keys never compare the items
 
 
 class LazyHeap(Generic[Item]):
     """Items by key, the smallest key first."""
 
-    __slots__ = ("_bounds", "_heap", "_key")
+    __slots__ = ("_bounds", "_heap", "_key", "_numbers")
 
     def __init__(self, key: Callable[[Item], Key | None]) -> None:
         """Set the function that returns the current key of an item; None: the item is not ready."""
         self._key = key
         self._bounds: dict[Item, Key] = {}
         self._heap: list[tuple[Key, int, Item]] = []
+        self._numbers = count()  # so that equal keys never compare the items
 
     def __len__(self) -> int:
         """Return the number of items, including those that may have lost their key."""
@@ -41,9 +41,9 @@ class LazyHeap(Generic[Item]):
         if known is not None and known <= bound:
             return False
         self._bounds[item] = bound
-        heappush(self._heap, (bound, next(_numbers), item))
+        heappush(self._heap, (bound, next(self._numbers), item))
         if len(self._heap) > 2 * len(self._bounds) + _STALE_KEPT:
-            self._heap = [(key, next(_numbers), each) for each, key in self._bounds.items()]
+            self._heap = [(key, next(self._numbers), each) for each, key in self._bounds.items()]
             heapify(self._heap)
         return True
 
@@ -67,7 +67,7 @@ class LazyHeap(Generic[Item]):
                 del bounds[item]
             else:
                 bounds[item] = key
-                heapreplace(heap, (key, next(_numbers), item))
+                heapreplace(heap, (key, next(self._numbers), item))
         return None
 
     def pop(self) -> Item | None:

@@ -16,7 +16,6 @@ from schedo.core.requirements import Requirements, ResourceAmounts, render_amoun
 from schedo.core.worker_groups import WorkerGroup, WorkerGroups
 
 TASKS_KNOWN_MAX = 4_096
-_turns = itertools.count(1)
 _ANYWHERE = Requirements()
 
 
@@ -84,15 +83,25 @@ class Worker:
             "running",
             "last_assigned",
         ),
-        *("_freed", "groups", "reserved", "number", "used"),
+        *("_freed", "_turns", "groups", "reserved", "number", "used"),
     )
 
-    def __init__(self, spec: WorkerSpec, number: int = 0, freed: set[Worker] | None = None) -> None:
-        """Create a worker that adds itself to `freed` when it may have more free slots."""
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        number: int = 0,
+        freed: set[Worker] | None = None,
+        turns: Iterator[int] | None = None,
+    ) -> None:
+        """Create a worker that adds itself to `freed` when it may have more free slots.
+
+        turns: counts the assignments to all workers of the pool.
+        """
         self.spec = spec
         self.number = number  # in the order in which they were attached
         self.groups: dict[WorkerGroup, None] = {}  # those that it is a member of
         self._freed = set() if freed is None else freed
+        self._turns = itertools.count(1) if turns is None else turns
         self.running: dict[LeaseKey, ResourceAmounts] = {}
         self.used: dict[str, int] = {}
         self.reserved: set[LeaseKey] = set()  # reservations that count in the current poll
@@ -148,7 +157,7 @@ class Worker:
         self.requested -= 1
         if key.job_id < 0:
             self.reserved.add(key)
-        self.last_assigned = -next(_turns)
+        self.last_assigned = -next(self._turns)
 
     def release(self, key: LeaseKey) -> None:
         """Free the slot and the resources of the attempt or reservation."""
@@ -173,6 +182,7 @@ class WorkerPool:
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
         self._numbers = itertools.count()
+        self._turns = itertools.count(1)
         # By task; cleared when a worker attaches or detaches.
         self._defaults: dict[str, Options | None] = {}
         self.groups = WorkerGroups()
@@ -191,7 +201,8 @@ class WorkerPool:
         """Add the worker, or replace its spec. Its running attempts stay."""
         known = self._workers.get(spec.id)
         if known is None:
-            known = self._workers[spec.id] = Worker(spec, next(self._numbers), self.groups.freed)
+            known = Worker(spec, next(self._numbers), self.groups.freed, self._turns)
+            self._workers[spec.id] = known
             self._set_spec(known, spec)
         elif known.spec != spec:
             self._set_spec(known, spec)

@@ -24,6 +24,7 @@ from schedo.core.loads import Load
 from schedo.core.model import Job, LeaseKey
 from schedo.core.scheduler import Scheduler
 from schedo.core.value_limits import fit_report, is_refused
+from schedo.core.worker_messages import Progress
 from schedo.core.worker_pool import WorkerPool, WorkerSpec
 from schedo.engine.channel import Channel
 from schedo.engine.clock_changes import ClockChanges, tick
@@ -34,7 +35,6 @@ from schedo.engine.failures import MUST_END, Bugs, interrupted, log_fatal
 from schedo.engine.health import LoopMonitor
 from schedo.engine.progress import ProgressLog
 from schedo.engine.recovery import Reconciliation
-from schedo.engine.worker_messages import Progress
 from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
 from schedo.store.base import Snapshot, Store
 

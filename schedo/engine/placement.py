@@ -20,10 +20,10 @@ from schedo.core.placement import ReservedSlot
 from schedo.core.requirements import Requirements
 from schedo.core.scheduler import Scheduler
 from schedo.core.states import State
+from schedo.core.worker_messages import Reservation
 from schedo.engine.command_queue import refuse
 from schedo.engine.loop import EngineLoop
 from schedo.engine.offers import REJECTED, Gang, Offer
-from schedo.engine.worker_messages import Reservation
 from schedo.errors import IllegalTransition, NoCapacity, NoReservation, SchedoError, Unsatisfiable
 
 ACCEPT_S = 0.25

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from schedo.engine.worker_messages import Progress, ProgressLine
+from schedo.core.worker_messages import Progress, ProgressLine
 
 KEPT = 100
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 from schedo.core.leases import Lease, Outcome, StopRequest
 from schedo.core.model import LeaseKey
+from schedo.core.worker_messages import WorkerStatus
 from schedo.core.worker_pool import Worker, WorkerSpec
 from schedo.engine.liveness import SessionTimer
-from schedo.engine.worker_messages import WorkerStatus
 
 RESTART_TIMEOUT_S = 30.0  # at least, for workers of the previous server
 UNPOLLED_S = 30.0  # with free slots and no poll for so long, a worker has a problem

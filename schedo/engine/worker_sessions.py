@@ -14,11 +14,11 @@ from functools import partial
 
 from schedo.core.leases import AttemptResult, Blame, Lease, Lost, Released
 from schedo.core.model import LeaseKey, ReadyKey
+from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
 from schedo.core.worker_pool import Worker, WorkerSpec
 from schedo.engine.liveness import ListeningClock, SessionTimer
 from schedo.engine.loop import EngineLoop
 from schedo.engine.placement import LivePlacement
-from schedo.engine.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
 from schedo.engine.worker_session import RESTART_TIMEOUT_S, Held, Session, is_polling, kind, status
 from schedo.errors import NotFound, Overloaded, WorkerReplaced
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedo.core.model import LeaseKey
 from schedo.core.value_limits import fit_progress
-from schedo.engine.worker_messages import Progress
+from schedo.core.worker_messages import Progress
 from schedo.tasks.progress import Said
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from schedo.core.leases import AttemptResult, Completed, Failed, Lease, Released, Snoozed, Stopped
 from schedo.core.model import Failure, JobSpec, LeaseKey
 from schedo.core.requirements import Condition, Requirements
+from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.worker_messages import PollRequest, PollResponse, Progress
 from schedo.errors import SchedoError, WorkerReplaced
 from schedo.testing.loop import VirtualLoop
 from tests.engine.virtual_server import Disk, Server

@@ -12,8 +12,8 @@ from schedo.core.leases import AttemptResult, Completed, Failed, Lease, Lost
 from schedo.core.model import Failure, JobSpec, Options
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
+from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.worker_messages import PollRequest, PollResponse
 from schedo.errors import IllegalTransition, NoCapacity, NoReservation, Unsatisfiable
 from tests.engine.world import World, running
 

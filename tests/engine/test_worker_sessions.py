@@ -12,8 +12,8 @@ import pytest
 from schedo.core.leases import AttemptResult, Completed, Failed, Lease, Released, StopReason
 from schedo.core.model import Failure, Job, LeaseKey
 from schedo.core.states import State
+from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.worker_messages import PollRequest, PollResponse, Progress
 from schedo.errors import NotFound, WorkerReplaced
 from tests.engine.world import World, running
 

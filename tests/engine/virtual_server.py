@@ -13,10 +13,10 @@ from schedo.core.changes import Changes
 from schedo.core.leases import AttemptResult, Completed, Lease
 from schedo.core.model import Job, JobSpec, LeaseKey, Options
 from schedo.core.requirements import Requirements
+from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted
 from schedo.engine.engine import Engine
-from schedo.engine.worker_messages import PollRequest, PollResponse
 from schedo.errors import StoreError
 from schedo.store.base import Store
 from schedo.store.memory import MemoryStore

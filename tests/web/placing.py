@@ -12,7 +12,7 @@ from schedo.core.leases import Lease
 from schedo.core.model import PLAIN, Failure, Job, JobSpec, LeaseKey, Options, Trigger
 from schedo.core.requirements import Requirements
 from schedo.core.states import State
-from schedo.engine.worker_messages import (
+from schedo.core.worker_messages import (
     PollRequest,
     PollResponse,
     ProgressLine,

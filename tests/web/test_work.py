@@ -22,7 +22,7 @@ from schedo.core.leases import (
     StopRequest,
 )
 from schedo.core.model import Failure, LeaseKey, Options, Retry, Trigger
-from schedo.engine.worker_messages import PollResponse, Progress
+from schedo.core.worker_messages import PollResponse, Progress
 from tests.web.placing import KEY, LEASE_TEXT, PlacingWorld, make_lease
 
 

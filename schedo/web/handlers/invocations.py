@@ -11,7 +11,7 @@ from schedo.core.ids import render_id
 from schedo.core.model import Job, JobSpec, ReadyKey
 from schedo.core.requirements import Requirements
 from schedo.core.states import State
-from schedo.engine.worker_messages import WorkerStatus
+from schedo.core.worker_messages import WorkerStatus
 from schedo.errors import BadRequest, InvocationFailed, InvocationTimeout, Unavailable
 from schedo.protocol.fields import is_traceparent
 from schedo.protocol.invocations import CommitRequest, InvokeRequest, ReserveRequest, ShortRequest

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import TypeVar
 
 from schedo.core.limits import BODY_BYTES_UNCOUNTED
+from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.worker_messages import PollRequest, PollResponse, Progress
 from schedo.errors import Forbidden, NotFound, Unavailable
 from schedo.protocol.poll_responses import render_work
 from schedo.protocol.work import WorkRequest

@@ -8,9 +8,9 @@ import orjson
 
 from schedo.core.ids import parse_id
 from schedo.core.limits import SECOND
+from schedo.core.worker_messages import ProgressLine, WorkerStatus
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.sharing import each_in_steps, in_steps
-from schedo.engine.worker_messages import ProgressLine, WorkerStatus
 from schedo.protocol import fields
 from schedo.protocol.requirements import amount_fields
 from schedo.protocol.responses import render_page

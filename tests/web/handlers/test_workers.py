@@ -10,7 +10,7 @@ import pytest
 
 from schedo.core.ids import parse_id, render_id
 from schedo.core.model import LeaseKey
-from schedo.engine.worker_messages import Progress, ProgressLine
+from schedo.core.worker_messages import Progress, ProgressLine
 from schedo.protocol import worker_shapes
 from schedo.web.settings import WebSettings
 from tests.web.placing import PlacingWorld, make_lease
