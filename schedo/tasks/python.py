@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import logging
 import traceback
 from collections.abc import Callable, Coroutine
@@ -26,6 +27,8 @@ from schedo.tasks.arguments import BadPayload, encode_custom
 from schedo.tasks.current_job import Discard, Snooze, enter
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext
+from schedo.tasks.shortage import Shortage, is_shortage
+from schedo.tasks.threads import call_in_thread
 
 GRACE_S = 5.0
 _MESSAGE_BYTES_MAX = 2_048
@@ -64,6 +67,7 @@ class TaskRunner:
         self.grace_s = grace_s
         self.watcher = watcher or Watcher()
         self.is_async = task.is_async
+        self.shortage = Shortage(f"no thread can be started for task {task.name}")
         self._name = f"schedo {task.name}"
         self._attempts: set[_Attempt] = set()  # strong references; the loop holds tasks weakly
 
@@ -184,9 +188,16 @@ class _Attempt:
             except BaseException as error:
                 return outcome_from_error(error, task.no_retry)
 
-        variables = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._runner.threads, variables.run, run)
+        in_context = functools.partial(contextvars.copy_context().run, run)
+        shortage = self._runner.shortage
+        try:
+            ended = call_in_thread(self._runner.threads.submit, in_context)
+        except RuntimeError as error:
+            if not is_shortage(error):
+                raise
+            return await shortage.wait(error, self._context.stop)
+        shortage.end()
+        return await ended
 
 
 def outcome_from_result(value: Any) -> Outcome:

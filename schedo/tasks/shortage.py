@@ -1,4 +1,4 @@
-"""The handling of a shortage: the machine has no process, descriptor or memory to start an attempt.
+"""The handling of a shortage: no process, thread, descriptor or memory to start an attempt.
 
 The job is not at fault, and the next one would fail, too. So an attempt that cannot start keeps its
 slot for a delay and is then released. The delay grows from round to round and is the same for all
@@ -20,12 +20,15 @@ PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
 _SHOWN_S = 2.0  # after the end of a round; by then the next try has succeeded or failed
 
 _CODES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
+_NO_THREAD = "can't start new thread"  # the interpreter drops the error code
 
 log = logging.getLogger("schedo.worker")
 
 
 def is_shortage(error: BaseException | None) -> bool:
-    """Return whether the error is a shortage of processes, descriptors or memory."""
+    """Return whether the error is a shortage of processes, threads, descriptors or memory."""
+    if isinstance(error, RuntimeError):
+        return str(error) == _NO_THREAD
     return isinstance(error, OSError) and error.errno in _CODES
 
 
@@ -45,13 +48,14 @@ class Shortage:
         """End the shortage, because an attempt could start."""
         self._delay_s = self._until = 0.0
 
-    async def wait(self, error: OSError, stop: StopSignal) -> Released:
+    async def wait(self, error: Exception, stop: StopSignal) -> Released:
         """Wait until the round ends or the attempt has to stop; return the attempt's outcome."""
         now = asyncio.get_running_loop().time()
         if now >= self._until:
             self._delay_s = min(2 * self._delay_s, PAUSE_S_MAX) or PAUSE_S
             self._until = now + self._delay_s
-            self._reason = os.strerror(error.errno or 0)
+            code = error.errno if isinstance(error, OSError) else None
+            self._reason = str(error) if code is None else os.strerror(code)
             log.warning(
                 "%s (%s); retrying in %g s",
                 self._what,

@@ -223,3 +223,33 @@ async def test_cancelling_the_runner_cancels_the_handler(threads: ThreadPoolExec
         with pytest.raises(asyncio.CancelledError):
             await attempt
         await ended.wait()
+
+
+async def test_an_attempt_that_gets_no_thread_is_released(
+    threads: ThreadPoolExecutor, no_new_thread: None
+) -> None:
+    runner = TaskRunner(make_task(lambda: 1), threads)
+
+    result = await runner(make_context(None, "task"))
+
+    assert result.outcome == Released()
+
+
+async def test_an_attempt_that_was_released_does_not_run_in_a_thread_that_becomes_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    busy = threading.Event()
+    ran: list[int] = []
+    monkeypatch.setattr("schedo.tasks.shortage.PAUSE_S", 0.01)
+    with ThreadPoolExecutor(2) as threads:
+        threads.submit(busy.wait)
+        runner = TaskRunner(make_task(lambda: ran.append(1)), threads)
+        with monkeypatch.context() as machine:
+            machine.setattr(threading.Thread, "start", refuse)
+            result = await runner(make_context(None, "task"))
+        busy.set()
+
+    assert (result.outcome, ran) == (Released(), [])

@@ -83,9 +83,11 @@ def test_an_attempt_that_is_to_end_does_not_wait() -> None:
         (NO_PROCESS, True),
         (OSError(errno.ENOMEM, ""), True),
         (OSError(errno.ENFILE, ""), True),
+        (RuntimeError("can't start new thread"), True),
         (OSError(errno.ENOENT, ""), False),
         (OSError(errno.E2BIG, ""), False),
         (ValueError("embedded null byte"), False),
+        (RuntimeError("cannot schedule new futures after shutdown"), False),
         (None, False),
     ],
 )

@@ -94,10 +94,10 @@ class HttpRunner:
             result = (
                 attempt.result() if attempt.done() else AttemptResult(context.lease.key, Stopped())
             )
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             if not is_shortage(error):
                 raise
-            missing = error
+            missing: Exception = error
         else:
             self._shortage.end()
             return result

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import functools
 import os
 import struct
 import termios
@@ -17,6 +18,7 @@ from typing import Literal
 
 from schedo.core import limits
 from schedo.core.leases import CapturedOutput
+from schedo.tasks.threads import call_in_some_thread
 
 _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
 _READ_BYTES = 4_096  # small enough for malloc's arena; most commands write little
@@ -109,12 +111,11 @@ class OutputFile:
             self._close_descriptor()
 
     async def _write_pending(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._pending:
             data = b"".join(self._pending)
             self._pending.clear()
             try:
-                await loop.run_in_executor(None, self._append, data)
+                await call_in_some_thread(functools.partial(self._append, data))
             except OSError as error:
                 self.note = f"{self.path.name} is incomplete: {error.strerror}"
                 self._pending.clear()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import logging
 import os
 import re
@@ -47,6 +48,7 @@ from schedo.tasks.shell.output import OutputFile, PipeReader, Stream
 from schedo.tasks.shell.payload import ShellPayload, check_shell_payload
 from schedo.tasks.shell.spawner import Command, Running, Spawner, SpawnerDied
 from schedo.tasks.shortage import Shortage, is_shortage
+from schedo.tasks.threads import call_in_some_thread
 
 # The poison suspects of these tasks run in this process, isolated from other jobs.
 ISOLATED_TASKS = frozenset({"shell"})
@@ -286,8 +288,7 @@ class _Attempt:
 
     def _kill_left(self) -> asyncio.Future[set[int]]:
         """Kill the descendants that have left the group or lost their spawner; in a thread."""
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(None, kill_left, {self._mark: self._leader})
+        return call_in_some_thread(functools.partial(kill_left, {self._mark: self._leader}))
 
     def _release(self, running: Running) -> None:
         """Read the rest of the pipes and release the process, unless it has survived SIGKILL."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from schedo.core.leases import AttemptResult, Failed
+from schedo.core.leases import AttemptResult, Failed, Released
 from tests.tasks.http.servers import FixedNames, Server, answer, call_server, make_runner, run
 from tests.worker.calls import both_loops, failure_of, result_of
 
@@ -53,6 +53,14 @@ async def test_the_log_of_a_refused_call_contains_no_secrets(
     assert re.match(r"job [0-9A-Z]{13} \(queue default\) ", line)
     assert "t0ken" not in line
     assert "s3cret" not in line
+
+
+async def test_a_call_whose_name_cannot_be_looked_up_for_want_of_a_thread_is_released(
+    no_new_thread: None,
+) -> None:
+    report = await run({"url": "http://localhost:1/"}, make_runner())
+
+    assert report.outcome == Released()
 
 
 async def test_one_private_address_among_public_ones_refuses_the_name() -> None:
