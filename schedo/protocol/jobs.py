@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 import orjson
@@ -16,6 +16,7 @@ from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Instant, Name, Priority, Text
 from schedo.protocol.requirements import Preferences, RequiresRequest, read_route
+from schedo.protocol.times import render_duration, render_instant
 
 # read_retry checks it: there the pointer is right also inside of a task's defaults.
 RetryCount = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": limits.ATTEMPTS_MAX})]
@@ -37,6 +38,18 @@ class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     max: Duration = "1h"
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.2
     until: Instant | None = None
+
+    @classmethod
+    def of(cls, retry: Retry) -> Self:
+        return cls(
+            max_attempts=retry.max_attempts,
+            backoff="fixed" if retry.backoff == "fixed" else "exponential",
+            initial=render_duration(retry.initial_us),
+            factor=retry.factor,
+            max=render_duration(retry.max_us),
+            jitter=retry.jitter,
+            until=None if retry.until_at is None else render_instant(retry.until_at),
+        )
 
     def to_retry(self) -> Retry:
         """Return the core's form."""
@@ -212,6 +225,14 @@ def read_retry(value: RetryRequest | int | str | None) -> Retry | None:
         known = ", ".join(PRESETS)
         raise Invalid.field("/retry", f"{value[:40]!a} is no preset; there are {known}")
     return preset
+
+
+def retry_request(retry: Retry) -> RetryRequest | str:
+    """Return the name of the preset, or else the policy; a ladder exists only by name."""
+    for name, preset in PRESETS.items():
+        if preset == retry:
+            return name
+    return RetryRequest.of(retry)
 
 
 def _read_unique(value: UniqueRequest | str | None) -> Unique | None:

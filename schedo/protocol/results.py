@@ -1,11 +1,16 @@
-"""The results in a worker's request; core/value_limits.py cuts what is too long."""
+"""The results in a worker's request, in both directions.
+
+The worker makes them with `of`; the server reads them with `to_result`, and core/value_limits.py
+cuts what is too long.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self, cast
 
+import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
@@ -26,8 +31,9 @@ from schedo.core.strict_json import CheckedJson
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration
-from schedo.protocol.lease_keys import LeaseText, parse_lease
+from schedo.protocol.leases import LeaseText, parse_lease
 
+OutcomeName = Literal["completed", "failed", "snoozed", "stopped", "released", "lost"]
 _HALF = limits.OUTPUT_BYTES_MAX // 2
 _STREAMS_MAX = 3
 _LOST = "the process that ran it on its worker has died"
@@ -43,15 +49,14 @@ class ErrorRequest(Struct, omit_defaults=True):
     http_status: int | None = None
     traceback: str | None = None
 
+    @classmethod
+    def of(cls, failure: Failure) -> Self:
+        """Return the failure without U+0000, which the server refuses."""
+        values = msgspec.structs.asdict(failure)
+        return cls(**{name: without_nul(value) for name, value in values.items()})
+
     def to_failure(self) -> Failure:
-        return Failure(
-            self.type,
-            self.message,
-            self.exit_code,
-            self.signal,
-            self.http_status,
-            self.traceback,
-        )
+        return Failure(**msgspec.structs.asdict(self))
 
 
 class OutputRequest(Struct, omit_defaults=True):
@@ -61,6 +66,21 @@ class OutputRequest(Struct, omit_defaults=True):
     text: str | None = None
     base64: str | None = None
     total_bytes: Annotated[int, Meta(ge=0)] | None = None
+
+    @classmethod
+    def of(cls, capture: CapturedOutput) -> Self:
+        data = capture.head + capture.tail
+        answer = cls(capture.stream, total_bytes=capture.total_bytes)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = "\0"
+        # A text cannot hold U+0000, and a text full of escapes is longer than its base64.
+        if "\0" in text or len(msgspec.json.encode(text)) > 2 * len(data) + 2:
+            answer.base64 = base64.b64encode(data).decode()
+        else:
+            answer.text = text
+        return answer
 
     def to_capture(self, pointer: str) -> CapturedOutput:
         """Return the output as a first and a last half."""
@@ -85,7 +105,7 @@ class ResultRequest(Struct, omit_defaults=True):
     """The result of one attempt."""
 
     lease: LeaseText
-    outcome: Literal["completed", "failed", "snoozed", "stopped", "released", "lost"]
+    outcome: OutcomeName
     result: Raw | UnsetType = UNSET
     error: ErrorRequest | None = None
     blame: Literal["sole", "shared", "none"] | None = None
@@ -93,6 +113,28 @@ class ResultRequest(Struct, omit_defaults=True):
     retry_in: Duration | None = None
     delay: Duration | None = None
     output: Annotated[list[OutputRequest], Meta(max_length=_STREAMS_MAX)] | None = None
+
+    @classmethod
+    def of(cls, lease: str, result: AttemptResult) -> Self:
+        entry = cls(lease, cast(OutcomeName, result.outcome.__struct_config__.tag))
+        entry._set_outcome(result.outcome)
+        if result.output:
+            entry.output = [OutputRequest.of(capture) for capture in result.output]
+        return entry
+
+    def _set_outcome(self, outcome: Outcome) -> None:
+        match outcome:
+            case Completed(result) if result is not None:
+                self.result = Raw(result or b"null")
+            case Failed(failure, retryable, retry_in_us):
+                self.error = ErrorRequest.of(failure)
+                self.retryable = None if retryable else False
+                self.retry_in = None if retry_in_us is None else retry_in_us / limits.SECOND
+            case Snoozed(delay_us):
+                self.delay = delay_us / limits.SECOND
+            case Lost(message, blame):
+                self.blame = blame.value
+                self.error = ErrorRequest.of(Failure("lost", message))
 
     def to_result(self, pointer: str) -> AttemptResult:
         return AttemptResult(
@@ -132,3 +174,8 @@ class ResultRequest(Struct, omit_defaults=True):
         # The whole request was checked strictly, including the result.
         result = None if isinstance(self.result, UnsetType) else CheckedJson(self.result)
         return Completed(result)
+
+
+def without_nul(value: Any) -> Any:
+    """Replace U+0000 in a text: the server refuses it."""
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value

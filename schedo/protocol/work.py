@@ -1,24 +1,24 @@
-"""The request of the worker protocol, POST /v1/work (docs/protocol.md).
+"""The messages of the worker protocol, POST /v1/work (docs/protocol.md), in both directions.
 
-Only here unknown fields are ignored, so that a newer worker can speak to an older server. Known
-fields are checked as strictly as elsewhere. One bad field refuses the whole request, and nothing in
-it takes effect. A null counts as absent.
+Only here unknown fields are ignored, so that a newer worker can speak to an older server, and an
+older worker to a newer server. Known fields are checked as strictly as elsewhere. One bad field
+refuses the whole request, and nothing in it takes effect. A null in a request counts as absent.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Self, TypeVar
 
+import msgspec
 from msgspec import Meta, Struct
 
 from schedo.core import limits
-from schedo.core.model import LeaseKey, Options, Retry
-from schedo.core.retry import PRESETS
+from schedo.core.model import LeaseKey, Options
 from schedo.core.value_limits import SAID_CHARACTERS_MAX, fit_progress, fit_text
 from schedo.core.worker_pool import WorkerSpec
-from schedo.errors import Invalid
+from schedo.errors import Invalid, SchedoError, StaleLease
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Name
 from schedo.protocol.jobs import (
@@ -28,11 +28,18 @@ from schedo.protocol.jobs import (
     RetryRequest,
     read_delivery,
     read_retry,
+    retry_request,
 )
-from schedo.protocol.lease_keys import LeaseText, parse_lease
+from schedo.protocol.leases import (
+    LeaseAnswer,
+    LeaseText,
+    StopAnswer,
+    parse_lease,
+    render_lease,
+)
 from schedo.protocol.requirements import Labels, Resources, escape, read_amounts, read_labels
-from schedo.protocol.results import ResultRequest
-from schedo.protocol.times import render_duration, render_instant
+from schedo.protocol.results import ResultRequest, without_nul
+from schedo.protocol.times import render_duration
 
 PROTOCOL = 1
 NAMES_MAX = 1_000  # of tasks, and of queues
@@ -69,6 +76,15 @@ class TaskDefaultsRequest(Struct, omit_defaults=True):
     timeout: Duration | None = None
     delivery: Delivery | None = None
 
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """Return the options as a worker announces them."""
+        return cls(
+            retry=None if options.retry is None else retry_request(options.retry),
+            timeout=None if options.timeout_us is None else render_duration(options.timeout_us),
+            delivery="at_most_once" if options.at_most_once else None,
+        )
+
     def to_options(self) -> Options:
         return Options(
             retry=read_retry(self.retry),
@@ -85,6 +101,12 @@ class ProgressRequest(Struct, omit_defaults=True):
     message: str | None = None
     log: str | None = None
     stdout: str | None = None
+
+    @classmethod
+    def of(cls, parts: ProgressParts) -> Self:
+        """Return the progress without U+0000, which the server refuses."""
+        lease, *values = parts
+        return cls(render_lease(lease), *map(without_nul, values))
 
     def read(self, pointer: str) -> ProgressParts:
         """Return lease, percent, message, log and partial output, cut to the limits."""
@@ -177,6 +199,46 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
         return us / limits.SECOND
 
 
+class RefusedAnswer(Struct):
+    """A result that came too late: the attempt had ended, or another worker has the job."""
+
+    lease: LeaseText
+    status: int
+    code: str
+    detail: str
+
+    @classmethod
+    def of(cls, key: LeaseKey, reason: str) -> Self:
+        return cls(render_lease(key), StaleLease.status, StaleLease.code, reason)
+
+
+class WorkAnswer(Struct, kw_only=True):
+    """The response to a worker; heartbeat and session_timeout are seconds."""
+
+    protocol: int
+    epoch: int
+    leases: list[LeaseAnswer]
+    stop: list[StopAnswer]
+    revoked: list[LeaseText]
+    refused: list[RefusedAnswer]
+    heartbeat: float
+    session_timeout: float
+    drain: bool
+
+
+_answers = msgspec.json.Decoder(WorkAnswer)
+
+
+def parse_answer(body: bytes) -> WorkAnswer:
+    """Return the response in a body; raise SchedoError if there is none."""
+    try:
+        return _answers.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SchedoError(
+            f"the response is not one of a schedo server to a worker: {error}"
+        ) from None
+
+
 def read_worker_name(pointer: str, name: str) -> str:
     """Return the worker's name; raise Invalid for a bad one and for those of the server itself."""
     if not _WORKER.match(name):
@@ -218,33 +280,3 @@ def _read_under(pointer: str, read: Callable[[], T]) -> T:
 def _check_most(pointer: str, us: int, most: int) -> None:
     if us > most:
         raise Invalid.field(pointer, f"this must be at most {render_duration(most)}")
-
-
-def default_fields(options: Options) -> dict[str, object]:
-    """Return a task's defaults as the fields of `task_defaults`."""
-    answer: dict[str, object] = {}
-    if options.retry is not None:
-        answer["retry"] = _render_retry(options.retry)
-    if options.timeout_us is not None:
-        answer["timeout"] = render_duration(options.timeout_us)
-    if options.at_most_once:
-        answer["delivery"] = "at_most_once"
-    return answer
-
-
-def _render_retry(retry: Retry) -> object:
-    """Return the name of the preset, or the fields of the policy; a ladder exists only by name."""
-    for name, preset in PRESETS.items():
-        if preset == retry:
-            return name
-    fields = {
-        "max_attempts": retry.max_attempts,
-        "backoff": "exponential" if retry.backoff == "ladder" else retry.backoff,
-        "initial": render_duration(retry.initial_us),
-        "factor": retry.factor,
-        "max": render_duration(retry.max_us),
-        "jitter": retry.jitter,
-    }
-    if retry.until_at is not None:
-        fields["until"] = render_instant(retry.until_at)
-    return fields

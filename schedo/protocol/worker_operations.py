@@ -6,7 +6,7 @@ from schedo.protocol import schemas, worker_shapes
 from schedo.protocol.invocations import CommitRequest, InvokeRequest, ReserveRequest
 from schedo.protocol.operation import AnswerKind, Operation
 from schedo.protocol.schedules import EmptyRequest
-from schedo.protocol.work import WorkRequest
+from schedo.protocol.work import WorkAnswer, WorkRequest
 
 _JOB_OR_JOBS = (schemas.JobAnswer, worker_shapes.JobsAnswer)
 _PLACED: dict[int, AnswerKind] = {200: _JOB_OR_JOBS, 201: _JOB_OR_JOBS, 202: _JOB_OR_JOBS}
@@ -17,7 +17,7 @@ WORKER_OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/work",
         "The worker protocol: report results, send heartbeats and poll for leases.",
-        {200: worker_shapes.WorkAnswer},
+        {200: WorkAnswer},
         request=WorkRequest,
         is_large=True,
         may_wait=True,

@@ -2,65 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from schedo.protocol.fields import Instant
-from schedo.protocol.lease_keys import LeaseText
-from schedo.protocol.schemas import DurationText, Id, JobAnswer, TriggerName
-
-
-class LeaseAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
-    """An attempt that the worker has to run."""
-
-    lease: LeaseText
-    job: Id
-    attempt: int
-    task: str
-    queue: str
-    payload: Any
-    timeout: Annotated[float, Meta(description="Seconds.")] | UnsetType = UNSET
-    scheduled_for: Instant
-    trigger: TriggerName
-    missed_count: int | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
-    meta: dict[str, Any] | UnsetType = UNSET
-    traceparent: str | UnsetType = UNSET
-    tracestate: str | UnsetType = UNSET
-    at_most_once: bool | UnsetType = UNSET
-    suspect: Annotated[bool, Meta(description="Run it isolated.")] | UnsetType = UNSET
-    offer: Annotated[bool, Meta(description="Accept or reject it first.")] | UnsetType = UNSET
-
-
-class StopAnswer(Struct, forbid_unknown_fields=True):
-    """An attempt that the worker has to stop."""
-
-    lease: LeaseText
-    reason: Literal["cancel", "timeout"]
-
-
-class RefusedAnswer(Struct, forbid_unknown_fields=True):
-    """A result that came too late: the attempt had ended, or another worker has the job."""
-
-    lease: LeaseText
-    status: int
-    code: str
-    detail: str
-
-
-class WorkAnswer(Struct, forbid_unknown_fields=True):
-    """The response to a worker; heartbeat and session_timeout are seconds."""
-
-    protocol: int
-    epoch: int
-    leases: list[LeaseAnswer]
-    stop: list[StopAnswer]
-    revoked: list[LeaseText]
-    refused: list[RefusedAnswer]
-    heartbeat: float
-    session_timeout: float
-    drain: bool
+from schedo.protocol.schemas import DurationText, JobAnswer
 
 
 class WorkerAnswer(Struct, forbid_unknown_fields=True, kw_only=True):

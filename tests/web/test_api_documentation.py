@@ -11,6 +11,7 @@ import pytest
 from schedo.core import limits
 from schedo.protocol.invocations import InvokeRequest, ReserveRequest, ShortRequest
 from schedo.protocol.jobs import JobRequest, RetryRequest, UniqueRequest
+from schedo.protocol.leases import LeaseAnswer
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.problems import KINDS
@@ -19,8 +20,8 @@ from schedo.protocol.requirements import RequiresRequest
 from schedo.protocol.results import ErrorRequest, ResultRequest
 from schedo.protocol.schedules import ScheduleRequest
 from schedo.protocol.schemas import JobAnswer
-from schedo.protocol.work import ProgressRequest, WorkRequest
-from schedo.protocol.worker_shapes import LeaseAnswer, ProgressAnswer, WorkAnswer, WorkerAnswer
+from schedo.protocol.work import ProgressRequest, WorkAnswer, WorkRequest
+from schedo.protocol.worker_shapes import ProgressAnswer, WorkerAnswer
 from schedo.web.head import HEADERS_MAX
 from schedo.web.server import CONNECTIONS_MAX
 from tests.web.world import World

@@ -11,17 +11,20 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
+import msgspec
+
 from schedo.core.limits import BODY_BYTES_UNCOUNTED
 from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import Forbidden, NotFound, Unavailable
-from schedo.protocol.poll_responses import render_work
-from schedo.protocol.work import WorkRequest
+from schedo.protocol.leases import LeaseAnswer, StopAnswer, render_lease, whole_seconds
+from schedo.protocol.work import PROTOCOL, RefusedAnswer, WorkAnswer, WorkRequest
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext, KnownWorker
 from schedo.web.http import Request, Response
 from schedo.web.permissions import WorkerPermission
 
+HEARTBEATS_PER_TIMEOUT = 3
 _WORKERS_REMEMBERED_MAX = 4_096
 _PARTS_SHARED_MAX = 64
 T = TypeVar("T")
@@ -43,8 +46,21 @@ async def work(context: AppContext, request: Request) -> Response:
             response = found
     else:
         response = await context.engine.sessions.work(poll._replace(wait_s=0.0))
-    return Response(
-        200, render_work(response, context.engine.health().epoch, poll.session_timeout_s)
+    answer = _make_answer(response, context.engine.health().epoch, poll.session_timeout_s)
+    return Response(200, msgspec.json.encode(answer))
+
+
+def _make_answer(response: PollResponse, epoch: int, session_timeout_s: float) -> WorkAnswer:
+    return WorkAnswer(
+        protocol=PROTOCOL,
+        epoch=epoch,
+        leases=[LeaseAnswer.of(each, each.key in response.offers) for each in response.leases],
+        stop=[StopAnswer.of(stop) for stop in response.stops],
+        revoked=[render_lease(key) for key in response.revoked],
+        refused=[RefusedAnswer.of(key, reason) for key, reason in response.refused],
+        heartbeat=whole_seconds(session_timeout_s / HEARTBEATS_PER_TIMEOUT),
+        session_timeout=whole_seconds(session_timeout_s),
+        drain=response.drain,
     )
 
 

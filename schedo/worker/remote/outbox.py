@@ -11,15 +11,43 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from typing import Literal, NamedTuple, Self
+
+import msgspec
 
 from schedo.errors import SchedoError
-from schedo.worker.remote.messages import Message, render_failure
+from schedo.protocol.results import ErrorRequest, ResultRequest
+from schedo.protocol.work import ProgressRequest, RejectRequest
 
 BATCH_BYTES_MAX = 4_194_304  # unless a single message is larger
 BATCH_MESSAGES_MAX = 1_000
 _REASON_CHARACTERS_MAX = 500
 
+_FIELDS: dict[type, Literal["results", "progress", "reject"]] = {
+    ResultRequest: "results",
+    ProgressRequest: "progress",
+    RejectRequest: "reject",
+}
+
 log = logging.getLogger("schedo.worker")
+
+
+class Message(NamedTuple):
+    """One entry of a list in a request: `field` names the list, `body` is the entry's JSON."""
+
+    field: Literal["results", "progress", "accept", "reject"]
+    lease: str
+    body: bytes
+
+    @classmethod
+    def accept(cls, lease: str) -> Self:
+        """Return the message that accepts an offer."""
+        return cls("accept", lease, msgspec.json.encode(lease))
+
+    @classmethod
+    def of(cls, entry: ResultRequest | ProgressRequest | RejectRequest) -> Self:
+        """Return the message with an entry of one of the other lists."""
+        return cls(_FIELDS[type(entry)], entry.lease, msgspec.json.encode(entry))
 
 
 class Outbox:
@@ -100,6 +128,8 @@ class Outbox:
         if message.field == "results" and message.lease not in self._replaced:
             self._replaced.add(message.lease)
             detail = f"the server refused the result: {reason}"
-            self._waiting.appendleft(render_failure(message.lease, "result-refused", detail))
+            failure = ErrorRequest(type="result-refused", message=detail)
+            entry = ResultRequest(message.lease, "failed", error=failure, retryable=False)
+            self._waiting.appendleft(Message.of(entry))
             self._singles += 1
             self._has_waiting.set()

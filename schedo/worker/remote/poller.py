@@ -16,6 +16,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
 
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.errors import parse_problem
@@ -23,24 +26,19 @@ from schedo.client.messages import Answer, Operation
 from schedo.core.leases import AttemptResult, Lease, Released
 from schedo.core.model import LeaseKey
 from schedo.errors import Conflict, SchedoError, Unavailable
-from schedo.protocol.lease_keys import render_lease
+from schedo.protocol.leases import LeaseAnswer
+from schedo.protocol.results import ResultRequest
+from schedo.protocol.work import (
+    ProgressRequest,
+    RejectRequest,
+    WorkAnswer,
+    WorkRequest,
+    parse_answer,
+)
 from schedo.tasks.progress import Progress, Said
 from schedo.tasks.runner import Runner
 from schedo.worker.executor import Executor
-from schedo.worker.remote.messages import (
-    GivenLease,
-    Message,
-    Record,
-    WorkAnswer,
-    parse_answer,
-    render_accept,
-    render_messages,
-    render_progress,
-    render_reject,
-    render_request,
-    render_result,
-)
-from schedo.worker.remote.outbox import Outbox
+from schedo.worker.remote.outbox import Message, Outbox
 from schedo.worker.remote.retry_delay import RetryDelay
 
 RESPONSE_S = 10.0  # the longest time to a response, beyond the `wait` of the request
@@ -73,15 +71,16 @@ class Poller:
     def __init__(
         self,
         transport: AsyncTransport,
-        registration: Record,
+        registration: WorkRequest,
         runners: Mapping[str, Runner],
         random: Callable[[], float],
     ) -> None:
         self._transport = transport
         self._registration = registration
+        self._slots = registration.slots or 1
         self.outbox = Outbox()
         self._progress = Progress(self._add_progress)
-        self.attempts = Executor(runners, registration["slots"], self._on_end, self._progress.tell)
+        self.attempts = Executor(runners, self._slots, self._on_end, self._progress.tell)
         self.drain_requested = asyncio.Event()
         self._offers: dict[str, Lease] = {}  # accepted, not yet confirmed
         self._heartbeat_s = HEARTBEAT_S
@@ -139,10 +138,11 @@ class Poller:
 
     def _on_end(self, lease: str, result: AttemptResult) -> None:
         self._progress.forget(result.key)
-        self.outbox.add(render_result(lease, result))
+        self.outbox.add(Message.of(ResultRequest.of(lease, result)))
 
     def _add_progress(self, key: LeaseKey, said: Said) -> None:
-        self.outbox.add(render_progress(render_lease(key), said))
+        parts = (key, said.percent, said.message, said.log, said.output)
+        self.outbox.add(Message.of(ProgressRequest.of(parts)))
 
     # Polls.
 
@@ -171,7 +171,7 @@ class Poller:
         wait_s = self._heartbeat_s if self._is_in_contact and not is_urgent else 0.0
         began = loop.time()
         polling = self._polling = loop.create_task(
-            self._exchange(self._render_poll(messages, wait_s), wait_s)
+            self._exchange(self._make_poll(messages, wait_s), wait_s)
         )
         if self._is_in_contact:
             self._is_polling.set()
@@ -204,22 +204,27 @@ class Poller:
             raise error
         await self._poll_delay.wait_after(error)
 
-    def _render_poll(self, messages: list[Message], wait_s: float) -> Record:
+    def _make_poll(self, messages: list[Message], wait_s: float) -> WorkRequest:
         ended = {message.lease for message in messages if message.field in ("results", "reject")}
         running = [*self.attempts.leases, *self._offers, *self.outbox.leases]
-        request = {
-            **self._registration,
-            **render_messages(messages),
-            "running": [lease for lease in dict.fromkeys(running) if lease not in ended],
-            "wait": wait_s,
-            # All slots: some may become free while the poll is open. The server never gives more
-            # leases than are free.
-            "max_leases": min(self._registration["slots"], _MAX_LEASES),
-            "offers": True,
-        }
-        if self._is_draining:
-            request |= {"draining": True, "max_leases": 0}
-        return request
+        # All slots: some may become free while the poll is open. The server never gives more leases
+        # than are free.
+        return self._make_request(
+            messages,
+            running=[lease for lease in dict.fromkeys(running) if lease not in ended],
+            wait=wait_s,
+            max_leases=0 if self._is_draining else min(self._slots, _MAX_LEASES),
+            offers=True,
+        )
+
+    def _make_request(self, messages: list[Message], **fields: Any) -> WorkRequest:
+        """Return the request with these fields and the entries of the messages."""
+        lists: dict[str, list[msgspec.Raw]] = {}
+        for message in messages:
+            lists.setdefault(message.field, []).append(msgspec.Raw(message.body))
+        return msgspec.structs.replace(
+            self._registration, draining=self._is_draining or None, **fields, **lists
+        )
 
     def _is_fatal(self, error: SchedoError) -> bool:
         """Whether retrying cannot help: another process has the name, or no request succeeded."""
@@ -245,9 +250,7 @@ class Poller:
                     await self._report(messages)
 
     async def _report(self, messages: list[Message]) -> None:
-        request = {**self._registration, **render_messages(messages), "max_leases": 0, "wait": 0}
-        if self._is_draining:
-            request["draining"] = True
+        request = self._make_request(messages, max_leases=0, wait=0)
         try:
             response = await self._exchange(request, 0.0)
         except SchedoError as error:
@@ -271,12 +274,12 @@ class Poller:
 
     # Requests and responses.
 
-    async def _exchange(self, request: Record, wait_s: float) -> WorkAnswer:
+    async def _exchange(self, request: WorkRequest, wait_s: float) -> WorkAnswer:
         operation = Operation(
             "POST",
             "/v1/work",
             _read_response,
-            render_request(request),
+            msgspec.json.encode(request),
             _HEADERS,
             held_s=wait_s,
             answers=_BUSY,
@@ -294,31 +297,32 @@ class Poller:
             self._begin(message.lease, gone) for message in messages if message.field == "accept"
         ]
         news += [self._receive(each) for each in response.leases]
-        news += [self.attempts.stop(stop.lease, stop.why) for stop in response.stop]
+        news += [self.attempts.stop(stop.lease, stop.read_reason()) for stop in response.stop]
         news += [self.attempts.abandon(lease) for lease in response.revoked]
         if response.drain:
             self.drain_requested.set()
         return bool(messages) or any(news)
 
-    def _receive(self, lease_fields: GivenLease) -> bool:
+    def _receive(self, given: LeaseAnswer) -> bool:
         try:
-            lease = lease_fields.read(self._registration["worker"])
+            lease = given.read(self._registration.worker)
         except (SchedoError, ValueError) as error:
             log.error("ignored a lease that cannot be read: %s", error)
             return False
-        text = lease_fields.lease
-        if not lease_fields.offer:
+        text = given.lease
+        if not given.offer:
             if not self._is_draining:
                 return self.attempts.start(text, lease)
-            self.outbox.add(render_result(text, AttemptResult(lease.key, Released())))
+            released = AttemptResult(lease.key, Released())
+            self.outbox.add(Message.of(ResultRequest.of(text, released)))
         elif text in self._offers:
             return False
         elif self._is_draining or self.attempts.free <= len(self._offers):
             reason = "draining" if self._is_draining else "no free slot"
-            self.outbox.add(render_reject(text, reason))
+            self.outbox.add(Message.of(RejectRequest(text, reason)))
         else:
             self._offers[text] = lease
-            self.outbox.add(render_accept(text))
+            self.outbox.add(Message.accept(text))
         return True
 
     def _begin(self, text: str, gone: set[str]) -> bool:

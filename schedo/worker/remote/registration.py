@@ -24,15 +24,16 @@ from schedo.protocol.work import (
     PROTOCOL,
     SESSION_TIMEOUT_US,
     SLOTS_MAX,
-    default_fields,
+    TaskDefaultsRequest,
+    WorkRequest,
     read_worker_name,
 )
 from schedo.tasks.shell.task import ISOLATED_TASKS
 from schedo.version import __version__
-from schedo.worker.remote.messages import Record
 
 SLOTS = 16
 SESSION_TIMEOUT_S = 30.0
+_NO_DEFAULTS = TaskDefaultsRequest()
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,34 +46,35 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     resources: Mapping[str, Any] = {}
     session_timeout_s: float = SESSION_TIMEOUT_S
 
-    def render(self, tasks: Sequence[str], defaults: Mapping[str, Options]) -> Record:
-        """Return the fields that every request of this session begins with; raise Invalid."""
+    def render(self, tasks: Sequence[str], defaults: Mapping[str, Options]) -> WorkRequest:
+        """Return the fields that every request of this session has; raise Invalid."""
         if not 1 <= self.slots <= SLOTS_MAX:
             raise Invalid(f"slots = {self.slots}: a worker has 1 to {SLOTS_MAX}")
         least, most = SESSION_TIMEOUT_US
         if not least <= self.session_timeout_s * SECOND <= most:
             raise Invalid(f"session_timeout = {self.session_timeout_s:g} s: it must be 5 s to 1 h")
-        fields: Record = {
-            "protocol": PROTOCOL,
-            "worker": read_worker_name("name", self.name),
-            "session": secrets.token_hex(8),
-            "version": __version__,
-            "tasks": list(tasks),
-            "slots": self.slots,
-            "session_timeout": self.session_timeout_s,
-        }
-        if isolated := sorted(ISOLATED_TASKS.intersection(tasks)):
-            fields["isolated_tasks"] = isolated
-        if self.queues is not None:
-            fields["queues"] = [read_name(f"queue {queue!r}", queue) for queue in self.queues]
-        if self.labels:
-            fields["labels"] = read_labels("label", self.labels)
-        if self.resources:
-            fields["resources"] = amount_fields(dict(read_amounts("resource", self.resources)))
-        rendered = {task: default_fields(options) for task, options in defaults.items()}
-        if any(rendered.values()):
-            fields["task_defaults"] = {task: each for task, each in rendered.items() if each}
-        return fields
+        announced = {task: TaskDefaultsRequest.of(options) for task, options in defaults.items()}
+        resources = amount_fields(dict(read_amounts("resource", self.resources)))
+        return WorkRequest(
+            protocol=PROTOCOL,
+            worker=read_worker_name("name", self.name),
+            session=secrets.token_hex(8),
+            version=__version__,
+            tasks=list(tasks),
+            slots=self.slots,
+            session_timeout=self.session_timeout_s,
+            isolated_tasks=sorted(ISOLATED_TASKS.intersection(tasks)) or None,
+            queues=self._read_queues(),
+            labels=read_labels("label", self.labels) or None,
+            resources=dict(resources) or None,
+            task_defaults={task: each for task, each in announced.items() if each != _NO_DEFAULTS}
+            or None,
+        )
+
+    def _read_queues(self) -> list[str] | None:
+        if self.queues is None:
+            return None
+        return [read_name(f"queue {queue!r}", queue) for queue in self.queues]
 
 
 def make_name() -> str:

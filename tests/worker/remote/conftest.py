@@ -11,6 +11,7 @@ from schedo import report_progress
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.messages import parse_address
 from schedo.core.leases import AttemptResult, Completed, Outcome, StopReason
+from schedo.protocol.work import WorkRequest
 from schedo.tasks.current_job import enter
 from schedo.tasks.runner import AttemptContext
 from schedo.worker.remote.poller import Poller
@@ -78,7 +79,7 @@ class RunningPoller:
 @pytest.fixture
 async def running(server: WorkServer, runner: ManualRunner) -> AsyncIterator[RunningPoller]:
     """A poller with two slots and without random delays."""
-    registration = {"worker": "w1", "session": "s1", "slots": 2}
+    registration = WorkRequest(worker="w1", session="s1", slots=2)
     transport = AsyncTransport(parse_address(server.url, None), 10)
     running = RunningPoller(Poller(transport, registration, {"work": runner}, lambda: 0.0))
     yield running

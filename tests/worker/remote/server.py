@@ -32,7 +32,7 @@ class Exchange:
 
     def answer(self, **fields: Any) -> None:
         """Respond with 200 and these fields."""
-        self.say(200, json.dumps({"protocol": 1, "epoch": 7, "heartbeat": 10, **fields}).encode())
+        self.say(200, json.dumps(answer_of(**fields)).encode())
 
     def refuse(self, status: int, code: str, detail: str, **headers: str) -> None:
         """Respond with a problem document."""
@@ -126,6 +126,13 @@ async def work_server() -> AsyncIterator[WorkServer]:
         listener.close()
         await server.close()
         await listener.wait_closed()
+
+
+def answer_of(**fields: Any) -> dict[str, Any]:
+    """Return the fields of a response."""
+    lists: dict[str, Any] = {"leases": [], "stop": [], "revoked": [], "refused": []}
+    numbers = {"protocol": 1, "epoch": 7, "heartbeat": 10, "session_timeout": 30}
+    return {**numbers, **lists, "drain": False, **fields}
 
 
 def lease_of(task: str = "work", payload: object = None, **fields: Any) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from schedo.errors import Invalid
-from schedo.worker.remote.messages import Message
-from schedo.worker.remote.outbox import BATCH_BYTES_MAX, Outbox
+from schedo.worker.remote.outbox import BATCH_BYTES_MAX, Message, Outbox
 
 REFUSAL = Invalid("/results/0/result: the number does not fit")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 import schedo
@@ -11,6 +12,13 @@ from schedo.core.model import Options, Retry
 from schedo.errors import Invalid
 from schedo.protocol.work import read_worker_name
 from schedo.worker.remote.registration import Registration, make_name
+
+
+def rendered(
+    registration: Registration, tasks: list[str], defaults: dict[str, Options]
+) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(registration.render(tasks, defaults))
+    return told
 
 
 def test_the_description_is_part_of_every_request() -> None:
@@ -23,7 +31,7 @@ def test_the_description_is_part_of_every_request() -> None:
         session_timeout_s=5.0,
     )
 
-    told = offer.render(["http", "resize"], {"resize": Options(timeout_us=30_000_000)})
+    told = rendered(offer, ["http", "resize"], {"resize": Options(timeout_us=30_000_000)})
 
     session = told.pop("session")
     assert len(session) == 16
@@ -42,9 +50,9 @@ def test_the_description_is_part_of_every_request() -> None:
 
 
 def test_a_task_without_options_has_no_defaults() -> None:
-    told = Registration(name="w1").render(
-        ["a", "b"], {"a": Options(), "b": Options(retry=Retry(1))}
-    )
+    offer = Registration(name="w1")
+
+    told = rendered(offer, ["a", "b"], {"a": Options(), "b": Options(retry=Retry(1))})
 
     assert list(told["task_defaults"]) == ["b"]
     assert "queues" not in told
@@ -53,7 +61,7 @@ def test_a_task_without_options_has_no_defaults() -> None:
 def test_each_description_has_a_new_session() -> None:
     offer = Registration(name="w1")
 
-    assert offer.render([], {})["session"] != offer.render([], {})["session"]
+    assert offer.render([], {}).session != offer.render([], {}).session
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import orjson
+import msgspec
 import pytest
 
 from schedo.core.model import LeaseKey, Options, Retry
 from schedo.core.retry import PRESETS
 from schedo.errors import Invalid
 from schedo.protocol.decode import decode_request
-from schedo.protocol.lease_keys import parse_lease, render_lease
-from schedo.protocol.work import WorkRequest, default_fields
+from schedo.protocol.leases import parse_lease, render_lease
+from schedo.protocol.work import TaskDefaultsRequest, WorkRequest
 
 
 def test_a_lease_is_job_attempt_and_epoch() -> None:
@@ -66,7 +66,8 @@ def test_what_is_no_lease_is_refused(text: str) -> None:
     ids=lambda options: str(options)[:60],
 )
 def test_defaults_that_are_announced_are_understood(options: Options) -> None:
-    body = orjson.dumps({"worker": "w", "task_defaults": {"t": default_fields(options)}})
+    defaults = {"t": TaskDefaultsRequest.of(options)}
+    body = msgspec.json.encode(WorkRequest(worker="w", task_defaults=defaults))
 
     offer = decode_request(body, WorkRequest).read_spec()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from schedo.core.leases import (
@@ -22,15 +23,17 @@ from schedo.core.leases import (
 )
 from schedo.core.model import Failure, LeaseKey, Trigger
 from schedo.errors import Invalid, SchedoError
-from schedo.worker.remote.messages import GivenStop, parse_answer, render_result
-from tests.worker.remote.server import LEASE, lease_of
+from schedo.protocol.leases import StopAnswer
+from schedo.protocol.results import ResultRequest
+from schedo.protocol.work import parse_answer
+from tests.worker.remote.server import LEASE, answer_of, lease_of
 
 KEY = LeaseKey(33, 1, 7)
 
 
 def rendered(outcome: Outcome, *output: CapturedOutput) -> dict[str, Any]:
-    word = render_result(LEASE, AttemptResult(KEY, outcome, output))
-    result: dict[str, Any] = json.loads(word.body)
+    entry = ResultRequest.of(LEASE, AttemptResult(KEY, outcome, output))
+    result: dict[str, Any] = json.loads(msgspec.json.encode(entry))
     assert result.pop("lease") == LEASE
     return result
 
@@ -90,8 +93,8 @@ def test_output_is_base64_only_if_it_cannot_be_text() -> None:
 
 def test_every_field_of_a_lease_is_read() -> None:
     body = json.dumps(
-        {
-            "leases": [
+        answer_of(
+            leases=[
                 lease_of(
                     payload={"Num": 1},
                     trigger="catchup",
@@ -104,7 +107,7 @@ def test_every_field_of_a_lease_is_read() -> None:
                     suspect=True,
                 )
             ]
-        }
+        )
     ).encode()
 
     (given,) = parse_answer(body).leases
@@ -123,18 +126,18 @@ def test_every_field_of_a_lease_is_read() -> None:
     assert (options.tags, options.meta, options.traceparent) == (("a",), {"k": 1}, "00-1-2-3")
 
 
-def test_a_lease_without_a_payload_has_null() -> None:
+@pytest.mark.parametrize("name", sorted(lease_of()))
+def test_a_lease_without_a_promised_field_is_an_error(name: str) -> None:
     given = lease_of()
-    del given["payload"]
+    del given[name]
 
-    (lease,) = parse_answer(json.dumps({"leases": [given]}).encode()).leases
-
-    assert lease.read("w1").payload == b"null"
+    with pytest.raises(SchedoError, match=f"missing required field `{name}`"):
+        parse_answer(json.dumps(answer_of(leases=[given])).encode())
 
 
 @pytest.mark.parametrize("text", ["", "x", "0000000000011.1", "0000000000011.-1.7", "U.1.2"])
 def test_a_malformed_lease_is_refused(text: str) -> None:
-    (given,) = parse_answer(json.dumps({"leases": [lease_of(lease=text)]}).encode()).leases
+    (given,) = parse_answer(json.dumps(answer_of(leases=[lease_of(lease=text)])).encode()).leases
 
     with pytest.raises(Invalid, match="no lease"):
         given.read("w1")
@@ -145,7 +148,7 @@ def test_a_malformed_lease_is_refused(text: str) -> None:
     [("cancel", StopReason.CANCEL), ("timeout", StopReason.TIMEOUT), ("?", StopReason.CANCEL)],
 )
 def test_a_stop_has_a_reason(reason: str, expected: StopReason) -> None:
-    assert GivenStop(LEASE, reason).why is expected
+    assert StopAnswer(LEASE, reason).read_reason() is expected
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"drain": 3}', b"[" * 5_000], ids=len)
