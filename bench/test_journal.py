@@ -17,6 +17,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from bench.figures import QUICK
 from bench.floors import BareTable
 from schedo.core.changes import Changes
+from schedo.core.loads import LoadJob
 from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.store.sqlite.store import SqliteStore
@@ -133,7 +134,7 @@ def test_fold(
         end(changes)
         runner.run(store.commit(changes))
 
-    benchmark.pedantic(lambda: runner.run(store.load_job(0)), setup=setup, rounds=ROUNDS)
+    benchmark.pedantic(lambda: runner.run(store.load(LoadJob(0))), setup=setup, rounds=ROUNDS)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=size_name)

@@ -11,8 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from schedo.core.limits import PAGE_ENTRIES_MAX
 from schedo.core.model import Job, ReadyKey, Schedule
 from schedo.core.paged_index import Pair
+
+
+def _discard(found: object, now: int) -> None:
+    """Do nothing with a loaded record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,12 @@ class LoadTimers:
 class PromoteDue:
     """Queue, in the store itself, the next jobs that are due up to an instant.
 
-    The committer does this before the loads of the same turn. It also chooses the number of jobs,
-    because it measures how long they take.
+    The committer chooses the limit, because it measures how long the jobs take.
     """
 
     after: Pair
     until: int
+    limit: int = PAGE_ENTRIES_MAX
 
 
 class Promoted(NamedTuple):
@@ -65,7 +70,7 @@ class LoadJob:
     """Load one job, and call `then` with the job or None, and the current instant."""
 
     job_id: int
-    then: Callable[[Job | None, int], None]
+    then: Callable[[Job | None, int], None] = _discard
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class LoadUniqueHolder:
     """Load the job that holds a unique key; `then` as for LoadJob."""
 
     key: str
-    then: Callable[[Job | None, int], None]
+    then: Callable[[Job | None, int], None] = _discard
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ class LoadSchedule:
     """Load one schedule by name or id; `then` as for LoadJob."""
 
     which: str | int
-    then: Callable[[Schedule | None, int], None]
+    then: Callable[[Schedule | None, int], None] = _discard
 
 
 @dataclass(frozen=True, slots=True)

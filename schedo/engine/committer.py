@@ -9,25 +9,14 @@ core/loads.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schedo.core.changes import Changes
 from schedo.core.leases import Lease
 from schedo.core.limits import PAGE_ENTRIES_MAX, PROMOTED_MAX, PROMOTED_MIN, PROMOTING_US
-from schedo.core.loads import (
-    Load,
-    LoadExpired,
-    LoadJob,
-    LoadReady,
-    LoadSchedule,
-    LoadSchedules,
-    LoadTimers,
-    LoadUniqueHolder,
-    Promoted,
-    PromoteDue,
-)
+from schedo.core.loads import Load, PromoteDue
 from schedo.core.model import Job, LeaseKey
 from schedo.engine.clock_changes import ClockChanges
 from schedo.engine.command_queue import refuse
@@ -106,7 +95,7 @@ class Committer:
             if is_pruning and ended.isdisjoint(batch.later.jobs):
                 await self._prune()
             if batch.loads:
-                self._deliver([(load, await self._fetch(load)) for load in batch.loads])
+                self._deliver([(load, await self._load(load)) for load in batch.loads])
         finally:
             self._monitor.round_ended()
 
@@ -123,31 +112,13 @@ class Committer:
                     pruned.set_result(count)
             del self._prunes[0]
 
-    def _fetch(self, load: Load) -> Awaitable[Any]:
-        store = self._store
-        match load:
-            case LoadTimers():
-                return store.load_timers(load.after, load.limit)
-            case PromoteDue():
-                return self._promote_due(load)
-            case LoadReady():
-                return store.load_ready(load.ready_key, load.after, load.limit)
-            case LoadSchedules():
-                return store.load_schedules(load.after, load.limit)
-            case LoadExpired():
-                return store.load_expired(load.now, load.limit)
-            case LoadJob():
-                return store.load_job(load.job_id)
-            case LoadUniqueHolder():
-                return store.load_unique(load.key)
-            case LoadSchedule():
-                return store.load_schedule(load.which)
-
-    async def _promote_due(self, load: PromoteDue) -> Promoted:
-        """Queue as many due jobs as take about PROMOTING_US, because commits wait meanwhile."""
+    async def _load(self, load: Load) -> Any:
+        """Do the load. PromoteDue queues what takes PROMOTING_US: commits wait meanwhile."""
+        if not isinstance(load, PromoteDue):
+            return await self._store.load(load)
         clock = self._monitor.clock
         began_at = clock.now()
-        promoted = await self._store.promote_due(load.after, load.until, self._promoted_max)
+        promoted = await self._store.load(replace(load, limit=self._promoted_max))
         if clock.now() - began_at > PROMOTING_US:
             self._promoted_max = max(PROMOTED_MIN, self._promoted_max // 2)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from schedo.core.leases import Blame, Lease, Lost, Released
+from schedo.core.loads import LoadJob
 from schedo.core.model import Job
 from schedo.core.running import make_lease
 from schedo.core.scheduler import Scheduler
@@ -47,7 +48,7 @@ class Reconciliation:
             for job in page:
                 self._recover_job(job, leases.pop(job.id, None), now)
         for lease in leases.values():  # dispatched, but the store has not recorded the start
-            stored = await self._store.load_job(lease.key.job_id)
+            stored = await self._store.load(LoadJob(lease.key.job_id))
             if stored is not None and stored.attempt < lease.key.attempt:
                 self._recover_job(stored, lease, now)
             else:

@@ -1,20 +1,20 @@
 """The interface of a store; tests/store/contract.py checks every promise on each store.
 
 There are two kinds of calls:
-- `commit` and the `load_` calls run one after the other, in the order of the calls, on the one
-  connection that writes. A load sees every earlier commit. The scheduler relies on that: its later
-  changes are still in memory, and memory wins over a loaded record.
-- The other reads run concurrently on a read-only connection. They see every commit that returned
+- Those of Store run one after the other, in the order of the calls, on the one connection that
+  writes. A load sees every earlier commit. The scheduler relies on that: its later changes are
+  still in memory, and memory wins over a loaded record.
+- Those of Reader run concurrently on a read-only connection. They see every commit that returned
   before the call, and never block a writer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
-from schedo.core.loads import Promoted
+from schedo.core.loads import Load
 from schedo.core.model import DecisionRecord, Job, Queue, ReadyKey, Schedule
 
 
@@ -94,94 +94,8 @@ class Counts:
     by_queue: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-class Store(Protocol):
-    """The durable records of jobs, schedules and queues."""
-
-    async def open(self) -> Snapshot:
-        """Lock the store for this process and return its snapshot.
-
-        Raise StoreLocked, which names the holder, if another server has the store.
-        """
-
-    async def close(self) -> None:
-        """Close and unlock the store; harmless if it is not open."""
-
-    def note_leaving(self) -> None:
-        """Count the end of this server as an orderly one from now on, even if it is killed."""
-
-    async def check(self) -> None:
-        """Raise StoreBroken if the opened files were moved, replaced or removed."""
-
-    async def commit(self, changes: Changes) -> None:
-        """Make all the changes durable, or none; raise StoreError.
-
-        The records are read before the first await. The commit fails if it updates a job that is
-        not in the store, or if two jobs have the same unique key, or the same schedule and instant.
-        """
-
-    # Ordered with commits.
-
-    async def save_clock(self, mark: ClockMark) -> None:
-        """Make the mark durable; this shifts all instants that count elapsed time.
-
-        They move by the difference of the offsets, all at once and in constant time.
-        """
-
-    async def snapshot(self) -> Snapshot:
-        """Return a snapshot of an open store under a new epoch.
-
-        The numbers of attempts that were dispatched and not stored may be used again: the new
-        epoch makes their leases differ.
-        """
-
-    async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
-        """Return scheduled and retrying jobs in order of (due_at, id), after the pair `after`.
-
-        In all loads, a payload above PAYLOAD_INLINE_BYTES_MAX is None.
-        """
-
-    async def promote_due(self, after: tuple[int, int], until: int, limit: int) -> Promoted:
-        """Queue the first `limit` jobs of load_timers that are due up to `until`; return them.
-
-        The next commit makes this durable; a crash before it may undo it.
-        """
-
-    async def load_ready(
-        self, ready_key: ReadyKey, after: tuple[int, int] | None, limit: int
-    ) -> list[Job]:
-        """Return the queued jobs of the ready key in order of (rank, id), after the pair."""
-
-    async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
-        """Return unpaused schedules that will fire, in order of (next_fire_at, id), after the pair.
-
-        Unless a schedule allows overlap, its active jobs and its blocked job are set.
-        """
-
-    async def load_running(self, after: int, limit: int) -> list[Job]:
-        """Return running jobs with an id above `after`, in order of id."""
-
-    async def load_expired(self, now: int, limit: int) -> list[Job]:
-        """Return waiting jobs whose expires_at is not after `now`."""
-
-    async def load_job(self, job_id: int) -> Job | None:
-        """Return the job, or None."""
-
-    async def load_unique(self, key: str) -> Job | None:
-        """Return the job that holds the unique key, or None."""
-
-    async def load_schedule(self, name: str | int) -> Schedule | None:
-        """Return the schedule with this name (or this id) with its active jobs, or None."""
-
-    async def load_payload(self, job_id: int) -> bytes:
-        """Return the payload, whatever its size; raise NotFound."""
-
-    async def prune(self, now: int, retention: Retention, limit: int) -> int:
-        """Delete up to `limit` ended jobs and idempotency records past their retention.
-
-        Return the number of deleted records.
-        """
-
-    # Concurrent with commits.
+class Reader(Protocol):
+    """The reads of the API and the commands; they run concurrently with commits."""
 
     async def get_job(self, job_id: int) -> Job | None:
         """Return the job with its whole payload, or None."""
@@ -191,6 +105,13 @@ class Store(Protocol):
 
         Payloads and results above PAYLOAD_INLINE_BYTES_MAX are None. Creation times are compared by
         id.
+        """
+
+    async def count_jobs(self) -> Counts:
+        """Return the number of unfinished jobs of each queue in each state.
+
+        A large store counts in parts, so a job that changes meanwhile can be missed or counted
+        twice.
         """
 
     async def list_attempts(self, job_id: int) -> list[AttemptRecord]:
@@ -205,8 +126,8 @@ class Store(Protocol):
     async def read_output(self, job_id: int, piece: OutputPiece) -> bytes:
         """Return a range of bytes of a captured stream; empty if it is gone."""
 
-    async def get_schedule(self, name: str) -> Schedule | None:
-        """Return the schedule with its active jobs, or None."""
+    async def get_schedule(self, which: str | int) -> Schedule | None:
+        """Return the schedule with this name (or this id) with its active jobs, or None."""
 
     async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
         """Return schedules in order of name, after the given name."""
@@ -214,18 +135,75 @@ class Store(Protocol):
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         """Return the schedule's latest decisions, newest first."""
 
-    async def list_queues(self) -> list[Queue]:
-        """Return the configured queues in order of name."""
-
-    async def count_jobs(self) -> Counts:
-        """Return the number of unfinished jobs of each queue in each state.
-
-        A large store counts in parts, so a job that changes meanwhile can be missed or counted
-        twice.
-        """
-
     async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
         """Return the stored response for an Idempotency-Key, or None."""
 
     async def size_bytes(self) -> int:
-        """Return the size of the store with its log."""
+        """Return the size of the store with its log; 0 if it is in memory."""
+
+
+class Store(Reader, Protocol):
+    """The durable records of jobs, schedules and queues, as the engine uses them."""
+
+    async def open(self) -> Snapshot:
+        """Lock the store for this process and return its snapshot.
+
+        Raise StoreLocked, which names the holder, if another server has the store.
+        """
+
+    async def close(self) -> None:
+        """Close and unlock the store; harmless if it is not open."""
+
+    async def check(self) -> None:
+        """Raise StoreBroken if the opened files were moved, replaced or removed."""
+
+    def note_leaving(self) -> None:
+        """Count the end of this server as an orderly one from now on, even if it is killed."""
+
+    # These run one after the other, in the order of the calls.
+
+    async def commit(self, changes: Changes) -> None:
+        """Make all the changes durable, or none; raise StoreError.
+
+        The records are read before the first await. The commit fails if it updates a job that is
+        not in the store, or if two jobs have the same unique key, or the same schedule and instant.
+        """
+
+    async def save_clock(self, mark: ClockMark) -> None:
+        """Make the mark durable; this shifts all instants that count elapsed time.
+
+        They move by the difference of the offsets, all at once and in constant time.
+        """
+
+    async def snapshot(self) -> Snapshot:
+        """Return a snapshot of an open store under a new epoch.
+
+        The numbers of attempts that were dispatched and not stored may be used again: the new
+        epoch makes their leases differ.
+        """
+
+    async def load(self, load: Load) -> Any:
+        """Return what the load requests; a payload above PAYLOAD_INLINE_BYTES_MAX is None.
+
+        LoadTimers: the scheduled and retrying jobs after the pair, in order of (due_at, id).
+        LoadReady: the queued jobs of the ready key after the pair, in order of (rank, id).
+        LoadExpired: the waiting jobs whose expires_at is not after `now`.
+        LoadJob, LoadUniqueHolder: the job with this id, or with this unique key, or None.
+        LoadSchedule: the schedule with this name or id, with its active jobs, or None.
+        LoadSchedules: the unpaused schedules that will fire, with their active jobs, after the
+        pair, in order of (next_fire_at, id).
+        PromoteDue: Promoted, after it has queued the first jobs of LoadTimers that are due up to
+        `until`. The next commit makes this durable; a crash before it may undo it.
+        """
+
+    async def load_running(self, after: int, limit: int) -> list[Job]:
+        """Return running jobs with an id above `after`, in order of id."""
+
+    async def load_payload(self, job_id: int) -> bytes:
+        """Return the payload, whatever its size; raise NotFound."""
+
+    async def prune(self, now: int, retention: Retention, limit: int) -> int:
+        """Delete up to `limit` ended jobs and idempotency records past their retention.
+
+        Return the number of deleted records.
+        """

@@ -1,9 +1,4 @@
-"""The in-memory store, for tests and for programs that need no durability.
-
-It keeps every other promise of the interface. Records are copied in and out, so that callers cannot
-change stored ones. A page takes a scan of all jobs, which is fast enough for thousands of them and
-slow for millions.
-"""
+"""The in-memory store, for tests and for programs that need no durability."""
 
 from __future__ import annotations
 
@@ -11,11 +6,11 @@ import heapq
 from collections.abc import Callable, Iterable
 from itertools import islice
 from operator import attrgetter
+from typing import Any
 
-from schedo.core import limits
+from schedo.core import limits, loads
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.leases import CapturedOutput
-from schedo.core.loads import Promoted
 from schedo.core.model import DecisionRecord, Job, Location, Queue, ReadyKey, Schedule, Trigger
 from schedo.core.states import FINAL, TIMED, State
 from schedo.errors import NotFound, StoreError
@@ -101,7 +96,7 @@ class MemoryStore:
         return Snapshot(
             epoch=self._epoch,
             last_id=max([0, *self._jobs, *self._schedules]),
-            queues=await self.list_queues(),
+            queues=[queue.changed() for _, queue in sorted(self._queues.items())],
             ready_keys=sorted(queued, key=lambda key: key[:2]),
             blocked=[
                 (job.schedule_id, job.id)
@@ -113,19 +108,41 @@ class MemoryStore:
             ),
         )
 
-    async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
+    async def load(self, load: loads.Load) -> Any:
+        self._check_open()
+        jobs = self._jobs.values()
+        match load:
+            case loads.LoadTimers():
+                return await self._load_timers(load.after, load.limit)
+            case loads.PromoteDue():
+                return await self._promote_due(load.after, load.until, load.limit)
+            case loads.LoadReady():
+                return await self._load_ready(load.ready_key, load.after, load.limit)
+            case loads.LoadSchedules():
+                return await self._load_schedules(load.after, load.limit)
+            case loads.LoadExpired():
+                order = attrgetter("expires_at", "id")
+                return self._page(lambda job: _is_expired(job, load.now), order, None, load.limit)
+            case loads.LoadJob():
+                return next((_loaded(job) for job in jobs if job.id == load.job_id), None)
+            case loads.LoadUniqueHolder():
+                return next((_loaded(job) for job in jobs if job.unique_key == load.key), None)
+            case loads.LoadSchedule():
+                return await self.get_schedule(load.which)
+
+    async def _load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
         return self._page(
             lambda job: job.state in TIMED, lambda job: (job.due_at, job.id), after, limit
         )
 
-    async def promote_due(self, after: tuple[int, int], until: int, limit: int) -> Promoted:
-        page = [job for job in await self.load_timers(after, limit) if job.due_at <= until]
+    async def _promote_due(self, after: tuple[int, int], until: int, limit: int) -> loads.Promoted:
+        page = [job for job in await self._load_timers(after, limit) if job.due_at <= until]
         for job in page:
             self._jobs[job.id].state = State.QUEUED
         last = (page[-1].due_at, page[-1].id) if len(page) == limit else None
-        return Promoted([(job.ready_key, (job.rank, job.id)) for job in page], last)
+        return loads.Promoted([(job.ready_key, (job.rank, job.id)) for job in page], last)
 
-    async def load_ready(
+    async def _load_ready(
         self, ready_key: ReadyKey, after: tuple[int, int] | None, limit: int
     ) -> list[Job]:
         def waits(job: Job) -> bool:
@@ -133,7 +150,7 @@ class MemoryStore:
 
         return self._page(waits, lambda job: (job.rank, job.id), after, limit)
 
-    async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
+    async def _load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
         self._check_open()
         found = sorted(
             (schedule.next_fire_at, schedule.id)
@@ -148,29 +165,6 @@ class MemoryStore:
             return job.state is State.RUNNING and job.id > after
 
         return self._page(runs, lambda job: (job.id, 0), None, limit)
-
-    async def load_expired(self, now: int, limit: int) -> list[Job]:
-        def is_expired(job: Job) -> bool:
-            is_waiting = job.state not in FINAL and job.state is not State.RUNNING
-            return is_waiting and job.expires_at is not None and job.expires_at <= now
-
-        return self._page(is_expired, lambda job: (job.expires_at or 0, job.id), None, limit)
-
-    async def load_job(self, job_id: int) -> Job | None:
-        self._check_open()
-        job = self._jobs.get(job_id)
-        return None if job is None else _loaded(job)
-
-    async def load_unique(self, key: str) -> Job | None:
-        self._check_open()
-        return next((_loaded(job) for job in self._jobs.values() if job.unique_key == key), None)
-
-    async def load_schedule(self, name: str | int) -> Schedule | None:
-        self._check_open()
-        for schedule in self._schedules.values():
-            if name in (schedule.name, schedule.id):
-                return self._schedule(schedule)
-        return None
 
     async def load_payload(self, job_id: int) -> bytes:
         self._check_open()
@@ -239,8 +233,12 @@ class MemoryStore:
         data = b"" if kept is None else kept.head if piece.part == "head" else kept.tail
         return data[piece.at : piece.at + piece.length]
 
-    async def get_schedule(self, name: str) -> Schedule | None:
-        return await self.load_schedule(name)
+    async def get_schedule(self, which: str | int) -> Schedule | None:
+        self._check_open()
+        for schedule in self._schedules.values():
+            if which in (schedule.name, schedule.id):
+                return self._schedule(schedule)
+        return None
 
     async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
         self._check_open()
@@ -253,10 +251,6 @@ class MemoryStore:
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         self._check_open()
         return list(reversed(self._decisions.get(schedule_id, ())))[:limit]
-
-    async def list_queues(self) -> list[Queue]:
-        self._check_open()
-        return [queue.changed() for _, queue in sorted(self._queues.items())]
 
     async def count_jobs(self) -> Counts:
         self._check_open()
@@ -356,6 +350,11 @@ def _loaded(job: Job) -> Job:
     if found.payload is not None and len(found.payload) > limits.PAYLOAD_INLINE_BYTES_MAX:
         found.payload = None
     return found
+
+
+def _is_expired(job: Job, now: int) -> bool:
+    is_waiting = job.state not in FINAL and job.state is not State.RUNNING
+    return is_waiting and job.expires_at is not None and job.expires_at <= now
 
 
 def _instant(job: Job) -> object | None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from schedo.core.changes import Changes
-from schedo.core.model import Job
+from schedo.core.loads import Load, LoadJob
 from schedo.errors import StoreError
 from schedo.store.base import ClockMark, Store
 
@@ -53,10 +53,11 @@ class FaultyStore:
         """Let the next look-ups of one job or payload fail, one with each error."""
         self._load_errors.extend(errors)
 
-    async def load_job(self, job_id: int) -> Job | None:
-        """Look the job up, if the test lets it."""
-        self._fail_load()
-        return await self._store.load_job(job_id)
+    async def load(self, load: Load) -> Any:
+        """Do the load, if the test lets it."""
+        if isinstance(load, LoadJob):
+            self._fail_load()
+        return await self._store.load(load)
 
     async def load_payload(self, job_id: int) -> bytes:
         """Read the payload, if the test lets it."""

@@ -80,7 +80,7 @@ class AppContext:
         names = self.schedule_names
         for schedule_id in {job.schedule_id for job in jobs} - names.keys() - {None}:
             assert schedule_id is not None
-            schedule = await self.engine.store.load_schedule(schedule_id)
+            schedule = await self.engine.store.get_schedule(schedule_id)
             if schedule is not None:
                 if len(names) >= _NAMES_REMEMBERED_MAX:
                     names.clear()

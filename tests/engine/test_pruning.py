@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from schedo.core.leases import Failed
+from schedo.core.loads import Load, LoadJob, LoadUniqueHolder
 from schedo.core.model import Failure, Job, Unique
 from schedo.core.states import State
 from schedo.errors import NotFound, StoreError
@@ -16,21 +17,23 @@ from tests.engine.world import World, running
 
 
 @pytest.fixture
-def prune_beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[World, str], None]:
+def prune_beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[World, type[Load]], None]:
     """Return a function that lets all ended jobs be pruned just after the look-up of one."""
 
-    def arrange(world: World, look_up: str) -> None:
-        load = getattr(world.store, look_up)
+    def arrange(world: World, kind: type[Load]) -> None:
+        do = world.store.load
 
-        async def load_and_prune(what: Any) -> Job | None:
-            found: Job | None = await load(what)
+        async def load_and_prune(load: Load) -> Any:
+            found = await do(load)
+            if not isinstance(load, kind):
+                return found
             pruning.append(asyncio.create_task(housekeeping.prune()))
             await asyncio.wait(pruning, timeout=0.05)
             return found
 
         housekeeping = world.engine._maintenance
         monkeypatch.setattr(housekeeping, "_retention", Retention(0, 0, 0, 0))
-        monkeypatch.setattr(world.store, look_up, load_and_prune)
+        monkeypatch.setattr(world.store, "load", load_and_prune)
 
     pruning: list[asyncio.Task[int]] = []
     return arrange
@@ -48,11 +51,11 @@ async def ended(world: World, **options: Any) -> Job:
 
 
 async def test_a_key_is_taken_over_from_an_ended_job_that_is_about_to_be_pruned(
-    path: Path, prune_beside: Callable[[World, str], None]
+    path: Path, prune_beside: Callable[[World, type[Load]], None]
 ) -> None:
     async with running(path) as world:
         before = await ended(world, unique=Unique("k", states=("queued",)))
-        prune_beside(world, "load_unique")
+        prune_beside(world, LoadUniqueHolder)
 
         after = await world.submit(unique=Unique("k", states=("queued",)))
 
@@ -61,11 +64,11 @@ async def test_a_key_is_taken_over_from_an_ended_job_that_is_about_to_be_pruned(
 
 
 async def test_a_job_that_is_retried_is_not_pruned_before_that_is_durable(
-    path: Path, prune_beside: Callable[[World, str], None]
+    path: Path, prune_beside: Callable[[World, type[Load]], None]
 ) -> None:
     async with running(path) as world:
         job = await ended(world)
-        prune_beside(world, "load_job")
+        prune_beside(world, LoadJob)
 
         await world.engine.retry(job.id)
 

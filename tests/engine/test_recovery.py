@@ -11,6 +11,7 @@ import pytest
 
 from schedo.clock import SystemClock
 from schedo.core.limits import MINUTE, SECOND
+from schedo.core.loads import Load
 from schedo.core.model import Job
 from schedo.core.scheduler import Scheduler
 from schedo.core.states import State
@@ -137,10 +138,10 @@ async def test_changes_of_a_broken_callback_are_not_committed(
 ) -> None:
     async with running(path) as world:
         job = await world.submit(delay_us=MINUTE)
-        load, beside = world.store.load_job, []
+        do, beside = world.store.load, []
 
-        async def load_while_something_comes(job_id: int) -> Job | None:
-            found = await load(job_id)
+        async def load_while_something_comes(load: Load) -> Any:
+            found = await do(load)
             beside.append(asyncio.create_task(world.engine.cancel(job.id)))
             await turned()  # there is something to commit now, and the journal is awake
             return found
@@ -148,7 +149,7 @@ async def test_changes_of_a_broken_callback_are_not_committed(
         def stumble(found: Job | None, now: int) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(world.store, "load_job", load_while_something_comes)
+        monkeypatch.setattr(world.store, "load", load_while_something_comes)
         world.engine._loop.enqueue(lambda scheduler, now: scheduler.with_job(12_345, stumble, now))
         while not beside:
             await turned()

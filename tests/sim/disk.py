@@ -22,21 +22,7 @@ from schedo.store.memory import MemoryStore
 from schedo.testing.loop import VirtualLoop
 from tests.sim.trace import Broke, Marked, Pruned, Stored, StoreFailed
 
-ORDERED = frozenset(
-    {
-        "snapshot",
-        "load_timers",
-        "promote_due",
-        "load_ready",
-        "load_schedules",
-        "load_running",
-        "load_expired",
-        "load_job",
-        "load_unique",
-        "load_schedule",
-        "load_payload",
-    }
-)
+ORDERED = frozenset({"snapshot", "load", "load_running", "load_payload"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from schedo.core.changes import Changes
+from schedo.core.loads import PromoteDue
 from schedo.errors import SchedoError, StoreError
 from schedo.store.base import ClockMark, Retention, Snapshot
 from schedo.store.sqlite import connection as connections
@@ -229,7 +230,7 @@ class FileStore(ServerStore):
     async def _ask(self, name: str, *args: Any) -> Any:
         """Ask the store, and compare what it says with what the model says."""
         self.arm(self._disk.faults.load_fails)
-        is_writing = name in ("prune", "promote_due")
+        is_writing = name == "prune" or (name == "load" and isinstance(args[0], PromoteDue))
         expected = None if is_writing else await self._model(name, *args)
         try:
             found = await self._watched(getattr(self._store, name)(*args))

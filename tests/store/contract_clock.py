@@ -6,7 +6,9 @@ import pytest
 
 from schedo.core.ids import ID_MAX
 from schedo.core.limits import HOUR, MINUTE
+from schedo.core.loads import LoadExpired, LoadJob, LoadSchedules, LoadTimers, PromoteDue
 from schedo.core.model import Job, Rule, Schedule, ScheduleSpec, Trigger
+from schedo.core.paged_index import START
 from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import ClockMark, Store
@@ -44,7 +46,7 @@ class ClockClaims:
 
         await store.save_clock(ClockMark(offset_us=step))
 
-        moved, fixed = [await store.load_job(job_id) for job_id in (1, 2)]
+        moved, fixed = [await store.load(LoadJob(job_id)) for job_id in (1, 2)]
         assert moved is not None
         assert fixed is not None
         assert (moved.due_at, moved.expires_at, fixed.due_at) == (
@@ -64,8 +66,8 @@ class ClockClaims:
         await store.save_clock(ClockMark(offset_us=step))
 
         found: list[Job] = []
-        after = None
-        while page := await store.load_timers(after, limit):
+        after = START
+        while page := await store.load(LoadTimers(after, limit)):
             found += page
             after = (page[-1].due_at, page[-1].id)
 
@@ -77,14 +79,14 @@ class ClockClaims:
     async def test_writes_after_a_step_use_the_same_timeline(self, store: Store, step: int) -> None:
         await store.save_clock(ClockMark(offset_us=step))
         await put(store, waiting(1, AT, elapsed=True))
-        loaded = await store.load_job(1)
+        loaded = await store.load(LoadJob(1))
         assert loaded is not None
         loaded.due_at += MINUTE
         await put(store, loaded)
 
         await store.save_clock(ClockMark(offset_us=0))
 
-        found = await store.load_job(1)
+        found = await store.load(LoadJob(1))
         assert found is not None
         assert found.due_at == AT + MINUTE - step
 
@@ -99,16 +101,16 @@ class ClockClaims:
         )
         await store.save_clock(ClockMark(offset_us=step))
 
-        expired = ids(await store.load_expired(AT, 9))
+        expired = ids(await store.load(LoadExpired(AT, 9)))
         assert sorted(expired) == ([2] if step > 0 else [1, 2])
-        assert sorted(ids(await store.load_expired(AT + max(step, 0), 9))) == [1, 2]
+        assert sorted(ids(await store.load(LoadExpired(AT + max(step, 0), 9)))) == [1, 2]
 
     @STEPS
     async def test_overdue_jobs_of_both_timelines_are_queued(self, store: Store, step: int) -> None:
         await put(store, waiting(1, AT, elapsed=True), waiting(2, AT, elapsed=False))
         await store.save_clock(ClockMark(offset_us=step))
 
-        promoted = await store.promote_due((-1, ID_MAX), AT - 1, 9)
+        promoted = await store.load(PromoteDue((-1, ID_MAX), AT - 1, 9))
 
         assert [job_id for _, (_, job_id) in promoted.jobs] == ([] if step > 0 else [1])
 
@@ -120,7 +122,7 @@ class ClockClaims:
 
         await store.save_clock(ClockMark(offset_us=step))
 
-        found = {each.id: each for each in await store.load_schedules(None, 9)}
+        found = {each.id: each for each in await store.load(LoadSchedules(START, 9))}
         moved = found[1]
         assert (moved.next_fire_at, moved.evaluated_through, moved.phase_us) == (
             AT + step,
@@ -156,7 +158,7 @@ class ClockClaims:
         opening = await store.open()
 
         assert opening.clock == mark
-        found = await store.load_job(1)
+        found = await store.load(LoadJob(1))
         assert found is not None
         assert found.due_at == AT - HOUR
 

@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 
 from schedo.core.changes import Changes
-from schedo.core.loads import Promoted
+from schedo.core.loads import (
+    LoadExpired,
+    LoadJob,
+    LoadReady,
+    LoadTimers,
+    LoadUniqueHolder,
+    Promoted,
+    PromoteDue,
+)
 from schedo.core.model import Failure, Job, Options, Queue, ReadyKey, Retry, Trigger, Unique
+from schedo.core.paged_index import START
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
 from schedo.errors import NotFound, StoreError
@@ -137,8 +146,8 @@ class JobClaims:
 
         stored = await store.get_job(512)
         assert stored == make_full()
-        assert await store.load_job(512) == make_full()
-        plain = await store.load_job(1)
+        assert await store.load(LoadJob(512)) == make_full()
+        plain = await store.load(LoadJob(1))
         assert plain is not None
         plain.is_new = True
         assert plain == make_job(id=1)
@@ -158,8 +167,8 @@ class JobClaims:
 
     async def test_an_unknown_job_is_not_found(self, store: Store) -> None:
         assert await store.get_job(1) is None
-        assert await store.load_job(1) is None
-        assert await store.load_unique("k") is None
+        assert await store.load(LoadJob(1)) is None
+        assert await store.load(LoadUniqueHolder("k")) is None
         with pytest.raises(NotFound):
             await store.load_payload(1)
 
@@ -175,11 +184,11 @@ class JobClaims:
 
     async def test_changing_a_loaded_record_changes_no_stored_one(self, store: Store) -> None:
         await put(store, make_job(id=1, task="as stored"))
-        for found in (await store.load_job(1), await store.get_job(1)):
+        for found in (await store.load(LoadJob(1)), await store.get_job(1)):
             assert found is not None
             found.task = "changed"
 
-        again = await store.load_job(1)
+        again = await store.load(LoadJob(1))
         assert again is not None
         assert again.task == "as stored"
 
@@ -194,10 +203,11 @@ class JobClaims:
             )
 
         assert [
-            job.state for job in await store.load_ready(ReadyKey("default", "email.send"), None, 9)
+            job.state
+            for job in await store.load(LoadReady(ReadyKey("default", "email.send"), START, 9))
         ] == [QUEUED]
         assert await store.get_job(2) is None
-        assert await store.list_queues() == []
+        assert (await store.snapshot()).queues == []
 
     async def test_the_store_works_on_after_a_commit_that_failed(self, store: Store) -> None:
         await put(store, make_job(id=1))
@@ -214,7 +224,7 @@ class JobClaims:
         with pytest.raises(StoreError):
             await store.commit(of_jobs(make_job(id=2, unique_key="k")))
 
-        found = await store.load_unique("k")
+        found = await store.load(LoadUniqueHolder("k"))
         assert found is not None
         assert found.id == 1
 
@@ -229,7 +239,7 @@ class JobClaims:
         failed.unique_key = None
         await store.commit(of_jobs(make_job(id=3, unique_key="k"), failed))
 
-        found = await store.load_unique("k")
+        found = await store.load(LoadUniqueHolder("k"))
         assert found is not None
         assert found.id == 3
 
@@ -255,10 +265,10 @@ class JobClaims:
             make_job(id=5, due_at=20, state=SCHEDULED),
         )
 
-        assert ids(await store.load_timers(None, 2)) == [2, 5]
-        assert ids(await store.load_timers((20, 5), 9)) == [1, 3]
-        assert ids(await store.load_timers((30, 1), 9)) == [3]
-        assert ids(await store.load_timers((30, 3), 9)) == []
+        assert ids(await store.load(LoadTimers(START, 2))) == [2, 5]
+        assert ids(await store.load(LoadTimers((20, 5), 9))) == [1, 3]
+        assert ids(await store.load(LoadTimers((30, 1), 9))) == [3]
+        assert ids(await store.load(LoadTimers((30, 3), 9))) == []
 
     async def test_due_jobs_are_queued_in_pages_and_change_only_their_state(
         self, store: Store
@@ -276,17 +286,17 @@ class JobClaims:
         lane, other = ReadyKey("default", "email.send"), ReadyKey("other", "email.send")
         before = {n: await store.get_job(n) for n in range(1, 7)}
 
-        assert await store.promote_due((0, 0), 20, 2) == Promoted(
+        assert await store.load(PromoteDue((0, 0), 20, 2)) == Promoted(
             [(lane, (9, 1)), (other, (8, 2))], (10, 2)
         )
-        assert ids(await store.load_timers(None, 9)) == [3, 4, 5]
-        assert await store.promote_due((10, 2), 20, 2) == Promoted(
+        assert ids(await store.load(LoadTimers(START, 9))) == [3, 4, 5]
+        assert await store.load(PromoteDue((10, 2), 20, 2)) == Promoted(
             [(lane, (7, 3)), (lane, (6, 4))], (20, 4)
         )
-        assert await store.promote_due((20, 4), 20, 2) == Promoted([], None)
+        assert await store.load(PromoteDue((20, 4), 20, 2)) == Promoted([], None)
 
-        assert ids(await store.load_timers(None, 9)) == [5]
-        assert ids(await store.load_ready(lane, None, 9)) == [4, 3, 1]
+        assert ids(await store.load(LoadTimers(START, 9))) == [5]
+        assert ids(await store.load(LoadReady(lane, START, 9))) == [4, 3, 1]
         assert await listed(store, tag="red", state="queued") == [3]
         for number in range(1, 7):
             job = before[number]
@@ -301,18 +311,18 @@ class JobClaims:
             store, make_job(id=1, due_at=5, state=SCHEDULED, options=Options(requirements=route))
         )
 
-        (lane, _), *_ = (await store.promote_due((0, 0), 9, 9)).jobs
+        (lane, _), *_ = (await store.load(PromoteDue((0, 0), 9, 9))).jobs
 
         assert lane == ReadyKey("default", "email.send", requirements=route)
-        assert ids(await store.load_ready(lane, None, 9)) == [1]
+        assert ids(await store.load(LoadReady(lane, START, 9))) == [1]
 
     async def test_a_job_before_the_pair_is_not_queued(self, store: Store) -> None:
         await put(store, *(make_job(id=n, due_at=10, state=SCHEDULED) for n in (1, 2, 3)))
 
-        promoted = await store.promote_due((10, 2), 10, 9)
+        promoted = await store.load(PromoteDue((10, 2), 10, 9))
 
         assert [job_id for _, (_, job_id) in promoted.jobs] == [3]
-        assert ids(await store.load_timers(None, 9)) == [1, 2]
+        assert ids(await store.load(LoadTimers(START, 9))) == [1, 2]
 
     async def test_the_jobs_of_a_ready_key_load_in_order_of_rank(self, store: Store) -> None:
         await put(
@@ -326,9 +336,9 @@ class JobClaims:
         )
         lane = ReadyKey("default", "email.send")
 
-        assert ids(await store.load_ready(lane, None, 9)) == [2, 1, 3]
-        assert ids(await store.load_ready(lane, (-5, 2), 1)) == [1]
-        assert ids(await store.load_ready(lane, (5, 1), 9)) == [3]
+        assert ids(await store.load(LoadReady(lane, START, 9))) == [2, 1, 3]
+        assert ids(await store.load(LoadReady(lane, (-5, 2), 1))) == [1]
+        assert ids(await store.load(LoadReady(lane, (5, 1), 9))) == [3]
 
     async def test_running_jobs_load_in_order_of_id(self, store: Store) -> None:
         await put(store, *(make_job(id=n, state=RUNNING) for n in (3, 1, 2)), make_job(id=4))
@@ -344,16 +354,16 @@ class JobClaims:
         await put(store, make_job(id=100, expires_at=9), make_job(id=101, expires_at=11))
         await put(store, make_job(id=102))
 
-        assert ids(await store.load_expired(10, 99)) == [100, 1, 2, 3, 4]
-        assert ids(await store.load_expired(10, 2)) == [100, 1]
-        assert ids(await store.load_expired(8, 99)) == []
+        assert ids(await store.load(LoadExpired(10, 99))) == [100, 1, 2, 3, 4]
+        assert ids(await store.load(LoadExpired(10, 2))) == [100, 1]
+        assert ids(await store.load(LoadExpired(8, 99))) == []
 
     async def test_a_large_payload_stays_in_the_store_until_asked_for(self, store: Store) -> None:
         options = Options(unique=Unique("k"))
         large = make_job(id=1, payload=LARGE, unique_key="k", options=options)
         await put(store, large, make_job(id=2, payload=b"x" * 4_096))
-        page = await store.load_ready(large.ready_key, None, 9)
-        by_key = await store.load_unique("k")
+        page = await store.load(LoadReady(large.ready_key, START, 9))
+        by_key = await store.load(LoadUniqueHolder("k"))
         whole = await store.get_job(1)
 
         assert [len(job.payload) if job.payload else None for job in page] == [None, 4_096]
@@ -366,7 +376,7 @@ class JobClaims:
 
     async def test_an_update_keeps_a_large_payload(self, store: Store) -> None:
         await put(store, make_job(id=1, payload=LARGE))
-        job = await store.load_job(1)
+        job = await store.load(LoadJob(1))
         assert job is not None
         job.state = COMPLETED
 
@@ -376,7 +386,7 @@ class JobClaims:
 
     async def test_a_load_sees_every_commit_made_before_it(self, store: Store) -> None:
         changes = [of_jobs(make_job(id=n, state=SCHEDULED)) for n in (1, 2, 3)]
-        load = store.load_timers(None, 9)
+        load = store.load(LoadTimers(START, 9))
 
         *_, found = await asyncio.gather(*map(store.commit, changes), load)
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from schedo.core.changes import Changes
+from schedo.core.loads import LoadExpired, LoadJob, LoadReady, LoadTimers, LoadUniqueHolder
 from schedo.core.model import Queue, ReadyKey
+from schedo.core.paged_index import START
 from schedo.core.states import State
 from schedo.store.base import JobFilter, Retention, Store
 from tests.factories import make_job
@@ -28,14 +30,14 @@ def number(found: Any) -> int | None:
 
 # What each says once a job waits in the state it asks for, and once that job has ended.
 WAITING: dict[str, tuple[State, Read]] = {
-    "load_timers": (State.SCHEDULED, lambda store: store.load_timers(None, 9)),
-    "load_ready": (State.QUEUED, lambda store: store.load_ready(LANE, None, 9)),
+    "LoadTimers": (State.SCHEDULED, lambda store: store.load(LoadTimers(START, 9))),
+    "LoadReady": (State.QUEUED, lambda store: store.load(LoadReady(LANE, START, 9))),
     "load_running": (State.RUNNING, lambda store: store.load_running(0, 9)),
-    "load_expired": (State.QUEUED, lambda store: store.load_expired(50, 9)),
+    "LoadExpired": (State.QUEUED, lambda store: store.load(LoadExpired(50, 9))),
     "list_jobs": (State.QUEUED, lambda store: store.list_jobs(JobFilter("queued"), None, 9)),
 }
 EITHER: dict[str, Read] = {
-    "load_job": lambda store: store.load_job(1),
+    "LoadJob": lambda store: store.load(LoadJob(1)),
     "get_job": lambda store: store.get_job(1),
     "list_jobs": lambda store: store.list_jobs(JobFilter(), None, 9),
 }
@@ -109,9 +111,9 @@ class ReadClaims:
         await put(store, make_job(id=2))
         await store.commit(of_jobs(ended(job)))
 
-        assert await store.load_unique("k") is None
+        assert await store.load(LoadUniqueHolder("k")) is None
         await put(store, make_job(id=3, unique_key="k"))
-        assert number(await store.load_unique("k")) == 3
+        assert number(await store.load(LoadUniqueHolder("k"))) == 3
 
     async def test_a_job_may_be_updated_in_a_commit_of_any_kind(self, store: Store) -> None:
         job = make_job(id=1)

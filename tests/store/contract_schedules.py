@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.changes import Changes, IdempotencyRecord
+from schedo.core.loads import LoadSchedule, LoadSchedules
 from schedo.core.model import (
     Catchup,
     Decision,
@@ -18,6 +19,7 @@ from schedo.core.model import (
     Schedule,
     ScheduleSpec,
 )
+from schedo.core.paged_index import START
 from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import Retention, Store
@@ -68,14 +70,14 @@ class ScheduleClaims:
         await store.commit(of_schedules(FULL, make_schedule(id=1)))
 
         assert await store.get_schedule("nightly") == FULL
-        assert await store.load_schedule("nightly") == FULL
-        assert await store.load_schedule(3) == FULL
-        assert await store.load_schedule("report") == make_schedule(id=1)
+        assert await store.load(LoadSchedule("nightly")) == FULL
+        assert await store.load(LoadSchedule(3)) == FULL
+        assert await store.load(LoadSchedule("report")) == make_schedule(id=1)
 
     async def test_an_unknown_schedule_is_not_found(self, store: Store) -> None:
         assert await store.get_schedule("nightly") is None
-        assert await store.load_schedule("nightly") is None
-        assert await store.load_schedule(3) is None
+        assert await store.load(LoadSchedule("nightly")) is None
+        assert await store.load(LoadSchedule(3)) is None
 
     async def test_a_schedule_is_changed_in_place(self, store: Store) -> None:
         await store.commit(of_schedules(make_schedule(id=3, name="old")))
@@ -90,7 +92,7 @@ class ScheduleClaims:
         with pytest.raises(StoreError):
             await store.commit(of_schedules(make_schedule(id=2)))
 
-        assert await store.load_schedule(2) is None
+        assert await store.load(LoadSchedule(2)) is None
 
     async def test_deleting_a_schedule_frees_its_name_and_keeps_its_jobs(
         self, store: Store
@@ -114,7 +116,7 @@ class ScheduleClaims:
             )
         )
 
-        assert await store.load_schedule(1) is None
+        assert await store.load(LoadSchedule(1)) is None
         assert await store.list_decisions(1, 9) == []
 
     async def test_schedules_load_in_order_of_their_next_fire(self, store: Store) -> None:
@@ -128,8 +130,8 @@ class ScheduleClaims:
             )
         )
 
-        assert ids(await store.load_schedules(None, 2)) == [2, 1]
-        assert ids(await store.load_schedules((30, 1), 9)) == [3]
+        assert ids(await store.load(LoadSchedules(START, 2))) == [2, 1]
+        assert ids(await store.load(LoadSchedules((30, 1), 9))) == [3]
 
     async def test_schedules_are_listed_by_name(self, store: Store) -> None:
         names = {1: "b", 2: "a", 3: "c"}
@@ -147,9 +149,9 @@ class ScheduleClaims:
 
         # scheduled, blocked, queued, running and retrying are the first five states
         for found in (
-            await store.load_schedule(1),
+            await store.load(LoadSchedule(1)),
             await store.get_schedule("report"),
-            (await store.load_schedules(None, 1))[0],
+            (await store.load(LoadSchedules(START, 1)))[0],
             (await store.list_schedules("other", 1))[0],
         ):
             assert found is not None
@@ -159,7 +161,7 @@ class ScheduleClaims:
         await store.commit(of_schedules(make_schedule(id=1, overlap=Overlap.ALLOW)))
         await put(store, *(make_job(id=i, schedule_id=1) for i in range(1, 1_010)))
 
-        found = await store.load_schedule(1)
+        found = await store.load(LoadSchedule(1))
         assert found is not None
         assert found.active == list(range(1, 1_001))
 
@@ -185,7 +187,7 @@ class ScheduleClaims:
         await store.commit(Changes(queues={"mail": Queue("mail"), "api": Queue("api")}))
         await store.commit(Changes(queues={"mail": mail}))
 
-        assert await store.list_queues() == [Queue("api"), mail]
+        assert (await store.snapshot()).queues == [Queue("api"), mail]
 
     async def test_an_idempotency_record_is_found_by_its_scope(self, store: Store) -> None:
         await store.commit(Changes(idempotency_records=[make_answer("a"), make_answer("b")]))

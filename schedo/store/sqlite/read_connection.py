@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
-from schedo.core.model import DecisionRecord, Job, Queue, Schedule
+from schedo.core.model import DecisionRecord, Job, Schedule
 from schedo.store.base import Counts, JobFilter, OutputPiece, OutputSize
 from schedo.store.sqlite import queries, reads, rows
 
@@ -33,7 +33,7 @@ class ConcurrentReads:
         raise NotImplementedError
 
     async def get_job(self, job_id: int) -> Job | None:
-        return first(await self._read(reads.jobs, self._offset_us, queries.WHOLE_JOB, (job_id,)))
+        return await self._read(reads.job, self._offset_us, queries.WHOLE_JOB, job_id)
 
     async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
         return await self._read(
@@ -50,10 +50,8 @@ class ConcurrentReads:
     async def read_output(self, job_id: int, piece: OutputPiece) -> bytes:
         return await self._read(reads.output_piece, job_id, piece)
 
-    async def get_schedule(self, name: str) -> Schedule | None:
-        return first(
-            await self._read(reads.schedules, self._offset_us, queries.SCHEDULE_BY_NAME, (name,))
-        )
+    async def get_schedule(self, which: str | int) -> Schedule | None:
+        return await self._read(reads.schedule, self._offset_us, which)
 
     async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
         return await self._read(
@@ -63,12 +61,6 @@ class ConcurrentReads:
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         found = await self._read(reads.fetch_all, queries.DECISIONS, (schedule_id, limit))
         return [rows.decision_from_row(row) for row in found]
-
-    async def list_queues(self) -> list[Queue]:
-        return [
-            rows.queue_from_row(row)
-            for row in await self._read(reads.fetch_all, queries.QUEUES, ())
-        ]
 
     async def count_jobs(self) -> Counts:
         counts = Counts()
@@ -86,8 +78,3 @@ class ConcurrentReads:
     async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
         found = await self._read(reads.fetch_all, queries.IDEMPOTENCY_RECORD, (scope,))
         return rows.idempotency_record_from_row(found[0]) if found else None
-
-
-def first(found: list[T]) -> T | None:
-    """Return the first item, or None."""
-    return found[0] if found else None

@@ -151,19 +151,6 @@ def _count_timeline(
     return counted, None if bound is None else (bound[0], _INTEGER_MIN)
 
 
-def page_of_jobs(
-    connection: sqlite3.Connection,
-    offset_us: int,
-    /,
-    query: queries.Paged,
-    after: tuple[int, int] | None,
-    limit: int,
-    **named: str,
-) -> list[Job]:
-    """Return a page of jobs in the order of the query."""
-    return rows.jobs_from_rows(page_of_rows(connection, query, after, limit, **named), offset_us)
-
-
 def page_of_schedules(
     connection: sqlite3.Connection, offset_us: int, after: tuple[int, int] | None, limit: int
 ) -> list[Schedule]:
@@ -179,11 +166,25 @@ def jobs(
     return rows.jobs_from_rows(connection.execute(query, parameters), offset_us)
 
 
+def job(connection: sqlite3.Connection, offset_us: int, query: str, which: int | str) -> Job | None:
+    """Return the only job of a query with one parameter, or None."""
+    row = connection.execute(query, (which,)).fetchone()
+    return None if row is None else rows.job_from_row(row, offset_us)
+
+
 def schedules(
     connection: sqlite3.Connection, offset_us: int, query: str, parameters: Sequence[object]
 ) -> list[Schedule]:
     """Return the schedules of a query, with their active jobs."""
     return _with_active(connection, connection.execute(query, parameters).fetchall(), offset_us)
+
+
+def schedule(connection: sqlite3.Connection, offset_us: int, which: str | int) -> Schedule | None:
+    """Return the schedule with this name (or this id), with its active jobs, or None."""
+    by_name = isinstance(which, str)
+    query = queries.SCHEDULE_BY_NAME if by_name else queries.SCHEDULE_BY_ID
+    found = schedules(connection, offset_us, query, (which,))
+    return found[0] if found else None
 
 
 def _with_active(

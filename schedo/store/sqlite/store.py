@@ -16,21 +16,20 @@ import os
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import Changes
-from schedo.core.loads import Promoted
-from schedo.core.model import Job, ReadyKey, Schedule
+from schedo.core.loads import Load, PromoteDue
+from schedo.core.model import Job
 from schedo.errors import NotFound, StoreBroken, StoreDamaged, StoreError, StoreFull, StoreRefused
 from schedo.store.base import ClockMark, Retention, Snapshot
-from schedo.store.sqlite import bad_values, queries, reads, rows, startup_checks, writes
+from schedo.store.sqlite import bad_values, loads, queries, reads, startup_checks, writes
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite.connection import Connection
 from schedo.store.sqlite.file_guard import FileGuard
 from schedo.store.sqlite.path_checks import prepare_directory, size_bytes
 from schedo.store.sqlite.pruning import prune
-from schedo.store.sqlite.queue_due import promote_due
-from schedo.store.sqlite.read_connection import ConcurrentReads, first
+from schedo.store.sqlite.read_connection import ConcurrentReads
 from schedo.store.sqlite.schema import check_file, migrate
 from schedo.store.sqlite.write_buffer import WriteBuffer, replay
 from schedo.store.sqlite.writes import Commit
@@ -141,47 +140,14 @@ class SqliteStore(ConcurrentReads):
         await self._run(self._require_open(self._writer), save_clock)
         self._offset_us = mark.offset_us
 
-    async def load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
-        return await self._load(reads.page_of_timers, self._offset_us, after, limit)
-
-    async def promote_due(self, after: tuple[int, int], until: int, limit: int) -> Promoted:
-        promoted = await self._load(promote_due, self._offset_us, after, until, limit)
-        self._checkpoint_if_long(startup_checks.size_of(self.path + "-wal"))
-        return promoted
-
-    async def load_ready(
-        self, ready_key: ReadyKey, after: tuple[int, int] | None, limit: int
-    ) -> list[Job]:
-        return await self._load(
-            reads.page_of_jobs,
-            self._offset_us,
-            queries.READY,
-            after,
-            limit,
-            queue=ready_key.queue,
-            task=ready_key.task,
-            route=rows.requirements_text(ready_key.requirements),
-        )
-
-    async def load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
-        return await self._load(reads.page_of_schedules, self._offset_us, after, limit)
+    async def load(self, load: Load) -> Any:
+        found = await self._load(loads.carry_out, load, self._offset_us)
+        if isinstance(load, PromoteDue):
+            self._checkpoint_if_long(startup_checks.size_of(self.path + "-wal"))
+        return found
 
     async def load_running(self, after: int, limit: int) -> list[Job]:
         return await self._load(reads.jobs, self._offset_us, queries.RUNNING, (after, limit))
-
-    async def load_expired(self, now: int, limit: int) -> list[Job]:
-        return await self._load(reads.expired, self._offset_us, now, limit)
-
-    async def load_job(self, job_id: int) -> Job | None:
-        return first(await self._load(reads.jobs, self._offset_us, queries.JOB, (job_id,)))
-
-    async def load_unique(self, key: str) -> Job | None:
-        return first(await self._load(reads.jobs, self._offset_us, queries.UNIQUE, (key,)))
-
-    async def load_schedule(self, name: str | int) -> Schedule | None:
-        by_name = isinstance(name, str)
-        query = queries.SCHEDULE_BY_NAME if by_name else queries.SCHEDULE_BY_ID
-        return first(await self._load(reads.schedules, self._offset_us, query, (name,)))
 
     async def load_payload(self, job_id: int) -> bytes:
         found = await self._load(reads.fetch_all, queries.PAYLOAD, (job_id,))

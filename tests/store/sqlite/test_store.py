@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from schedo.core.changes import Changes
+from schedo.core.loads import LoadSchedule, LoadTimers
 from schedo.core.model import Job
+from schedo.core.paged_index import START
 from schedo.core.states import State
 from schedo.errors import StoreError, StoreLocked
 from schedo.store.sqlite import reads, rows
@@ -39,7 +41,7 @@ class TestSqliteStore(StoreContract):
 
         second = SqliteStore(path)
         opening = await second.open()
-        payload, schedule = await second.load_payload(1), await second.load_schedule("report")
+        payload, schedule = await second.load_payload(1), await second.load(LoadSchedule("report"))
         await second.close()
 
         assert (opening.epoch, opening.last_id, payload) == (2, 2, LARGE)
@@ -144,7 +146,7 @@ class TestSqliteStore(StoreContract):
         await put(store, make_job(id=1, state=State.SCHEDULED, task="a" * 9))
         await put(store, make_job(id=2, state=State.SCHEDULED, task="a" * 9))
 
-        first, second = await store.load_timers(None, 9)
+        first, second = await store.load(LoadTimers(START, 9))
 
         # Names and options are shared, or a window of jobs would cost twice the memory.
         assert first.task is second.task

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from schedo.core.loads import LoadJob
 from schedo.errors import StoreBroken, StoreError, StoreFull
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
@@ -104,7 +105,7 @@ async def test_a_full_disk_refuses_the_commit_and_stays_readable(store: SqliteSt
         await store.commit(of_jobs(make_job(id=2), make_job(id=3, payload=b"x" * MEBIBYTE)))
 
     assert await listed(store) == [1]
-    assert await store.load_job(2) is None
+    assert await store.load(LoadJob(2)) is None
 
 
 async def test_reads_need_no_room_for_a_flush(
@@ -153,7 +154,7 @@ async def test_after_an_io_error_every_call_fails(store: SqliteStore, path: Path
     with pytest.raises(StoreBroken):
         await store.commit(of_jobs(make_job(id=3)))
     with pytest.raises(StoreBroken):
-        await store.load_job(1)
+        await store.load(LoadJob(1))
 
 
 async def test_a_broken_store_leaves_its_log_to_the_next_start(

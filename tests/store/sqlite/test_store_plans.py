@@ -14,35 +14,35 @@ from schedo.store.sqlite.schema import migrate
 
 KEY = "USING INTEGER PRIMARY KEY"
 PLANS = {
-    "load_timers, same": (
+    "LoadTimers, same": (
         queries.TIMERS.same,
         "INDEX job_timers (due_elapsed=? AND due_at=? AND id>?)",
     ),
-    "load_timers, later": (queries.TIMERS.later, "INDEX job_timers (due_elapsed=? AND due_at>?)"),
-    "promote_due, same": (
+    "LoadTimers, later": (queries.TIMERS.later, "INDEX job_timers (due_elapsed=? AND due_at>?)"),
+    "PromoteDue, same": (
         queries.DUE.same,
         "INDEX job_timers (due_elapsed=? AND due_at=? AND id>?)",
     ),
-    "promote_due, later": (
+    "PromoteDue, later": (
         queries.DUE.later,
         "INDEX job_timers (due_elapsed=? AND due_at>? AND due_at<?)",
     ),
-    "promote_due": (queries.QUEUE_JOBS, f"SEARCH job {KEY} (rowid=?)"),
-    "load_ready, same": (queries.READY.same, "job_lane (queue=? AND task=? AND route=? AND rank=?"),
-    "load_ready, later": (queries.READY.later, "(queue=? AND task=? AND route=? AND rank>?)"),
+    "PromoteDue": (queries.QUEUE_JOBS, f"SEARCH job {KEY} (rowid=?)"),
+    "LoadReady, same": (queries.READY.same, "job_lane (queue=? AND task=? AND route=? AND rank=?"),
+    "LoadReady, later": (queries.READY.later, "(queue=? AND task=? AND route=? AND rank>?)"),
     "load_running": (queries.RUNNING, "INDEX job_state (state=? AND id>?)"),
-    "load_expired": (queries.EXPIRED, "INDEX job_expires (expires_elapsed=? AND expires_at"),
-    "load_job": (queries.JOB, KEY),
-    "load_unique": (queries.UNIQUE, "INDEX job_unique (unique_key=?)"),
-    "load_schedules, same": (
+    "LoadExpired": (queries.EXPIRED, "INDEX job_expires (expires_elapsed=? AND expires_at"),
+    "LoadJob": (queries.JOB, KEY),
+    "LoadUniqueHolder": (queries.UNIQUE, "INDEX job_unique (unique_key=?)"),
+    "LoadSchedules, same": (
         queries.SCHEDULES.same,
         "schedule_next (elapsed=? AND next_fire_at=? AND id>?)",
     ),
-    "load_schedules, later": (
+    "LoadSchedules, later": (
         queries.SCHEDULES.later,
         "INDEX schedule_next (elapsed=? AND next_fire_at>?)",
     ),
-    "load_schedule by name": (
+    "LoadSchedule by name": (
         queries.SCHEDULE_BY_NAME,
         "INDEX sqlite_autoindex_schedule_1 (name=?)",
     ),

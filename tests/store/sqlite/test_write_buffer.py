@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from schedo.core.changes import Changes
+from schedo.core.loads import LoadJob
 from schedo.core.model import Options, Queue
 from schedo.core.states import State
 from schedo.errors import StoreError
@@ -51,7 +52,7 @@ async def test_a_job_that_ends_before_its_flush_is_written_once(store: SqliteSto
     await store.commit(of_jobs(ended(job, b"[2]")))
     before = (await raw(store, "SELECT total_changes()"))[0][0]
 
-    found = await store.load_job(1)
+    found = await store.load(LoadJob(1))
 
     # One insert of the job, three deletes of entries, and the number of the commit.
     assert (await raw(store, "SELECT total_changes()"))[0][0] - before == 5
@@ -62,12 +63,12 @@ async def test_a_job_that_ends_before_its_flush_is_written_once(store: SqliteSto
 async def test_an_update_of_a_stored_job_is_buffered_too(store: SqliteStore) -> None:
     job = make_job(id=1)
     await put(store, job)
-    await store.load_job(1)
+    await store.load(LoadJob(1))
 
     await store.commit(of_jobs(ended(job)))
 
     assert (await in_journal(store), await in_table(store)) == (1, {1: "queued"})
-    assert (await store.load_job(1)) == job
+    assert (await store.load(LoadJob(1))) == job
     assert (await in_journal(store), await in_table(store)) == (0, {1: "completed"})
 
 
@@ -90,7 +91,7 @@ async def test_a_second_job_with_the_id_of_one_fails_the_commit(
 ) -> None:
     await put(store, make_job(id=1, payload=b"[1]"))
     if is_folded:
-        await store.load_job(1)
+        await store.load(LoadJob(1))
 
     with pytest.raises(StoreError):
         await store.commit(of_jobs(make_job(id=2), make_job(id=1, payload=b"[2]")))
@@ -103,7 +104,7 @@ async def test_a_second_job_with_the_id_of_one_fails_the_commit(
 async def test_new_jobs_may_come_in_any_order_of_their_ids(store: SqliteStore) -> None:
     await put(store, make_job(id=5), make_job(id=9))
     await put(store, make_job(id=7))
-    await store.load_job(7)
+    await store.load(LoadJob(7))
     await put(store, make_job(id=6), make_job(id=8))
 
     assert await listed(store) == [9, 8, 7, 6, 5]
@@ -204,7 +205,7 @@ async def test_a_timer_runs_only_while_the_buffer_has_jobs(store: SqliteStore) -
     await put(store, make_job(id=1))
     timer = timer_of(store)
     assert timer is not None
-    await store.load_job(1)
+    await store.load(LoadJob(1))
 
     timer.cancel()
     store._flush_old()
@@ -233,6 +234,6 @@ async def test_closing_empties_the_journal_table(store: SqliteStore, path: Path)
 
 async def test_after_a_flush_commits_are_synced_again(store: SqliteStore) -> None:
     await put(store, make_job(id=1))
-    await store.load_job(1)
+    await store.load(LoadJob(1))
 
     assert await raw(store, "PRAGMA synchronous") == [(2,)]

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from schedo.core.loads import LoadJob
 from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.states import State
 from schedo.errors import StoreFull
@@ -117,7 +118,7 @@ async def test_a_failed_flush_loses_nothing(store: SqliteStore, path: Path) -> N
     await raw(store, f"PRAGMA max_page_count = {pages}")
 
     with pytest.raises(StoreFull):
-        await store.load_job(1)
+        await store.load(LoadJob(1))
     with pytest.raises(StoreFull):
         await listed(store)
     with pytest.raises(StoreFull):

@@ -52,7 +52,7 @@ CREATE TABLE job_payload (
     payload BLOB NOT NULL
 ) STRICT;
 
--- load_timers reads this; state and queue are in it so that count_jobs need not look up the rows.
+-- LoadTimers reads this; state and queue are in it so that count_jobs need not look up the rows.
 CREATE INDEX job_timers ON job (due_at, id, state, queue) WHERE state = 'scheduled' OR state = 'retrying';
 
 -- load_lane reads one lane of it, best rank first; open() skips from lane to lane; count_jobs counts it.
@@ -63,11 +63,11 @@ CREATE INDEX job_lane ON job (queue, task, rank, id, state) WHERE state = 'queue
 -- left out: almost every job passes through them, and their lists can be read from the two indexes above.
 CREATE INDEX job_state ON job (state, id) WHERE state <> 'queued' AND state <> 'scheduled';
 
--- load_expired.
+-- LoadExpired.
 CREATE INDEX job_expires ON job (expires_at, id) WHERE expires_at IS NOT NULL
     AND (state = 'scheduled' OR state = 'blocked' OR state = 'queued' OR state = 'retrying');
 
--- load_unique; and at most one job holds a key.
+-- LoadUniqueHolder; and at most one job holds a key.
 CREATE UNIQUE INDEX job_unique ON job (unique_key) WHERE unique_key IS NOT NULL;
 
 -- A schedule fires once per instant, whatever the code above does wrong.
@@ -143,7 +143,7 @@ CREATE TABLE schedule (
     last_job_id INTEGER
 ) STRICT;
 
--- load_schedules.
+-- LoadSchedules.
 CREATE INDEX schedule_next ON schedule (next_fire_at, id) WHERE paused = 0 AND next_fire_at IS NOT NULL;
 
 -- number counts within the schedule, so that keeping the latest is one short range delete.

@@ -10,14 +10,14 @@ UPDATE job SET due_elapsed = 1 WHERE (state = 'scheduled' OR state = 'retrying')
 
 DROP INDEX job_timers;
 
--- load_timers reads this, one order for each kind; state and queue are in it so that count_jobs need not look up
+-- LoadTimers reads this, one order for each kind; state and queue are in it so that count_jobs need not look up
 -- the rows.
 CREATE INDEX job_timers ON job (due_elapsed, due_at, id, state, queue)
     WHERE state = 'scheduled' OR state = 'retrying';
 
 DROP INDEX job_expires;
 
--- load_expired.
+-- LoadExpired.
 CREATE INDEX job_expires ON job (expires_elapsed, expires_at, id) WHERE expires_at IS NOT NULL
     AND (state = 'scheduled' OR state = 'blocked' OR state = 'queued' OR state = 'retrying');
 
@@ -36,5 +36,5 @@ UPDATE schedule SET elapsed = 1 WHERE spec ->> '$.rule.every_us' IS NOT NULL
 
 DROP INDEX schedule_next;
 
--- load_schedules, one order for each kind.
+-- LoadSchedules, one order for each kind.
 CREATE INDEX schedule_next ON schedule (elapsed, next_fire_at, id) WHERE paused = 0 AND next_fire_at IS NOT NULL;

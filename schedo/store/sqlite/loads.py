@@ -1,0 +1,81 @@
+"""The loads of the core, carried out in the writer's thread; core/loads.py has them as values."""
+
+from __future__ import annotations
+
+import sqlite3
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from schedo.core.loads import (
+    Load,
+    LoadExpired,
+    LoadJob,
+    LoadReady,
+    LoadSchedule,
+    LoadSchedules,
+    LoadTimers,
+    LoadUniqueHolder,
+    Promoted,
+    PromoteDue,
+)
+from schedo.store.sqlite import queries, reads, rows
+from schedo.store.sqlite.connection import transaction, unsynced
+
+_encode_ids = msgspec.json.Encoder().encode
+
+
+def carry_out(connection: sqlite3.Connection, load: Load, offset_us: int) -> Any:
+    """Return what the load asks for; base.Store says what that is for each kind."""
+    match load:
+        case LoadTimers():
+            return reads.page_of_timers(connection, offset_us, load.after, load.limit)
+        case LoadReady():
+            return _ready(connection, load, offset_us)
+        case LoadSchedules():
+            return reads.page_of_schedules(connection, offset_us, load.after, load.limit)
+        case LoadExpired():
+            return reads.expired(connection, offset_us, load.now, load.limit)
+        case LoadJob():
+            return reads.job(connection, offset_us, queries.JOB, load.job_id)
+        case LoadUniqueHolder():
+            return reads.job(connection, offset_us, queries.UNIQUE, load.key)
+        case LoadSchedule():
+            return reads.schedule(connection, offset_us, load.which)
+        case PromoteDue():
+            return _promote_due(connection, load, offset_us)
+
+
+def _ready(connection: sqlite3.Connection, load: LoadReady, offset_us: int) -> Any:
+    key = load.ready_key
+    found = reads.page_of_rows(
+        connection,
+        queries.READY,
+        load.after,
+        load.limit,
+        queue=key.queue,
+        task=key.task,
+        route=rows.requirements_text(key.requirements),
+    )
+    return rows.jobs_from_rows(found, offset_us)
+
+
+def _promote_due(connection: sqlite3.Connection, load: PromoteDue, offset_us: int) -> Promoted:
+    """Queue the jobs with one statement.
+
+    The transaction is not synced: if it is lost, the jobs are still due and are queued again.
+    """
+    key = itemgetter(0, 1)
+    page = reads.page_of_timelines(
+        connection, queries.DUE, load.after, load.limit, offset_us, key, load.until
+    )
+    if page:
+        ids = _encode_ids([job_id for (_, job_id), _ in page]).decode()
+        with unsynced(connection), transaction(connection):
+            connection.execute(queries.QUEUE_JOBS, (ids,))
+    last = page[-1][0] if len(page) == load.limit else None
+    return Promoted(
+        [(rows.ready_key_from_row(row[3:]), (row[2], job_id)) for (_, job_id), row in page],
+        last,
+    )
