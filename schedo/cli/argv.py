@@ -1,16 +1,17 @@
-"""Commands on the command line: a single word is a shell line, several words are an argv list.
+"""Reads the command that a job shall run from the command line.
 
-Words after `--` are always an argv list, unchanged, also words that begin with a hyphen.
+A single word is a shell line; several words are an argv list. Words after `--` are always an argv
+list and stay unchanged, even those that begin with a hyphen.
 """
 
 from __future__ import annotations
 
 import click
 
-_KEY = "schedo.words"
+_KEY = "schedo.argv"
 
 
-class WordsCommand(click.Command):
+class ArgvCommand(click.Command):
     """A click command that does not parse the words after `--` as options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from schedo.cli.connection import as_json, make_client, server_options
 from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
 from schedo.cli.latency import count_buckets, render_histogram, render_us, summarize
-from schedo.cli.load import Course, Plan, Progress, run_load
+from schedo.cli.load import LoadPlan, LoadResult, Progress, run_load
 from schedo.cli.numbers import FiniteRange
 from schedo.cli.tables import print_json, print_table, print_text
 from schedo.client.aio import AsyncClient
@@ -29,8 +29,8 @@ from schedo.protocol.times import parse_duration
 _JOBS_MAX = 10_000_000
 _CONCURRENCY_MAX = 1_000
 _REFUSALS_SHOWN = 3
-_MEANINGS = {  # so short that the table fits into 80 columns
-    "accepted": "request to answer, client's clock",
+_MEANINGS = {  # short, because the table must fit into 80 columns
+    "accepted": "request to response, client's clock",
     "started": "due to start, server's clock",
     "finished": "due to end, server's clock",
 }
@@ -77,11 +77,11 @@ _OPEN = "queued|scheduled|retrying|blocked|running"
     help="Maximum number of jobs to submit each second.",
 )
 @click.option(
-    "--patience",
+    "--idle-timeout",
     default="60s",
     show_default=True,
     metavar="DURATION",
-    help="Give up if no job has ended for this time; the others count as lost.",
+    help="Stop waiting when no job has ended for this time; unfinished jobs count as lost.",
 )
 @click.option("--histogram", "has_histogram", is_flag=True, help="Draw a histogram of the times.")
 @as_json
@@ -98,21 +98,21 @@ def bench(
     click.echo(f"schedo: the tag of the jobs is {plan.tag}", err=True)
     so_far: Counter[str] = Counter()
     try:
-        course = asyncio.run(_run(client, plan, so_far))
+        result = asyncio.run(_run(client, plan, so_far))
     except (KeyboardInterrupt, SchedoError):
         _print_interrupted(plan, so_far, is_json)
         raise
-    for error in course.refused[:_REFUSALS_SHOWN]:
+    for error in result.refused[:_REFUSALS_SHOWN]:
         click.echo(f"schedo: refused: {escape(explain(error))}", err=True)
     if is_json:
-        print_json(_describe(plan, course))
+        print_json(_describe(plan, result))
     else:
-        _print_course(plan, course, has_histogram)
-    if course.lost or course.refused or course.count(State.COMPLETED) < len(course.ended):
+        _print_result(plan, result, has_histogram)
+    if result.lost or result.refused or result.count(State.COMPLETED) < len(result.ended):
         click.get_current_context().exit(1)
 
 
-def _make_plan(options: dict[str, Any]) -> Plan:
+def _make_plan(options: dict[str, Any]) -> LoadPlan:
     job: dict[str, Any] = {"task": options["task"]}
     if (options["command"] is None) == (options["task"] is None):
         raise click.UsageError("give either --command or --task")
@@ -127,13 +127,14 @@ def _make_plan(options: dict[str, Any]) -> Plan:
         job["delay"] = options["delay"]
     if options["queue"] is not None:
         job["queue"] = options["queue"]
-    return Plan(
+    return LoadPlan(
         job=job,
         count=options["count"],
         batch=options["batch"],
         concurrency=options["concurrency"],
         rate=options["rate"],
-        patience_s=(_read_duration("--patience", options["patience"]) + delay_us) / SECOND,
+        idle_timeout_s=(_read_duration("--idle-timeout", options["idle_timeout"]) + delay_us)
+        / SECOND,
         tag=f"bench-{secrets.token_hex(6)}",
     )
 
@@ -142,7 +143,9 @@ def _read_json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise click.BadParameter(f"this is not JSON: {error}", param_hint="--payload") from error
+        raise click.BadParameter(
+            f"the value is not JSON: {error}", param_hint="--payload"
+        ) from error
 
 
 def _read_duration(option: str, text: str) -> int:
@@ -152,7 +155,7 @@ def _read_duration(option: str, text: str) -> int:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-async def _run(client: AsyncClient, plan: Plan, so_far: Counter[str]) -> Course:
+async def _run(client: AsyncClient, plan: LoadPlan, so_far: Counter[str]) -> LoadResult:
     async with client:
         with (
             _progress("submitted", plan.count, so_far) as submitted,
@@ -163,23 +166,23 @@ async def _run(client: AsyncClient, plan: Plan, so_far: Counter[str]) -> Course:
 
 @contextmanager
 def _progress(label: str, count: int, so_far: Counter[str]) -> Iterator[Progress]:
-    """Count the progress, and show a bar on stderr if it is a terminal, from the first job on."""
+    """Count the progress. On a terminal, show a progress bar from the first job on."""
     bar = click.progressbar(length=count, label=f"{label:<9}", file=sys.stderr)
     is_shown = sys.stderr.isatty()
 
-    def told(more: int) -> None:
+    def advance(more: int) -> None:
         so_far[label] += more
         if more and is_shown:
             bar.update(more)
 
     try:
-        yield told
-    finally:  # also when interrupted: the bar has hidden the cursor
+        yield advance
+    finally:  # the bar hides the cursor, so it must end properly even after Ctrl-C
         if so_far[label] and is_shown:
             bar.render_finish()
 
 
-def _print_interrupted(plan: Plan, so_far: Counter[str], is_json: bool) -> None:
+def _print_interrupted(plan: LoadPlan, so_far: Counter[str], is_json: bool) -> None:
     """Print the progress so far, and the commands that find and cancel the remaining jobs."""
     submitted, ended = so_far["submitted"], so_far["ended"]
     if is_json:
@@ -196,39 +199,39 @@ def _print_interrupted(plan: Plan, so_far: Counter[str], is_json: bool) -> None:
     click.echo(f"schedo: to cancel those that have not ended:  {cancel}", err=True)
 
 
-def _times(course: Course) -> dict[str, list[int]]:
+def _times(result: LoadResult) -> dict[str, list[int]]:
     return {
-        "accepted": course.accepted_us,
-        "started": course.started_us(),
-        "finished": course.finished_us(),
+        "accepted": result.accepted_us,
+        "started": result.started_us(),
+        "finished": result.finished_us(),
     }
 
 
-def _ended_us(plan: Plan, course: Course) -> int:
-    """Return the time from the first due instant to the last end, by the server's clock."""
-    return max(0, course.whole_us() - parse_duration(plan.job.get("delay", "0")))
+def _ended_us(plan: LoadPlan, result: LoadResult) -> int:
+    """Return the microseconds from the first due instant to the last end, by the server's clock."""
+    return max(0, result.total_us() - parse_duration(plan.job.get("delay", "0")))
 
 
 def _rate(count: int, us: int) -> float:
     return count * SECOND / us if us else 0.0
 
 
-def _describe(plan: Plan, course: Course) -> dict[str, Any]:
-    """Return everything as JSON data; durations in microseconds."""
-    times = _times(course)
-    ended_us = _ended_us(plan, course)
+def _describe(plan: LoadPlan, result: LoadResult) -> dict[str, Any]:
+    """Return the plan and its result as JSON data; durations are in microseconds."""
+    times = _times(result)
+    ended_us = _ended_us(plan, result)
     return {
         "tag": plan.tag,
         "jobs": plan.count,
-        "accepted": len(course.ids),
-        "refused": len(course.refused),
-        "completed": course.count(State.COMPLETED),
-        "failed": len(course.ended) - course.count(State.COMPLETED),
-        "lost": course.lost,
-        "accepted_us": course.submitting_us,
+        "accepted": len(result.ids),
+        "refused": len(result.refused),
+        "completed": result.count(State.COMPLETED),
+        "failed": len(result.ended) - result.count(State.COMPLETED),
+        "lost": result.lost,
+        "accepted_us": result.submitting_us,
         "ended_us": ended_us,
-        "accepted_per_second": round(_rate(len(course.ids), course.submitting_us), 1),
-        "ended_per_second": round(_rate(len(course.ended), ended_us), 1),
+        "accepted_per_second": round(_rate(len(result.ids), result.submitting_us), 1),
+        "ended_per_second": round(_rate(len(result.ended), ended_us), 1),
         "latency_us": {name: summarize(values) for name, values in times.items()},
         "histogram_us": {
             name: {str(bound): count for bound, count in count_buckets(values)}
@@ -237,22 +240,22 @@ def _describe(plan: Plan, course: Course) -> dict[str, Any]:
     }
 
 
-def _print_course(plan: Plan, course: Course, has_histogram: bool) -> None:
-    accepted, ended = len(course.ids), len(course.ended)
-    completed = course.count(State.COMPLETED)
-    _print_rate("accepted", accepted, course.submitting_us)
-    _print_rate("ended", ended, _ended_us(plan, course))
-    _print_times({name: values for name, values in _times(course).items() if values}, has_histogram)
+def _print_result(plan: LoadPlan, result: LoadResult, has_histogram: bool) -> None:
+    accepted, ended = len(result.ids), len(result.ended)
+    completed = result.count(State.COMPLETED)
+    _print_rate("accepted", accepted, result.submitting_us)
+    _print_rate("ended", ended, _ended_us(plan, result))
+    _print_times({name: values for name, values in _times(result).items() if values}, has_histogram)
     click.echo()
     troubles = {
-        "refused": len(course.refused),
+        "refused": len(result.refused),
         "not completed": ended - completed,
-        "lost": course.lost,
+        "lost": result.lost,
     }
-    told = [f"{count:,} {name}" for name, count in troubles.items() if count]
-    is_findable = course.lost or completed < ended  # unlike what was refused
+    counts = [f"{count:,} {name}" for name, count in troubles.items() if count]
+    is_findable = result.lost or completed < ended  # the server has no record of a refused job
     found = f"; see: schedo jobs ls --tag {plan.tag}" if is_findable else ""
-    click.echo(", ".join([f"{completed:,} of {plan.count:,} jobs completed", *told]) + found)
+    click.echo(", ".join([f"{completed:,} of {plan.count:,} jobs completed", *counts]) + found)
 
 
 def _print_times(times: dict[str, list[int]], has_histogram: bool) -> None:

@@ -1,4 +1,4 @@
-"""`schedo completion`: prints what a shell must run to complete schedo's commands and options."""
+"""`schedo completion`: prints the script with which a shell completes commands and options."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Read a crontab file: which schedules it means, and what of it cannot be taken over.
+"""Parses a crontab file into entries, and reports the lines that cannot be imported.
 
-The rules are those of Debian's crontab(5): settings apply to the lines below them; in a command the
-first `%` ends it and starts its standard input, where each `%` is a new line; `\\%` is a plain `%`.
-CRON_TZ sets the zone of the lines below it (cronie); TZ is only a variable of the commands.
+The rules are those of Debian's crontab(5). A setting applies to the lines below it. In a command,
+the first `%` ends the command and starts its standard input, in which each `%` is a line break;
+`\\%` is a plain `%`. CRON_TZ sets the time zone of the lines below it (as in cronie); TZ is only a
+variable of the commands.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ _SETTING = re.compile(r"""("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)"""
 _QUOTED = re.compile(r"""("[^"]*"|'[^']*')\s*\Z""")
 _MAIL = ("MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?\Z")
-# Period in days or a macro, delay in minutes, an identifier (which no day of the month looks like).
+# A period in days or a macro, a delay in minutes, and an identifier that cannot be a day of month.
 _ANACRON = re.compile(r"(?:[0-9]+|@[a-z]+)\s+[0-9]+\s+(?![0-9*,/?#LWH()-]+\s)[^\s=]+\s+\S", re.I)
-_NO_UTF8 = re.compile("[\ud800-\udfff]")  # how such bytes are decoded
+_NO_UTF8 = re.compile("[\ud800-\udfff]")  # surrogateescape decodes invalid bytes to these
 _TO_PERCENT = re.compile(r"(?:[^\\%]|\\.|\\\Z)*")
 
 
 @dataclass(frozen=True, slots=True)
 class CrontabEntry:
-    """One line that becomes a schedule."""
+    """A line of a crontab that becomes a schedule."""
 
     line_number: int
     cron: str  # normalized
-    tz: str | None  # None: the machine's own zone, which is what cron uses
-    command: str  # for the shell, as `shell -c command`
-    user: str | None  # system crontabs only
+    tz: str | None  # None: the machine's own zone, as under cron
+    command: str  # the shell runs it with -c
+    user: str | None  # only lines of a system crontab name a user
     environment: dict[str, str]
     stdin: str | None
-    name: str  # the same at every import, as long as the command stays
+    name: str  # it depends only on the command, so that each import finds the same schedule
 
     @property
     def shell(self) -> str:
@@ -50,7 +51,7 @@ class CrontabEntry:
 
 @dataclass(frozen=True, slots=True)
 class CrontabProblem:
-    """A line that is not taken over; or, as a notice, one that is, but not with all it means."""
+    """A line that is not imported, or a notice about a part of a line that has no effect."""
 
     line_number: int
     text: str
@@ -60,36 +61,37 @@ class CrontabProblem:
 
 @dataclass(slots=True)
 class CrontabFile:
-    """What a crontab file says, in the order of its lines."""
+    """The content of a crontab file, in the order of its lines."""
 
     entries: list[CrontabEntry] = field(default_factory=list)
     problems: list[CrontabProblem] = field(default_factory=list)
-    names: set[str] = field(default_factory=set)  # of entries, and of lines with unusable times
+    names: set[str] = field(default_factory=set)  # of all entries, even those with invalid times
 
 
 @dataclass(frozen=True, slots=True)
 class CrontabLine:
-    """What stands behind the times of a line: its first word, and whether there is more."""
+    """The first word after the time fields of a line: a user or a command."""
 
     number: int
     word: str
-    has_more: bool
+    has_more: bool  # other words follow it
 
 
 def is_anacrontab(text: str) -> bool:
-    """Say whether all lines that run something are anacron's: period, delay, identifier, command.
+    """Return whether each line is one of anacron: period, delay, identifier, command.
 
-    By themselves some of them can be read as lines of a crontab.
+    Settings do not count. All lines are checked, because some lines of an anacrontab are valid
+    lines of a crontab, too.
     """
     entries = [line for _, line in _list_lines(text) if not _SETTING.match(line)]
     return bool(entries) and all(map(_ANACRON.match, entries))
 
 
 def list_entries(text: str) -> list[CrontabLine]:
-    """Return the lines that run something, whether or not they can be taken over."""
+    """Return the lines that run a command, whether or not they can be imported."""
     found = []
     for number, line in _list_lines(text):
-        with suppress(_Unusable):
+        with suppress(_BadLine):
             if not _SETTING.match(line):
                 words = _split_times(line)[1].split(maxsplit=1)
                 found.append(CrontabLine(number, "".join(words[:1]), len(words) > 1))
@@ -97,7 +99,7 @@ def list_entries(text: str) -> list[CrontabLine]:
 
 
 def _list_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line that says something, with its number."""
+    """Yield the number and the text of each line that is neither empty nor a comment."""
     for number, whole in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
         line = whole.strip(" \t\r")
         if line and not line.startswith("#"):
@@ -105,17 +107,17 @@ def _list_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def slug_source(source: str) -> str:
-    """Return what the names of a file's entries begin with, before a dot."""
+    """Return the prefix of the names of a file's entries; a dot follows it."""
     return _slug(source.rstrip("/").rsplit("/", 1)[-1], _SOURCE_CHARACTERS_MAX)
 
 
 def parse_crontab(
     text: str, *, system: bool, source: str, current_user: str | None = None
 ) -> CrontabFile:
-    """Return the entries of a crontab; a system one names a user in each line.
+    """Return the entries of a crontab; each line of a `system` crontab names a user.
 
-    Names start with the last part of `source`. An entry for another user than the current one is
-    returned all the same, with a notice: the caller decides.
+    Names start with the last part of the path `source`. An entry of another user than
+    `current_user` is returned with a notice; the caller decides what to do with it.
     """
     reader = _Reader(system, source, current_user)
     for number, line in _list_lines(text):
@@ -123,12 +125,12 @@ def parse_crontab(
     return reader.file
 
 
-class _Unusable(Exception):
-    """The line cannot be taken over."""
+class _BadLine(Exception):
+    """The line cannot be imported; the message gives the reason."""
 
 
 class _Reader:
-    """Reads line by line and keeps the settings made so far."""
+    """Reads line by line and keeps the settings of the lines above."""
 
     def __init__(self, system: bool, source: str, current_user: str | None) -> None:
         self.file = CrontabFile()
@@ -146,7 +148,7 @@ class _Reader:
                 self._read_setting(number, line, setting)
             else:
                 self._read_entry(number, line)
-        except _Unusable as error:
+        except _BadLine as error:
             shown = line.encode(errors="surrogateescape").decode(errors="replace")
             self.file.problems.append(CrontabProblem(number, shown, str(error)))
 
@@ -155,18 +157,18 @@ class _Reader:
         if value.startswith(('"', "'")):
             quoted = _QUOTED.match(value)
             if quoted is None:
-                raise _Unusable("the quotes around the value are not closed, or text follows them")
+                raise _BadLine("the closing quote of the value is missing, or text follows it")
             value = quoted[1][1:-1]
         if name in _MAIL:
-            if value:  # an empty MAILTO asks for no mail, which is what happens
-                self._note(number, line, f"{name} is not taken over: schedo sends no mail")
+            if value:  # an empty MAILTO turns mail off, and schedo sends none anyway
+                self._note(number, line, f"{name} has no effect: schedo sends no mail")
             return
         if name == "CRON_TZ":
             self._set_zone(number, value)
             return
         if name == "TZ":
             self._note(
-                number, line, "TZ only reaches the commands; CRON_TZ sets the zone of the times"
+                number, line, "TZ is only passed to commands; CRON_TZ sets the zone of the times"
             )
         self._environment[name] = value
 
@@ -178,26 +180,28 @@ class _Reader:
             check_zone(zone)
         except Invalid as error:
             self._bad_tz_line = number
-            raise _Unusable(error.problems[0].detail) from None
+            raise _BadLine(error.problems[0].detail) from None
         self._tz = zone
 
     def _read_entry(self, number: int, line: str) -> None:
         if _ANACRON.match(line):
-            raise _Unusable("it is a line of an anacrontab: period, delay, identifier, command")
+            raise _BadLine("this is a line of an anacrontab: period, delay, identifier, command")
         times, rest = _split_times(line)
         user = None
         if self._system:
             user, rest = _split_user(rest)
         command, stdin = _split_command(rest)
         if not command:
-            raise _Unusable("there is no command")
+            raise _BadLine("the line has no command")
         name = self._choose_name(f"{user}\n{command}\n{stdin}", command)
         self.file.names.add(name)
         cron = _check_times(times, name)
         if self._bad_tz_line is not None:
-            raise _Unusable(f"its CRON_TZ, in line {self._bad_tz_line}, is not a known zone")
+            raise _BadLine(f"the CRON_TZ of line {self._bad_tz_line} is not a known time zone")
         if user is not None and user != self._current_user:
-            self._note(number, line, f"in cron it runs as {user}, in schedo as schedo's own user")
+            self._note(
+                number, line, f"cron runs it as {user}; schedo runs it as the server's own user"
+            )
         environment = dict(self._environment)
         self.file.entries.append(
             CrontabEntry(number, cron, self._tz, command, user, environment, stdin, name)
@@ -207,7 +211,7 @@ class _Reader:
         self.file.problems.append(CrontabProblem(number, line, reason, is_notice=True))
 
     def _choose_name(self, identity: str, command: str) -> str:
-        """Return a name that says the file and the command, and that no earlier line has."""
+        """Return a unique name, made of the file's name, the command and a hash."""
         digest = hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:8]
         slug = _slug(command, _READABLE_CHARACTERS_MAX - len(self._source) - 1)
         name = first = f"{self._source}.{slug}-{digest}"
@@ -221,9 +225,9 @@ class _Reader:
 def _check_characters(line: str) -> None:
     for character, name in (("\0", "a NUL character"), ("\r", "a carriage return")):
         if character in line:
-            raise _Unusable(f"it contains {name}")
+            raise _BadLine(f"the line contains {name}")
     if wrong := _NO_UTF8.search(line):
-        raise _Unusable(f"its character {wrong.start() + 1} is a byte that is not UTF-8")
+        raise _BadLine(f"character {wrong.start() + 1} is a byte that is not UTF-8")
 
 
 def _slug(text: str, characters_max: int) -> str:
@@ -234,21 +238,21 @@ def _split_times(line: str) -> tuple[str, str]:
     words = 1 if line.startswith("@") else _FIELDS
     parts = line.split(maxsplit=words)
     if len(parts) < words:
-        raise _Unusable("it is neither a setting (NAME=value) nor five time fields and a command")
+        raise _BadLine("the line is neither NAME=value nor five time fields and a command")
     return " ".join(parts[:words]), "".join(parts[words:])
 
 
 def _split_user(rest: str) -> tuple[str, str]:
     user, *command = rest.split(maxsplit=1) or [""]
     if not _USER.match(user):
-        raise _Unusable(
-            f"{user!r} is not the name of a user; a system crontab has one before each command"
+        raise _BadLine(
+            f"{user!r} is not a user name; in a system crontab a user precedes each command"
         )
     return user, "".join(command)
 
 
 def _split_command(rest: str) -> tuple[str, str | None]:
-    """Return the command and its standard input, as Debian's cron reads them."""
+    """Return the command and its standard input, by the rules of Debian's cron."""
     whole = _TO_PERCENT.match(rest)
     assert whole is not None, "the pattern also matches nothing"
     command = re.sub(r"\\([%\\])", r"\1", whole[0]).strip()
@@ -260,12 +264,12 @@ def _split_command(rest: str) -> tuple[str, str | None]:
 
 
 def _check_times(times: str, name: str) -> str:
-    """Return the normalized expression."""
+    """Return the cron expression in its normalized form; raise _BadLine if it is not valid."""
     if times.lower() == "@every":
-        raise _Unusable("@every is no crontab time; put it as a schedule of its own")
+        raise _BadLine("a crontab has no @every; use: schedo schedules put NAME --every DURATION")
     try:
         parsed = parse_cron(times, seed=name)
     except Invalid as error:
-        raise _Unusable(error.problems[0].detail) from None
+        raise _BadLine(error.problems[0].detail) from None
     assert parsed.normalized is not None, "only @every has no fields"
     return parsed.normalized

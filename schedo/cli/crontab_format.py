@@ -1,8 +1,8 @@
-"""Whether each line of a crontab names a user before its command, as in /etc/crontab.
+"""Detects whether the lines of a crontab name a user before the command, as in /etc/crontab.
 
-Nothing in the file says so, and a wrong guess runs "root cd / && ..." as a command. So every line
-counts as evidence, also one that cannot be taken over: a single bad line does not turn the others
-into something else. Where the lines disagree, the person who imports the file decides.
+The file does not declare its format, and a wrong guess would run "root cd / && ..." as a command.
+So every line counts as evidence, even one that cannot be imported: one bad line must not change
+how the others are read. If the lines contradict each other, the user must give an option.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NUMBERS_SHOWN = 5
 
 
 def is_system_crontab(path: str, text: str) -> bool:
-    """Say whether each line names a user; raise click.UsageError if the file does not tell."""
+    """Return whether each line names a user; raise click.UsageError if this is ambiguous."""
     absolute = Path(path).absolute()
     if absolute.parent.name == "cron.d" or str(absolute) == "/etc/crontab":
         return True
@@ -30,18 +30,18 @@ def is_system_crontab(path: str, text: str) -> bool:
     users = ", ".join(sorted({entry.word for entry in named}))
     others = [entry for entry in entries if not _is_user(entry.word)]
     if others:
-        raise _ask(
-            f"line {_numbers(named)} could begin with a user ({users}), but line {_numbers(others)}"
-            " begins with no user of this machine"
+        raise _ambiguous(
+            f"line {_numbers(named)}: a user ({users}) seems to precede the command, but"
+            f" line {_numbers(others)} names no user of this machine"
         )
     if any(entry.word == "root" for entry in named):
         return True
-    # Debian has users named "backup" and "list", which are good names for a script, too.
-    raise _ask(f"every line could begin with a user ({users}) or with a command")
+    # Debian has users named "backup" and "list", and a script may have such a name, too.
+    raise _ambiguous(f"the first word of every command could also be a user ({users})")
 
 
-def _ask(reason: str) -> click.UsageError:
-    return click.UsageError(f"{reason}; say which with --system or --user-format")
+def _ambiguous(reason: str) -> click.UsageError:
+    return click.UsageError(f"{reason}; use --system if each line names a user, else --user-format")
 
 
 def _numbers(entries: list[CrontabLine]) -> str:
@@ -51,13 +51,13 @@ def _numbers(entries: list[CrontabLine]) -> str:
 
 
 def _names_user(word: str) -> bool:
-    """Say whether the word can hardly be anything but a user: no command is called so."""
+    """Return whether the word is the name of a user and not the name of a command."""
     return _is_user(word) and shutil.which(word) is None
 
 
 def _is_user(word: str) -> bool:
     try:
         pwd.getpwnam(word)
-    except (KeyError, ValueError):  # ValueError: bytes that no name has
+    except (KeyError, ValueError):  # ValueError: bytes that no user name may contain
         return False
     return True

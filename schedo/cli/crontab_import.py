@@ -41,11 +41,11 @@ from schedo.errors import Invalid, NotFound, SchedoError
 from schedo.protocol.times import render_instant
 
 _BYTES_MAX = 1_048_576
-_NEWS = {True: "created", False: "up to date", None: "would be made"}
+_STATUS = {True: "created", False: "up to date", None: "would be created"}
 
 
-class _Taken(NamedTuple):
-    """An entry that became a schedule."""
+class _Imported(NamedTuple):
+    """An entry that became a schedule, or would become one without --dry-run."""
 
     entry: CrontabEntry
     name: str
@@ -55,7 +55,7 @@ class _Taken(NamedTuple):
 
 
 class _Stale(NamedTuple):
-    """A schedule that an earlier import made, of an entry that the file no longer has."""
+    """A schedule of an earlier import whose entry is no longer in the file."""
 
     name: str
     is_deleted: bool
@@ -75,13 +75,13 @@ def crontab() -> None:
     help="Whether each line names a user, as in /etc/crontab.  [default: detected]",
 )
 @click.option(
-    "--dry-run", "is_dry", is_flag=True, help="Only print the schedules that would be made."
+    "--dry-run", "is_dry", is_flag=True, help="Only print the schedules that would be created."
 )
 @click.option(
     "--prune",
     "is_pruning",
     is_flag=True,
-    help="Delete schedules of earlier imports whose lines FILE no longer has.",
+    help="Delete schedules of earlier imports whose lines are no longer in FILE.",
 )
 @click.option("--tz", help="Time zone of lines without CRON_TZ.  [default: this machine's]")
 @click.option("--prefix", default="", help="Prefix of the name of each schedule.")
@@ -107,7 +107,7 @@ def import_(
     tz, prefix = options.pop("tz"), options.pop("prefix")
     zone = _check(tz) if tz else find_local_zone()
     file = _parse(_read(path), path, is_system)
-    mark = {"crontab": _mark(path)}
+    mark = {"crontab": _origin(path)}
     taken, problems = [], list(file.problems)
     for entry in file.entries:
         name = prefix + entry.name
@@ -126,14 +126,14 @@ def import_(
         click.get_current_context().exit(1)
 
 
-def _mark(path: str) -> str:
-    """Return what schedules remember of the file they come from."""
+def _origin(path: str) -> str:
+    """Return the file's absolute path, which schedules keep in `meta.crontab`."""
     absolute = path if path == "-" else os.path.abspath(path)
     return absolute.encode("utf-8", "replace").decode()
 
 
 def _find_stale(client: Client, path: str, prefix: str, names: set[str]) -> list[_Stale]:
-    """Return what earlier imports of the file, with the same prefix, made and it no longer has."""
+    """Return schedules of earlier imports, with the same prefix, whose entries are gone."""
     kept = {prefix + name for name in names}
     start = f"{prefix}{slug_source(_source(path))}."
     return [
@@ -141,12 +141,12 @@ def _find_stale(client: Client, path: str, prefix: str, names: set[str]) -> list
         for schedule in client.list_schedules()
         if schedule["name"].startswith(start)
         and schedule["name"] not in kept
-        and (schedule.get("meta") or {}).get("crontab") == _mark(path)
+        and (schedule.get("meta") or {}).get("crontab") == _origin(path)
     ]
 
 
 def _prune(client: Client, stale: _Stale) -> _Stale:
-    with suppress(NotFound):  # it has been deleted meanwhile
+    with suppress(NotFound):  # another client has deleted it meanwhile
         client.delete_schedule(stale.name)
     return stale._replace(is_deleted=True)
 
@@ -180,8 +180,8 @@ def _read(path: str) -> str:
 def _parse(text: str, path: str, is_system: bool | None) -> CrontabFile:
     if is_anacrontab(text):
         raise click.BadParameter(
-            f"{path} is an anacrontab (period, delay, identifier, command), not a crontab; make a"
-            " schedule of each line: schedo schedules put NAME --cron @daily -- COMMAND"
+            f"{path} is an anacrontab (period, delay, identifier, command), not a crontab; create"
+            " a schedule for each line: schedo schedules put NAME --cron @daily -- COMMAND"
         )
     source = _source(path)
     me = pwd.getpwuid(os.getuid()).pw_name
@@ -191,7 +191,7 @@ def _parse(text: str, path: str, is_system: bool | None) -> CrontabFile:
 
 
 def find_local_zone(root: str = "/") -> str:
-    """Return the name of the machine's time zone, which cron goes by; UTC if none can be found."""
+    """Return the name of the machine's time zone, which cron uses; UTC if it is not known."""
     return next(filter(None, map(_zone_or_none, _zone_candidates(root))), "UTC")
 
 
@@ -214,7 +214,7 @@ def _zone_or_none(name: str) -> str | None:
 
 
 def build_spec(entry: CrontabEntry, zone: str) -> dict[str, Any]:
-    """Return the schedule that runs the entry as cron would."""
+    """Return the fields of a schedule that runs the entry as cron would."""
     environment = {name: value for name, value in entry.environment.items() if name != "SHELL"}
     payload: dict[str, Any] = {"command": entry.command, "shell": entry.shell, "env": environment}
     if entry.stdin is not None:
@@ -225,33 +225,33 @@ def build_spec(entry: CrontabEntry, zone: str) -> dict[str, Any]:
     return {**spec, "retry": "none"}
 
 
-def _plan(entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Taken:
+def _plan(entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Imported:
     fire = next_after(Rule(cron=spec["cron"], tz=spec["tz"]), read_now())
-    return _Taken(entry, name, None if fire is None else render_instant(fire), None, spec["tz"])
+    return _Imported(entry, name, None if fire is None else render_instant(fire), None, spec["tz"])
 
 
-def _put(client: Client, entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Taken:
+def _put(client: Client, entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Imported:
     schedule, is_new = client.put_schedule(name, **spec)
     fires = schedule.get("next_fires") or [None]
-    return _Taken(entry, name, fires[0], is_new, spec["tz"])
+    return _Imported(entry, name, fires[0], is_new, spec["tz"])
 
 
 def _report(
-    taken: list[_Taken], problems: list[CrontabProblem], stale: list[_Stale], is_json: bool
+    taken: list[_Imported], problems: list[CrontabProblem], stale: list[_Stale], is_json: bool
 ) -> None:
     refused = [problem for problem in problems if not problem.is_notice]
     if is_json:
         notices = [_problem_record(problem) for problem in problems if problem.is_notice]
         print_json(
             {
-                "schedules": [_taken_record(item) for item in taken],
+                "schedules": [_imported_record(item) for item in taken],
                 "refused": [_problem_record(problem) for problem in refused],
                 "notices": notices,
                 "stale": [{"name": item.name, "deleted": item.is_deleted} for item in stale],
             }
         )
         return
-    lines = [(item.entry.line_number, 0, _taken_line(item)) for item in taken]
+    lines = [(item.entry.line_number, 0, _imported_line(item)) for item in taken]
     lines += [
         (problem.line_number, 1, f"{'note' if problem.is_notice else 'refused'}: {problem.reason}")
         for problem in problems
@@ -263,17 +263,17 @@ def _report(
         click.echo(f"no longer in the file: {escape(f'{item.name} {done}')}")
     zones = ", ".join(sorted({item.tz for item in taken}))
     times = f"; times are in {zones}" if taken else ""
-    click.echo(f"{len(taken)} taken over, {len(refused)} refused{times}")
+    click.echo(f"{len(taken)} imported, {len(refused)} refused{times}")
 
 
-def _taken_line(item: _Taken) -> str:
+def _imported_line(item: _Imported) -> str:
     fire = "never"
     if item.next_fire is not None:
         fire = render_full(item.next_fire, read_now(), load_zone(item.tz))
-    return f"{item.name} {_NEWS[item.is_new]}; next fire {fire}"
+    return f"{item.name} {_STATUS[item.is_new]}; next fire {fire}"
 
 
-def _taken_record(item: _Taken) -> Record:
+def _imported_record(item: _Imported) -> Record:
     return {
         "line": item.entry.line_number,
         "name": item.name,

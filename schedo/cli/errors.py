@@ -27,7 +27,7 @@ class BadConfiguration(Failure):
 
 
 def explain(error: SchedoError) -> str:
-    """Return the error as one sentence, with a hint for the user if there is one."""
+    """Return the error as one sentence, with a hint for the user if one is known."""
     text = str(error)
     if isinstance(error, Invalid):
         places = (f"{problem.pointer}: {problem.detail}" for problem in error.problems)

@@ -1,17 +1,17 @@
-"""Text from elsewhere made safe for a terminal: what could move the cursor or hide text shows."""
+"""Escapes text for a terminal, so that job data cannot move the cursor or hide text."""
 
 from __future__ import annotations
 
 import unicodedata
 
-# Controls, invisible formatting (also what reverses the direction of text), lone surrogates,
-# private use, not assigned, line and paragraph separators.
+# Unicode categories: controls, invisible formatting (such as a change of the text's direction),
+# lone surrogates, private use, unassigned characters, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def escape(text: str, keep: str = "") -> str:
-    """Return the text with each unsafe character, except those in keep, written as an escape."""
+    """Return the text with each unsafe character escaped, except those in `keep`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -32,14 +32,14 @@ def _write(character: str) -> str:
 
 
 def measure(text: str) -> int:
-    """Return how many columns of a terminal the escaped text takes."""
+    """Return the number of terminal columns that the escaped text takes."""
     if text.isascii():
         return len(text)
     return sum(map(_columns, text))
 
 
 def truncate(text: str, width: int) -> str:
-    """Return the text, or its beginning and an ellipsis, so that it fits into width columns."""
+    """Return the text, cut and ended with an ellipsis if it is wider than `width` columns."""
     if measure(text) <= width:
         return text
     kept, left = "", width - 1

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from schedo.cli.times import read_moment
+from schedo.cli.times import read_time
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 class JsonValue(click.ParamType[object]):
-    """A JSON value; with `takes_text`, a plain word is a text and digits are a number."""
+    """A JSON value. With `takes_text`, a plain word is a text, and digits are a number."""
 
     name = "json"
 
@@ -24,9 +24,8 @@ class JsonValue(click.ParamType[object]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """Return the parsed value."""
         if not isinstance(value, str):
-            return value  # converted before
+            return value  # click converts a default value twice
         if self._takes_text and not value.startswith(("{", "[")):
             return int(value) if value.isascii() and value.isdigit() else value
         try:
@@ -35,17 +34,17 @@ class JsonValue(click.ParamType[object]):
             self.fail(f"{value!r} is not JSON: {error}", param, ctx)
 
 
-class Moment(click.ParamType[str]):
-    """An instant in local notation; the server gets it as RFC 3339."""
+class TimeValue(click.ParamType[str]):
+    """A time in local notation, converted to RFC 3339 for the server."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the instant with its offset."""
-        return read_moment(str(value), param.opts[0] if param else "the time")
+
+        return read_time(str(value), param.opts[0] if param else "the time")
 
 
-# The fields of jobs and schedules, and below those of single jobs only. The server checks values.
+# Fields that jobs and schedules share; below are those of a single job. The server checks values.
 _SHARED: dict[str, _Option] = {
     "queue": click.option("--queue", help="Queue of the job."),
     "priority": click.option("--priority", type=int, help="-9 to 9; higher runs first."),
@@ -104,7 +103,7 @@ _SINGLE: dict[str, _Option] = {
     ),
     "expires_at": click.option(
         "--expires-at",
-        type=Moment(),
+        type=TimeValue(),
         metavar="TIME",
         help="Expire the job if it has not started by this time.",
     ),
@@ -135,5 +134,5 @@ def _add(function: Callable[..., None], options: dict[str, _Option]) -> Callable
 
 
 def given(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return the named options that the user gave; an empty list of tags counts as not given."""
+    """Return the named options that the user gave; an empty list of tags counts as absent."""
     return {name: options[name] for name in names if options[name] not in (None, ())}

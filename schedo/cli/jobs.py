@@ -14,7 +14,7 @@ from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
 from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.tables import print_facts, print_json, print_table
-from schedo.cli.times import drop_clock, read_now, render_full, render_moment
+from schedo.cli.times import keep_distance, read_now, render_full, render_time
 from schedo.client import operations
 from schedo.client.messages import Operation, Record
 from schedo.client.records import is_final
@@ -56,18 +56,18 @@ def list_(client: Client, limit: int, is_json: bool, **filters: Any) -> None:
         print_json(records)
         return
     now = read_now()
-    headers = ("ID", "STATE", "TASK", "QUEUE", "WHEN", "FAILURES", "WHAT")
-    print_table(headers, [_row(record, now) for record in records], {"WHEN": drop_clock})
+    headers = ("ID", "STATE", "TASK", "QUEUE", "WHEN", "FAILURES", "WORK")
+    print_table(headers, [_row(record, now) for record in records], {"WHEN": keep_distance})
 
 
 def _row(job: Record, now: int) -> tuple[str, ...]:
     failures = f"{job.get('failures', 0)}/{job.get('max_attempts', '-')}"
-    when = render_moment(_key_moment(job), now)
+    when = render_time(_key_time(job), now)
     return (job["id"], job["state"], job["task"], job["queue"], when, failures, describe_work(job))
 
 
-def _key_moment(job: Record) -> str | None:
-    """Return the end of an ended job, the start of a running one, or when the job is due."""
+def _key_time(job: Record) -> str | None:
+    """Return when the job ended; if it runs, when it started; otherwise when it is due."""
     names = (*_ENDED, "started_at") if job["state"] == State.RUNNING else (*_ENDED, "scheduled_at")
     return next((job[name] for name in names if name in job), job.get("scheduled_at"))
 
@@ -121,7 +121,7 @@ def render_fact(name: str, value: object, now: int) -> str:
 
 def _attempt_row(attempt: Record, now: int) -> tuple[str, ...]:
     error = attempt.get("error") or {}
-    ended = render_moment(attempt.get("ended_at"), now)
+    ended = render_time(attempt.get("ended_at"), now)
     return (str(attempt["attempt"]), attempt["outcome"], ended, error.get("message", ""))
 
 
@@ -130,7 +130,7 @@ def _attempt_row(attempt: Record, now: int) -> tuple[str, ...]:
 @as_json
 @connected
 def cancel(client: Client, job_ids: tuple[str, ...], is_json: bool) -> None:
-    """Cancel waiting jobs; ask running jobs to stop."""
+    """Cancel waiting jobs, and stop running ones."""
     _change_each(client, job_ids, operations.cancel_job, is_json)
 
 
@@ -139,7 +139,7 @@ def cancel(client: Client, job_ids: tuple[str, ...], is_json: bool) -> None:
 @as_json
 @connected
 def retry(client: Client, job_ids: tuple[str, ...], is_json: bool) -> None:
-    """Queue failed, cancelled or expired jobs again."""
+    """Run failed, cancelled or expired jobs again."""
     _change_each(client, job_ids, operations.retry_job, is_json)
 
 

@@ -1,4 +1,4 @@
-"""Many durations summed up: percentiles, and a histogram for a terminal. All in microseconds."""
+"""Computes percentiles of durations and draws a histogram. All values are in microseconds."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from collections.abc import Sequence
 from schedo.cli.times import render_span
 from schedo.core.limits import MILLISECOND, SECOND
 
-_SHARES = (("p50", 50), ("p95", 95), ("p99", 99))
+_PERCENTILES = (("p50", 50), ("p95", 95), ("p99", 99))
 # 10 us, 20 us, 50 us, 100 us … 500,000 s
 _BOUNDS_US = tuple(digit * 10**power for power in range(1, 12) for digit in (1, 2, 5))
-_BAR = 40
+_BAR_WIDTH = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def summarize(values: Sequence[int]) -> dict[str, int]:
-    """Return p50, p95, p99 and max; nothing if there is no value."""
+    """Return p50, p95, p99 and max; an empty dict if there is no value."""
     if not values:
         return {}
     ordered = sorted(values)
     last = len(ordered) - 1
-    found = {name: ordered[min(last, len(ordered) * share // 100)] for name, share in _SHARES}
+    found = {name: ordered[min(last, len(ordered) * share // 100)] for name, share in _PERCENTILES}
     return {**found, "max": ordered[-1]}
 
 
 def render_us(us: int) -> str:
-    """Return a short duration with the digits that count: "85µs", "1.25ms", "2.41s"."""
+    """Return a duration with up to three digits: "85µs", "1.25ms", "2.41s"."""
     if us < MILLISECOND:
         return f"{us}µs"
     if us < SECOND:
@@ -36,7 +36,7 @@ def render_us(us: int) -> str:
 
 
 def count_buckets(values: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (bound, how many lie up to it and above the one before), first to last."""
+    """Return (upper bound, number of values) of each bucket, in order, without empty ends."""
     found = Counter(bisect_left(_BOUNDS_US, value) for value in values)
     span = range(min(found), max(found) + 1) if found else range(0)
     return [(_BOUNDS_US[min(place, len(_BOUNDS_US) - 1)], found[place]) for place in span]
@@ -55,6 +55,6 @@ def render_histogram(values: Sequence[int]) -> list[str]:
 
 
 def _bar(count: int, most: int) -> str:
-    """Return a bar whose length is exact to an eighth of a character; never empty for one value."""
-    eighths = max(count * _BAR * 8 // most, 1) if count else 0
+    """Return a bar, exact to an eighth of a character, and never empty for a count above 0."""
+    eighths = max(count * _BAR_WIDTH * 8 // most, 1) if count else 0
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

@@ -1,8 +1,8 @@
-"""What `schedo bench` does: submits jobs at a pace, follows them to their ends, keeps the times.
+"""The load of `schedo bench`: submits jobs at a rate, waits for their ends, collects the times.
 
-All jobs carry one tag, by which they are found again with the list API. The list is newest first
-and gets no new members once all are submitted, so its pages stay what they are: a page whose jobs
-have all ended is not asked for again.
+All jobs carry one tag, by which the list API finds them. The list is newest first, and no job joins
+it once all are submitted, so each page keeps its jobs. A page whose jobs have all ended is not
+requested again.
 """
 
 from __future__ import annotations
@@ -22,53 +22,53 @@ from schedo.errors import Overloaded, SchedoError
 from schedo.protocol.times import parse_instant
 
 _PAGE_JOBS = 500
-_LOOK_S = 1.0  # how long one look waits for the oldest job that has not ended
-_PAUSE_S = 0.05  # before a submit that was refused for now is sent again
+_POLL_S = 1.0  # how long one request waits for the oldest unfinished job
+_RETRY_DELAY_S = 0.05  # until a submit is repeated after a 429
 _JSON = {"Content-Type": "application/json"}
 _ENDED = ("completed_at", "failed_at", "cancelled_at", "expired_at")
 
-Progress = Callable[[int], None]  # told how many more were submitted, or have ended
+Progress = Callable[[int], None]  # it receives the number of jobs submitted or ended since then
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to submit, and how."""
+class LoadPlan:
+    """The jobs to submit, and the rate at which they are submitted."""
 
     job: Record  # task, payload and options
     count: int
     batch: int  # jobs in a request
-    concurrency: int  # requests on their way at a time
-    rate: float | None  # jobs a second; None: as fast as the server takes them
-    patience_s: float  # how long nothing may end before the rest counts as lost
+    concurrency: int  # requests under way at a time
+    rate: float | None  # jobs a second; None: as fast as the server accepts them
+    idle_timeout_s: float  # when no job ends for this time, the unfinished ones count as lost
     tag: str
 
     def requests(self) -> Iterator[int]:
-        """Yield the size of each request."""
+        """Yield the number of jobs in each request."""
         for start in range(0, self.count, self.batch):
             yield min(self.batch, self.count - start)
 
 
 @dataclass(slots=True)
-class Course:
-    """How it went. Instants and durations are microseconds; ids are those that were accepted."""
+class LoadResult:
+    """The times and ends of the jobs. Instants and durations are in microseconds."""
 
-    accepted_us: list[int] = field(default_factory=list)  # by job: request sent to answer
-    ids: set[str] = field(default_factory=set)
+    accepted_us: list[int] = field(default_factory=list)  # for each job: from request to response
+    ids: set[str] = field(default_factory=set)  # of the accepted jobs
     refused: list[SchedoError] = field(default_factory=list)
     submitting_us: int = 0
     ended: dict[str, Record] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:
-        """How many accepted jobs were not seen to end."""
+        """The number of accepted jobs whose end was not observed."""
         return len(self.ids - self.ended.keys())
 
     def count(self, state: State) -> int:
-        """Return how many ended like this."""
+        """Return the number of jobs that ended in this state."""
         return sum(record["state"] == state for record in self.ended.values())
 
     def started_us(self) -> list[int]:
-        """Return from due to start, by the server's clock, for each job that started."""
+        """Return the time from due to start, by the server's clock, of each job that started."""
         return [
             _between(record, "scheduled_at", "started_at")
             for record in self.ended.values()
@@ -76,14 +76,14 @@ class Course:
         ]
 
     def finished_us(self) -> list[int]:
-        """Return from due to end, by the server's clock."""
+        """Return the time from due to end, by the server's clock, of each job."""
         return [
             parse_instant(_ended_at(record)) - parse_instant(record["scheduled_at"])
             for record in self.ended.values()
         ]
 
-    def whole_us(self) -> int:
-        """Return from the first job's creation to the last one's end, by the server's clock."""
+    def total_us(self) -> int:
+        """Return the time from the first creation to the last end, by the server's clock."""
         if not self.ended:
             return 0
         first = min(parse_instant(record["created_at"]) for record in self.ended.values())
@@ -98,15 +98,19 @@ def _ended_at(record: Record) -> str:
     return next(str(record[name]) for name in _ENDED if name in record)
 
 
-async def run_load(client: AsyncClient, plan: Plan, submitted: Progress, ended: Progress) -> Course:
-    """Submit all jobs and return when all have ended, or nothing ends any more."""
-    course = Course()
-    await _submit_all(client, plan, course, submitted)
-    await _Follower(client, plan, course, ended).follow()
-    return course
+async def run_load(
+    client: AsyncClient, plan: LoadPlan, submitted: Progress, ended: Progress
+) -> LoadResult:
+    """Submit all jobs; return when all have ended, or after the plan's idle timeout."""
+    result = LoadResult()
+    await _submit_all(client, plan, result, submitted)
+    await _Follower(client, plan, result, ended).follow()
+    return result
 
 
-async def _submit_all(client: AsyncClient, plan: Plan, course: Course, told: Progress) -> None:
+async def _submit_all(
+    client: AsyncClient, plan: LoadPlan, result: LoadResult, on_progress: Progress
+) -> None:
     began = time.monotonic()
     sizes = plan.requests()
     sent = 0
@@ -116,19 +120,19 @@ async def _submit_all(client: AsyncClient, plan: Plan, course: Course, told: Pro
         for size in sizes:
             due, sent = sent / plan.rate if plan.rate else 0.0, sent + size
             await asyncio.sleep(max(0.0, began + due - time.monotonic()))
-            await _submit(client, plan, size, course)
-            told(size)
+            await _submit(client, plan, size, result)
+            on_progress(size)
 
     senders = min(plan.concurrency, -(-plan.count // plan.batch))
     await asyncio.gather(*(send_some() for _ in range(senders)))
-    course.submitting_us = round((time.monotonic() - began) * 1_000_000)
+    result.submitting_us = round((time.monotonic() - began) * 1_000_000)
 
 
-async def _submit(client: AsyncClient, plan: Plan, size: int, course: Course) -> None:
+async def _submit(client: AsyncClient, plan: LoadPlan, size: int, result: LoadResult) -> None:
     operation = _make_submit({**plan.job, "tags": [plan.tag]}, size)
     began = time.monotonic()
     try:
-        answers = await _insist(client, operation)
+        answers = await _send_until_accepted(client, operation)
     except SchedoError as error:
         if error.code == "unreachable":
             raise
@@ -136,25 +140,27 @@ async def _submit(client: AsyncClient, plan: Plan, size: int, course: Course) ->
     took_us = round((time.monotonic() - began) * 1_000_000)
     for answer in answers:
         if isinstance(answer, SchedoError):
-            course.refused.append(answer)
+            result.refused.append(answer)
         else:
-            course.ids.add(answer["id"])
-            course.accepted_us.append(took_us)
+            result.ids.add(answer["id"])
+            result.accepted_us.append(took_us)
 
 
-async def _insist(client: AsyncClient, operation: Operation[Any]) -> list[Record | SchedoError]:
-    """Send it until the server has room for it."""
+async def _send_until_accepted(
+    client: AsyncClient, operation: Operation[Any]
+) -> list[Record | SchedoError]:
+    """Send the request, and repeat it as long as the server answers 429."""
     while True:
         try:
             answer = await client.send(operation)
         except Overloaded:
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_RETRY_DELAY_S)
         else:
             return [answer] if isinstance(answer, dict) else answer
 
 
 def _make_submit(request: Record, size: int) -> Operation[Any]:
-    """Return a submit without a key to repeat it by, which the server would store with the job."""
+    """Return a submit without an idempotency key, because the server would store the key."""
     if size == 1:
         made: Operation[Any] = operations.submit(request)
     else:
@@ -163,55 +169,57 @@ def _make_submit(request: Record, size: int) -> Operation[Any]:
 
 
 class _Follower:
-    """Looks at the pages of the run's jobs until all of them have ended."""
+    """Requests the pages of the list of jobs until all jobs have ended."""
 
-    def __init__(self, client: AsyncClient, plan: Plan, course: Course, told: Progress) -> None:
+    def __init__(
+        self, client: AsyncClient, plan: LoadPlan, result: LoadResult, on_progress: Progress
+    ) -> None:
         self._client = client
         self._plan = plan
-        self._course = course
-        self._told = told
-        self._oldest: str | None = None  # a job that has not ended, to wait for
+        self._result = result
+        self._on_progress = on_progress
+        self._oldest: str | None = None  # the unfinished job to wait for
 
     async def follow(self) -> None:
         pages: list[str | None] = await self._find_pages()
         last_news = time.monotonic()
-        while self._course.lost and time.monotonic() - last_news < self._plan.patience_s:
+        while self._result.lost and time.monotonic() - last_news < self._plan.idle_timeout_s:
             if self._oldest is not None:
-                for wait in operations.wait_job(self._oldest, _LOOK_S, time.monotonic):
+                for wait in operations.wait_job(self._oldest, _POLL_S, time.monotonic):
                     if is_final(await self._client.send(wait)):
                         break
-            before = self._course.lost
+            before = self._result.lost
             self._oldest = None
-            pages = [page for page in pages if not await self._look(page)]
-            if self._course.lost < before:
+            pages = [page for page in pages if not await self._refresh_page(page)]
+            if self._result.lost < before:
                 last_news = time.monotonic()
 
     async def _find_pages(self) -> list[str | None]:
-        """Go through the whole list once; return the pages that have not ended, oldest first."""
+        """Read the whole list once; return the pages with unfinished jobs, oldest first."""
         pages: list[str | None] = []
         cursor: str | None = None
         while True:
             page = await self._list(cursor)
-            if not self._take(page["items"]):
+            if not self._record_ended(page["items"]):
                 pages.append(cursor)
             cursor = page["next_cursor"]
             if cursor is None:
                 return pages[::-1]
 
-    async def _look(self, cursor: str | None) -> bool:
+    async def _refresh_page(self, cursor: str | None) -> bool:
         """Return whether all jobs of the page have ended."""
-        return self._take((await self._list(cursor))["items"])
+        return self._record_ended((await self._list(cursor))["items"])
 
     async def _list(self, cursor: str | None) -> operations.Page:
         filters = {"tag": self._plan.tag}
         return await self._client.send(operations.list_jobs(filters, _PAGE_JOBS, cursor))
 
-    def _take(self, records: list[Record]) -> bool:
-        course = self._course
-        before = len(course.ended)
+    def _record_ended(self, records: list[Record]) -> bool:
+        result = self._result
+        before = len(result.ended)
         open_ids = [record["id"] for record in records if not is_final(record)]
-        course.ended |= {each["id"]: each for each in records if is_final(each)}
-        self._told(len(course.ended) - before)
+        result.ended |= {each["id"]: each for each in records if is_final(each)}
+        self._on_progress(len(result.ended) - before)
         if open_ids and self._oldest is None:
             self._oldest = open_ids[-1]
         return not open_ids

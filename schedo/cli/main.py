@@ -16,7 +16,7 @@ from schedo.errors import Exit, SchedoError
 
 
 class _Entry(NamedTuple):
-    place: str
+    target: str  # "module:name"
     help: str
 
 
@@ -39,28 +39,28 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group that knows the names and help of its commands without importing them."""
+    """A group that lists its commands from a table, without importing their modules."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the table."""
+
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command, or None."""
+
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name].place.partition(":")
+        module, _, name = COMMANDS[cmd_name].target.partition(":")
         command = getattr(import_module(module), name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from the table."""
+
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the exit codes from their table."""
+
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code.value), code.meaning) for code in Exit])
 

@@ -1,4 +1,4 @@
-"""Numbers given as options."""
+"""An option type for finite numbers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 
 
 class FiniteRange(click.FloatRange):
-    """A number within bounds. NaN compares with none of them, so click lets it through."""
+    """A finite number within bounds; click alone accepts NaN, because all comparisons are false."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number; wrong usage if it is none, NaN or infinite."""
+
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)

@@ -97,7 +97,7 @@ def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
 @as_json
 @connected
 def pause(client: Client, name: str, is_json: bool) -> None:
-    """Start no more jobs of the queue; running jobs continue."""
+    """Start no new jobs of the queue; running jobs continue."""
     _answer(client.pause_queue(name), is_json)
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from schedo.cli.argv import WordsCommand, read_command
+from schedo.cli.argv import ArgvCommand, read_command
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import SHARED_FIELDS, SINGLE_FIELDS, given, job_options
 from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.schedules import announce
 from schedo.cli.tables import print_json
-from schedo.cli.times import read_moment, read_now, render_moment
+from schedo.cli.times import read_now, read_time, render_time
 from schedo.client.errors import job_failed
 from schedo.client.records import JobView
 from schedo.client.sync import Client, SyncJobHandle
@@ -25,7 +25,7 @@ from schedo.protocol.times import parse_instant
 _INTERRUPTED = 130
 
 
-@click.command(cls=WordsCommand)
+@click.command(cls=ArgvCommand)
 @click.argument("command", nargs=-1)
 @click.option("--cron", metavar="EXPR", help="Make a schedule; requires --name.")
 @click.option("--tz", help="Time zone of --cron.  [default: UTC]")
@@ -82,10 +82,10 @@ def _show_broadcast(items: list[SyncJobHandle | SchedoError], *, is_json: bool) 
 
 
 def _read_at(text: str) -> str:
-    moment = read_moment(text, "--at")
-    if parse_instant(moment) < read_now():
+    time_text = read_time(text, "--at")
+    if parse_instant(time_text) < read_now():
         click.echo(f"schedo: warning: {escape(text)} has passed; the job is due now", err=True)
-    return moment
+    return time_text
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ def _check(options: dict[str, Any]) -> None:
 def _describe(job: JobView) -> str:
     line = f"{escape(job.id)}  {escape(job.record['state'])}"
     if job.state is State.SCHEDULED:
-        line += f" for {render_moment(job.record.get('scheduled_at'), read_now())}"
+        line += f" for {render_time(job.record.get('scheduled_at'), read_now())}"
     return line
 
 
@@ -134,7 +134,7 @@ def _wait(client: Client, job_id: str, is_json: bool) -> int:
 
 
 def find_exit_code(job: JobView) -> int | None:
-    """Return the value of $? in a shell, or None if the command did not end by itself."""
+    """Return the exit code that a shell would show, or None if the command did not run."""
     if job.state is State.COMPLETED:
         result = job.record.get("result")
         return int(result.get("exit_code", 0)) if isinstance(result, dict) else 0

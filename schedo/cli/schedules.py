@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from schedo.cli.argv import WordsCommand, read_command
+from schedo.cli.argv import ArgvCommand, read_command
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import given, shared_options
 from schedo.cli.jobs import describe_work, render_fact
 from schedo.cli.tables import print_facts, print_json, print_table
-from schedo.cli.times import drop_clock, read_moment, read_now, render_full, render_moment
+from schedo.cli.times import keep_distance, read_now, read_time, render_full, render_time
 from schedo.client import operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
@@ -39,9 +39,9 @@ def list_(client: Client, is_json: bool) -> None:
         print_json(records)
         return
     now = read_now()
-    headers = ("NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WHAT")
-    shorter = {"NEXT": drop_clock, "LAST": drop_clock}
-    print_table(headers, [_row(record, now) for record in records], shorter)
+    headers = ("NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WORK")
+    compact = {"NEXT": keep_distance, "LAST": keep_distance}
+    print_table(headers, [_row(record, now) for record in records], compact)
 
 
 def _row(schedule: Record, now: int) -> tuple[str, ...]:
@@ -52,14 +52,14 @@ def _row(schedule: Record, now: int) -> tuple[str, ...]:
         render_rule(schedule),
         schedule.get("tz", "UTC"),
         state,
-        "-" if state == "paused" else render_moment(next_fire, now),
-        render_moment(schedule.get("last_fired_at"), now),
+        "-" if state == "paused" else render_time(next_fire, now),
+        render_time(schedule.get("last_fired_at"), now),
         describe_work(schedule),
     )
 
 
 def render_rule(schedule: Mapping[str, Any]) -> str:
-    """Return the rule of a schedule in one word or line."""
+    """Return the rule of a schedule as one line of text."""
     if "cron" in schedule:
         return str(schedule["cron"])
     if "every" in schedule:
@@ -87,14 +87,14 @@ def show(client: Client, name: str, is_json: bool) -> None:
         click.echo()
         rows = [
             (
-                render_moment(decision["scheduled_for"], now),
-                decision["verdict"],
+                render_time(decision["scheduled_for"], now),
+                decision["decision"],
                 str(decision.get("count", 1)),
                 decision.get("job", "-"),
             )
             for decision in decisions
         ]
-        print_table(("INSTANT", "VERDICT", "COUNT", "JOB"), rows)
+        print_table(("INSTANT", "DECISION", "COUNT", "JOB"), rows)
 
 
 def _render_field(field: str, value: Any, now: int) -> str:
@@ -107,7 +107,7 @@ def _render_field(field: str, value: Any, now: int) -> str:
     return render_fact(field, value, now)
 
 
-@schedules.command(cls=WordsCommand)
+@schedules.command(cls=ArgvCommand)
 @click.argument("name")
 @click.argument("command", nargs=-1)
 @click.option("--cron", metavar="EXPR", help="Five fields, six with seconds, or @daily etc.")
@@ -120,10 +120,10 @@ def _render_field(field: str, value: Any, now: int) -> str:
 @click.option(
     "--overlap",
     metavar="POLICY",
-    help="skip, allow, buffer_one or cancel_other, when the last run has not ended.",
+    help="What to do when the previous run has not ended: skip, allow, buffer_one, cancel_other.",
 )
-@click.option("--catchup", metavar="POLICY", help="For missed runs: latest, all or skip.")
-@click.option("--jitter", metavar="DURATION", help="Delay each run by up to this much.")
+@click.option("--catchup", metavar="POLICY", help="Which missed runs to make: latest, all, skip.")
+@click.option("--jitter", metavar="DURATION", help="Delay each run by a random time up to this.")
 @click.option("--paused/--not-paused", default=None, help="Whether the schedule is paused.")
 @click.option(
     "--file", "path", metavar="FILE", help="Read the fields from a JSON file; - is stdin."
@@ -138,7 +138,7 @@ def put(
     is_json: bool,
     **options: Any,
 ) -> None:
-    """Create or replace the schedule NAME of a command: NAME --cron EXPR -- program ..."""
+    """Create or replace the schedule NAME, as in: NAME --cron EXPR -- program ..."""
     spec = _read_file(path) if path else {}
     spec |= _read_options(options)
     words = read_command(command)
@@ -159,7 +159,7 @@ def _read_options(options: dict[str, Any]) -> dict[str, Any]:
     if "payload" in spec:
         spec["payload"] = _parse_json(spec["payload"], "--payload")
     if "at" in spec:
-        spec["at"] = read_moment(spec["at"], "--at")
+        spec["at"] = read_time(spec["at"], "--at")
     return spec
 
 
@@ -170,7 +170,7 @@ def _read_file(path: str) -> dict[str, Any]:
         raise click.BadParameter(f"cannot read {path}: {error}", param_hint="--file") from error
     value = _parse_json(text, "--file")
     if not isinstance(value, dict):
-        raise click.BadParameter("it must contain one JSON object", param_hint="--file")
+        raise click.BadParameter("the file must contain one JSON object", param_hint="--file")
     return value
 
 
@@ -178,11 +178,11 @@ def _parse_json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"it is not JSON: {error}", param_hint=place) from error
+        raise click.BadParameter(f"the text is not JSON: {error}", param_hint=place) from error
 
 
 def announce(schedule: Record, what: str, *, is_json: bool) -> None:
-    """Print what happened to the schedule, and when it fires next."""
+    """Print that the schedule was created, paused and so on, and when it fires next."""
     if is_json:
         print_json(schedule)
         return
@@ -221,13 +221,13 @@ def pause(client: Client, name: str, note: str | None, is_json: bool) -> None:
 @schedules.command()
 @click.argument("name")
 @click.option(
-    "--from", "start", metavar="TIME", help="Catch up the runs that were due since this time."
+    "--from", "start", metavar="TIME", help="Treat instants since this time as missed runs."
 )
 @as_json
 @connected
 def resume(client: Client, name: str, start: str | None, is_json: bool) -> None:
     """Resume a paused schedule."""
-    resume_from = None if start is None else read_moment(start, "--from")
+    resume_from = None if start is None else read_time(start, "--from")
     announce(client.resume_schedule(name, resume_from), "resumed", is_json=is_json)
 
 
@@ -237,7 +237,7 @@ def resume(client: Client, name: str, start: str | None, is_json: bool) -> None:
 @as_json
 @connected
 def trigger(client: Client, name: str, overlap: str | None, is_json: bool) -> None:
-    """Fire the schedule once now; exit with 1 if it is skipped because a run is not finished."""
+    """Fire the schedule once now. The exit code is 1 if an unfinished run makes it skip."""
     answer = client.send(operations.trigger_schedule(name, overlap))
     job = answer.get("job")
     if is_json:

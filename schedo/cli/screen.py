@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from schedo.cli.escapes import escape, truncate
-from schedo.cli.stats import SCHEDULES_MAX, Figures, QueueFigures, Spread
+from schedo.cli.stats import SCHEDULES_MAX, Distribution, Figures, QueueStats
 from schedo.cli.tables import render_table
-from schedo.cli.times import render_moment, render_span
+from schedo.cli.times import render_span, render_time
 from schedo.core.limits import SECOND
 
 _QUEUE_HEADERS = (
@@ -20,12 +20,12 @@ _SIZES = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 def render_frame(
     figures: Figures, url: str, now: int, *, width: int | None = None, is_coloured: bool = False
 ) -> list[str]:
-    """Return the lines, none wider than width; `now` is in microseconds."""
+    """Return the lines, at most `width` columns wide; `now` is in microseconds."""
     lines = [
         f"schedo {figures.version} at {url}"
-        f"   rates over {render_span(int(figures.over_s * SECOND))}",
+        f"   rates over {render_span(int(figures.interval_s * SECOND))}",
         _render_readiness(figures),
-        f"epoch {figures.epoch}   up {render_span(int(figures.up_s) * SECOND)}"
+        f"epoch {figures.epoch}   up {render_span(int(figures.uptime_s) * SECOND)}"
         f"   memory {_size(figures.rss_bytes)}   cpu {figures.cpu_share:.0%}"
         f"   files {figures.open_fds}   store {_size(figures.store_bytes)}",
         "",
@@ -33,14 +33,12 @@ def render_frame(
     ]
     lines = [line if width is None else truncate(escape(line), width) for line in lines]
     if is_coloured:
-        lines[1] = click.style(
-            lines[1], fg="red" if _is_in_trouble(figures) else "green", bold=True
-        )
+        lines[1] = click.style(lines[1], fg="red" if _has_problem(figures) else "green", bold=True)
     rows = [_queue_row(queue) for queue in figures.queues]
     lines += ["", *render_table(_QUEUE_HEADERS, rows, width, is_coloured, is_whole=False)]
     if figures.fires:
         fires = [
-            (fire["schedule"], render_moment(fire["at"], now), fire["rule"], fire["task"])
+            (fire["schedule"], render_time(fire["at"], now), fire["rule"], fire["task"])
             for fire in figures.fires
         ]
         headers = ("NEXT FIRE", "AT", "RULE", "TASK")
@@ -51,10 +49,10 @@ def render_frame(
     return lines
 
 
-def mark_old(
+def mark_stale(
     lines: list[str], reason: str, age_s: float, *, width: int, is_coloured: bool = False
 ) -> list[str]:
-    """Return a frame that says why there is no newer one, and how old its figures are."""
+    """Replace the first lines by the reason why there is no newer frame, and this one's age."""
     age = render_span(int(age_s) * SECOND)
     head = [truncate(escape(text), width) for text in (reason, f"the figures below are {age} old")]
     if is_coloured:
@@ -62,7 +60,7 @@ def mark_old(
     return [*head, *lines[len(head) :]]
 
 
-def _is_in_trouble(figures: Figures) -> bool:
+def _has_problem(figures: Figures) -> bool:
     return not figures.is_ready or bool(figures.reasons)
 
 
@@ -74,9 +72,9 @@ def _render_readiness(figures: Figures) -> str:
 def _render_rates(figures: Figures) -> list[str]:
     ended, troubles = (
         "   ".join(f"{name} {_rate(rate)}" for name, rate in rates.items())
-        for rates in (figures.ended_per_s, figures.troubles_per_s)
+        for rates in (figures.ended_per_s, figures.unsuccessful_per_s)
     )
-    windows = "   ".join(f"{name} {count:,}" for name, count in figures.windows.items())
+    in_memory = "   ".join(f"{name} {count:,}" for name, count in figures.in_memory.items())
     batch = "-" if figures.commit_jobs is None else f"{figures.commit_jobs:,.1f}"
     return [
         f"jobs/s      submitted {_rate(figures.submitted_per_s)}   {ended}",
@@ -86,11 +84,11 @@ def _render_rates(figures: Figures) -> list[str]:
         f"commits     {_spread(figures.commit)}   {_rate(figures.commit.per_s)}/s"
         f"   jobs each {batch}   waiting {figures.uncommitted:,}",
         f"workers     {figures.workers}   slots {figures.slots:,}   busy {figures.slots_busy:,}",
-        f"in memory   {windows}",
+        f"in memory   {in_memory}",
     ]
 
 
-def _queue_row(queue: QueueFigures) -> tuple[str, ...]:
+def _queue_row(queue: QueueStats) -> tuple[str, ...]:
     waiting = queue.waiting
     return (
         queue.name,
@@ -107,7 +105,7 @@ def _queue_row(queue: QueueFigures) -> tuple[str, ...]:
     )
 
 
-def _spread(spread: Spread) -> str:
+def _spread(spread: Distribution) -> str:
     return f"p50 {_time(spread.p50)}   p99 {_time(spread.p99)}"
 
 
@@ -116,7 +114,7 @@ def _time(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     if seconds == float("inf"):
-        return ">10s"  # behind the last bucket
+        return ">10s"  # above the bound of the last bucket
     for factor, unit in ((1e6, "µs"), (1e3, "ms")):
         value = seconds * factor
         if value < 999.5:

@@ -69,8 +69,8 @@ def load(path: str | None, flags: dict[str, Any]) -> Config:
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Start although a part of the store is missing, and lose the jobs in it. For a single"
-    " start by hand.",
+    help="Start although a part of the store is missing; the jobs in that part are lost. Use it by"
+    " hand for one start, never in a service file.",
 )
 def serve(path: str | None, accept_loss: bool, **flags: Any) -> None:
     """Start the server. With MODULE:NAME, it runs the tasks of that app in child processes.

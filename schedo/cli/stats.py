@@ -1,4 +1,4 @@
-"""What `schedo top` shows, worked out from two readings of /metrics and the time between them."""
+"""Computes the figures of `schedo top` from two readings of /metrics."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from schedo.core.limits import FIRES_SHOWN, SECOND
 from schedo.protocol.times import parse_instant, render_instant
 
 OUTCOMES = ("completed", "failed", "cancelled", "expired")
-TROUBLES = ("failed", "timeout", "lost", "stale")  # of attempts
+UNSUCCESSFUL = ("failed", "timeout", "lost", "stale")  # of attempts
 NEXT_FIRES = 5
-SCHEDULES_MAX = 5_000  # looked at for them; a server works out about 10 in a millisecond
+SCHEDULES_MAX = 5_000  # read to find the next fires; a server renders about 10 in a millisecond
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """How a duration, in seconds, was spread over an interval; None where nothing happened."""
+class Distribution:
+    """Percentiles of a duration, in seconds; None if nothing happened in the interval."""
 
     p50: float | None
     p99: float | None
@@ -26,28 +26,28 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueFigures:
-    """One queue."""
+class QueueStats:
+    """The figures of one queue."""
 
     name: str
     is_paused: bool
     running: int
     concurrency: int | None
     waiting: dict[str, int]
-    delay: Spread
-    commit_wait: Spread
+    delay: Distribution
+    commit_wait: Distribution
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One frame's worth of numbers; rates are per second of the interval."""
+    """The figures of one frame; rates are per second of the interval."""
 
     version: str
-    over_s: float  # how long the interval was
+    interval_s: float
     is_ready: bool
     reasons: list[str]
     epoch: int
-    up_s: float
+    uptime_s: float
     cpu_share: float
     rss_bytes: int
     open_fds: int
@@ -55,31 +55,31 @@ class Figures:
     submitted_per_s: float
     started_per_s: float
     ended_per_s: dict[str, float]  # jobs by outcome
-    troubles_per_s: dict[str, float]  # attempts by outcome
-    lateness: Spread
-    loop_lag: Spread
+    unsuccessful_per_s: dict[str, float]  # attempts by outcome
+    lateness: Distribution
+    loop_lag: Distribution
     loop_lag_worst_s: float
-    commit: Spread
+    commit: Distribution
     commit_jobs: float | None
     uncommitted: int
     workers: int
     slots: int
     slots_busy: int
-    windows: dict[str, int]
-    queues: list[QueueFigures]
+    in_memory: dict[str, int]  # entries of each paged index
+    queues: list[QueueStats]
     fires: list[dict[str, str]]
-    has_more_schedules: bool  # than were looked at for the fires
+    has_more_schedules: bool  # more than SCHEDULES_MAX, so `fires` may be incomplete
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON data; what lies behind the last bucket has no value there."""
+        """Return the figures as JSON data; a duration above the last bucket's bound is None."""
         return asdict(self, dict_factory=_finite)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was asked of the server for one frame."""
+    """The data that the server gave for one frame."""
 
-    at_s: float  # of any clock that does not jump
+    at_s: float  # of a monotonic clock
     now_s: float  # since 1970
     scrape: Scrape
     reasons: list[str]
@@ -87,32 +87,32 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """What the server listed, not necessarily for this frame."""
+    """Queues and schedules, which may be older than the frame."""
 
     queues: list[Record]
     schedules: list[Record]
     has_more_schedules: bool = False
 
 
-def before_all(first: Reading) -> Reading:
-    """Return the reading of the instant at which the server began, when all counters were 0."""
-    up_s = _up_s(first)
-    return Reading(first.at_s - up_s, first.now_s - up_s, Scrape({}), [])
+def reading_at_start(first: Reading) -> Reading:
+    """Return a reading as of the start of the server, when all counters were 0."""
+    uptime_s = _uptime_s(first)
+    return Reading(first.at_s - uptime_s, first.now_s - uptime_s, Scrape({}), [])
 
 
-def work_out(before: Reading, after: Reading, lists: Lists) -> Figures:
-    """Return the figures of the time between two readings."""
+def compute_figures(before: Reading, after: Reading, lists: Lists) -> Figures:
+    """Return the figures of the interval between two readings."""
     change = _Change(before.scrape, after.scrape, max(after.at_s - before.at_s, 1e-3))
     now = after.scrape
     rates = change.rates("schedo_attempts_ended_total", "outcome")
     waits = change.by_queue("schedo_commit_wait_seconds")
     return Figures(
         version=next(iter(now.by_label("schedo_info", "version")), "?"),
-        over_s=after.at_s - before.at_s,
+        interval_s=after.at_s - before.at_s,
         is_ready=bool(now.value("schedo_ready")),
         reasons=after.reasons,
         epoch=int(now.value("schedo_epoch")),
-        up_s=_up_s(after),
+        uptime_s=_uptime_s(after),
         cpu_share=change.rate("process_cpu_seconds_total"),
         rss_bytes=int(now.value("process_resident_memory_bytes")),
         open_fds=int(now.value("process_open_fds")),
@@ -120,7 +120,7 @@ def work_out(before: Reading, after: Reading, lists: Lists) -> Figures:
         submitted_per_s=sum(spread.per_s for spread in waits.values()),
         started_per_s=change.rate("schedo_attempts_started_total"),
         ended_per_s=_pick(change.rates("schedo_jobs_ended_total", "state"), OUTCOMES),
-        troubles_per_s=_pick(rates, TROUBLES),
+        unsuccessful_per_s=_pick(rates, UNSUCCESSFUL),
         lateness=change.spread("schedo_start_lateness_seconds"),
         loop_lag=change.spread("schedo_loop_lag_seconds"),
         loop_lag_worst_s=now.value("schedo_loop_lag_recent_seconds"),
@@ -130,26 +130,26 @@ def work_out(before: Reading, after: Reading, lists: Lists) -> Figures:
         workers=int(now.value("schedo_workers")),
         slots=int(now.value("schedo_worker_slots")),
         slots_busy=int(now.value("schedo_worker_slots_busy")),
-        windows={k: int(v) for k, v in now.by_label("schedo_window_entries", "window").items()},
-        queues=_work_out_queues(now, change, lists.queues),
+        in_memory={k: int(v) for k, v in now.by_label("schedo_index_entries", "index").items()},
+        queues=_compute_queues(now, change, lists.queues),
         fires=_next_fires(lists.schedules, round(after.now_s * SECOND)),
         has_more_schedules=lists.has_more_schedules,
     )
 
 
-def _up_s(reading: Reading) -> float:
+def _uptime_s(reading: Reading) -> float:
     return max(0.0, reading.now_s - reading.scrape.value("process_start_time_seconds"))
 
 
-def _work_out_queues(now: Scrape, change: _Change, records: list[Record]) -> list[QueueFigures]:
+def _compute_queues(now: Scrape, change: _Change, records: list[Record]) -> list[QueueStats]:
     limits = {record["name"]: record.get("concurrency") for record in records}
     running = now.by_label("schedo_queue_running_jobs", "queue")
     paused = now.by_label("schedo_queue_paused", "queue")
     delays = change.by_queue("schedo_start_delay_seconds")
     waits = change.by_queue("schedo_commit_wait_seconds")
-    nothing = Spread(None, None, 0.0)
+    nothing = Distribution(None, None, 0.0)
     return [
-        QueueFigures(
+        QueueStats(
             name,
             bool(paused.get(name)),
             int(running.get(name, 0)),
@@ -184,10 +184,10 @@ def _next_fires(schedules: list[Record], now: int) -> list[dict[str, str]]:
 
 
 def _next_fire(known: list[str], now: int) -> str | None:
-    """Return the first instant that has not passed; None if there is no other.
+    """Return the first instant that has not passed, or None.
 
-    The list may be some time old. If it is full and all of it has passed, the schedule fires every
-    few seconds and is taken to go on at the pace of its last two.
+    The list may be some seconds old. If it is full and all of it has passed, the schedule fires
+    every few seconds; then the distance of its last two instants gives the next one.
     """
     now_text = render_instant(now)
     ahead = next((at for at in known if at >= now_text), None)
@@ -199,7 +199,7 @@ def _next_fire(known: list[str], now: int) -> str | None:
 
 
 class _Change:
-    """What has changed between two scrapes."""
+    """The change from one scrape to the next."""
 
     def __init__(self, before: Scrape, after: Scrape, seconds: float) -> None:
         self._before = before
@@ -217,16 +217,16 @@ class _Change:
     def buckets(self, name: str, **labels: str) -> Buckets:
         return self._after.buckets(name, **labels).since(self._before.buckets(name, **labels))
 
-    def spread(self, name: str, **labels: str) -> Spread:
+    def spread(self, name: str, **labels: str) -> Distribution:
         found = self.buckets(name, **labels)
-        return Spread(found.quantile(0.5), found.quantile(0.99), found.count / self._seconds)
+        return Distribution(found.quantile(0.5), found.quantile(0.99), found.count / self._seconds)
 
-    def by_queue(self, name: str) -> dict[str, Spread]:
+    def by_queue(self, name: str) -> dict[str, Distribution]:
         queues = self._after.by_label(f"{name}_count", "queue")
         return {queue: self.spread(name, queue=queue) for queue in queues}
 
     def _per_s(self, before: float, after: float) -> float:
-        """Return the rate of a counter; one that has fallen began anew with its server."""
+        """Return the rate of a counter; a counter that fell began at 0 with a new server."""
         return (after - before if after >= before else after) / self._seconds
 
 

@@ -1,8 +1,7 @@
-"""Plain tables and JSON on stdout.
+"""Prints plain tables and JSON on stdout.
 
-A table is cut to the terminal's width only when there is a terminal; its first column is the name
-by which a thing is found again and is never cut. Columns that would be useless with their end cut
-off say how they are put shorter instead.
+A table is cut to the terminal's width only if stdout is a terminal. The first column holds the id
+or name and is never cut. A column that would be useless with its end cut off has a compact form.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import click
 
 from schedo.cli.escapes import escape, measure, truncate
 
-Shorter = Mapping[str, Callable[[str], str]]  # header: how its cells are put where room is short
-_NOTHING_SHORTER: Shorter = {}
+CompactForms = Mapping[str, Callable[[str], str]]  # by header: shortens a cell of that column
+_NO_COMPACT_FORMS: CompactForms = {}
 _GAP = 2
 _COLUMN_MIN = 6
-# How what a terminal's encoding lacks is put in ASCII.
+# ASCII replacements, for terminals whose encoding lacks these characters.
 _IN_ASCII = str.maketrans({"µ": "u", "…": "~", **dict.fromkeys("█▉▊▋▌▍▎▏", "#")})
 _COLORS = {
     "running": "cyan",
@@ -35,17 +34,17 @@ _COLORS = {
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON. ASCII only, so that nothing in it can touch a terminal."""
+    """Print a value as JSON. It is ASCII only, so that no control character reaches a terminal."""
     click.echo(json.dumps(value, indent=2))
 
 
 def print_text(text: str) -> None:
-    """Print text, with its colours, as stdout can show it."""
+    """Print text with its colours, in characters that stdout's encoding has."""
     click.echo(make_printable(text), color=True)
 
 
 def make_printable(text: str) -> str:
-    """Return the text in characters that stdout can take: in ASCII if need be, or escaped."""
+    """Return the text in characters that stdout's encoding has: as ASCII or escaped if needed."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         text.encode(encoding)
@@ -56,16 +55,16 @@ def make_printable(text: str) -> str:
 
 
 def print_table(
-    headers: Sequence[str], rows: Iterable[Sequence[str]], shorter: Shorter = _NOTHING_SHORTER
+    headers: Sequence[str], rows: Iterable[Sequence[str]], compact: CompactForms = _NO_COMPACT_FORMS
 ) -> None:
     """Print a table that fits the terminal; states are coloured unless NO_COLOR is set."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in render_table(headers, [list(row) for row in rows], width, has_colors(), shorter):
+    for line in render_table(headers, [list(row) for row in rows], width, has_colors(), compact):
         print_text(line)
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Print names and values below each other."""
+    """Print each name and its value on a line, with the values in one column."""
     pairs = list(facts)
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
@@ -74,7 +73,7 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 
 def has_colors() -> bool:
-    """Say whether output is coloured: on a terminal, unless the user says otherwise."""
+    """Return whether output is coloured: on a terminal, or as NO_COLOR and FORCE_COLOR say."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
@@ -85,22 +84,23 @@ def render_table(
     rows: Sequence[Sequence[str]],
     width: int | None = None,
     is_coloured: bool = False,
-    shorter: Shorter = _NOTHING_SHORTER,
+    compact: CompactForms = _NO_COMPACT_FORMS,
     *,
     is_whole: bool = True,
 ) -> list[str]:
-    """Return the lines of a table that fits into width if its first column does.
+    """Return the lines of a table, cut to `width` columns.
 
-    If it need not be whole, the first column and the ends of lines are cut, too, and none is wider.
+    With `is_whole`, the first column is never cut, so a line may be wider. Without it, the first
+    column is cut as well, and columns at the end are left out.
     """
     cells = [[escape(cell) for cell in row] for row in (headers, *rows)]
     widths = _measure_columns(cells)
     if width is not None and _find_excess(widths, width) > 0:
-        for header, shorten in shorter.items():
+        for header, shorten in compact.items():
             column = headers.index(header)
             for row in cells[1:]:
                 row[column] = shorten(row[column])
-        whole = {*([0] if is_whole else []), *map(headers.index, shorter)}
+        whole = {*([0] if is_whole else []), *map(headers.index, compact)}
         widths = _shrink(_measure_columns(cells), width, whole)
         if not is_whole:
             widths = list(_fill(widths, width))
@@ -116,7 +116,7 @@ def _find_excess(widths: Sequence[int], total: int) -> int:
 
 
 def _shrink(widths: list[int], total: int, whole: Collection[int]) -> list[int]:
-    """Return widths that fit into the total, taken from the widest columns that may be cut."""
+    """Make the widest columns narrower until the total fits; never those in `whole`."""
     widths = list(widths)
     excess = _find_excess(widths, total)
     columns = [column for column in range(len(widths)) if column not in whole]
@@ -130,7 +130,7 @@ def _shrink(widths: list[int], total: int, whole: Collection[int]) -> list[int]:
 
 
 def _fill(widths: Sequence[int], total: int) -> Iterator[int]:
-    """Yield the widths of the columns that begin within the total, the last cut at its end."""
+    """Yield the widths of the columns that begin within the total; the last one is cut to fit."""
     for width in widths:
         if total <= 0:
             return
@@ -140,7 +140,7 @@ def _fill(widths: Sequence[int], total: int) -> Iterator[int]:
 
 def _render_row(row: Sequence[str], widths: Sequence[int], is_coloured: bool) -> str:
     parts = []
-    for cell, width in zip(row, widths, strict=False):  # the rest has no room
+    for cell, width in zip(row, widths, strict=False):  # there may be fewer widths than cells
         shown = truncate(cell, width)
         padding = " " * (width - measure(shown))
         if is_coloured and cell in _COLORS:

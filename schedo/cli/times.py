@@ -1,4 +1,4 @@
-"""Times as people read and write them at a terminal: local, with how far away they are."""
+"""Renders and parses times for a terminal: in local time, with the distance from now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2})
 
 
 def read_now() -> int:
-    """Return this machine's time; only hints of how far away something is depend on it."""
+    """Return this machine's time in microseconds; only distances such as "in 5s" depend on it."""
     return time.time_ns() // 1_000
 
 
@@ -36,7 +36,7 @@ def render_span(us: int) -> str:
 
 
 def render_distance(us: int, now: int) -> str:
-    """Return how far an instant is from now: "in 5s", "2m ago", "now"."""
+    """Return the distance of an instant from now: "in 5s", "2m ago", "now"."""
     distance = us - now
     if abs(distance) < limits.SECOND:
         return "now"
@@ -44,8 +44,8 @@ def render_distance(us: int, now: int) -> str:
     return f"in {span}" if distance > 0 else f"{span} ago"
 
 
-def render_moment(text: str | None, now: int, zone: tzinfo | None = None) -> str:
-    """Return an instant of the API in local time, short: the date only when it is not today's."""
+def render_time(text: str | None, now: int, zone: tzinfo | None = None) -> str:
+    """Return an instant of the API in local time, with the date only if it is not today."""
     if not text:
         return "-"
     us = parse_instant(text)
@@ -57,10 +57,10 @@ def render_moment(text: str | None, now: int, zone: tzinfo | None = None) -> str
     return f"{local.strftime(form)} ({render_distance(us, now)})"
 
 
-def drop_clock(moment: str) -> str:
-    """Return what render_moment made with only how far away it is: "2m ago"."""
-    _, found, distance = moment.partition(" (")
-    return distance.removesuffix(")") if found else moment
+def keep_distance(text: str) -> str:
+    """Return only the distance of a text that render_time made: "2m ago"."""
+    _, found, distance = text.partition(" (")
+    return distance.removesuffix(")") if found else text
 
 
 def render_full(text: str, now: int, zone: tzinfo | None = None) -> str:
@@ -78,7 +78,7 @@ def _local(us: int, zone: tzinfo | None) -> datetime:
     return (instant + timedelta(microseconds=us % limits.SECOND)).astimezone(zone)
 
 
-def parse_moment(text: str, now: int, zone: tzinfo | None = None) -> str:
+def parse_time(text: str, now: int, zone: tzinfo | None = None) -> str:
     """Return RFC 3339 for a time with an offset, a local "2026-11-20 18:30", or the next "18:30".
 
     Raises ValueError with a sentence.
@@ -101,15 +101,15 @@ def parse_moment(text: str, now: int, zone: tzinfo | None = None) -> str:
         ) from None
 
 
-def read_moment(text: str, option: str) -> str:
-    """Return RFC 3339 for what was given to the option; wrong usage if it is no time."""
+def read_time(text: str, option: str) -> str:
+    """Return the option's time as RFC 3339; raise click.BadParameter if it is not valid."""
     try:
-        return parse_moment(text, read_now())
+        return parse_time(text, read_now())
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
 def _with_offset(local: datetime, zone: tzinfo | None) -> datetime:
-    """Return the wall time with the offset that the zone has then."""
+    """Return the wall time with the zone's offset at that time."""
     wall = local.replace(tzinfo=None)
     return wall.replace(tzinfo=zone) if zone else wall.astimezone()

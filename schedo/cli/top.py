@@ -18,8 +18,15 @@ import click
 from schedo.cli.connection import as_json, connected
 from schedo.cli.errors import explain
 from schedo.cli.numbers import FiniteRange
-from schedo.cli.screen import mark_old, render_frame
-from schedo.cli.stats import SCHEDULES_MAX, Figures, Lists, Reading, before_all, work_out
+from schedo.cli.screen import mark_stale, render_frame
+from schedo.cli.stats import (
+    SCHEDULES_MAX,
+    Figures,
+    Lists,
+    Reading,
+    compute_figures,
+    reading_at_start,
+)
 from schedo.cli.tables import has_colors, make_printable, print_json, print_text
 from schedo.cli.times import read_now
 from schedo.client import operations
@@ -28,10 +35,11 @@ from schedo.client.sync import Client
 from schedo.core.limits import SECOND
 from schedo.errors import SchedoError
 
-# The server counts queues and computes schedules for each request, so they are requested less
-# often: the longer it takes, the rarer, and in small pages, because each page blocks the server.
+# The server counts jobs and computes fires for each request of a list. So lists are requested less
+# often than metrics, the less often the longer they take, and in small pages, because the server
+# serves no other request while it renders a page.
 _LISTS_S = 10.0
-_LISTS_PAUSE = 50  # times as long as the last time took
+_LISTS_PAUSE = 50  # the pause is this many times as long as the last request took
 _PAGE_SCHEDULES = 100
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # other screen, no cursor; back
 _HOME, _LINE_END, _SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -50,9 +58,9 @@ _QUIT_KEYS = frozenset(b"qQ\x03\x04")
 @as_json
 @connected
 def top(client: Client, once: bool, interval: float, is_json: bool) -> None:
-    """Show live figures of the server; q quits.
+    """Show live figures of the server; press q to quit.
 
-    Rates are since the previous frame; in the first frame, since the start of the server.
+    Rates are averages since the previous frame, or since the server's start in the first frame.
     """
     observer = Observer(client)
     figures = observer.observe()
@@ -66,7 +74,7 @@ def top(client: Client, once: bool, interval: float, is_json: bool) -> None:
             print_text("\n".join(frame))
         return
     with _terminal() as keys, contextlib.suppress(KeyboardInterrupt):
-        _show_always(observer, figures, client.url, max(interval, 0.1), keys)
+        _run_live(observer, figures, client.url, max(interval, 0.1), keys)
 
 
 class Observer:
@@ -76,38 +84,38 @@ class Observer:
         self._client = client
         self._last: Reading | None = None
         self._lists = Lists([], [])
-        self._lists_at_s = 0.0  # when they are asked for again
-        self._lists_trouble: list[str] = []
+        self._lists_at_s = 0.0  # when the lists are requested again
+        self._lists_problems: list[str] = []
 
     def observe(self) -> Figures:
         """Return the figures since the last call; at first, since the start of the server."""
         send = self._client.send
         if time.monotonic() >= self._lists_at_s:
-            self._ask_lists()  # before the reading, so that what it costs is not in the next rates
+            self._load_lists()  # before the metrics, so that its cost is part of this interval
         scrape = send(operations.get_metrics())
         at_s, now_s = time.monotonic(), read_now() / SECOND
         reasons: list[str] = []
         if not scrape.value("schedo_ready"):
             reasons = send(operations.get_readiness()).get("reasons", [])
-        after = Reading(at_s, now_s, scrape, [*reasons, *self._lists_trouble])
-        before, self._last = self._last or before_all(after), after
-        return work_out(before, after, self._lists)
+        after = Reading(at_s, now_s, scrape, [*reasons, *self._lists_problems])
+        before, self._last = self._last or reading_at_start(after), after
+        return compute_figures(before, after, self._lists)
 
-    def _ask_lists(self) -> None:
+    def _load_lists(self) -> None:
         began_s = time.monotonic()
         try:
             queues = self._client.send(operations.list_queues())
-            self._lists = Lists(queues, *self._ask_schedules())
-            self._lists_trouble = []
+            self._lists = Lists(queues, *self._load_schedules())
+            self._lists_problems = []
         except SchedoError as error:
             if error.code == "unreachable":
                 raise
             # The metrics alone still help, above all if the server's disk is full.
-            self._lists_trouble = [f"queues and schedules cannot be listed: {error}"]
+            self._lists_problems = [f"queues and schedules cannot be listed: {error}"]
         now_s = time.monotonic()
         self._lists_at_s = now_s + max(_LISTS_S, (now_s - began_s) * _LISTS_PAUSE)
 
-    def _ask_schedules(self) -> tuple[list[Record], bool]:
+    def _load_schedules(self) -> tuple[list[Record], bool]:
         """Return the schedules, and whether there are more."""
         found: list[Record] = []
         cursor: str | None = None
@@ -120,29 +128,27 @@ class Observer:
         return found, True
 
 
-def _show_always(
-    observer: Observer, figures: Figures, url: str, interval: float, keys: Keys
-) -> None:
-    """Draw these figures at once, and newer ones after each interval."""
-    trouble: SchedoError | None = None
-    seen_s = time.monotonic()
+def _run_live(observer: Observer, figures: Figures, url: str, interval: float, keys: Keys) -> None:
+    """Draw these figures at once, and newer ones after each interval, until the user quits."""
+    problem: SchedoError | None = None
+    read_at_s = time.monotonic()
     while True:
-        _draw(figures, url, trouble, time.monotonic() - seen_s)
+        _draw(figures, url, problem, time.monotonic() - read_at_s)
         if keys.wait_for_quit(interval):
             return
         try:
-            figures, trouble = observer.observe(), None
-            seen_s = time.monotonic()
-        except SchedoError as error:  # it may come back
-            trouble = error
+            figures, problem = observer.observe(), None
+            read_at_s = time.monotonic()
+        except SchedoError as error:  # the server may come back
+            problem = error
 
 
-def _draw(figures: Figures, url: str, trouble: SchedoError | None, age_s: float) -> None:
+def _draw(figures: Figures, url: str, problem: SchedoError | None, age_s: float) -> None:
     size = shutil.get_terminal_size()
     width, is_coloured = size.columns, has_colors()
     lines = render_frame(figures, url, read_now(), width=width, is_coloured=is_coloured)
-    if trouble is not None:
-        lines = mark_old(lines, explain(trouble), age_s, width=width, is_coloured=is_coloured)
+    if problem is not None:
+        lines = mark_stale(lines, explain(problem), age_s, width=width, is_coloured=is_coloured)
     frame = [make_printable(line) + _LINE_END for line in lines[: size.lines - 1]]
     click.echo(_HOME + "\r\n".join(frame) + _SCREEN_END, nl=False, color=True)
 
@@ -154,7 +160,7 @@ class Keys:
         self._is_there = is_there
 
     def wait_for_quit(self, seconds: float) -> bool:
-        """Return True as soon as a key says to end, False when the time is up."""
+        """Return True as soon as the user presses a key to quit, False when the time is up."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if not self._is_there:

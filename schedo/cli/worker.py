@@ -54,7 +54,7 @@ def _read_list(
 @click.option(
     "--name",
     envvar="SCHEDO_WORKER_NAME",
-    help="Unique name of the worker.  [default: from host and process]",
+    help="Unique name of the worker.  [default: HOST-PID]",
 )
 @click.option(
     "--tasks",
@@ -127,7 +127,7 @@ def _read_list(
     default="30s",
     show_default=True,
     metavar="DURATION",
-    help="The server takes the worker for lost if it hears nothing for this time.",
+    help="The server takes the worker for lost after this time without a request from it.",
 )
 @click.option(
     "--drain-grace",
@@ -163,7 +163,7 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
     """
     seclude()
     token_file = options.pop("token_file")
-    token = os.environ.pop("SCHEDO_TOKEN", None)  # commands and handlers need not see it
+    token = os.environ.pop("SCHEDO_TOKEN", None)  # so that commands and handlers cannot read it
     app = _import_app(options.pop("app"))
     from schedo.loops import end_process
     from schedo.worker.remote.main import run_worker

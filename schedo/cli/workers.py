@@ -9,7 +9,7 @@ import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.tables import print_facts, print_json, print_table
-from schedo.cli.times import read_now, render_moment
+from schedo.cli.times import read_now, render_time
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 
@@ -33,7 +33,7 @@ def _print(found: Iterable[Record]) -> None:
             _join(worker.get("queues")),
             _pairs(worker.get("labels")),
             _resources(worker),
-            render_moment(worker.get("last_seen_at"), now),
+            render_time(worker.get("last_seen_at"), now),
         )
         for worker in found
     ]
@@ -100,6 +100,6 @@ _acting("cordon", "Give the worker no new jobs; its running jobs continue.", Cli
 _acting("uncordon", "Give the worker new jobs again.", Client.uncordon_worker)
 _acting(
     "drain",
-    "Give the worker no new jobs, let its running jobs finish, and end it.",
+    "Give the worker no new jobs, let its running jobs finish, and stop it.",
     Client.drain_worker,
 )

@@ -39,7 +39,7 @@ class Gauges(NamedTuple):
 
     queues: dict[str, QueueGauges]
     count_age_us: int  # the age of the counts of waiting jobs
-    windows: dict[str, int]  # entries in memory
+    index_entries: dict[str, int]  # of the paged indexes in memory
     backlogs_us: dict[str, int]  # how long the oldest overdue entry of each has been due
     records: int
     uncommitted: int
@@ -117,7 +117,7 @@ async def read_gauges(loop: EngineLoop, store: Store, counts: JobCounts) -> Gaug
         age_us,
         {
             "timers": len(jobs.timers),
-            "lanes": sum(len(window) for _, window in jobs.ready_queues.ready_indexes()),
+            "ready": sum(len(index) for _, index in jobs.ready_queues.ready_indexes()),
             "schedules": scheduler.schedules.armed,
         },
         {

@@ -91,7 +91,7 @@ class Metrics:
         self.starts = 0
         self.ended = dict.fromkeys(sorted(FINAL), 0)  # the scheduler counts here
         self.unsuccessful = dict.fromkeys(_UNSUCCESSFUL, 0)  # attempts by outcome
-        self.verdicts = {verdict.value: 0 for verdict in Decision}
+        self.decisions = {decision.value: 0 for decision in Decision}
 
     def name_queue(self, queue: str) -> str:
         """Return the name under which the queue is measured."""
@@ -160,4 +160,4 @@ class Metrics:
         for attempt in changes.attempts:
             self.unsuccessful[attempt.outcome] = self.unsuccessful.get(attempt.outcome, 0) + 1
         for decision in changes.decisions:
-            self.verdicts[decision.decision.value] += decision.count
+            self.decisions[decision.decision.value] += decision.count

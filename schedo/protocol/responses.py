@@ -313,7 +313,7 @@ def decision_fields(decision: DecisionRecord) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "scheduled_for": render_instant(decision.scheduled_for),
         "decided_at": render_instant(decision.decided_at),
-        "verdict": decision.decision.value,
+        "decision": decision.decision.value,
         "count": decision.count,
     }
     if decision.job_id is not None:

@@ -239,7 +239,7 @@ class DecisionAnswer(Struct, forbid_unknown_fields=True):
 
     scheduled_for: Instant
     decided_at: Instant
-    verdict: str
+    decision: str
     count: int
     job: Id | UnsetType = UNSET
 

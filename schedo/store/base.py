@@ -64,7 +64,7 @@ class Retention:
     completed_us: int = 86_400_000_000
     cancelled_us: int = 86_400_000_000  # also expired
     failed_us: int = 7 * 86_400_000_000
-    answers_us: int = 86_400_000_000
+    idempotency_us: int = 86_400_000_000  # the records that make a repeated request safe
 
 
 class OutputSize(NamedTuple):

@@ -189,7 +189,7 @@ class MemoryStore:
             del self._jobs[job_id]
             self._attempts.pop(job_id, None)
             self._outputs.pop(job_id, None)
-        oldest = now - retention.answers_us
+        oldest = now - retention.idempotency_us
         stale = (
             scope
             for scope, answer in self._idempotency_records.items()

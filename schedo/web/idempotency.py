@@ -1,7 +1,7 @@
 """The Idempotency-Key header: a repeated request gets the same response and has no second effect.
 
 The record of the response is written in the commit that makes the job durable, so neither ever
-exists without the other. Records are kept for 24 hours (Retention.answers_us).
+exists without the other. Records are kept for 24 hours (Retention.idempotency_us).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line in this process, against a real HTTP server that answers as the test says."""
+"""Runs the command line in this process against an HTTP server with prepared responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`schedo bench`: what it submits, how it follows the jobs, and what it says of them."""
+"""`schedo bench`: its requests, its table of times and its errors."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def accept(server: FakeServer, *job_ids: str) -> None:
         server.on("POST", JOBS, 201, job_record(id=job_id))
 
 
-def listed(server: FakeServer, *records: dict[str, Any], cursor: str | None = None) -> None:
+def list_jobs_as(server: FakeServer, *records: dict[str, Any], cursor: str | None = None) -> None:
     page = {"items": list(records)}
     server.on("GET", JOBS, 200, {**page, "next_cursor": cursor} if cursor else page)
 
 
-def asked(server: FakeServer, method: str, path: str) -> list[Request]:
+def requests_to(server: FakeServer, method: str, path: str) -> list[Request]:
     return [
         each
         for each in server.requests
@@ -51,16 +51,16 @@ def query(request: Request) -> dict[str, list[str]]:
     return parse_qs(urlsplit(request.target).query)
 
 
-def test_jobs_are_submitted_with_one_tag_by_which_they_are_found(
+def test_all_jobs_carry_one_tag_that_the_list_is_filtered_by(
     server: FakeServer, schedo: Call
 ) -> None:
     accept(server, "a", "b")
-    listed(server, ended("b"), ended("a"))
+    list_jobs_as(server, ended("b"), ended("a"))
 
     result = schedo("bench", "-n", "2", "--command", "echo hello")
 
-    first, second = (request.json for request in asked(server, "POST", JOBS))
-    (look,) = asked(server, "GET", JOBS)
+    first, second = (request.json for request in requests_to(server, "POST", JOBS))
+    (look,) = requests_to(server, "GET", JOBS)
     assert result.exit_code == 0
     assert first == second
     assert first["task"] == "shell"
@@ -72,39 +72,39 @@ def test_a_task_is_submitted_with_its_payload_delay_and_queue(
     server: FakeServer, schedo: Call
 ) -> None:
     accept(server, "a")
-    listed(server, ended("a"))
+    list_jobs_as(server, ended("a"))
 
     schedo(
         *("bench", "-n", "1", "--task", "email.send", "--payload", '{"to": "ada"}'),
         *("--delay", "5s", "--queue", "mail"),
     )
 
-    (request,) = asked(server, "POST", JOBS)
+    (request,) = requests_to(server, "POST", JOBS)
     job = request.json
     del job["tags"]
     assert job == {"task": "email.send", "payload": {"to": "ada"}, "delay": "5s", "queue": "mail"}
     assert "idempotency-key" not in request.headers
 
 
-def test_batches_hold_as_many_jobs_as_asked_and_the_last_one_the_rest(
+def test_each_batch_is_full_and_the_last_one_holds_the_rest(
     server: FakeServer, schedo: Call
 ) -> None:
     two = [{"status": 201, "job": job_record(id=each)} for each in ("a", "b")]
     server.on("POST", BATCH, 200, {"items": two})
     accept(server, "c")
-    listed(server, ended("c"), ended("b"), ended("a"))
+    list_jobs_as(server, ended("c"), ended("b"), ended("a"))
 
     result = schedo("bench", "-n", "3", "--batch", "2", "--concurrency", "1", "--task", "t")
 
-    assert [len(request.json) for request in asked(server, "POST", BATCH)] == [2]
-    assert len(asked(server, "POST", JOBS)) == 1
+    assert [len(request.json) for request in requests_to(server, "POST", BATCH)] == [2]
+    assert len(requests_to(server, "POST", JOBS)) == 1
     assert result.stdout.endswith("\n3 of 3 jobs completed\n")
 
 
-def test_times_are_those_of_the_server(server: FakeServer, schedo: Call) -> None:
+def test_start_and_end_times_come_from_the_servers_clock(server: FakeServer, schedo: Call) -> None:
     accept(server, "a", "b")
     late = {"completed_at": "2026-11-20T11:00:00.500000Z"}
-    listed(server, ended("b", **late), ended("a"))
+    list_jobs_as(server, ended("b", **late), ended("a"))
 
     found = json.loads(schedo("bench", "-n", "2", "--task", "t", "--json").stdout)
 
@@ -116,9 +116,9 @@ def test_times_are_those_of_the_server(server: FakeServer, schedo: Call) -> None
     assert sum(found["histogram_us"]["accepted"].values()) == 2
 
 
-def test_a_histogram_is_drawn_when_asked_for(server: FakeServer, schedo: Call) -> None:
+def test_the_histogram_option_draws_a_histogram(server: FakeServer, schedo: Call) -> None:
     accept(server, "a")
-    listed(server, ended("a"))
+    list_jobs_as(server, ended("a"))
 
     result = schedo("bench", "-n", "1", "--task", "t", "--histogram")
 
@@ -126,11 +126,11 @@ def test_a_histogram_is_drawn_when_asked_for(server: FakeServer, schedo: Call) -
     assert "submitted" not in result.stderr, "a progress bar is for a terminal"
 
 
-def test_a_terminal_that_knows_no_blocks_gets_a_histogram_in_ascii(
+def test_a_histogram_is_ascii_if_the_encoding_lacks_block_characters(
     server: FakeServer, schedo: Call
 ) -> None:
     accept(server, "a")
-    listed(server, ended("a", started_at="2026-11-20T11:00:00.000085Z"))
+    list_jobs_as(server, ended("a", started_at="2026-11-20T11:00:00.000085Z"))
 
     arguments = ["bench", "-n", "1", "--task", "t", "--histogram"]
     result = CliRunner(charset="ascii").invoke(cli, arguments, prog_name="schedo")
@@ -143,7 +143,7 @@ def test_a_terminal_that_knows_no_blocks_gets_a_histogram_in_ascii(
 def test_the_table_fits_into_80_columns(server: FakeServer, schedo: Call) -> None:
     accept(server, "a")
     times = {"started_at": "2026-11-20T14:45:00Z", "completed_at": "2026-11-20T14:45:00Z"}
-    listed(server, ended("a", **times))
+    list_jobs_as(server, ended("a", **times))
 
     result = schedo("bench", "-n", "1", "--task", "t")
 
@@ -151,46 +151,46 @@ def test_the_table_fits_into_80_columns(server: FakeServer, schedo: Call) -> Non
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
-def test_a_delay_is_no_part_of_the_time_that_jobs_took(server: FakeServer, schedo: Call) -> None:
+def test_the_delay_is_not_part_of_the_measured_time(server: FakeServer, schedo: Call) -> None:
     accept(server, "a")
     due = {"created_at": "2026-11-20T10:59:55Z", "scheduled_at": "2026-11-20T11:00:00Z"}
-    listed(server, ended("a", **due))
+    list_jobs_as(server, ended("a", **due))
 
     found = json.loads(schedo("bench", "-n", "1", "--task", "t", "--delay", "5s", "--json").stdout)
 
     assert (found["ended_us"], found["latency_us"]["finished"]["max"]) == (3_000, 3_000)
 
 
-def test_a_page_whose_jobs_have_ended_is_not_asked_for_again(
+def test_a_page_whose_jobs_have_ended_is_not_requested_again(
     server: FakeServer, schedo: Call
 ) -> None:
     accept(server, "a", "b")
-    listed(server, job_record(id="b", state="running"), cursor="older")
-    listed(server, ended("a"))
+    list_jobs_as(server, job_record(id="b", state="running"), cursor="older")
+    list_jobs_as(server, ended("a"))
     server.on("GET", f"{JOBS}/b/wait", 200, ended("b"))
-    listed(server, ended("b"), cursor="older")
+    list_jobs_as(server, ended("b"), cursor="older")
 
     result = schedo("bench", "-n", "2", "--task", "t")
 
-    cursors = [query(look).get("cursor") for look in asked(server, "GET", JOBS)]
+    cursors = [query(look).get("cursor") for look in requests_to(server, "GET", JOBS)]
     assert cursors == [None, ["older"], None]
     assert result.exit_code == 0
 
 
-def test_a_submit_that_is_refused_for_now_is_sent_again(server: FakeServer, schedo: Call) -> None:
+def test_a_submit_answered_with_429_is_sent_again(server: FakeServer, schedo: Call) -> None:
     server.on("POST", JOBS, 429, problem(429, "overloaded", "try again soon"))
     accept(server, "a")
-    listed(server, ended("a"))
+    list_jobs_as(server, ended("a"))
 
     result = schedo("bench", "-n", "1", "--task", "t")
 
-    assert len(asked(server, "POST", JOBS)) == 2
+    assert len(requests_to(server, "POST", JOBS)) == 2
     assert result.exit_code == 0
 
 
 def test_a_failed_job_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
     accept(server, "a", "b")
-    listed(server, ended("b", "failed"), ended("a"))
+    list_jobs_as(server, ended("b", "failed"), ended("a"))
 
     result = schedo("bench", "-n", "2", "--task", "t")
 
@@ -200,19 +200,21 @@ def test_a_failed_job_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
     )
 
 
-def test_a_job_that_is_never_seen_to_end_is_lost(server: FakeServer, schedo: Call) -> None:
+def test_an_unfinished_job_counts_as_lost_after_the_idle_timeout(
+    server: FakeServer, schedo: Call
+) -> None:
     accept(server, "a", "b")
-    listed(server, ended("a"))
+    list_jobs_as(server, ended("a"))
 
-    result = schedo("bench", "-n", "2", "--task", "t", "--patience", "0s")
+    result = schedo("bench", "-n", "2", "--task", "t", "--idle-timeout", "0s")
 
     assert result.exit_code == 1
     assert "\n1 of 2 jobs completed, 1 lost; see: " in result.stdout
 
 
-def test_a_refused_job_is_said_and_exit_code_1(server: FakeServer, schedo: Call) -> None:
+def test_a_refused_job_is_reported_with_exit_code_1(server: FakeServer, schedo: Call) -> None:
     server.on("POST", JOBS, 403, problem(403, "shell-disabled", "commands are not allowed"))
-    listed(server)
+    list_jobs_as(server)
 
     result = schedo("bench", "-n", "1", "--command", "true")
 
@@ -221,11 +223,9 @@ def test_a_refused_job_is_said_and_exit_code_1(server: FakeServer, schedo: Call)
     assert result.stdout.endswith(": 0/s\n\n0 of 1 jobs completed, 1 refused\n"), "no table"
 
 
-def test_json_on_stdout_does_not_hide_why_a_job_was_refused(
-    server: FakeServer, schedo: Call
-) -> None:
+def test_with_json_the_reason_of_a_refusal_is_on_stderr(server: FakeServer, schedo: Call) -> None:
     server.on("POST", JOBS, 403, problem(403, "shell-disabled", "commands are not allowed"))
-    listed(server)
+    list_jobs_as(server)
 
     result = schedo("bench", "-n", "1", "--command", "true", "--json")
 
@@ -235,20 +235,20 @@ def test_json_on_stdout_does_not_hide_why_a_job_was_refused(
 
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize("cause", ["interrupt", "server gone"])
-def test_an_interrupted_run_says_how_far_it_came_and_how_to_cancel_the_rest(
+def test_an_interrupted_run_prints_its_progress_and_how_to_cancel_the_rest(
     server: FakeServer, schedo: Call, cause: str, as_json: bool
 ) -> None:
     accept(server, "a", "b")
-    listed(server, job_record(id="b", state="running"), ended("a"))
+    list_jobs_as(server, job_record(id="b", state="running"), ended("a"))
     if cause == "interrupt":
         server.on("GET", f"{JOBS}/b/wait", 200, job_record(id="b", state="running"))
-        interrupt_when_asked(server, f"{JOBS}/b/wait")
+        interrupt_on_request(server, f"{JOBS}/b/wait")
     else:
         server.reply("GET", f"{JOBS}/b/wait", Reply(0))
 
     result = schedo("bench", "-n", "2", "--task", "t", *(["--json"] if as_json else []))
 
-    tag = asked(server, "POST", JOBS)[0].json["tags"][0]
+    tag = requests_to(server, "POST", JOBS)[0].json["tags"][0]
     assert result.exit_code == 1
     assert result.stderr.startswith(f"schedo: the tag of the jobs is {tag}\n")
     assert f"schedo: to list the jobs:  schedo jobs ls --tag {tag} --limit 2\n" in result.stderr
@@ -260,8 +260,8 @@ def test_an_interrupted_run_says_how_far_it_came_and_how_to_cancel_the_rest(
         assert result.stdout.startswith("interrupted: 2 of 2 jobs were submitted and 1 have ended;")
 
 
-def interrupt_when_asked(server: FakeServer, path: str) -> None:
-    """Press Ctrl-C, so to speak, when the server is asked for this."""
+def interrupt_on_request(server: FakeServer, path: str) -> None:
+    """Raise KeyboardInterrupt, as Ctrl-C does, when the server receives this request."""
     answer = server.next_reply
 
     def next_reply(method: str, target: str) -> Reply:
@@ -272,7 +272,7 @@ def interrupt_when_asked(server: FakeServer, path: str) -> None:
     server.next_reply = next_reply  # type: ignore[method-assign]
 
 
-def test_a_server_that_is_not_there_is_one_sentence(schedo: Call) -> None:
+def test_an_unreachable_server_is_reported_in_one_sentence(schedo: Call) -> None:
     result = schedo("bench", "--url", "http://127.0.0.1:1", "-n", "1", "--task", "t")
 
     assert result.exit_code == 1
@@ -280,7 +280,7 @@ def test_a_server_that_is_not_there_is_one_sentence(schedo: Call) -> None:
     assert last.startswith("schedo: cannot reach schedo at http://127.0.0.1:1")
 
 
-def test_help_says_what_is_taken_when_nothing_is_given(schedo: Call) -> None:
+def test_the_help_lists_the_defaults(schedo: Call) -> None:
     help_text = " ".join(schedo("bench", "--help").stdout.split())
 
     for default in ("1000", "0", "1", "16", "60s"):
@@ -293,9 +293,9 @@ def test_help_says_what_is_taken_when_nothing_is_given(schedo: Call) -> None:
         ([], "give either --command or --task"),
         (["--command", "x", "--task", "y"], "give either --command or --task"),
         (["--command", "x", "--payload", "1"], "--payload requires --task"),
-        (["--task", "x", "--payload", "{"], "this is not JSON"),
+        (["--task", "x", "--payload", "{"], "is not JSON"),
         (["--task", "x", "--delay", "soon"], "'soon'"),
-        (["--task", "x", "--patience", "-1"], "'-1'"),
+        (["--task", "x", "--idle-timeout", "-1"], "'-1'"),
         (["--task", "x", "--batch", "1001"], "1001 is not in the range"),
         (["--task", "x", "--concurrency", "0"], "0 is not in the range"),
         (["--task", "x", "--rate", "0"], "0.0 is not in the range"),

@@ -1,4 +1,4 @@
-"""Crontab files as they lie on Debian machines, and the odd corners of their format."""
+"""The parser of crontab files: real files of Debian machines, and edge cases of the format."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def only_problem(text: str, *, system: bool = False) -> CrontabProblem:
     return problem
 
 
-def test_debians_own_crontab_is_taken_over_whole() -> None:
+def test_every_line_of_debians_crontab_is_imported() -> None:
     file = parse_crontab(ETC_CRONTAB, system=True, source="/etc/crontab", current_user="root")
 
     assert file.problems == []
@@ -141,7 +141,7 @@ def test_debians_own_crontab_is_taken_over_whole() -> None:
 
 
 @pytest.mark.parametrize(("source", "line", "cron", "command"), CRON_D, ids=[c[0] for c in CRON_D])
-def test_what_packages_put_into_cron_d_is_taken_over(
+def test_lines_of_packages_in_cron_d_are_imported(
     source: str, line: str, cron: str, command: str
 ) -> None:
     text = f"SHELL=/bin/sh\n\n{line}\n"
@@ -160,14 +160,11 @@ def test_an_entry_for_another_user_is_returned_with_a_notice() -> None:
     file = parse_crontab(line, system=True, source="tidy", current_user="root")
 
     assert file.entries[0].user == "www-data"
-    assert file.problems == [
-        CrontabProblem(
-            1, line, "in cron it runs as www-data, in schedo as schedo's own user", is_notice=True
-        )
-    ]
+    reason = "cron runs it as www-data; schedo runs it as the server's own user"
+    assert file.problems == [CrontabProblem(1, line, reason, is_notice=True)]
 
 
-def test_a_users_own_crontab_has_no_user_to_differ() -> None:
+def test_entries_of_a_users_own_crontab_name_no_user() -> None:
     file = parse_crontab("0 3 * * * tidy", system=False, source="x", current_user="me")
 
     assert file.problems == []
@@ -184,7 +181,7 @@ def test_a_users_own_crontab_has_no_user_to_differ() -> None:
         ("0 0 1 1 sun run", "0 0 1 1 SUN"),
     ],
 )
-def test_times_are_those_of_cron(line: str, cron: str) -> None:
+def test_times_are_normalized_cron_expressions(line: str, cron: str) -> None:
     entry = only_entry(line)
 
     assert entry.cron == cron
@@ -206,11 +203,11 @@ def test_times_are_those_of_cron(line: str, cron: str) -> None:
         ("HOME=/srv", "HOME", "/srv"),
     ],
 )
-def test_a_setting_reaches_the_commands_below(line: str, name: str, value: str) -> None:
+def test_a_setting_applies_to_the_commands_below_it(line: str, name: str, value: str) -> None:
     assert only_entry(f"{line}\n0 0 * * * run\n").environment == {name: value}
 
 
-def test_a_setting_holds_from_its_line_on() -> None:
+def test_a_setting_does_not_apply_to_lines_above_it() -> None:
     file = read("0 0 * * * one\nA=1\n0 0 * * * two\nA=2\nSHELL=/bin/bash\n0 0 * * * three\n")
 
     assert [entry.environment for entry in file.entries] == [
@@ -242,7 +239,9 @@ def test_a_setting_in_a_command_is_part_of_the_command() -> None:
         ("echo # not a comment", "echo # not a comment", None),
     ],
 )
-def test_percent_signs_are_read_as_debian_does(rest: str, command: str, stdin: str | None) -> None:
+def test_percent_signs_are_read_as_by_debians_cron(
+    rest: str, command: str, stdin: str | None
+) -> None:
     entry = only_entry(f"0 0 * * * {rest}")
 
     assert (entry.command, entry.stdin) == (command, stdin)
@@ -256,7 +255,7 @@ def test_cron_tz_sets_the_zone_of_the_lines_below() -> None:
     assert file.entries[1].environment == {}
 
 
-def test_entries_under_an_unknown_zone_are_not_taken_over() -> None:
+def test_entries_under_an_unknown_zone_are_not_imported() -> None:
     file = read("CRON_TZ=Mars/Base\n0 2 * * * b\nCRON_TZ=UTC\n0 3 * * * c\n")
 
     assert [entry.command for entry in file.entries] == ["c"]
@@ -265,10 +264,10 @@ def test_entries_under_an_unknown_zone_are_not_taken_over() -> None:
         (2, False),
     ]
     assert "'Mars/Base' is not known" in file.problems[0].reason
-    assert file.problems[1].reason == "its CRON_TZ, in line 1, is not a known zone"
+    assert file.problems[1].reason == "the CRON_TZ of line 1 is not a known time zone"
 
 
-def test_tz_is_a_variable_of_the_commands_only() -> None:
+def test_tz_is_only_a_variable_of_the_commands() -> None:
     file = read("TZ=Asia/Tokyo\n0 2 * * * b\n")
 
     assert file.entries[0].tz is None
@@ -276,18 +275,18 @@ def test_tz_is_a_variable_of_the_commands_only() -> None:
     assert [problem.is_notice for problem in file.problems] == [True]
 
 
-def test_mail_is_not_taken_over() -> None:
+def test_mail_settings_give_a_notice() -> None:
     file = read("MAILTO=root\nMAILFROM=cron\n0 0 * * * run\n")
 
     assert [problem.reason for problem in file.problems] == [
-        "MAILTO is not taken over: schedo sends no mail",
-        "MAILFROM is not taken over: schedo sends no mail",
+        "MAILTO has no effect: schedo sends no mail",
+        "MAILFROM has no effect: schedo sends no mail",
     ]
     assert all(problem.is_notice for problem in file.problems)
     assert file.entries[0].environment == {}
 
 
-def test_asking_for_no_mail_is_what_happens_anyway() -> None:
+def test_an_empty_mailto_gives_no_notice() -> None:
     assert read('MAILTO=""\n0 0 * * * run\n').problems == []
 
 
@@ -295,25 +294,25 @@ def test_asking_for_no_mail_is_what_happens_anyway() -> None:
     ("line", "said"),
     [
         ("@reboot run", "@reboot is not a time"),
-        ("@every 5m run", "@every is no crontab time; put it as a schedule of its own"),
+        ("@every 5m run", "a crontab has no @every; use: schedo schedules put"),
         ("@fortnightly run", "'@fortnightly' is not known"),
-        ("0 0 * * *", "there is no command"),
-        ("@daily", "there is no command"),
-        ("0 0 * * * %input", "there is no command"),
-        ("0 0 *", "it is neither a setting (NAME=value) nor five time fields and a command"),
-        ("hello", "it is neither a setting (NAME=value) nor five time fields and a command"),
+        ("0 0 * * *", "the line has no command"),
+        ("@daily", "the line has no command"),
+        ("0 0 * * * %input", "the line has no command"),
+        ("0 0 *", "the line is neither NAME=value nor five time fields and a command"),
+        ("hello", "the line is neither NAME=value nor five time fields and a command"),
         ("61 0 * * * run", "minute '61': 61 is not between 0 and 59"),
         ("0 0 30 2 * run", "never fires"),
         ("0~30 * * * * run", "random ranges are not supported"),
-        ("A='b", "the quotes around the value are not closed"),
-        ('A="b" c', "the quotes around the value are not closed, or text follows them"),
-        ("0 0 * * * run \0", "it contains a NUL character"),
-        ("0 0 * * * run\r0 1 * * * run", "it contains a carriage return"),
-        ("@daily 5 tidy run", "it is a line of an anacrontab"),
-        ("7 10 cron.weekly run-parts /etc/cron.weekly", "it is a line of an anacrontab"),
+        ("A='b", "the closing quote of the value is missing"),
+        ('A="b" c', "the closing quote of the value is missing, or text follows it"),
+        ("0 0 * * * run \0", "the line contains a NUL character"),
+        ("0 0 * * * run\r0 1 * * * run", "the line contains a carriage return"),
+        ("@daily 5 tidy run", "this is a line of an anacrontab"),
+        ("7 10 cron.weekly run-parts /etc/cron.weekly", "this is a line of an anacrontab"),
     ],
 )
-def test_a_line_that_cannot_be_taken_over_is_named(line: str, said: str) -> None:
+def test_a_line_that_cannot_be_imported_is_reported_with_the_reason(line: str, said: str) -> None:
     text = f"# first\n{line}\n0 0 * * * fine\n"
 
     file = read(text)
@@ -324,21 +323,21 @@ def test_a_line_that_cannot_be_taken_over_is_named(line: str, said: str) -> None
     assert [entry.command for entry in file.entries] == ["fine"]
 
 
-def test_a_users_crontab_read_as_the_systems_is_noticed() -> None:
+def test_a_users_crontab_read_as_a_system_crontab_is_refused() -> None:
     problem = only_problem("0 0 * * * /usr/bin/run --now", system=True)
 
-    assert "'/usr/bin/run' is not the name of a user" in problem.reason
-    assert "there is no command" in only_problem("0 0 * * * root", system=True).reason
-    assert "'' is not the name of a user" in only_problem("0 0 * * *", system=True).reason
+    assert "'/usr/bin/run' is not a user name" in problem.reason
+    assert "the line has no command" in only_problem("0 0 * * * root", system=True).reason
+    assert "'' is not a user name" in only_problem("0 0 * * *", system=True).reason
 
 
-def test_line_ends_of_windows_and_a_byte_order_mark_do_no_harm() -> None:
+def test_windows_line_ends_and_a_byte_order_mark_are_ignored() -> None:
     assert only_entry("\ufeffA=1\r\n0 0 * * * run\r\n") == CrontabEntry(
         2, "0 0 * * *", None, "run", None, {"A": "1"}, None, only_entry("0 0 * * * run").name
     )
 
 
-def test_an_empty_file_has_nothing() -> None:
+def test_a_file_without_entries_has_neither_entries_nor_problems() -> None:
     assert read("") == CrontabFile([], [])
     assert read("\n  # only this\n\n") == CrontabFile([], [])
 
@@ -363,7 +362,7 @@ def test_names_are_unique_in_a_file() -> None:
 
 @pytest.mark.parametrize("source", ["/etc/cron.d/a b", "-", "", "ü" * 200, "x" * 200, "/var/tabs/"])
 @pytest.mark.parametrize("command", ["run", "/usr/bin/" + "x" * 500, "::", "ü", "a" * 60 + "--"])
-def test_names_are_names_of_schedules(source: str, command: str) -> None:
+def test_names_are_valid_names_of_schedules(source: str, command: str) -> None:
     (entry,) = read(f"0 0 * * * {command}", source).entries
 
     assert re.fullmatch(r"[A-Za-z0-9._-]{1,40}-[0-9a-f]{8}", entry.name)
@@ -395,5 +394,5 @@ LOGNAME=root
         (ETC_CRONTAB, False),
     ],
 )
-def test_an_anacrontab_is_told_from_a_crontab(text: str, expected: bool) -> None:
+def test_an_anacrontab_is_recognized(text: str, expected: bool) -> None:
     assert is_anacrontab(text) is expected

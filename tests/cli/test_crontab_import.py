@@ -1,4 +1,4 @@
-"""`schedo crontab import`: what a crontab becomes, and what is said about the rest."""
+"""`schedo crontab import`: the schedules it creates, and its report of all other lines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def accept_all(server: FakeServer, text: str, status: int = 201, prefix: str = "
         server.on("PUT", path, status, schedule_record(name=prefix + name))
 
 
-def test_each_entry_becomes_a_schedule_and_the_rest_is_said_line_by_line(
+def test_each_entry_becomes_a_schedule_and_each_other_line_is_reported(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
     accept_all(server, USER_FILE)
@@ -57,7 +57,7 @@ def test_each_entry_becomes_a_schedule_and_the_rest_is_said_line_by_line(
     assert lines[1].startswith(f"line 3: {save} created; next fire 2099-11-21 04:00:00.000+01:00")
     assert lines[2].startswith("line 4: refused: ")
     assert lines[3].startswith(f"line 5: {report} created")
-    assert lines[4] == "2 taken over, 1 refused; times are in Europe/Paris"
+    assert lines[4] == "2 imported, 1 refused; times are in Europe/Paris"
     assert server.requests[0].json == {
         "cron": "0 3 * * *",
         "tz": "Europe/Paris",
@@ -88,7 +88,7 @@ def stored(name: str, crontab: str | None) -> dict[str, object]:
     return schedule_record(name=name, meta={"crontab": crontab} if crontab else None)
 
 
-def test_what_an_earlier_import_made_of_lines_that_are_gone_is_listed(
+def test_schedules_of_removed_lines_are_listed(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
     text = "0 3 * * * backup\n61 * * * * report\n"
@@ -117,7 +117,7 @@ def test_what_an_earlier_import_made_of_lines_that_are_gone_is_listed(
     assert {request.method for request in server.requests} == {"PUT", "GET"}
 
 
-def test_prune_deletes_what_the_file_no_longer_has(
+def test_prune_deletes_the_schedules_of_removed_lines(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
     text = "0 3 * * * backup\n"
@@ -147,12 +147,12 @@ def test_each_fire_is_shown_in_the_zone_of_its_entry(
 
     assert " 03:00:00.000+09:00 (" in both[0]
     assert " 03:00:00.000+00:00 (" in both[1]
-    assert both[2] == "2 taken over, 0 refused; times are in Asia/Tokyo, UTC"
-    assert one.stdout.splitlines()[1] == "1 taken over, 0 refused; times are in Asia/Tokyo"
-    assert none.stdout == "0 taken over, 0 refused\n"
+    assert both[2] == "2 imported, 0 refused; times are in Asia/Tokyo, UTC"
+    assert one.stdout.splitlines()[1] == "1 imported, 0 refused; times are in Asia/Tokyo"
+    assert none.stdout == "0 imported, 0 refused\n"
 
 
-def test_an_anacrontab_is_no_crontab(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
+def test_an_anacrontab_is_refused(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
     path = write(tmp_path, "@monthly 15 cron.monthly run-parts /etc/cron.monthly\n", "anacrontab")
 
     result = schedo("crontab", "import", path)
@@ -162,9 +162,7 @@ def test_an_anacrontab_is_no_crontab(server: FakeServer, schedo: Call, tmp_path:
     assert server.requests == []
 
 
-def test_a_dry_run_asks_the_server_nothing(
-    server: FakeServer, schedo: Call, tmp_path: Path
-) -> None:
+def test_a_dry_run_sends_no_request(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
     path = write(tmp_path, "0 3 * * * backup\n")
 
     result = schedo("crontab", "import", path, "--dry-run", "--prefix", "old.", "--json")
@@ -177,7 +175,7 @@ def test_a_dry_run_asks_the_server_nothing(
     assert made["is_new"] is None
 
 
-def test_json_has_what_was_taken_and_what_was_not(
+def test_json_lists_schedules_refused_lines_and_notices(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
     accept_all(server, USER_FILE, prefix="x.")
@@ -192,7 +190,7 @@ def test_json_has_what_was_taken_and_what_was_not(
     assert answer["schedules"][0]["command"] == "save --full"
 
 
-def test_what_the_server_refuses_is_refused_by_line(
+def test_a_schedule_that_the_server_refuses_is_reported_by_line(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
     text = "0 3 * * * backup\n"
@@ -206,7 +204,7 @@ def test_what_the_server_refuses_is_refused_by_line(
     assert result.stdout.startswith("line 1: refused: this server runs no commands\n")
 
 
-def test_a_system_crontab_is_recognized_and_its_users_are_said(
+def test_a_system_crontab_is_recognized_and_its_users_are_noticed(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
     text = "17 * * * * root cd / && run-parts /etc/cron.hourly\n25 6 * * * nobody true\n"
@@ -219,7 +217,9 @@ def test_a_system_crontab_is_recognized_and_its_users_are_said(
     assert "nobody" in answer["notices"][-1]["reason"]
 
 
-def test_the_format_can_be_said(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
+def test_the_format_option_overrides_the_detection(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
     path = write(tmp_path, "17 * * * * root true\n")
 
     result = schedo("crontab", "import", path, "--dry-run", "--json", "--user-format")
@@ -246,16 +246,16 @@ def test_the_format_can_be_said(server: FakeServer, schedo: Call, tmp_path: Path
         ("# nothing", False),
     ],
 )
-def test_a_file_whose_every_line_names_a_user_is_a_system_one(text: str, is_system: bool) -> None:
+def test_a_file_is_a_system_crontab_if_its_lines_name_users(text: str, is_system: bool) -> None:
     assert is_system_crontab("mycron", text) is is_system
 
 
 @pytest.mark.parametrize("path", ["/etc/crontab", "/etc/cron.d/php", "copies/cron.d/php"])
-def test_where_a_file_lies_says_its_format(path: str) -> None:
+def test_a_file_in_etc_is_a_system_crontab(path: str) -> None:
     assert is_system_crontab(path, "0 3 * * * nosuchuser x") is True
 
 
-def test_lines_that_disagree_about_the_format_are_shown_and_nothing_is_taken_over(
+def test_an_inconsistent_format_is_an_error_that_names_the_lines(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
     text = "A=1\n0 3 * * * root save\n0 4 * * * nosuchuser x\n0 5 * * * nobody y\n"
@@ -264,13 +264,13 @@ def test_lines_that_disagree_about_the_format_are_shown_and_nothing_is_taken_ove
 
     assert result.exit_code == 2
     said = " ".join(result.stderr.replace("\u2502", " ").split())
-    assert "line 2, 4 could begin with a user (nobody, root), but line 3 begins with no" in said
+    assert (
+        "line 2, 4: a user (nobody, root) seems to precede the command, but line 3 names no" in said
+    )
     assert server.requests == []
 
 
-def test_a_file_that_can_be_read_both_ways_is_not_guessed(
-    server: FakeServer, schedo: Call, tmp_path: Path
-) -> None:
+def test_an_ambiguous_format_is_an_error(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
     result = schedo("crontab", "import", write(tmp_path, "0 3 * * * nobody now\n"))
 
     assert result.exit_code == 2
@@ -318,7 +318,7 @@ def test_an_entry_keeps_its_shell_variables_input_zone_and_home() -> None:
     ],
     ids=["link", "name", "wrong name", "nothing"],
 )
-def test_the_zone_is_the_machines(
+def test_the_default_zone_is_the_machines(
     make: object, zone: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TZ", raising=False)
@@ -329,7 +329,7 @@ def test_the_zone_is_the_machines(
     assert find_local_zone(str(tmp_path)) == (zone or "Europe/Oslo")
 
 
-def test_the_variable_tz_is_stronger_than_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_tz_overrides_the_machines_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", ":America/Lima")
 
     assert find_local_zone() == "America/Lima"
@@ -352,7 +352,7 @@ def test_wrong_usage_is_exit_code_2(schedo: Call, args: list[str], reason: str) 
     assert reason in result.stderr
 
 
-def test_bytes_that_are_not_text_refuse_their_line_only(
+def test_only_the_line_with_invalid_bytes_is_refused(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
     path = tmp_path / "mycron"
@@ -364,5 +364,5 @@ def test_bytes_that_are_not_text_refuse_their_line_only(
 
     assert result.exit_code == 1
     assert "line 1: " in result.stdout
-    assert "line 2: refused: its character 16 is a byte that is not UTF-8" in result.stdout
+    assert "line 2: refused: character 16 is a byte that is not UTF-8" in result.stdout
     assert "\x1b" not in result.stdout

@@ -1,4 +1,4 @@
-"""Nothing that comes from elsewhere can touch the terminal."""
+"""Escaping of text for a terminal, and its width in columns."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from schedo.cli.escapes import escape, measure, truncate
     ],
     ids=ascii,
 )
-def test_what_could_touch_the_terminal_is_shown_as_text(text: str, shown: str) -> None:
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
     assert escape(text) == shown
 
 
-def test_characters_that_are_wanted_stay() -> None:
+def test_characters_to_keep_are_not_escaped() -> None:
     assert escape("a\tb\n\x1b", keep="\n\t") == "a\tb\n\\x1b"
 
 
@@ -51,6 +51,6 @@ def test_the_width_is_counted_in_columns(text: str, columns: int) -> None:
     ],
     ids=ascii,
 )
-def test_what_is_too_long_ends_with_an_ellipsis(text: str, width: int, shown: str) -> None:
+def test_a_text_that_is_too_wide_ends_with_an_ellipsis(text: str, width: int, shown: str) -> None:
     assert truncate(text, width) == shown
     assert measure(shown) <= width

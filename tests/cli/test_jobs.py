@@ -1,4 +1,4 @@
-"""`schedo jobs`, as a person and as a script sees it."""
+"""`schedo jobs`, with tables and with JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
 
     headers, row = result.stdout.splitlines()
     assert result.exit_code == 0
-    assert headers.split() == ["ID", "STATE", "TASK", "QUEUE", "WHEN", "FAILURES", "WHAT"]
+    assert headers.split() == ["ID", "STATE", "TASK", "QUEUE", "WHEN", "FAILURES", "WORK"]
     assert row.split()[:4] == [JOB_ID, "failed", "shell", "default"]
     assert row.endswith("5/5       exit-code: exit code 1")
     assert server.requests[0].target == "/v1/jobs?state=failed&queue=default&limit=20"
@@ -44,7 +44,7 @@ def test_a_list_as_json_is_the_records(server: FakeServer, schedo: Call) -> None
     assert result.stderr == ""
 
 
-def test_a_hostile_name_cannot_touch_the_terminal(server: FakeServer, schedo: Call) -> None:
+def test_control_characters_in_a_name_are_escaped(server: FakeServer, schedo: Call) -> None:
     hostile = job_record(task="\x1b[2J\x1b]0;owned\x07", queue="a\nb", payload="\u202e")
     server.on("GET", "/v1/jobs", 200, {"items": [hostile]})
     server.on("GET", JOB, 200, hostile)
@@ -57,7 +57,7 @@ def test_a_hostile_name_cannot_touch_the_terminal(server: FakeServer, schedo: Ca
         assert r"\x1b[2J" in result.stdout
 
 
-def test_one_job_is_shown_with_what_it_waits_for(server: FakeServer, schedo: Call) -> None:
+def test_show_prints_a_job_and_what_it_waits_for(server: FakeServer, schedo: Call) -> None:
     server.on("GET", JOB, 200, job_record())
     server.on("GET", f"{JOB}/attempts", 200, {"items": []})
     server.on("GET", f"{JOB}/why", 200, {"why": "all 16 slots are busy"})
@@ -71,7 +71,7 @@ def test_one_job_is_shown_with_what_it_waits_for(server: FakeServer, schedo: Cal
     assert lines["why"] == "all 16 slots are busy"
 
 
-def test_failed_attempts_are_listed_below(server: FakeServer, schedo: Call) -> None:
+def test_show_lists_failed_attempts_below_the_job(server: FakeServer, schedo: Call) -> None:
     attempt = {
         "attempt": 1,
         "outcome": "failed",
@@ -87,7 +87,7 @@ def test_failed_attempts_are_listed_below(server: FakeServer, schedo: Call) -> N
     assert result.stdout.splitlines()[-1].endswith("timed out")
 
 
-def test_a_job_that_does_not_exist_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
+def test_an_unknown_job_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
     server.on("GET", JOB, 404, problem(404, "not-found", f"there is no job {JOB_ID}"))
 
     result = schedo("jobs", "show", JOB_ID)
@@ -96,9 +96,7 @@ def test_a_job_that_does_not_exist_is_exit_code_1(server: FakeServer, schedo: Ca
     assert result.stderr == f"schedo: there is no job {JOB_ID}\n"
 
 
-def test_cancel_does_what_it_can_and_says_what_it_could_not(
-    server: FakeServer, schedo: Call
-) -> None:
+def test_cancel_continues_after_a_refusal_and_reports_it(server: FakeServer, schedo: Call) -> None:
     done = problem(409, "illegal-transition", "job B is completed; it cannot be cancelled")
     server.on("POST", "/v1/jobs/A:cancel", 200, job_record(id="A", state="cancelled"))
     server.on("POST", "/v1/jobs/B:cancel", 409, done)
@@ -111,7 +109,7 @@ def test_cancel_does_what_it_can_and_says_what_it_could_not(
     assert result.stderr == "schedo: job B is completed; it cannot be cancelled\n"
 
 
-def test_retry_queues_again(server: FakeServer, schedo: Call) -> None:
+def test_retry_prints_the_new_state(server: FakeServer, schedo: Call) -> None:
     server.on("POST", f"{JOB}:retry", 200, job_record())
 
     result = schedo("jobs", "retry", JOB_ID, "--json")
@@ -127,7 +125,7 @@ OUTPUTS = [
 ]
 
 
-def test_output_is_that_of_the_last_attempt(server: FakeServer, schedo: Call) -> None:
+def test_output_prints_the_last_attempt(server: FakeServer, schedo: Call) -> None:
     server.on("GET", f"{JOB}/output", 200, {"items": OUTPUTS})
 
     result = schedo("jobs", "output", JOB_ID)
@@ -136,7 +134,7 @@ def test_output_is_that_of_the_last_attempt(server: FakeServer, schedo: Call) ->
     assert result.stderr == "oh\nschedo: stderr was 9999 bytes long; its middle was not stored\n"
 
 
-def test_output_of_one_attempt_and_stream(server: FakeServer, schedo: Call) -> None:
+def test_output_can_be_limited_to_an_attempt_and_a_stream(server: FakeServer, schedo: Call) -> None:
     server.on("GET", f"{JOB}/output", 200, {"items": OUTPUTS})
 
     result = schedo("jobs", "output", JOB_ID, "--attempt", "1", "--stream", "stdout")
@@ -144,7 +142,7 @@ def test_output_of_one_attempt_and_stream(server: FakeServer, schedo: Call) -> N
     assert (result.stdout, result.stderr) == ("old\n", "")
 
 
-def test_output_into_a_pipe_is_byte_for_byte(server: FakeServer, schedo: Call) -> None:
+def test_output_into_a_pipe_is_not_escaped(server: FakeServer, schedo: Call) -> None:
     data = b"\x1b[1m\xff\x00\r\n"
     item = {
         "attempt": 1,

@@ -1,4 +1,4 @@
-"""Summing up durations: percentiles, buckets, bars."""
+"""Percentiles and histograms of durations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_one_value_is_every_percentile() -> None:
     assert summarize([7]) == {"p50": 7, "p95": 7, "p99": 7, "max": 7}
 
 
-def test_nothing_has_no_percentiles_and_no_buckets() -> None:
+def test_no_values_give_no_percentiles_and_no_buckets() -> None:
     assert summarize([]) == {}
     assert count_buckets([]) == []
     assert render_histogram([]) == []
@@ -38,15 +38,15 @@ def test_nothing_has_no_percentiles_and_no_buckets() -> None:
         (4_000_000_000, "1h6m"),
     ],
 )
-def test_a_duration_has_the_digits_that_count(us: int, text: str) -> None:
+def test_a_duration_has_up_to_three_digits(us: int, text: str) -> None:
     assert render_us(us) == text
 
 
-def test_a_bucket_holds_what_is_not_above_its_bound() -> None:
+def test_a_bucket_includes_its_upper_bound() -> None:
     assert count_buckets([100, 101, 1_000]) == [(100, 1), (200, 1), (500, 0), (1_000, 1)]
 
 
-def test_what_is_before_the_clock_or_beyond_all_bounds_is_counted_too() -> None:
+def test_values_below_zero_or_above_all_bounds_are_counted() -> None:
     assert count_buckets([-5]) == [(10, 1)]
     assert count_buckets([10**15]) == [(500_000_000_000, 1)]
 

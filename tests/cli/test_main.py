@@ -1,4 +1,4 @@
-"""What all commands have in common: errors, exit codes, help, completion, what they load."""
+"""Errors, exit codes, help, completion and imports, which all commands have in common."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cli.conftest import Call
 from tests.client.server import FakeServer, Reply, problem
 
 
-def test_a_server_that_is_not_there_is_one_clear_sentence(schedo: Call) -> None:
+def test_an_unreachable_server_is_reported_with_a_hint(schedo: Call) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -38,7 +38,7 @@ def test_a_missing_token_says_how_to_give_it(server: FakeServer, schedo: Call) -
     )
 
 
-def test_a_bug_of_the_server_is_named_by_its_request(server: FakeServer, schedo: Call) -> None:
+def test_a_server_error_is_reported_with_its_request_id(server: FakeServer, schedo: Call) -> None:
     server.on("GET", "/v1/jobs", 500, problem(500, "internal", "something went wrong"))
 
     result = schedo("jobs", "ls")
@@ -46,13 +46,15 @@ def test_a_bug_of_the_server_is_named_by_its_request(server: FakeServer, schedo:
     assert result.stderr == "schedo: something went wrong; request r-1\n"
 
 
-def test_an_error_cannot_touch_the_terminal(server: FakeServer, schedo: Call) -> None:
+def test_control_characters_in_an_error_are_escaped(server: FakeServer, schedo: Call) -> None:
     server.on("GET", "/v1/jobs", 422, problem(422, "invalid", "\x1b[2J\nsecond line"))
 
     assert schedo("jobs", "ls").stderr == r"schedo: \x1b[2J\nsecond line" + "\n"
 
 
-def test_another_server_on_that_port_is_recognized(server: FakeServer, schedo: Call) -> None:
+def test_an_answer_of_another_kind_of_server_is_recognized(
+    server: FakeServer, schedo: Call
+) -> None:
     server.reply("GET", "/v1/jobs", Reply(200, b"<html>", {"Content-Type": "text/html"}))
 
     result = schedo("jobs", "ls")

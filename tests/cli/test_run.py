@@ -1,4 +1,4 @@
-"""`schedo run`: what is submitted, and how --wait ends."""
+"""`schedo run`: the requests it sends, and the exit code of --wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.client.server import JOB_ID, FakeServer, job_record, problem, schedul
     ],
     ids=["a shell line", "after --", "one word after --", "several words", "hyphen", "hostile"],
 )
-def test_words_are_taken_as_they_are(
+def test_an_argv_list_is_sent_unchanged(
     server: FakeServer, schedo: Call, args: list[str], command: object
 ) -> None:
     server.on("POST", "/v1/jobs", 201, job_record())
@@ -36,7 +36,7 @@ def test_words_are_taken_as_they_are(
     assert server.requests[0].json == {"task": "shell", "payload": {"command": command}}
 
 
-def test_a_delayed_command_says_when_it_will_run(server: FakeServer, schedo: Call) -> None:
+def test_a_delayed_command_prints_when_it_will_run(server: FakeServer, schedo: Call) -> None:
     later = job_record(state="scheduled", scheduled_at="2999-01-01T00:00:00.000000Z")
     server.on("POST", "/v1/jobs", 201, later)
 
@@ -52,7 +52,7 @@ def test_a_delayed_command_says_when_it_will_run(server: FakeServer, schedo: Cal
     }
 
 
-def test_a_time_to_run_at_is_sent_with_its_offset(server: FakeServer, schedo: Call) -> None:
+def test_the_time_of_at_is_sent_with_its_offset(server: FakeServer, schedo: Call) -> None:
     server.on("POST", "/v1/jobs", 201, job_record())
 
     schedo("run", "true", "--at", "2999-01-01T00:00:00+01:00", "--cwd", "/tmp")
@@ -61,7 +61,7 @@ def test_a_time_to_run_at_is_sent_with_its_offset(server: FakeServer, schedo: Ca
     assert server.requests[0].json["payload"]["cwd"] == "/tmp"
 
 
-def test_a_time_that_has_passed_is_warned_about(server: FakeServer, schedo: Call) -> None:
+def test_a_time_in_the_past_gives_a_warning(server: FakeServer, schedo: Call) -> None:
     server.on("POST", "/v1/jobs", 201, job_record())
 
     past = schedo("run", "true", "--at", "2020-01-01 12:00")
@@ -72,7 +72,7 @@ def test_a_time_that_has_passed_is_warned_about(server: FakeServer, schedo: Call
     assert later.stderr == ""
 
 
-def test_a_cron_expression_makes_a_named_schedule(server: FakeServer, schedo: Call) -> None:
+def test_cron_creates_a_named_schedule(server: FakeServer, schedo: Call) -> None:
     server.on("PUT", "/v1/schedules/nightly", 201, schedule_record(warnings=["a warning"]))
 
     result = schedo("run", "true", "--cron", "0 3 * * *", "--name", "nightly", "--tz", "UTC")
@@ -98,7 +98,7 @@ def wait_for(server: FakeServer, **fields: Any) -> None:
     server.on("GET", f"/v1/jobs/{JOB_ID}/output", 200, {"items": outputs})
 
 
-def test_waiting_gives_output_and_exit_code_as_if_it_had_run_here(
+def test_wait_prints_the_output_and_exits_with_the_commands_code(
     server: FakeServer, schedo: Call
 ) -> None:
     failure = {"type": "exit-code", "message": "exit code 7", "exit_code": 7}
@@ -109,7 +109,7 @@ def test_waiting_gives_output_and_exit_code_as_if_it_had_run_here(
     assert (result.exit_code, result.stdout, result.stderr) == (7, "out", "err")
 
 
-def test_waiting_for_a_job_that_did_not_end_by_itself_says_why(
+def test_wait_reports_why_a_job_ended_without_an_exit_code(
     server: FakeServer, schedo: Call
 ) -> None:
     wait_for(server, state="failed", error={"type": "timeout", "message": "it took over 1m"})
@@ -120,7 +120,7 @@ def test_waiting_for_a_job_that_did_not_end_by_itself_says_why(
     assert result.stderr == f"errschedo: job {JOB_ID} failed: it took over 1m\n"
 
 
-def test_waiting_with_json_prints_one_record(server: FakeServer, schedo: Call) -> None:
+def test_wait_with_json_prints_one_record(server: FakeServer, schedo: Call) -> None:
     wait_for(server, state="completed", result={"exit_code": 0})
 
     result = schedo("run", "true", "--wait", "--json")
@@ -142,7 +142,9 @@ def test_waiting_with_json_prints_one_record(server: FakeServer, schedo: Call) -
     ],
     ids=str,
 )
-def test_the_exit_code_is_what_a_shell_would_have(fields: dict[str, Any], code: int | None) -> None:
+def test_the_exit_code_is_the_one_a_shell_would_show(
+    fields: dict[str, Any], code: int | None
+) -> None:
     assert find_exit_code(JobView(job_record(**fields))) == code
 
 
@@ -173,7 +175,7 @@ def test_wrong_usage_exits_with_2_and_sends_no_request(
     assert server.requests == []
 
 
-def test_a_refusal_is_one_sentence_with_the_fields(server: FakeServer, schedo: Call) -> None:
+def test_a_refusal_names_the_fields_in_one_sentence(server: FakeServer, schedo: Call) -> None:
     errors = [{"pointer": "/delay", "detail": "'5x' is not a duration"}]
     refusal = problem(422, "invalid", "the request is not valid", errors=errors)
     server.on("POST", "/v1/jobs", 422, refusal)

@@ -1,4 +1,4 @@
-"""`schedo schedules`: what is put, and what is shown."""
+"""`schedo schedules`: the requests it sends, and the text it prints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
     result = schedo("schedules", "ls")
 
     headers, nightly, poll = result.stdout.splitlines()
-    assert headers.split() == ["NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WHAT"]
+    assert headers.split() == ["NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WORK"]
     assert nightly.startswith("nightly  0 3 * * *  UTC  active  2099-11-21 03:00 (")
     assert poll.startswith("poll     every 90s  UTC  paused  -")
 
@@ -30,7 +30,7 @@ def test_one_schedule_is_shown_with_its_decisions(server: FakeServer, schedo: Ca
     decision = {
         "scheduled_for": "2020-01-01T03:00:00.000000Z",
         "decided_at": "2020-01-01T03:00:00.000000Z",
-        "verdict": "skipped_overlap",
+        "decision": "skipped_overlap",
         "count": 1,
     }
     server.on("GET", PATH, 200, schedule_record(next_fires=["2099-11-21T03:00:00.000000Z"] * 2))
@@ -111,8 +111,8 @@ def test_a_schedule_from_stdin(server: FakeServer, schedo: Call) -> None:
         (["--cron", "@daily"], "give a command after --, or --task"),
         (["--task", "t"], "give exactly one of --cron, --every and --at"),
         (["--task", "t", "--cron", "@daily", "--every", "5s"], "give exactly one of --cron"),
-        (["--task", "t", "--cron", "@daily", "--payload", "{"], "it is not JSON"),
-        (["--task", "t", "--cron", "@daily", "--payload", "@f"], "it is not JSON"),
+        (["--task", "t", "--cron", "@daily", "--payload", "{"], "is not JSON"),
+        (["--task", "t", "--cron", "@daily", "--payload", "@f"], "is not JSON"),
         (["--task", "t", "--cron", "@daily", "--", "ls"], "give either a command"),
         (["--cron", "@daily", "ls", "--", "ls"], "not both"),
         (["--file", "/nowhere"], "cannot read /nowhere"),
@@ -130,7 +130,7 @@ def test_wrong_usage_exits_with_2_and_sends_no_request(
     assert server.requests == []
 
 
-def test_a_file_that_holds_no_object_is_refused(schedo: Call) -> None:
+def test_a_file_without_a_json_object_is_refused(schedo: Call) -> None:
     result = schedo("schedules", "put", "nightly", "--file", "-", input="[1]")
 
     assert result.exit_code == 2
@@ -173,7 +173,7 @@ def test_a_trigger_that_was_skipped_is_exit_code_1(server: FakeServer, schedo: C
     assert (as_json.exit_code, json.loads(as_json.stdout)) == (1, skipped)
 
 
-def test_a_schedule_that_does_not_exist_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
+def test_an_unknown_schedule_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
     missing = problem(404, "not-found", "there is no schedule nightly")
     server.on("DELETE", PATH, 404, missing)
 

@@ -16,7 +16,7 @@ Args = tuple[str, ...]
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no file or variable of this machine speak."""
+    """Hide the configuration files and variables of this machine."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     for key in (*SETTINGS, "token", "config"):
@@ -56,14 +56,14 @@ def test_options_reach_the_configuration() -> None:
     assert settings["host"] == ("127.0.0.1", "default")
 
 
-def test_a_switch_can_be_turned_off_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_can_be_turned_off_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCHEDO_ALLOW_SHELL", "true")
 
     assert shown()["allow_shell"] == (True, "environment SCHEDO_ALLOW_SHELL")
     assert shown("--no-allow-shell")["allow_shell"] == (False, "flag --allow-shell")
 
 
-def test_a_file_that_is_named_is_the_only_one_read(tmp_path: Path) -> None:
+def test_a_named_file_is_the_only_one_read(tmp_path: Path) -> None:
     (tmp_path / "schedo.toml").write_text("port = 1\nconcurrency = 9")
     (tmp_path / "other.toml").write_text("port = 2")
 
@@ -85,7 +85,7 @@ def test_the_table_masks_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_the_table_says_when_a_server_would_not_start() -> None:
+def test_config_show_warns_if_a_server_would_not_start() -> None:
     result = schedo("config", "show", "--host", "0.0.0.0")
 
     assert result.exit_code == 0

@@ -1,4 +1,4 @@
-"""Tables: aligned, within the terminal, and harmless."""
+"""Tables are aligned, fit the terminal, and contain no escape sequences of their data."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def test_a_table_is_cut_to_the_width_but_not_its_first_column() -> None:
     assert max(map(measure, lines)) == 30
 
 
-def test_the_widest_column_gives_way_first() -> None:
+def test_the_widest_column_is_cut_first() -> None:
     (_, line) = render_table(("A", "B", "C"), [("1", "y" * 20, "z" * 10)], width=24)
 
     assert line == "1  yyyyyyyy…  zzzzzzzzzz"
 
 
-def test_a_column_that_can_be_put_shorter_is_not_cut() -> None:
+def test_a_column_with_a_compact_form_is_not_cut() -> None:
     rows = [("1", "12:00:05 (in 5s)", "z" * 20)]
-    shorter = {"B": lambda text: text[10:-1]}
+    compact = {"B": lambda text: text[10:-1]}
 
-    (_, wide) = render_table(("A", "B", "C"), rows, width=41, shorter=shorter)
-    (_, narrow) = render_table(("A", "B", "C"), rows, width=24, shorter=shorter)
+    (_, wide) = render_table(("A", "B", "C"), rows, width=41, compact=compact)
+    (_, narrow) = render_table(("A", "B", "C"), rows, width=24, compact=compact)
 
     assert wide == "1  12:00:05 (in 5s)  zzzzzzzzzzzzzzzzzzzz"
     assert narrow == "1  in 5s  zzzzzzzzzzzzz…"
@@ -69,7 +69,9 @@ def test_a_table_whose_names_may_be_cut_is_never_wider_than_the_terminal() -> No
     assert render_table(("A", "B", "C"), rows, 16, is_whole=False)[1] == "漢漢…   yyyyy…"
 
 
-def test_what_stdout_cannot_take_is_put_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_that_stdout_lacks_are_replaced_by_ascii(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     written = BytesIO()
     stdout = TextIOWrapper(written, encoding="latin-1", write_through=True)
     monkeypatch.setattr(sys, "stdout", stdout)
@@ -80,13 +82,13 @@ def test_what_stdout_cannot_take_is_put_in_ascii(monkeypatch: pytest.MonkeyPatch
     assert written.getvalue().decode("latin-1") == "häß\nä 85us ## \\u6f22~\n"
 
 
-def test_a_name_cannot_draw_on_the_terminal() -> None:
+def test_escape_sequences_in_a_cell_are_escaped() -> None:
     (_, line) = render_table(("NAME",), [("\x1b[2Jgone\n",)])
 
     assert line == r"\x1b[2Jgone\n"
 
 
-def test_states_are_coloured_only_when_asked_and_without_moving_columns() -> None:
+def test_colours_are_optional_and_do_not_move_columns() -> None:
     plain = render_table(("STATE", "X"), [("failed", "1")])
     coloured = render_table(("STATE", "X"), [("failed", "1")], is_coloured=True)
 
@@ -94,5 +96,5 @@ def test_states_are_coloured_only_when_asked_and_without_moving_columns() -> Non
     assert coloured == ["STATE   X", "\x1b[31mfailed\x1b[0m  1"]
 
 
-def test_a_table_without_rows_is_its_headers() -> None:
+def test_a_table_without_rows_has_only_headers() -> None:
     assert render_table(("ID", "STATE"), []) == ["ID  STATE"]

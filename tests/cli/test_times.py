@@ -1,4 +1,4 @@
-"""Times as a person at a terminal reads and writes them."""
+"""Rendering and parsing of times in local notation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from schedo.cli.times import (
-    drop_clock,
-    parse_moment,
+    keep_distance,
+    parse_time,
     render_distance,
     render_full,
-    render_moment,
     render_span,
+    render_time,
 )
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -43,7 +43,7 @@ def test_a_duration_has_its_two_largest_units(us: int, text: str) -> None:
     ("seconds", "text"),
     [(5, "in 5s"), (-120, "2m ago"), (0, "now"), (0.4, "now"), (5.9, "in 5s"), (-90, "1m30s ago")],
 )
-def test_a_hint_says_how_far_away_it_is(seconds: float, text: str) -> None:
+def test_a_distance_is_relative_to_now(seconds: float, text: str) -> None:
     assert render_distance(NOW + round(seconds * SECOND), NOW) == text
 
 
@@ -56,8 +56,8 @@ def test_a_hint_says_how_far_away_it_is(seconds: float, text: str) -> None:
         (None, "-"),
     ],
 )
-def test_an_instant_is_local_and_short(instant: str | None, text: str) -> None:
-    assert render_moment(instant, NOW, BERLIN) == text
+def test_an_instant_is_rendered_short_in_local_time(instant: str | None, text: str) -> None:
+    assert render_time(instant, NOW, BERLIN) == text
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_an_instant_is_local_and_short(instant: str | None, text: str) -> None:
         ("9999-12-31T23:59:59.000000Z", "9999-12-31T23:59:59.000000Z"),
     ],
 )
-def test_where_room_is_short_only_the_distance_is_shown(moment: str, text: str) -> None:
-    assert drop_clock(moment) == text
+def test_the_compact_form_of_a_time_is_its_distance(moment: str, text: str) -> None:
+    assert keep_distance(moment) == text
 
 
-def test_an_instant_in_full_has_its_offset() -> None:
+def test_a_full_instant_has_its_offset() -> None:
     text = render_full("2026-11-20T10:58:00.123456Z", NOW, BERLIN)
 
     assert text == "2026-11-20 11:58:00.123+01:00 (1m59s ago)"
 
 
-def test_the_last_instant_there_is_can_be_shown() -> None:
-    text = render_moment("9999-12-31T23:59:59.000000Z", NOW, BERLIN)
+def test_the_last_instant_of_the_year_9999_can_be_rendered() -> None:
+    text = render_time("9999-12-31T23:59:59.000000Z", NOW, BERLIN)
 
     assert text == "9999-12-31T23:59:59.000000Z"
 
@@ -98,16 +98,16 @@ def test_the_last_instant_there_is_can_be_shown() -> None:
     ],
 )
 def test_a_time_may_be_written_in_local_time(text: str, instant: str) -> None:
-    assert parse_moment(text, NOW, BERLIN) == instant
+    assert parse_time(text, NOW, BERLIN) == instant
 
 
 @pytest.mark.parametrize("text", ["", "soon", "25:00", "12:60", "2026-13-01 12:00", "tomorrow"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"time|month"):
-        parse_moment(text, NOW, BERLIN)
+        parse_time(text, NOW, BERLIN)
 
 
-def test_the_next_clock_time_after_the_change_of_the_clocks_has_the_new_offset() -> None:
-    before_change = 1_792_872_000 * SECOND  # 2026-10-24T20:00:00Z; the clocks go back at 01:00Z
+def test_the_next_clock_time_after_a_dst_change_has_the_new_offset() -> None:
+    before_change = 1_792_872_000 * SECOND  # 2026-10-24T20:00:00Z; summer time ends at 01:00Z
 
-    assert parse_moment("08:00", before_change, BERLIN) == "2026-10-25T08:00:00+01:00"
+    assert parse_time("08:00", before_change, BERLIN) == "2026-10-25T08:00:00+01:00"

@@ -1,4 +1,4 @@
-"""`schedo top`: what it works out from two readings, and how it shows that."""
+"""`schedo top`: its figures, computed from two readings, and its frames."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 import pytest
 
 from schedo.cli.escapes import measure
-from schedo.cli.screen import mark_old, render_frame
-from schedo.cli.stats import Figures, Lists, Reading, before_all, work_out
+from schedo.cli.screen import mark_stale, render_frame
+from schedo.cli.stats import Figures, Lists, Reading, compute_figures, reading_at_start
 from schedo.client.messages import Record
 from schedo.client.metrics import parse_metrics
 from tests.cli.conftest import Call
@@ -22,7 +22,7 @@ MAIL: Record = {"name": "mail", "concurrency": 5, "paused": True, "running": 2, 
 
 
 def page(*, done: int, fast: int, slow: int, ready: int = 1) -> str:
-    """A page of metrics as it could be after so many jobs, some of which started late."""
+    """Return a page of /metrics after this number of jobs, some of which started late."""
     return f"""\
 schedo_info{{version="1.2.3"}} 1
 schedo_ready {ready}
@@ -65,7 +65,7 @@ def reading(at_s: float, text: str, *reasons: str) -> Reading:
 
 
 def clock(second: int) -> str:
-    """Return a second of 11:04 as the API writes it; it is the fifth."""
+    """Return a second of 11:04 in the API's notation; now is 11:04:05."""
     return f"2026-11-20T11:04:{second:02}.000000Z"
 
 
@@ -80,24 +80,24 @@ SCHEDULES = [
 def figures(
     *reasons: str, schedules: list[Record] = SCHEDULES, has_more: bool = False, **changes: int
 ) -> Figures:
-    """Two seconds in which 100 jobs were done, 90 of which started within 100 µs."""
+    """Return the figures of two seconds with 100 jobs, 90 of which started within 100 µs."""
     before = page(done=100, fast=10, slow=0)
     after = page(**{"done": 200, "fast": 100, "slow": 10, **changes})
     lists = Lists([MAIL], schedules, has_more)
-    return work_out(reading(10.0, before), reading(12.0, after, *reasons), lists)
+    return compute_figures(reading(10.0, before), reading(12.0, after, *reasons), lists)
 
 
-def test_rates_are_those_between_the_readings() -> None:
+def test_rates_cover_the_interval_between_two_readings() -> None:
     found = figures()
 
     assert (found.submitted_per_s, found.started_per_s) == (50, 50)
     assert found.ended_per_s == {"completed": 50, "failed": 0, "cancelled": 0, "expired": 0}
-    assert found.troubles_per_s == {"failed": 0, "timeout": 0, "lost": 0, "stale": 0}
+    assert found.unsuccessful_per_s == {"failed": 0, "timeout": 0, "lost": 0, "stale": 0}
     assert found.cpu_share == pytest.approx(0.05)
     assert found.commit_jobs == 10
 
 
-def test_percentiles_are_those_between_the_readings() -> None:
+def test_percentiles_cover_the_interval_between_two_readings() -> None:
     found = figures()
 
     assert found.lateness.p50 == pytest.approx(0.000_0556, rel=0.01)
@@ -108,18 +108,18 @@ def test_percentiles_are_those_between_the_readings() -> None:
     assert mail.commit_wait.p50 == pytest.approx(0.000_5)
 
 
-def test_a_server_that_began_anew_has_no_negative_rates() -> None:
+def test_a_restarted_server_has_no_negative_rates() -> None:
     found = figures(done=30, fast=5, slow=0)
 
     assert (found.started_per_s, found.lateness.per_s) == (15, 2.5)
 
 
-def test_the_first_rates_are_those_since_the_server_began() -> None:
+def test_the_first_rates_cover_the_time_since_the_servers_start() -> None:
     first = reading(10.0, page(done=200, fast=100, slow=10))
 
-    found = work_out(before_all(first), first, Lists([], []))
+    found = compute_figures(reading_at_start(first), first, Lists([], []))
 
-    assert (found.over_s, found.up_s) == (100, 100)
+    assert (found.interval_s, found.uptime_s) == (100, 100)
     assert (found.started_per_s, found.lateness.per_s) == (2, 1.1)
 
 
@@ -138,7 +138,7 @@ def test_queues_and_fires_are_listed() -> None:
         ([3, 4, 5, 6, 7], [clock(5)]),
         ([0, 1, 2, 3, 4], [clock(5)]),  # every second
         ([50 - 60, 53 - 60, 56 - 60, 59 - 60, 2], [clock(5)]),  # every three
-        ([1, 2, 3], []),  # there is no fourth
+        ([1, 2, 3], []),  # the list is not full, so the schedule does not fire again
     ],
     ids=["some have passed", "all have passed", "it keeps its pace", "it has ended"],
 )
@@ -152,14 +152,14 @@ def test_a_fire_that_has_passed_is_not_the_next_one(
     assert [fire["at"] for fire in found.fires] == next_fires
 
 
-def test_a_frame_says_so_when_not_all_schedules_were_looked_at() -> None:
+def test_a_frame_notes_that_not_all_schedules_were_read() -> None:
     note = "of the first 5,000 schedules by name"
 
     assert render_frame(figures(has_more=True), "http://host:1", NOW)[-1] == note
     assert note not in render_frame(figures(), "http://host:1", NOW)
 
 
-def test_a_frame_shows_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_shows_all_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
 
     lines = render_frame(figures(), "http://host:1", NOW)
@@ -180,7 +180,7 @@ def test_a_frame_shows_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
         assert part in text, text
 
 
-def test_a_frame_says_why_a_server_is_not_ready() -> None:
+def test_a_frame_shows_why_a_server_is_not_ready() -> None:
     found = figures("it is late", ready=0)
 
     lines = render_frame(found, "http://host:1", NOW, is_coloured=True)
@@ -188,7 +188,7 @@ def test_a_frame_says_why_a_server_is_not_ready() -> None:
     assert lines[1] == "\x1b[31m\x1b[1mnot ready: it is late\x1b[0m"
 
 
-def test_a_ready_server_that_lists_nothing_is_not_shown_as_all_well() -> None:
+def test_a_ready_server_whose_lists_fail_is_shown_in_red() -> None:
     found = figures("queues cannot be listed")
 
     lines = render_frame(found, "http://host:1", NOW, is_coloured=True)
@@ -208,18 +208,18 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
     assert ("\x1b[33mpaused\x1b[0m" in "".join(lines)) == (width >= 40)
 
 
-def test_old_figures_say_that_they_are_old() -> None:
+def test_stale_figures_are_marked_with_their_age() -> None:
     lines = render_frame(figures(), "http://host:1", NOW, width=40)
 
-    shown = mark_old(lines, "cannot reach schedo: \x07", 12.9, width=40)
-    narrow = mark_old(lines, "cannot reach schedo", 12.9, width=10, is_coloured=True)
+    shown = mark_stale(lines, "cannot reach schedo: \x07", 12.9, width=40)
+    narrow = mark_stale(lines, "cannot reach schedo", 12.9, width=10, is_coloured=True)
 
     assert shown[:2] == ["cannot reach schedo: \\x07", "the figures below are 12s old"]
     assert shown[2:] == lines[2:]
     assert narrow[1] == "\x1b[31m\x1b[1mthe figur…\x1b[0m"
 
 
-def test_a_name_cannot_touch_the_terminal() -> None:
+def test_control_characters_in_a_frame_are_escaped() -> None:
     found = figures("\x1b]0;evil\x07")
     found.fires[0]["schedule"] = "\x1b[2Jevil"
 
@@ -252,7 +252,7 @@ def test_once_prints_one_frame(server: FakeServer, schedo: Call) -> None:
     assert "nightly" in result.stdout
 
 
-def test_what_is_no_terminal_gets_one_frame(server: FakeServer, schedo: Call) -> None:
+def test_without_a_terminal_one_frame_is_printed(server: FakeServer, schedo: Call) -> None:
     serve_pages(server)
 
     result = schedo("top", "--interval", "0")
@@ -267,10 +267,10 @@ def test_json_has_the_figures(server: FakeServer, schedo: Call) -> None:
 
     assert (found["is_ready"], found["epoch"], found["slots"]) == (True, 4, 16)
     assert found["queues"][0]["delay"]["p50"] == pytest.approx(0.000_0556, rel=0.01)
-    assert found["queues"][0]["delay"]["p99"] is None  # behind the last bucket
+    assert found["queues"][0]["delay"]["p99"] is None  # above the bound of the last bucket
 
 
-def test_the_reasons_of_a_server_that_is_not_ready_are_asked_for(
+def test_the_reasons_of_a_server_that_is_not_ready_are_requested(
     server: FakeServer, schedo: Call
 ) -> None:
     serve_pages(server, ready=0)
@@ -278,9 +278,7 @@ def test_the_reasons_of_a_server_that_is_not_ready_are_asked_for(
     assert "not ready: a commit hangs\n" in schedo("top", "--once", "--interval", "0").stdout
 
 
-def test_a_server_that_lists_nothing_is_shown_all_the_same(
-    server: FakeServer, schedo: Call
-) -> None:
+def test_a_server_whose_lists_fail_is_still_shown(server: FakeServer, schedo: Call) -> None:
     server.on("GET", "/v1/queues", 507, problem(507, "store-full", "there is no room left"))
     serve_pages(server, ready=0)
 
@@ -293,7 +291,7 @@ def test_a_server_that_lists_nothing_is_shown_all_the_same(
     assert re.search("^mail +paused +2 +- +12,345 ", result.stdout, re.MULTILINE)
 
 
-def test_the_next_fire_is_the_soonest_of_all_pages(server: FakeServer, schedo: Call) -> None:
+def test_the_next_fires_come_from_all_pages(server: FakeServer, schedo: Call) -> None:
     first = {"items": [schedule_record(name="a")], "next_cursor": "after-a"}
     server.on("GET", "/v1/schedules", 200, first)
     soonest = schedule_record(name="z", next_fires=["2099-01-01T00:00:00.000000Z"])
@@ -308,7 +306,7 @@ def test_the_next_fire_is_the_soonest_of_all_pages(server: FakeServer, schedo: C
     assert not found["has_more_schedules"]
 
 
-def test_no_more_than_5000_schedules_are_looked_at(server: FakeServer, schedo: Call) -> None:
+def test_at_most_5000_schedules_are_read(server: FakeServer, schedo: Call) -> None:
     hundred = {"items": [schedule_record()] * 100, "next_cursor": "more"}
     for _ in range(50):
         server.on("GET", "/v1/schedules", 200, hundred)

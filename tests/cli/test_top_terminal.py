@@ -1,4 +1,4 @@
-"""`schedo top` on a terminal: it draws at once, outlives the server, gives the terminal back."""
+"""`schedo top` on a terminal: redrawing, a server that ends, and restoring the terminal."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Terminal:
         os.write(self._screen, keys)
 
     def wait_until_shown(self, wanted: bytes) -> None:
-        """Read what is shown up to what is waited for, for at most half a minute."""
+        """Read the terminal's output until the text appears, for at most 30 s."""
         while wanted not in self.shown and select.select([self._screen], [], [], 30)[0]:
             self.shown += os.read(self._screen, 65_536)
 
 
 @contextmanager
 def run_top(server: FakeServer, folder: Path, interval: str) -> Iterator[Terminal]:
-    """Run it while the block runs; afterwards the terminal must be what it was."""
+    """Run `schedo top` during the block; then check that it restored the terminal."""
     screen, terminal = pty.openpty()
     before = termios.tcgetattr(terminal)
     environment = {**os.environ, "SCHEDO_URL": server.url, "NO_COLOR": "1", "TERM": "xterm"}
@@ -52,7 +52,7 @@ def run_top(server: FakeServer, folder: Path, interval: str) -> Iterator[Termina
         try:
             yield Terminal(screen, process)
         finally:
-            process.kill()  # nothing to one that has ended; a test that fails must not wait for it
+            process.kill()  # a failed test must not wait for it; no effect if it has ended
     assert termios.tcgetattr(terminal) == before
     os.close(terminal)
     os.close(screen)
@@ -61,7 +61,7 @@ def run_top(server: FakeServer, folder: Path, interval: str) -> Iterator[Termina
 @pytest.mark.parametrize(
     ("ending", "code"), [("q", 0), (signal.SIGINT, 0), (signal.SIGTERM, 143)], ids=str
 )
-def test_it_draws_until_it_is_ended_and_gives_the_terminal_back(
+def test_top_redraws_until_it_is_quit_and_restores_the_terminal(
     server: FakeServer, ending: str | signal.Signals, code: int, tmp_path: Path
 ) -> None:
     serve_pages(server)
@@ -89,7 +89,7 @@ def test_the_first_frame_does_not_wait_for_the_interval(server: FakeServer, tmp_
         assert terminal.process.wait(20) == 0
 
 
-def test_figures_of_a_server_that_is_gone_are_called_old(
+def test_figures_of_an_unreachable_server_are_marked_stale(
     server: FakeServer, tmp_path: Path
 ) -> None:
     serve_pages(server)

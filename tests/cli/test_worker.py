@@ -1,4 +1,4 @@
-"""`schedo worker`: what keeps one from starting is said in one sentence."""
+"""`schedo worker`: a start that fails gives its reason in one sentence."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_wrong_worker_is_exit_code_2_with_the_reason(
         ("SCHEDO_OUTPUT_DIR", "out", "this worker may not run commands"),
     ],
 )
-def test_every_option_may_be_a_variable(
+def test_every_option_can_be_set_by_a_variable(
     schedo: Call, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, reason: str
 ) -> None:
     monkeypatch.setenv(variable, value)

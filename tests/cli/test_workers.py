@@ -1,4 +1,4 @@
-"""`schedo workers`: what a server knows of its workers, and keeping work from them."""
+"""`schedo workers`: listing, showing, cordoning and draining workers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
     assert second.split() == ["local", "active", "0/16", "any", "any", "-", "-", "-"]
 
 
-def test_a_worker_is_shown_with_all_that_is_known(server: FakeServer, schedo: Call) -> None:
+def test_show_prints_all_fields_of_a_worker(server: FakeServer, schedo: Call) -> None:
     health = "it has free slots, but has not polled for 31 s"
     server.on("GET", "/v1/workers/gpu-1", 200, worker_record(health=health))
 
@@ -57,7 +57,7 @@ def test_a_worker_is_shown_with_all_that_is_known(server: FakeServer, schedo: Ca
     ("verb", "state"),
     [("cordon", "cordoned"), ("uncordon", "active"), ("drain", "draining")],
 )
-def test_work_is_kept_from_a_worker(
+def test_a_worker_can_be_cordoned_uncordoned_and_drained(
     server: FakeServer, schedo: Call, verb: str, state: str
 ) -> None:
     server.on("POST", f"/v1/workers/gpu-1:{verb}", 200, worker_record(state=state))
@@ -66,7 +66,7 @@ def test_work_is_kept_from_a_worker(
     assert schedo("workers", verb, "gpu-1").stdout.splitlines()[1].split()[1] == state
 
 
-def test_a_worker_that_is_not_there_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
+def test_an_unknown_worker_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
     detail = "there is no worker 'x'"
     server.on("GET", "/v1/workers/x", 404, problem(404, "not-found", detail))
 
@@ -76,7 +76,7 @@ def test_a_worker_that_is_not_there_is_exit_code_1(server: FakeServer, schedo: C
 
 
 @pytest.mark.parametrize("verb", ["ls", "show"])
-def test_json_is_what_the_server_said(server: FakeServer, schedo: Call, verb: str) -> None:
+def test_json_is_the_servers_response(server: FakeServer, schedo: Call, verb: str) -> None:
     server.on("GET", "/v1/workers", 200, {"items": [worker_record()]})
     server.on("GET", "/v1/workers/gpu-1", 200, worker_record())
 

@@ -100,7 +100,7 @@ async def test_a_run_of_a_schedule_is_late_from_its_instant(path: Path) -> None:
         await world.engine.flush()
 
         assert lateness(world) == (1, 4 * MS)
-        assert world.engine.metrics.verdicts["fired"] == 1
+        assert world.engine.metrics.decisions["fired"] == 1
 
 
 async def test_a_job_due_before_the_server_started_is_not_counted(path: Path) -> None:

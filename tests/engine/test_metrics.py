@@ -84,4 +84,4 @@ def test_a_commit_counts_its_jobs_its_attempts_and_its_decisions() -> None:
 
     assert (metrics.commit_time.total, metrics.commit_jobs.total) == (2_000, 3)
     assert (metrics.unsuccessful["failed"], metrics.unsuccessful["lost"]) == (2, 1)
-    assert (metrics.verdicts["fired"], metrics.verdicts["missed"]) == (1, 12)
+    assert (metrics.decisions["fired"], metrics.decisions["missed"]) == (1, 12)

@@ -13,7 +13,7 @@ from schedo.store.base import JobFilter, OutputPiece, Retention, Store
 from tests.factories import make_job
 from tests.store.steps import LARGE, MINUTE, listed, of_jobs, put
 
-RETENTION = Retention(completed_us=10, cancelled_us=20, failed_us=30, answers_us=40)
+RETENTION = Retention(completed_us=10, cancelled_us=20, failed_us=30, idempotency_us=40)
 MEBIBYTE = 1_048_576
 
 

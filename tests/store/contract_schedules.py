@@ -206,6 +206,6 @@ class ScheduleClaims:
             Changes(idempotency_records=[make_answer("old", 0), make_answer("new", 1)])
         )
 
-        assert await store.prune(10, Retention(answers_us=10), 9) == 1
+        assert await store.prune(10, Retention(idempotency_us=10), 9) == 1
         assert await store.find_idempotency_record("old") is None
         assert await store.find_idempotency_record("new") is not None

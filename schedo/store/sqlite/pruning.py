@@ -32,7 +32,7 @@ def prune(connection: sqlite3.Connection, now: int, retention: Retention, limit:
     with transaction(connection):
         for statement in queries.DELETE_JOB:
             connection.executemany(statement, jobs)
-        oldest = now - retention.answers_us
+        oldest = now - retention.idempotency_us
         records = connection.execute(
             queries.DELETE_IDEMPOTENCY_RECORDS, (oldest, limit - len(jobs))
         ).rowcount

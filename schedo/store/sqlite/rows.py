@@ -60,7 +60,7 @@ SCHEDULE_COLUMNS = (
 
 _STATE_TEXT: dict[str, str] = {state: str(state.value) for state in State}
 _TRIGGER_TEXT: dict[str, str] = {trigger: str(trigger.value) for trigger in Trigger}
-_VERDICT_TEXT: dict[str, str] = {verdict: str(verdict.value) for verdict in Decision}
+_DECISION_TEXT: dict[str, str] = {kind: str(kind.value) for kind in Decision}
 _STATES = {str(state.value): state for state in State}
 _TRIGGERS = {str(trigger.value): trigger for trigger in Trigger}
 
@@ -250,7 +250,7 @@ def decision_row(decision: DecisionRecord) -> Row:
         decision.schedule_id,
         decision.scheduled_for,
         decision.decided_at,
-        _VERDICT_TEXT[decision.decision],
+        _DECISION_TEXT[decision.decision],
         decision.job_id,
         decision.count,
     )

@@ -1,6 +1,6 @@
 """GET /metrics: the measurements of the engine, for Prometheus and for `schedo top`.
 
-Labels are queues, states, outcomes, verdicts and kinds of windows, never jobs, and at most
+Labels are queues, states, outcomes, decisions and kinds of indexes, never jobs, and at most
 QUEUES_NAMED_MAX queues have a label of their own: the number of series stays bounded.
 """
 
@@ -56,8 +56,8 @@ def _render_counts(metrics: Metrics) -> list[Family]:
         _each(
             "schedo_schedule_instants_total",
             "Instants of schedules by what was decided about them.",
-            "verdict",
-            metrics.verdicts.items(),
+            "decision",
+            metrics.decisions.items(),
         ),
     ]
 
@@ -111,7 +111,12 @@ def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
             "How far the clock is behind the newest instant in the store.",
             gauges.clock_behind_us / SECOND,
         ),
-        _each("schedo_window_entries", "Entries in memory.", "window", gauges.windows.items()),
+        _each(
+            "schedo_index_entries",
+            "Entries of the paged indexes in memory.",
+            "index",
+            gauges.index_entries.items(),
+        ),
         _each(
             "schedo_backlog_age_seconds",
             "How long the oldest of what is overdue and still to be moved has been due; 0: none.",

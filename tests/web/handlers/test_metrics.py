@@ -84,7 +84,7 @@ async def test_gauges_are_exposed(world: World) -> None:
     assert one("schedo_worker_slots_busy") == 1
     assert values(page["schedo_queue_running_jobs"]) == {("mail",): 1}
     assert values(page["schedo_queue_paused"]) == {("mail",): 1}
-    assert values(page["schedo_window_entries"]).keys() == {("timers",), ("lanes",), ("schedules",)}
+    assert values(page["schedo_index_entries"]).keys() == {("timers",), ("ready",), ("schedules",)}
     assert one("process_resident_memory_bytes") > 10_000_000
     assert one("process_open_fds") > 3
     assert one("process_start_time_seconds") > 1_700_000_000

@@ -165,7 +165,7 @@ async def test_a_schedule_fires_pauses_resumes_and_goes(world: World) -> None:
     assert fired["last_job"] == jobs[0]["id"]
     assert (paused["paused"], paused["note"], paused["next_fires"]) == (True, "holiday", [])
     assert (resumed["paused"], "note" in resumed) == (False, False)
-    assert [decision["verdict"] for decision in decisions] == ["fired"]
+    assert [decision["decision"] for decision in decisions] == ["fired"]
     assert [(job["schedule"], job["trigger"]) for job in jobs] == [("s", "schedule")] * 2
     assert (await world.send("DELETE", "/v1/schedules/s")).status == 204
     assert (await world.send("DELETE", "/v1/schedules/s")).code == "not-found"
