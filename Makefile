@@ -10,7 +10,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check coverage fmt format lint types sim bench bench-quick lock build clean
+.PHONY: help run test check coverage fmt format lint types sim bench bench-quick bench-peers lock build clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,16 @@ bench-quick: $(VENV)/.dev  ## the same within a minute, to see that they run [K=
 		$(if $(wildcard .benchmarks/quick/*/*.json),--benchmark-compare) \
 		--benchmark-max-time=0.1 --benchmark-min-rounds=1 $(ARGS)
 
+$(VENV)/peers/.made: requirements/peers.txt $(wildcard bench/peers/graphile/*)
+	$(PYTHON) -m venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip --disable-pip-version-check install -q --require-hashes --only-binary :all: -r requirements/peers.txt
+	cp -r bench/peers/graphile $(VENV)/peers/
+	cd $(VENV)/peers/graphile && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+bench-peers: $(VENV)/.dev $(VENV)/peers/.made  ## compare with graphile-worker and pgqueuer; needs node and PostgreSQL [ARGS="--rounds 7"]
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m bench.peers $(ARGS)
+
 sim: $(VENV)/.dev  ## simulate servers, faults and crashes [SEEDS=200] [FIRST=0] [SECONDS=600] [JOBS=2] or replay one [SEED=n] [ARGS=--trace]
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(FIRST),--first $(FIRST)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JOBS),--jobs $(JOBS))) $(ARGS)
@@ -83,6 +93,7 @@ lock: $(VENV)/lock  ## renew the pinned requirements from pyproject.toml
 	$(LOCK) pyproject.toml -o requirements/run.txt
 	$(LOCK) --group build -o requirements/build.txt
 	$(LOCK) pyproject.toml --group dev -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt
+	$(LOCK) --group peers -o requirements/peers.txt
 
 build: $(VENV)/.run  ## build the wheel and the source archive into dist/
 	$(BIN)/python -m hatchling build

@@ -1,0 +1,96 @@
+"""schedo inside this program, through its public API and with its defaults."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+
+from bench.peers.work import Result, Tally, Work, print_result, read_work
+from schedo import JobHandle, Schedo, __version__
+from schedo.errors import SchedoError
+
+
+class Program:
+    """An application with no-op async tasks; its jobs wait at the gate until it opens."""
+
+    def __init__(self, path: Path, work: Work, *, is_open: bool) -> None:
+        self.app = Schedo(path, grace="0s")
+        self._work = work
+        self._tally = Tally(work.count)
+        self._gate = asyncio.Event()
+        self._done = asyncio.Event()
+        if is_open:
+            self._gate.set()
+        self._tasks = [self.app.task(name=f"task{each}")(self._run) for each in range(work.tasks)]
+
+    async def _run(self, n: int, filler: str = "") -> None:
+        if not self._gate.is_set():
+            await self._gate.wait()
+        if self._tally.ran(n):
+            self._done.set()
+
+    async def submit(self) -> None:
+        """Submit the jobs; each is durable on return."""
+        work = self._work
+        handles: list[JobHandle[None] | SchedoError] = []
+        for batch in work.batches():
+            for task in range(work.tasks):
+                numbers = [number for number in batch if number % work.tasks == task]
+                bound = self._tasks[task].options(queue=work.queue(task))
+                handles += await bound.enqueue_many([work.payload(number) for number in numbers])
+        refused = [each for each in handles if isinstance(each, SchedoError)]
+        assert not refused, f"{len(refused)} jobs were refused: {refused[0]}"
+
+    async def ran_all(self) -> None:
+        """Return once every job has run."""
+        await self._done.wait()
+        self._tally.check()
+
+
+async def stream(path: Path, work: Work) -> Result:
+    """Submit the jobs to a program that runs them meanwhile."""
+    program = Program(path, work, is_open=True)
+    async with program.app:
+        began = time.perf_counter()
+        await program.submit()
+        submit_s = time.perf_counter() - began
+        await program.ran_all()
+    # The application has left, so the end of each job is durable.
+    return _result(submit_s, time.perf_counter() - began)
+
+
+async def drain(path: Path, work: Work) -> Result:
+    """Submit the jobs to a program that runs none; then start one that runs them."""
+    program = Program(path, work, is_open=False)
+    async with program.app:
+        began = time.perf_counter()
+        await program.submit()
+        submit_s = time.perf_counter() - began
+    program = Program(path, work, is_open=True)
+    began = time.perf_counter()
+    async with program.app:
+        await program.ran_all()
+    return _result(submit_s, time.perf_counter() - began)
+
+
+def _result(submit_s: float, total_s: float) -> Result:
+    return Result(submit_s, total_s, f"schedo {__version__}, embedded, async tasks, defaults")
+
+
+def main() -> None:
+    """Do the work and print the result."""
+    work = read_work()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        path = Path(directory) / "embedded.db"
+        print_result(runner.run((stream if work.mode == "stream" else drain)(path, work)))
+
+
+if __name__ == "__main__":
+    main()

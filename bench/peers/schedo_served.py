@@ -1,0 +1,73 @@
+"""`schedo serve` with an application: jobs over HTTP, tasks in child processes, all defaults."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+
+from bench.noop_app import read_tallies
+from bench.peers.served_app import TASKS
+from bench.peers.work import Result, Tally, Work, print_result, read_work
+from bench.server.connection import until_idle
+from bench.server.process import Server
+from schedo import __version__
+from schedo.client import AsyncClient
+from schedo.errors import SchedoError
+
+APP = "bench.peers.served_app:app"
+
+
+async def measure(server: Server, work: Work) -> Result:
+    """Submit the jobs and wait until all have ended; to drain, hold their queues meanwhile."""
+    assert work.tasks <= TASKS, f"the application has only {TASKS} tasks"
+    queues = {work.queue(number) for number in range(work.tasks)}
+    async with AsyncClient(server.url) as client:
+        if work.mode == "drain":
+            for queue in queues:
+                await client.pause_queue(queue)
+        began = time.perf_counter()
+        await submit(client, work)
+        submit_s = time.perf_counter() - began
+        if work.mode == "drain":
+            began = time.perf_counter()
+            for queue in queues:
+                await client.resume_queue(queue)
+        await until_idle(server)
+        total_s = time.perf_counter() - began
+    return Result(submit_s, total_s, f"schedo {__version__}, served, defaults")
+
+
+async def submit(client: AsyncClient, work: Work) -> None:
+    """Submit the jobs; each is durable on return."""
+    for batch in work.batches():
+        jobs = [
+            {"task": work.task(n), "queue": work.queue(n), "payload": work.payload(n)}
+            for n in batch
+        ]
+        refused = [each for each in await client.submit_many(jobs) if isinstance(each, SchedoError)]
+        assert not refused, f"{len(refused)} jobs were refused: {refused[0]}"
+
+
+def main() -> None:
+    """Do the work and print the result."""
+    work = read_work()
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        with (
+            Server(place, app=APP) as server,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            result = runner.run(measure(server, work))
+        tally = Tally(work.count)
+        for number in read_tallies(place):
+            tally.ran(number)
+        tally.check()
+        print_result(result)
+
+
+if __name__ == "__main__":
+    main()
