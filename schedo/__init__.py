@@ -36,7 +36,7 @@ __all__ = [
     "report_progress",
 ]
 
-_HOMES = {
+_MODULES = {
     "AsyncClient": "schedo.client.aio",
     "Client": "schedo.client.sync",
     "CurrentJob": "schedo.tasks.current_job",
@@ -54,9 +54,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

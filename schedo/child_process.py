@@ -18,7 +18,7 @@ import threading
 
 
 class ChildHandle:
-    """A running child, which leads its own session and group."""
+    """A running child process, which leads its own session and process group."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         self._popen = popen
@@ -86,7 +86,7 @@ class ChildHandle:
 
 
 def write_unnamed_file(data: bytes) -> int:
-    """Return a descriptor of an unnamed file with the data; unlike a pipe it needs no writer."""
+    """Return a descriptor of an unnamed file with the data; unlike a pipe, nobody must feed it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("schedo-data", os.MFD_CLOEXEC)
     else:

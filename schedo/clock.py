@@ -57,7 +57,7 @@ class Clock(Protocol):
         """Bind to the loop; call `wake` at the armed instant, `stepped` when the clock is set."""
 
     def arm(self, at: int | None) -> None:
-        """Set the alarm to the instant (None: any time soon enough); only the last call counts."""
+        """Set the alarm to the instant, or to SLEEP_MAX_US ahead if None; it replaces the last."""
 
     def close(self) -> None:
         """Release the alarm."""
@@ -69,7 +69,7 @@ def elapsed_us(clock: Clock) -> int:
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The clock of this machine."""
 
     def __init__(self) -> None:
         self.boot = _read_boot()
@@ -101,7 +101,7 @@ class SystemClock:
         """Bind to the running loop."""
         self._wake, self._stepped = wake, stepped
         loop = asyncio.get_running_loop()
-        self._alarm = _TimerFd(loop, self._ring) if _has_timerfd() else _LoopAlarm(loop, self._ring)
+        self._alarm = _TimerFd(loop, self._fire) if _has_timerfd() else _LoopAlarm(loop, self._fire)
 
     def arm(self, at: int | None) -> None:
         """Set the alarm to the instant, or to at most SLEEP_MAX_US ahead."""
@@ -110,7 +110,9 @@ class SystemClock:
         latest = now + SLEEP_MAX_US
         if at is not None and at <= latest:
             self._alarm.arm(at + step)
-        elif not now + step < self._alarm.armed_at <= latest + step:  # else it fires soon enough
+        elif (
+            not now + step < self._alarm.armed_at <= latest + step
+        ):  # else it is armed well already
             self._alarm.arm(latest + step)
 
     def close(self) -> None:
@@ -119,7 +121,7 @@ class SystemClock:
             self._alarm.close()
             self._alarm = None
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self.now()
         self._wake()
 
@@ -127,9 +129,9 @@ class SystemClock:
 class _TimerFd:
     """A kernel timer that the loop watches as a file descriptor."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[], None]) -> None:
         self._loop = loop
-        self._ring = ring
+        self._fire = fire
         self.armed_at = -1
         self._fd = _create()
         loop.add_reader(self._fd, self._on_readable)
@@ -137,7 +139,7 @@ class _TimerFd:
     def arm(self, at: int) -> None:
         if at != self.armed_at:
             self.armed_at = at
-            # An instant in the past fires at once, but zero would disarm.
+            # An instant in the past fires at once, but the instant 0 would disarm the timer.
             _settime(self._fd, max(at, 1))
 
     def close(self) -> None:
@@ -146,16 +148,16 @@ class _TimerFd:
 
     def _on_readable(self) -> None:
         self.armed_at = -1
-        if _was_rung(self._fd):
-            self._ring()
+        if _has_fired(self._fd):
+            self._fire()
 
 
 class _LoopAlarm:
-    """The loop's own timer, a millisecond coarse; early wakes are re-armed by the engine."""
+    """The event loop's own timer, exact to a millisecond; if it fires early, it is armed again."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[], None]) -> None:
         self._loop = loop
-        self._ring = ring
+        self._fire = fire
         self._handle: asyncio.TimerHandle | None = None
         self.armed_at = -1
 
@@ -163,7 +165,7 @@ class _LoopAlarm:
         self.close()
         self.armed_at = at
         delay_us = max(0, at - time.time_ns() // 1000)
-        self._handle = self._loop.call_later(delay_us / 1_000_000, self._ring)
+        self._handle = self._loop.call_later(delay_us / 1_000_000, self._fire)
 
     def close(self) -> None:
         if self._handle is not None:
@@ -175,7 +177,7 @@ def _nothing() -> None:
     """Do nothing; the callback until the clock is started."""
 
 
-# Other systems have no clock that counts while the machine sleeps.
+# Only Linux has CLOCK_BOOTTIME, which also counts while the machine sleeps.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _since_boot_ns = partial(time.clock_gettime_ns, _BOOT_CLOCK)
 
@@ -215,14 +217,14 @@ def _create() -> int:
     return fd
 
 
-def _make_was_rung() -> Callable[[int], bool]:
+def _make_has_fired() -> Callable[[int], bool]:
     """Return a function that reads a timerfd and returns whether its alarm has fired."""
     if sys.platform != "linux":
         return lambda fd: False
     buffer = ctypes.create_string_buffer(8)
     read = _libc().read
 
-    def was_rung(fd: int) -> bool:
+    def has_fired(fd: int) -> bool:
         if read(fd, buffer, 8) == 8:
             return True
         number = ctypes.get_errno()
@@ -232,7 +234,7 @@ def _make_was_rung() -> Callable[[int], bool]:
             return True
         raise OSError(number, "reading a timerfd failed")
 
-    return was_rung
+    return has_fired
 
 
 def _make_settime() -> Callable[[int, int], None]:
@@ -256,4 +258,4 @@ def _make_settime() -> Callable[[int, int], None]:
 
 
 _settime = _make_settime()
-_was_rung = _make_was_rung()
+_has_fired = _make_has_fired()

@@ -34,10 +34,11 @@ PROCESSES_MAX = 1_024
 # Kubernetes kills a pod 30 s after SIGTERM. Like Sidekiq, schedo keeps 5 s of that in reserve.
 DRAIN_GRACE_US = 25 * limits.SECOND
 
-# Variables of the client, of the commands that schedo runs, and of the configuration file's path.
+# Variables that the server ignores: those of other commands, of the jobs that schedo runs, and the
+# path of the configuration file.
 _OTHERS = (
     "URL TOKEN CONFIG JOB_ID ATTEMPT EPOCH QUEUE SCHEDULED_FOR MARK WORKER_NAME WORKER_TASKS"
-    " WORKER_QUEUES WORKER_SLOTS WORKER_LABELS WORKER_RESOURCES WORKER_SILENCE DEBUGGABLE"
+    " WORKER_QUEUES WORKER_SLOTS WORKER_LABELS WORKER_RESOURCES WORKER_SESSION_TIMEOUT DEBUGGABLE"
 )
 _OTHER_VARIABLES = frozenset(PREFIX + name for name in _OTHERS.split())
 
@@ -264,9 +265,9 @@ def load_config(
     paths: Sequence[Path] | None = None,
     must_exist: bool = False,
 ) -> Config:
-    """Read the whole configuration once; raise Invalid that names key, value and source.
+    """Read the whole configuration; raise Invalid, which names the key, the value and the source.
 
-    Removes SCHEDO_TOKEN from environ. Ignores files that do not exist, unless must_exist.
+    This removes SCHEDO_TOKEN from environ. Files that do not exist are ignored, unless must_exist.
     """
     environ = os.environ if environ is None else environ
     found: dict[str, _Found] = {}
@@ -327,7 +328,7 @@ def _check_key(key: str, source: str) -> str:
         raise Invalid(
             f"{source} must not contain the token: put it in a file of its own and set token_file"
         )
-    import difflib  # here, because few starts need it
+    import difflib  # imported here, because only a wrong key needs it
 
     close = difflib.get_close_matches(key, SETTINGS, n=1)
     hint = f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(SETTINGS)}"

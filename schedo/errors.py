@@ -314,7 +314,7 @@ class NoCapacity(SchedoError):
 
 
 class InvocationFailed(SchedoError):
-    """The invoked job ran on a worker, and it did not succeed; `job` says why."""
+    """The invoked job ran on a worker and did not succeed; the response's `job` has its error."""
 
     code = "invocation-failed"
     status = 502

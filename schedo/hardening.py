@@ -20,23 +20,23 @@ TOKEN = "SCHEDO_TOKEN"
 _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
 
 
-def seclude(environ: Mapping[str, str] = os.environ) -> None:
+def harden_process(environ: Mapping[str, str] = os.environ) -> None:
     """Protect this process from its user's other programs, and wipe the token from /proc.
 
     The token stays in os.environ, from which the caller reads it.
     """
     _wipe(TOKEN)
     if not environ.get(DEBUGGABLE):
-        close_process()
+        make_undumpable()
 
 
-def close_process() -> None:
+def make_undumpable() -> None:
     """Make this process not dumpable (on Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def is_closed() -> bool:
+def is_undumpable() -> bool:
     """Return whether this process is not dumpable; its own child processes should be the same."""
     if sys.platform != "linux":
         return False

@@ -19,7 +19,7 @@ _LIBRARIES = ("aiosqlite", "asyncio", "concurrent", "httptools", "uvicorn", "uvl
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def hold_libraries_back() -> None:
+def quiet_libraries() -> None:
     """Log only warnings and errors of the libraries that schedo uses, at any log level."""
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -33,19 +33,17 @@ def make_handler(form: LogFormat) -> logging.Handler:
 
 
 class TextFormatter(logging.Formatter):
-    """instant level logger: message"""
+    """Formats a record as "instant level logger: message"."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
         text = f"{_instant(record)} {record.levelname.lower():7} {record.name}: {_text(record)}"
         return _CONTROL.sub(_escape, text)
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formats a record as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
         line = {
             "at": _instant(record),
             "level": record.levelname.lower(),

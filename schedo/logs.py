@@ -6,7 +6,7 @@ import logging
 import logging.handlers
 import queue
 
-from schedo.log_format import LogFormat, hold_libraries_back, make_handler
+from schedo.log_format import LogFormat, make_handler, quiet_libraries
 
 
 def start_logging(
@@ -22,7 +22,7 @@ def start_logging(
     listener = logging.handlers.QueueListener(records, make_handler(form))
     root = logging.getLogger()
     root.handlers = [_Enqueue(records)]
-    hold_libraries_back()
+    quiet_libraries()
     logging.getLogger("schedo").setLevel(level.upper())
     root.setLevel(level.upper())
     if not has_application:

@@ -61,9 +61,9 @@ WORKER_TOKENS_CHARACTERS_MAX = 1_048_576
 def run_server(config: Config, *, accept_loss: bool = False) -> int:
     """Serve until a signal or a broken store ends it; return the process's exit code.
 
-    accept_loss: start although a part of the store is missing, with what is left of it.
+    accept_loss: start although a part of the store is missing; the jobs in that part are lost.
     """
-    _give_memory_back()  # before there is a second thread
+    _limit_freed_memory()  # before there is a second thread
     listener = start_logging(config.log_format, config.log_level)
     faulthandler.enable()  # a crash by a signal such as SIGBUS leaves a traceback, too
     os.umask(0o077)
@@ -83,11 +83,11 @@ def run_server(config: Config, *, accept_loss: bool = False) -> int:
         listener.stop()
 
 
-def _give_memory_back() -> None:
+def _limit_freed_memory() -> None:
     """Return large buffers to the system when they are freed, and share one arena among threads.
 
-    glibc raises its mmap threshold to the largest buffer it has seen freed, so one large request
-    would keep its memory in the process forever. It also gives each thread an arena of its own:
+    glibc raises its mmap threshold to the size of the largest freed buffer, so the process would
+    keep the memory of one large request forever. It also gives each thread an arena of its own, so
     each thread of the store would keep a megabyte that no other thread can use.
     """
     with contextlib.suppress(AttributeError, OSError):  # another libc
@@ -98,7 +98,7 @@ def _give_memory_back() -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """Raise the soft limit of descriptors to the hard limit: each waiting worker takes one."""
+    """Raise the soft limit of descriptors to the hard limit, because each open poll takes one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -108,7 +108,7 @@ async def _serve(config: Config, accept_loss: bool) -> int:
     shutdown = _Shutdown()
     store = open_store(config.store, accept_loss=accept_loss)
     engine = Engine(store, SystemClock(), retention=config.retention)
-    engine.on_fatal(shutdown.break_down)
+    engine.on_fatal(shutdown.fail)
     workers = _Workers(config, engine)
     server = HttpServer()
     await engine.start()
@@ -116,8 +116,8 @@ async def _serve(config: Config, accept_loss: bool) -> int:
         await workers.start()
         app = build_app(engine, _web_settings(config))
         port = await _listen(server, app, config)
-        _announce(config, port)
-        # All objects loaded so far stay, so the collector need not scan them again.
+        _print_address(config, port)
+        # All objects loaded so far live until the end, so the collector need not scan them again.
         gc.collect()
         gc.freeze()
         # Requests leave no reference cycles, and a full collection stops the loop for milliseconds.
@@ -126,28 +126,28 @@ async def _serve(config: Config, accept_loss: bool) -> int:
         gc.set_threshold(10_000, 5, 20)
         await shutdown.wait()
         app.drain()
-        grace_s = 0.0 if shutdown.is_broken else config.drain_grace_us / 1_000_000
+        grace_s = 0.0 if shutdown.has_failed else config.drain_grace_us / 1_000_000
         log.info(
             "draining: running jobs have %g s to finish; a second signal stops them at once",
             grace_s,
         )
-        shutdown.on_hurry(workers.hurry)
+        shutdown.on_second_signal(workers.stop_now)
         await workers.drain(grace_s)
     finally:
         await server.stop()
         await workers.drain(0.0)
         await engine.stop()
     log.info("stopped")
-    return Exit.BROKEN if shutdown.is_broken else Exit.DONE
+    return Exit.BROKEN if shutdown.has_failed else Exit.DONE
 
 
 class _Shutdown:
-    """The request to end the server: a drain, a drain without grace, or a failure of the store."""
+    """The shutdown of the server: a drain, with or without grace time, or a broken store."""
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
-        self._hurry: Callable[[], None] = lambda: None
-        self.is_broken = False
+        self._stop_now: Callable[[], None] = lambda: None
+        self.has_failed = False
         self._loop = asyncio.get_running_loop()
         for number in SIGNALS:
             self._loop.add_signal_handler(number, self._on_signal)
@@ -155,20 +155,20 @@ class _Shutdown:
     def _on_signal(self) -> None:
         """Start the drain; the second signal ends its grace, the third one kills the process."""
         if self._requested.is_set():
-            self._hurry()
+            self._stop_now()
             for number in SIGNALS:
                 self._loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_DFL)
         self._requested.set()
 
-    def on_hurry(self, hurry: Callable[[], None]) -> None:
+    def on_second_signal(self, stop_now: Callable[[], None]) -> None:
         """Set the callback of the second signal."""
-        self._hurry = hurry
+        self._stop_now = stop_now
 
-    def break_down(self, error: BaseException) -> None:
-        """End without grace, because the store takes no more commits."""
-        log.critical("%s; the server ends now: start it again", error)
-        self.is_broken = True
+    def fail(self, error: BaseException) -> None:
+        """Shut down without grace time, because the store cannot commit any more."""
+        log.critical("%s; the server stops now: start it again", error)
+        self.has_failed = True
         self._requested.set()
 
     async def wait(self) -> None:
@@ -177,7 +177,7 @@ class _Shutdown:
 
 
 class _Workers:
-    """The server's own workers: in this loop for shell and http, child processes for an app."""
+    """The server's own workers: one in this loop for shell and http, and child processes."""
 
     def __init__(self, config: Config, engine: Engine) -> None:
         self._orphans = _find_orphans(config)
@@ -225,7 +225,7 @@ class _Workers:
         if self._orphans is not None:
             self._orphans.close()
 
-    def hurry(self) -> None:
+    def stop_now(self) -> None:
         """End the grace time of a drain now."""
         self._local.stop_now()
         if self._children is not None:
@@ -307,7 +307,7 @@ async def _listen(server: HttpServer, app: WebApp, config: Config) -> int:
         ) from error
 
 
-def _announce(config: Config, port: int) -> None:
+def _print_address(config: Config, port: int) -> None:
     """Print the address of the server and a first command to paste."""
     host = f"[{config.host}]" if ":" in config.host else config.host
     address = f"http://{host}:{port}"

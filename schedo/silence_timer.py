@@ -26,7 +26,7 @@ class SilenceTimer:
         self._handle = self._arm(self._interval_s)
 
     def cancel(self) -> None:
-        """Stop the timer without a call."""
+        """Stop the timer; `on_silence` is not called any more."""
         self._handle.cancel()
 
     def _arm(self, interval_s: float) -> asyncio.TimerHandle:

@@ -1,4 +1,4 @@
-"""The server's own child processes: their end is noticed, and nothing else is ever signalled."""
+"""Child processes: their end is reported, and no other process ever gets their signals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def run(*argv: str) -> int:
 
 
 def list_zombies() -> list[int]:
-    """Return the children that have ended and were not reaped."""
+    """Return the pids of the children that have ended and were not reaped."""
     me = str(os.getpid())
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -57,7 +57,7 @@ def test_without_pidfd_a_thread_waits(make_loop: MakeLoop, monkeypatch: pytest.M
         assert runner.run(run("/bin/sh", "-c", "exit 3")) == 3
 
 
-async def test_without_waitid_too_the_thread_tells_of_the_end(
+async def test_without_waitid_the_thread_reports_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open")
@@ -77,7 +77,7 @@ async def test_a_reaped_process_is_never_signalled(monkeypatch: pytest.MonkeyPat
     process.signal_group(signal.SIGTERM)
     process.abandon()
 
-    assert sent == []  # by now the pid may be another process's
+    assert sent == []  # by now another process may have the pid
 
 
 async def test_the_pid_is_kept_until_it_is_reaped() -> None:
@@ -86,7 +86,7 @@ async def test_the_pid_is_kept_until_it_is_reaped() -> None:
     process.signal_group(signal.SIGKILL)
     await process.ended
 
-    os.kill(process.pid, 0)  # a zombie still answers
+    os.kill(process.pid, 0)  # this succeeds: the zombie keeps the pid
     process.reap()
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)

@@ -1,4 +1,4 @@
-"""The real clock's alarm: it rings at its instant, never before, and can be moved."""
+"""The alarm of the system clock fires at its instant, never before, and can be moved."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,89 +13,95 @@ SOON_US = 30_000
 FAR_US = 3_600_000_000
 
 
-class Bell:
-    """Notes when it rings."""
+class AlarmLog:
+    """Records when the alarm fires."""
 
     def __init__(self, clock: SystemClock) -> None:
-        self.rang_at: list[int] = []
+        self.fired_at: list[int] = []
         self._clock = clock
-        self._rang = asyncio.Event()
+        self._fired = asyncio.Event()
 
-    def ring(self) -> None:
-        self.rang_at.append(self._clock.now())
-        self._rang.set()
+    def fire(self) -> None:
+        self.fired_at.append(self._clock.now())
+        self._fired.set()
 
-    async def rings(self) -> int:
-        await asyncio.wait_for(self._rang.wait(), LONG_S)
-        return self.rang_at[-1]
+    async def wait_fired(self) -> int:
+        await asyncio.wait_for(self._fired.wait(), LONG_S)
+        return self.fired_at[-1]
 
 
 @pytest.fixture(params=["timerfd", "loop"])
-async def bell(
+async def alarm(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple[SystemClock, Bell]]:
+) -> AsyncIterator[tuple[SystemClock, AlarmLog]]:
     monkeypatch.setattr(clocks, "_has_timerfd", lambda: request.param == "timerfd")
     clock = SystemClock()
-    bell = Bell(clock)
-    clock.start(bell.ring, lambda: None)
-    yield clock, bell
+    alarm = AlarmLog(clock)
+    clock.start(alarm.fire, lambda: None)
+    yield clock, alarm
     clock.close()
 
 
-async def test_it_rings_at_its_instant_and_not_before(bell: tuple[SystemClock, Bell]) -> None:
-    clock, rung = bell
+async def test_the_alarm_fires_at_its_instant_and_not_before(
+    alarm: tuple[SystemClock, AlarmLog],
+) -> None:
+    clock, alarm_log = alarm
     due = clock.now() + SOON_US
 
     clock.arm(due)
 
-    # The loop's own timer may be a little early; the engine then arms again.
-    assert await rung.rings() >= due - (0 if clocks._has_timerfd() else 2_000)
+    # The loop's own timer may fire a little early; then the engine arms it again.
+    assert await alarm_log.wait_fired() >= due - (0 if clocks._has_timerfd() else 2_000)
 
 
-async def test_an_instant_in_the_past_rings_at_once(bell: tuple[SystemClock, Bell]) -> None:
-    clock, rung = bell
+async def test_an_alarm_in_the_past_fires_at_once(alarm: tuple[SystemClock, AlarmLog]) -> None:
+    clock, alarm_log = alarm
 
     clock.arm(0)
 
-    assert await rung.rings() > 0
+    assert await alarm_log.wait_fired() > 0
 
 
-async def test_only_the_last_instant_counts(bell: tuple[SystemClock, Bell]) -> None:
-    clock, rung = bell
+async def test_only_the_last_instant_counts(alarm: tuple[SystemClock, AlarmLog]) -> None:
+    clock, alarm_log = alarm
     due = clock.now() + 2 * SOON_US
     clock.arm(due - SOON_US)
 
     clock.arm(due)
 
-    assert await rung.rings() >= due - 2_000
-    assert len(rung.rang_at) == 1
+    assert await alarm_log.wait_fired() >= due - 2_000
+    assert len(alarm_log.fired_at) == 1
 
 
-async def test_it_can_be_brought_forward(bell: tuple[SystemClock, Bell]) -> None:
-    clock, rung = bell
+async def test_the_alarm_can_be_moved_to_an_earlier_instant(
+    alarm: tuple[SystemClock, AlarmLog],
+) -> None:
+    clock, alarm_log = alarm
     clock.arm(clock.now() + FAR_US)
     due = clock.now() + SOON_US
 
     clock.arm(due)
 
-    assert due - 2_000 <= await rung.rings() < due + FAR_US
+    assert due - 2_000 <= await alarm_log.wait_fired() < due + FAR_US
 
 
-async def test_a_closed_clock_does_not_ring(bell: tuple[SystemClock, Bell]) -> None:
-    clock, rung = bell
+async def test_the_alarm_of_a_closed_clock_does_not_fire(
+    alarm: tuple[SystemClock, AlarmLog],
+) -> None:
+    clock, alarm_log = alarm
     clock.arm(clock.now() + SOON_US)
 
     clock.close()
 
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(rung._rang.wait(), 3 * SOON_US / 1_000_000)
+        await asyncio.wait_for(alarm_log._fired.wait(), 3 * SOON_US / 1_000_000)
 
 
 @pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])
 def test_now_goes_on_when_the_clock_is_set_until_the_step_is_followed(hours: int) -> None:
     clock = SystemClock()
     before = clock.now()
-    clock.base_us -= hours * FAR_US  # as if the wall clock had been set since
+    clock.base_us -= hours * FAR_US  # as if the wall clock had been set forward meanwhile
 
     assert abs(clock.now() - (before - hours * FAR_US)) < FAR_US // 60
     assert round(clock.step_us() / FAR_US) == hours
@@ -105,7 +111,7 @@ def test_now_goes_on_when_the_clock_is_set_until_the_step_is_followed(hours: int
     assert clock.step_us() == 0
 
 
-def test_whoever_reads_a_clock_that_was_set_is_told() -> None:
+def test_reading_a_clock_that_was_set_reports_the_step() -> None:
     clock = SystemClock()
     told: list[bool] = []
     clock._stepped = lambda: told.append(True)
@@ -117,7 +123,7 @@ def test_whoever_reads_a_clock_that_was_set_is_told() -> None:
     assert told == [True]
 
 
-def test_a_difference_below_half_a_second_counts_as_time_that_passes() -> None:
+def test_a_difference_below_half_a_second_is_not_a_step() -> None:
     clock = SystemClock()
     before = clock.now()
     clock.base_us -= 400_000
@@ -127,16 +133,16 @@ def test_a_difference_below_half_a_second_counts_as_time_that_passes() -> None:
 
 
 @pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])
-async def test_the_alarm_rings_in_time_before_a_step_is_followed(
-    bell: tuple[SystemClock, Bell], hours: int
+async def test_the_alarm_fires_on_time_before_a_step_is_followed(
+    alarm: tuple[SystemClock, AlarmLog], hours: int
 ) -> None:
-    clock, rung = bell
+    clock, alarm_log = alarm
     clock.base_us -= hours * FAR_US
     due = clock.now() + SOON_US
 
     clock.arm(due)
 
-    assert due - 2_000 <= await rung.rings() < due + FAR_US // 60
+    assert due - 2_000 <= await alarm_log.wait_fired() < due + FAR_US // 60
 
 
 def test_two_clocks_of_one_boot_agree() -> None:

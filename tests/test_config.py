@@ -1,12 +1,15 @@
-"""Where a setting's value comes from, and what is refused before anything starts."""
+"""The sources of a setting's value, and the values and variables that are refused."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import click
 import pytest
 
+from schedo.cli.run import run
+from schedo.cli.worker import worker
 from schedo.config import (
     SETTINGS,
     Config,
@@ -49,7 +52,7 @@ def test_the_defaults_are_safe() -> None:
     check_config(config)
 
 
-def test_flags_are_stronger_than_the_environment_and_that_than_files(tmp_path: Path) -> None:
+def test_flags_override_the_environment_which_overrides_files(tmp_path: Path) -> None:
     toml = 'host = "127.0.0.3"\nport = 1001\nconcurrency = 3'
     environ = {"SCHEDO_PORT": "1002", "SCHEDO_HOST": "127.0.0.2"}
 
@@ -63,7 +66,7 @@ def test_flags_are_stronger_than_the_environment_and_that_than_files(tmp_path: P
     }
 
 
-def test_a_later_file_is_stronger_than_an_earlier_one(tmp_path: Path) -> None:
+def test_a_later_file_overrides_an_earlier_one(tmp_path: Path) -> None:
     for name, toml in (("etc", "port = 1\nconcurrency = 1"), ("here", "port = 2")):
         (tmp_path / name).write_text(toml)
 
@@ -72,7 +75,7 @@ def test_a_later_file_is_stronger_than_an_earlier_one(tmp_path: Path) -> None:
     assert (config.port, config.concurrency) == (2, 1)
 
 
-def test_the_files_are_looked_for_here_in_the_home_and_in_etc(
+def test_the_default_files_are_here_in_the_home_and_in_etc(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "schedo").mkdir()
@@ -85,7 +88,7 @@ def test_the_files_are_looked_for_here_in_the_home_and_in_etc(
     assert (config.port, config.concurrency) == (2, 7)
 
 
-def test_a_file_that_was_named_must_exist(tmp_path: Path) -> None:
+def test_an_explicit_file_must_exist(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"no\.toml does not exist"):
         load_config({}, {}, [tmp_path / "no.toml"], must_exist=True)
 
@@ -148,7 +151,7 @@ BAD_VALUES = [
 @pytest.mark.parametrize(
     ("key", "value", "reason"), BAD_VALUES, ids=[f"{k}={v:.12}" for k, v, _ in BAD_VALUES]
 )
-def test_a_bad_value_is_named_with_key_and_source(key: str, value: str, reason: str) -> None:
+def test_a_bad_value_is_reported_with_key_and_source(key: str, value: str, reason: str) -> None:
     with pytest.raises(Invalid) as caught:
         load(environ={variable(key): value})
 
@@ -157,13 +160,13 @@ def test_a_bad_value_is_named_with_key_and_source(key: str, value: str, reason: 
     assert reason in message
 
 
-def test_a_value_of_the_wrong_kind_in_a_file_is_named(tmp_path: Path) -> None:
+def test_a_value_of_the_wrong_type_in_a_file_is_reported(tmp_path: Path) -> None:
     for toml in ("port = true", "host = 5", "allowed_hosts = [1]", "drain_grace = [1]"):
         with pytest.raises(Invalid, match=rf"{toml.split()[0]} = .*schedo\.toml"):
             load(toml, folder=tmp_path)
 
 
-def test_an_unknown_key_is_named_with_its_source_and_what_was_meant(tmp_path: Path) -> None:
+def test_an_unknown_key_is_reported_with_its_source_and_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(Invalid) as from_file:
         load("conccurency = 5", folder=tmp_path)
     with pytest.raises(Invalid) as from_environment:
@@ -185,24 +188,36 @@ def test_a_group_written_as_a_value_is_refused(tmp_path: Path) -> None:
         load("[port]\nx = 5", folder=tmp_path)
 
 
-def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_toml_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"cannot read .*schedo\.toml"):
         load("port = ", folder=tmp_path)
 
 
-def test_variables_that_are_not_settings_are_left_alone() -> None:
+def test_variables_that_are_not_settings_are_ignored() -> None:
     environ = {
         "SCHEDO_URL": "http://x",
         "SCHEDO_JOB_ID": "01K",
         "SCHEDO_MARK": "1",
         "PATH": "/bin",
-        # What Kubernetes sets beside a service named "schedo".
+        # Kubernetes sets these for a service named "schedo".
         "SCHEDO_PORT": "tcp://10.0.0.1:8080",
         "SCHEDO_PORT_8080_TCP_ADDR": "10.0.0.1",
         "SCHEDO_SERVICE_HOST": "10.0.0.1",
     }
 
     assert load(environ=environ).port == 8080
+
+
+@pytest.mark.parametrize("command", [run, worker], ids=["run", "worker"])
+def test_the_server_ignores_the_variables_of_other_commands(command: click.Command) -> None:
+    environ = {
+        str(each.envvar): "x"
+        for each in command.params
+        if each.envvar and each.name not in SETTINGS and each.name != "grace"
+    }
+
+    assert "SCHEDO_URL" in environ
+    assert load(environ=environ) == load()
 
 
 # The token.
@@ -235,7 +250,7 @@ def test_a_token_in_the_environment_is_taken_out_of_it() -> None:
     assert environ == {}
 
 
-def test_a_token_file_given_as_a_flag_is_stronger_than_the_environment(tmp_path: Path) -> None:
+def test_a_token_file_given_as_a_flag_overrides_the_environment(tmp_path: Path) -> None:
     other = "fedcba98765432100123"
 
     config = load(environ={"SCHEDO_TOKEN": other}, token_file=write_token(tmp_path))
@@ -282,7 +297,7 @@ def test_a_weak_token_is_refused_with_the_fix_and_without_showing_it(
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o602, 0o666], ids=oct)
-def test_a_token_file_that_everybody_can_use_is_refused_with_the_fix(
+def test_a_token_file_that_other_users_can_read_is_refused_with_the_fix(
     tmp_path: Path, mode: int
 ) -> None:
     path = write_token(tmp_path, mode=mode)
@@ -295,19 +310,19 @@ def test_a_token_file_of_the_group_is_allowed(tmp_path: Path) -> None:
     assert load(token_file=write_token(tmp_path, mode=0o440)).token is not None
 
 
-def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_token_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"token_file = .*nothing.*cannot be read"):
         load(token_file=str(tmp_path / "nothing"))
 
 
-def test_a_token_does_not_stand_among_the_settings(tmp_path: Path) -> None:
+def test_a_token_is_refused_in_a_configuration_file(tmp_path: Path) -> None:
     with pytest.raises(
         Invalid, match=r"schedo\.toml must not contain the token: put it in a file of its own"
     ):
         load(f'token = "{TOKEN}"', folder=tmp_path)
 
 
-# What may be listened on.
+# Addresses to listen on.
 
 
 @pytest.mark.parametrize(
@@ -326,7 +341,7 @@ def test_a_token_does_not_stand_among_the_settings(tmp_path: Path) -> None:
         ("example.org", False),
     ],
 )
-def test_only_loopback_is_this_machine_alone(host: str, is_only_here: bool) -> None:
+def test_only_loopback_addresses_count_as_loopback(host: str, is_only_here: bool) -> None:
     assert is_loopback(host) is is_only_here
 
 

@@ -1,4 +1,4 @@
-"""How a process ends: one table, which the command line and the papers repeat."""
+"""The exit codes: the code, the help, README.md and the docs have the same table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.sources import ROOT
 
 
 @pytest.mark.parametrize("paper", ["README.md", "docs/architecture.md"])
-def test_the_papers_have_the_table_of_the_code(paper: str) -> None:
+def test_the_docs_have_the_table_of_exit_codes(paper: str) -> None:
     lines = (ROOT / paper).read_text().splitlines()
     at = lines.index("| code | meaning |")
 
@@ -55,5 +55,5 @@ def test_the_help_lists_every_code() -> None:
     ],
     ids=repr,
 )
-def test_a_server_says_why_it_ended(error: SchedoError, code: int) -> None:
+def test_a_failed_server_exits_with_the_code_of_its_error(error: SchedoError, code: int) -> None:
     assert exit_of_server(error) == code

@@ -15,7 +15,7 @@ from schedo import health
 
 @contextmanager
 def answering(status: int) -> Iterator[int]:
-    """Serve one status for every GET; yield the port."""
+    """Answer every GET with this status; yield the port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -40,7 +40,7 @@ def test_a_server_that_answers_is_alive() -> None:
         assert health.main({"SCHEDO_PORT": str(port)}) == 0
 
 
-def test_a_server_bound_to_every_address_is_asked_over_loopback() -> None:
+def test_a_server_bound_to_every_address_is_checked_over_loopback() -> None:
     with answering(200) as port:
         assert health.main({"SCHEDO_HOST": "0.0.0.0", "SCHEDO_PORT": str(port)}) == 0
 
@@ -52,7 +52,7 @@ def test_a_server_that_answers_with_an_error_is_not_alive() -> None:
 
 def test_nothing_at_the_port_is_not_alive(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
-        # Bound but not listening: a connection is refused, and nobody else gets the port meanwhile.
+        # Bound but not listening: connections are refused, and no other process can take the port.
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
 
@@ -62,7 +62,7 @@ def test_nothing_at_the_port_is_not_alive(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("port", ["http", "0", "65536", "-1", "80.5"])
-def test_a_port_that_is_no_port_is_named(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_port_is_reported(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert health.main({"SCHEDO_PORT": port}) == 1
 
     assert f"SCHEDO_PORT is {port!r}" in capsys.readouterr().err

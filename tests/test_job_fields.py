@@ -1,4 +1,4 @@
-"""Every field of a job's request goes through every way in, and none is lost.
+"""Every field of a job's request is kept, whichever interface submits the job.
 
 EXAMPLES has a value for each field of the request. A field that is added without one, or that one
 of the ways in does not take, fails here.
@@ -58,7 +58,7 @@ SECOND = {name: EXAMPLES[name] for name in ALTERNATIVES}
 
 
 def meaning(fields: dict[str, Any]) -> JobSpec:
-    """Return what the server makes of a request with these fields."""
+    """Return the job's spec that the server makes from a request with these fields."""
     request = {"task": "t", "payload": {}, **fields}
     return decode_checked(json.dumps(request).encode(), JobRequest).to_spec()
 
@@ -72,7 +72,7 @@ def test_there_is_an_example_of_every_field() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS - {"broadcast"}))
-def test_every_field_means_something(name: str) -> None:
+def test_each_field_changes_the_spec(name: str) -> None:
     assert meaning({name: EXAMPLES[name]}) != meaning({})
 
 
@@ -87,13 +87,13 @@ async def test_every_field_of_a_request_over_http_is_kept(fields: dict[str, Any]
     assert created.status == 201
     assert (job.queue, job.priority) == (spec.queue, spec.priority)
     assert msgspec.structs.replace(job.options, retry=spec.options.retry) == spec.options
-    assert spec.options.retry in (None, job.options.retry)  # what is not given has a default
+    assert spec.options.retry in (None, job.options.retry)  # an absent retry gets the default
     assert job.due_at == (spec.run_at or job.created_at + spec.delay_us)
     assert job.expires_at == (spec.expires_at or job.created_at + (spec.expires_in_us or 0))
 
 
 def test_the_typed_options_are_the_fields_of_the_request() -> None:
-    in_python = {"retry": "retries"}  # counts the tries after the first
+    in_python = {"retry": "retries"}  # it does not count the first attempt
     wanted = {in_python.get(name, name) for name in FIELDS - {"broadcast"}}
 
     assert options(TypedOptions) == wanted
@@ -115,7 +115,7 @@ def test_an_application_sends_every_field_and_submits_every_field(fields: dict[s
 
 
 @pytest.mark.parametrize("fields", [FIRST, SECOND], ids=["first", "second"])
-def test_a_child_process_hands_every_field_to_its_server(fields: dict[str, Any]) -> None:
+def test_a_child_process_sends_every_field_to_its_server(fields: dict[str, Any]) -> None:
     ask = frames.BackendRequest(1, "submit", specs=[meaning(fields)])
 
     (received,) = frames.child_frames().feed(frames.encode_frame(ask))
@@ -158,7 +158,7 @@ def test_the_client_sends_every_field(
 
 
 @pytest.mark.parametrize("fields", [FIRST, SECOND], ids=["first", "second"])
-async def test_the_asynchronous_client_sends_every_field(fields: dict[str, Any]) -> None:
+async def test_the_async_client_sends_every_field(fields: dict[str, Any]) -> None:
     with fake_server() as server:
         server.on("POST", "/v1/jobs", 201, {"id": "1", "state": "queued"})
         async with AsyncClient(server.url) as client:

@@ -1,4 +1,4 @@
-"""Imports point down, the core is pure and nothing imports in a circle."""
+"""Imports point down, the core is pure, and there is no import cycle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAYERS = (
     ("core",),
     ("errors", "log_format", "hardening", "child_process", "silence_timer", "loops", "version"),
 )
-# The composition root is made of these modules; they count as one part.
+# These modules are the composition root; they count as one part.
 COMPOSITION = dict.fromkeys(("", "app", "config"), "serve")
 
 OUTSIDE_FOR_CORE = {"msgspec", "cronsim", "orjson"}
@@ -32,7 +32,7 @@ NOT_FOR_CORE = {
     "tempfile", "threading", "time", "urllib", "uuid",
 }
 # fmt: on
-# The timers are armed from any thread, so their lock is all the core takes from threading.
+# Any thread may arm the timers, so the core may use a lock, but nothing else of threading.
 ALLOWED_IN_CORE = {("schedo.core.timers", "threading", "Lock")}
 
 CONTRACT = "schedo.tasks.runner"
@@ -71,7 +71,7 @@ def test_imports_point_down() -> None:
     assert not findings, listed(findings)
 
 
-def test_the_core_imports_nothing_that_waits_or_asks() -> None:
+def test_the_core_imports_nothing_with_side_effects() -> None:
     findings = [
         f"{source.at(imported.line)} imports {imported.module} {imported.name}"
         for source in sources("schedo")
@@ -105,14 +105,14 @@ def test_the_core_never_reads_a_clock_through_datetime() -> None:
     assert not findings, listed(findings)
 
 
-def test_the_runner_contract_needs_only_the_leases_and_what_is_said_of_them() -> None:
+def test_the_runner_contract_imports_only_leases_and_progress() -> None:
     (contract,) = (source for source in sources("schedo") if source.name == CONTRACT)
 
     needed = {target for target, _ in schedo_imports(contract)}
     assert needed == {"schedo.core.leases", "schedo.tasks.progress"}
 
 
-def test_nothing_imports_in_a_circle() -> None:
+def test_there_is_no_import_cycle() -> None:
     imports = {
         source.name: {
             target

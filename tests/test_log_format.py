@@ -1,4 +1,4 @@
-"""A log line is one line, whatever is in it."""
+"""A log message is always one line, whatever text it contains."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def test_json_is_one_object_a_line() -> None:
     }
 
 
-def test_json_takes_text_that_is_no_unicode() -> None:
+def test_json_replaces_lone_surrogates() -> None:
     assert json.loads(JsonFormatter().format(record("%s", "a\ud800")))["message"] == "a?"

@@ -1,4 +1,4 @@
-"""What `import schedo` gives, and what it costs."""
+"""The public names of the package, and the modules that importing it loads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import schedo
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_can_be_imported() -> None:
     for name in schedo.__all__:
         assert getattr(schedo, name).__name__ == name
     assert schedo.__version__ == "0.1.0"

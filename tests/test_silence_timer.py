@@ -1,4 +1,4 @@
-"""How long another process has been silent, as far as this one could have heard it."""
+"""The silence timer: pauses of this process do not count as another process's silence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schedo.testing.loop import VirtualLoop
 
 
 def run(check: Callable[[VirtualLoop, list[float]], object]) -> list[float]:
-    """Return when a timer of two seconds called; `check` may stall the loop meanwhile."""
+    """Return the times at which a timer of 2 s called; `check` may stall the loop meanwhile."""
     called: list[float] = []
 
     async def main() -> None:
@@ -28,19 +28,19 @@ def run(check: Callable[[VirtualLoop, list[float]], object]) -> list[float]:
     return called
 
 
-def test_a_silence_ends_when_its_time_is_up() -> None:
+def test_the_timer_calls_when_its_time_is_up() -> None:
     assert run(lambda loop, called: None) == [pytest.approx(2.0)]
 
 
 @pytest.mark.parametrize("at", [0.1, 1.0, 1.7, 1.9])
-def test_a_time_in_which_this_process_stood_still_is_not_counted(at: float) -> None:
+def test_a_pause_of_this_process_does_not_count_as_silence(at: float) -> None:
     (called,) = run(lambda loop, called: loop.call_later(at, loop.stall, 30.0))
 
     assert 31.5 <= called <= 32.5
 
 
 @pytest.mark.parametrize("at", [0.1, 1.0, 1.7, 1.9])
-def test_what_came_in_a_pause_is_read_before_anybody_is_judged(at: float) -> None:
+def test_messages_of_a_pause_are_read_before_the_timeout(at: float) -> None:
     heard: list[float] = []
 
     async def main() -> None:
@@ -54,7 +54,7 @@ def test_what_came_in_a_pause_is_read_before_anybody_is_judged(at: float) -> Non
 
         def pause() -> None:
             loop.stall(30.0)
-            loop.call_later(0.001, hear)  # after the timers that are due already
+            loop.call_later(0.001, hear)  # it runs after the timers that are already due
 
         loop.call_later(at, pause)
         await loop.pass_time(60.0)
@@ -65,7 +65,7 @@ def test_what_came_in_a_pause_is_read_before_anybody_is_judged(at: float) -> Non
     assert heard == [pytest.approx(at + 30.001)]
 
 
-def test_a_loop_that_is_late_all_the_time_judges_too() -> None:
+def test_a_loop_that_is_always_late_still_times_out() -> None:
     def stall(loop: VirtualLoop, called: list[float]) -> None:
         def again() -> None:
             loop.stall(1.0)
@@ -77,7 +77,7 @@ def test_a_loop_that_is_late_all_the_time_judges_too() -> None:
     assert len(run(stall)) == 1
 
 
-async def test_a_timer_that_is_cancelled_calls_nobody() -> None:
+async def test_a_cancelled_timer_does_not_call() -> None:
     timer = SilenceTimer(0.0, lambda: pytest.fail("it was cancelled"))
     timer.cancel()
 

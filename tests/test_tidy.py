@@ -1,4 +1,4 @@
-"""The habits of this project that a machine can check. Each test lists everything it found."""
+"""The rules of this project that a machine can check. Each test lists all its findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_IN_TESTS = {
     "unittest.mock": "replaces the code under test; write a fake",
 }
 
-# These are started by name: as a program, as a child process, by a health check.
+# Modules that no other module imports: programs, child processes and a health check run them.
 ENTRY_POINTS = {
     "schedo",
     "schedo.__main__",
@@ -33,7 +33,7 @@ ENTRY_POINTS = {
     "schedo.worker.process.child",
 }
 
-# Split, so that this file does not mention them itself.
+# The addresses are split, because this test also reads its own source.
 REGISTRIES = tuple(
     ".".join(parts)
     for parts in (
@@ -107,7 +107,7 @@ def test_every_test_folder_is_a_package() -> None:
     assert not findings, listed(findings)
 
 
-def test_nothing_is_left_behind_in_the_package() -> None:
+def test_the_package_has_only_files_of_known_kinds() -> None:
     files = (path for path in (ROOT / "schedo").rglob("*") if path.is_file())
     findings = sorted(
         str(path.relative_to(ROOT))
@@ -150,7 +150,7 @@ def test_every_module_says_what_it_owns() -> None:
 
 
 def test_every_module_is_used() -> None:
-    # A command that is loaded when it is called is named by a string, "package.module:name".
+    # The commands' modules are imported by name, from strings such as "package.module:name".
     used = ENTRY_POINTS | {
         name
         for source in sources("schedo")
@@ -159,7 +159,7 @@ def test_every_module_is_used() -> None:
             (text.partition(":")[0] for text in source.strings() if text.startswith("schedo.")),
         )
     }
-    # The fakes are made for tests, so it is enough that a test uses them.
+    # Modules of schedo.testing are made for tests, so it is enough that a test imports them.
     used |= {target for source in sources("tests") for target, _ in schedo_imports(source)} & {
         source.name for source in sources("schedo/testing")
     }

@@ -1,4 +1,4 @@
-"""The glossary's words are the only ones: what it retired does not come back."""
+"""No identifier and no text uses a word that the glossary lists as retired."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.sources import ROOT
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
-CHANGELOG = ROOT / "CHANGELOG.md"  # it names what was renamed
+CHANGELOG = ROOT / "CHANGELOG.md"  # it lists the old names
 CODE = ("schedo", "tests", "bench", "examples")
 PAPERS = ("docs", *CODE)
 SUFFIXES = {".py", ".md", ".sql", ".js", ".go", ".sh", ".toml"}
@@ -20,14 +20,14 @@ ROW = re.compile(r"^\| `([^`]+)` \| (.+) \|$", re.MULTILINE)
 
 
 def section(title: str) -> dict[str, str]:
-    """Return the rows of one table of the glossary: the retired word, and what stands for it."""
+    """Return the rows of one table of the glossary: each retired word with its replacement."""
     text = GLOSSARY.read_text(encoding="utf-8")
     return dict(ROW.findall(text.split(f"## {title}\n")[1].split("\n## ")[0]))
 
 
 @cache
 def identifiers() -> dict[str, list[str]]:
-    """Return where each identifier of the code stands."""
+    """Return the places, as path:line, of each identifier in the code."""
     found: dict[str, list[str]] = {}
     for path in sorted(path for top in CODE for path in (ROOT / top).rglob("*.py")):
         source = path.read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def identifiers() -> dict[str, list[str]]:
 
 @cache
 def texts() -> list[tuple[str, str]]:
-    """Return the lines of all papers and sources, each with its place."""
+    """Return the lines of all documents and sources, each with its place, as path:line."""
     files = [path for top in PAPERS for path in (ROOT / top).rglob("*") if path.suffix in SUFFIXES]
     return [
         (f"{path.relative_to(ROOT)}:{number}", line)
@@ -51,7 +51,7 @@ def texts() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("table", ["Retired names", "Retired phrases"])
-def test_the_glossary_says_what_stands_for_each_retired_word(table: str) -> None:
+def test_each_retired_word_of_the_glossary_has_a_replacement(table: str) -> None:
     rows = section(table)
 
     assert len(rows) > 10

@@ -1,4 +1,4 @@
-"""The handle of a submitted job, for the code that submitted it."""
+"""The handle that `enqueue` returns: the state, the result and the cancel of one job."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class JobHandle(Generic[T_co]):
         return f"JobHandle({self.id!r})"
 
     async def status(self) -> Record:
-        """Return the job in its current state, with the fields of `GET /v1/jobs/{id}`."""
+        """Return the current record of the job, with the fields of `GET /v1/jobs/{id}`."""
         return await self._backend.get(self.id)
 
     async def cancel(self) -> Record:
-        """Cancel a waiting job, or ask a running one to stop; return its state after that."""
+        """Cancel a waiting job, or request a running one to stop; return its new record."""
         return await self._backend.cancel(self.id)
 
     async def result(self, timeout: float | None = None) -> T_co:  # noqa: ASYNC109

@@ -11,7 +11,7 @@ import click
 from schedo.cli.errors import BadConfiguration
 from schedo.config import SETTINGS, Config, check_config, load_config, option, variable
 from schedo.errors import Invalid
-from schedo.hardening import seclude
+from schedo.hardening import harden_process
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MANY = ("allowed_hosts", "webhook_allow")
@@ -77,7 +77,7 @@ def serve(path: str | None, accept_loss: bool, **flags: Any) -> None:
 
     Every option can also be set in schedo.toml, or by the environment variable in brackets.
     """
-    seclude()
+    harden_process()
     config = load(path, flags)
     try:
         check_config(config)

@@ -14,7 +14,7 @@ from schedo.cli.connection import DEFAULT_URL
 from schedo.cli.errors import BadConfiguration
 from schedo.client.tokens import read_token
 from schedo.errors import Invalid
-from schedo.hardening import seclude
+from schedo.hardening import harden_process
 
 
 def _read_pairs(
@@ -161,7 +161,7 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
     others elsewhere. Every option can also be set by a variable: SCHEDO_URL, SCHEDO_WORKER_NAME,
     SCHEDO_WORKER_SLOTS, SCHEDO_WORKER_LABELS="a=1 b=2" and so on.
     """
-    seclude()
+    harden_process()
     token_file = options.pop("token_file")
     token = os.environ.pop("SCHEDO_TOKEN", None)  # so that commands and handlers cannot read it
     app = _import_app(options.pop("app"))

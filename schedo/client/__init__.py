@@ -1,6 +1,6 @@
-"""Clients for programs that only submit jobs: Client blocks, AsyncClient is for asyncio.
+"""HTTP clients of a server: Client is blocking, AsyncClient is for asyncio.
 
-Loaded when first used, so that the one does not pay for the other.
+Each is imported at its first use, so that a program does not load the other one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
     "Unreachable",
 ]
 
-_HOMES = {
+_MODULES = {
     "AsyncClient": "aio",
     "AsyncJobHandle": "aio",
     "Client": "sync",
@@ -35,6 +35,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""The client for asyncio: sync.py with await, for programs that submit jobs and look at them.
+"""The client for asyncio, for programs that submit and read jobs; sync.py has the same methods.
 
 async with AsyncClient("http://127.0.0.1:8080") as client:
     job = await client.submit("email.send", {"to": "ada@example.org"}, delay="5m")
@@ -21,7 +21,7 @@ from schedo.errors import SchedoError
 
 
 class AsyncJobHandle(JobView):
-    """One job on the server; calls that change it also bring `record` up to date."""
+    """A job on the server; calls that change the job also update `record`."""
 
     __slots__ = ("_client",)
 
@@ -34,25 +34,25 @@ class AsyncJobHandle(JobView):
         return await self._update(operations.get_job(self.id))
 
     async def wait(self, timeout: float | None = None) -> AsyncJobHandle:  # noqa: ASYNC109
-        """Wait until the job has ended, or for timeout seconds."""
+        """Wait until the job has ended, at most `timeout` seconds."""
         if not self.is_final:
             self.record = (await self._client.wait(self.id, timeout)).record
         return self
 
     async def result(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109
-        """Return the job's result; raise JobFailed, or TimeoutError after timeout seconds."""
+        """Return the job's result; raise JobFailed, or TimeoutError after `timeout` seconds."""
         return (await self.wait(timeout)).read_result()
 
     async def cancel(self) -> AsyncJobHandle:
-        """Cancel a waiting job, or tell a running one to stop."""
+        """Cancel a waiting job, or request a running one to stop."""
         return await self._update(operations.cancel_job(self.id))
 
     async def retry(self) -> AsyncJobHandle:
-        """Queue it again after it failed, was cancelled or expired."""
+        """Run the job again after it failed, was cancelled or expired."""
         return await self._update(operations.retry_job(self.id))
 
     async def run_now(self) -> AsyncJobHandle:
-        """Run the job now instead of at its time."""
+        """Make a waiting job due now."""
         return await self._update(operations.run_job_now(self.id))
 
     async def reschedule(
@@ -83,7 +83,7 @@ class AsyncTriggered(NamedTuple):
 
 
 class AsyncClient:
-    """Speaks to one server from one event loop; `timeout` is seconds for each answer."""
+    """A client of one server, for one event loop; `timeout` is in seconds for each response."""
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
         self._transport = AsyncTransport(parse_address(url, token), timeout)
@@ -122,7 +122,7 @@ class AsyncClient:
     async def submit_many(
         self, jobs: Iterable[Mapping[str, Any]], *, idempotency_key: str | None = None
     ) -> list[AsyncJobHandle | SchedoError]:
-        """Submit many jobs, each {task, payload, …}; a refused job has its error at its position.
+        """Submit many jobs, each {task, payload, …}; a rejected job has its error at its position.
 
         A value that is not JSON raises Invalid before anything is sent.
         """
@@ -141,7 +141,7 @@ class AsyncClient:
         idempotency_key: str | None = None,
         **options: Unpack[JobOptions],
     ) -> list[AsyncJobHandle | SchedoError]:
-        """Submit one job for each connected worker that may run it, busy or not."""
+        """Submit one job for each connected worker that may run the task, busy or not."""
         request = operations.render_job(task, payload, options)
         return [
             item if isinstance(item, SchedoError) else AsyncJobHandle(self, item)
@@ -149,13 +149,13 @@ class AsyncClient:
         ]
 
     async def get(self, job_id: str) -> AsyncJobHandle:
-        """Return the job as it stands."""
+        """Return a handle with the job's current record."""
         return await self._handle(operations.get_job(job_id))
 
     async def list_jobs(
         self, *, limit: int | None = None, **filters: Unpack[JobFilters]
     ) -> AsyncIterator[AsyncJobHandle]:
-        """Yield jobs, newest first, at most limit of them; pages are fetched as needed."""
+        """Yield at most `limit` jobs, newest first; pages are requested as needed."""
         cursor: str | None = None
         left = limit
         while left is None or left > 0:
@@ -173,7 +173,7 @@ class AsyncClient:
         job_id: str,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> AsyncJobHandle:
-        """Wait until the job has ended, or for timeout seconds; return its current state."""
+        """Wait until the job has ended, at most `timeout` seconds; return its current record."""
         record: Record = {}
         for operation in operations.wait_job(job_id, timeout, time.monotonic):
             record = await self.send(operation)
@@ -182,15 +182,15 @@ class AsyncClient:
         return AsyncJobHandle(self, record)
 
     async def cancel(self, job_id: str) -> AsyncJobHandle:
-        """Cancel a waiting job, or tell a running one to stop."""
+        """Cancel a waiting job, or request a running one to stop."""
         return await self._handle(operations.cancel_job(job_id))
 
     async def retry(self, job_id: str) -> AsyncJobHandle:
-        """Queue a failed, cancelled or expired job again."""
+        """Run a failed, cancelled or expired job again."""
         return await self._handle(operations.retry_job(job_id))
 
     async def run_now(self, job_id: str) -> AsyncJobHandle:
-        """Run a waiting job now instead of at its time."""
+        """Make a waiting job due now."""
         return await self._handle(operations.run_job_now(job_id))
 
     async def reschedule(
@@ -229,19 +229,19 @@ class AsyncClient:
                 return
 
     async def delete_schedule(self, name: str) -> None:
-        """Delete the schedule; the jobs it made stay."""
+        """Delete the schedule; its jobs stay."""
         await self.send(operations.delete_schedule(name))
 
     async def pause_schedule(self, name: str, note: str | None = None) -> Record:
-        """Stop firing until resumed."""
+        """Pause the schedule: it does not fire until it is resumed."""
         return await self.send(operations.pause_schedule(name, note))
 
     async def resume_schedule(self, name: str, resume_from: Instant | None = None) -> Record:
-        """Fire again; with resume_from, catch up on the instants since then."""
+        """Resume a paused schedule; instants since `resume_from` count as missed runs."""
         return await self.send(operations.resume_schedule(name, resume_from))
 
     async def trigger_schedule(self, name: str, overlap: str | None = None) -> AsyncTriggered:
-        """Fire once now, unless the overlap policy skips it."""
+        """Fire the schedule once now, unless its overlap policy skips the run."""
         answer = await self.send(operations.trigger_schedule(name, overlap))
         job = answer.get("job")
         return AsyncTriggered(
@@ -257,11 +257,11 @@ class AsyncClient:
         return await self.send(operations.set_queue(name, limits))
 
     async def pause_queue(self, name: str) -> Record:
-        """Start no new jobs of the queue."""
+        """Pause the queue: it starts no new jobs."""
         return await self.send(operations.pause_queue(name))
 
     async def resume_queue(self, name: str) -> Record:
-        """Start jobs of the queue again."""
+        """Resume a paused queue."""
         return await self.send(operations.resume_queue(name))
 
     async def list_workers(self) -> list[Record]:
@@ -273,15 +273,15 @@ class AsyncClient:
         return await self.send(operations.get_worker(name))
 
     async def cordon_worker(self, name: str) -> Record:
-        """Give the worker no new work; its attempts go on."""
+        """Give the worker no new jobs; its running attempts continue."""
         return await self.send(operations.cordon_worker(name))
 
     async def uncordon_worker(self, name: str) -> Record:
-        """Give the worker new work again."""
+        """Give a cordoned worker new jobs again."""
         return await self.send(operations.uncordon_worker(name))
 
     async def drain_worker(self, name: str) -> Record:
-        """Tell the worker to finish its attempts and leave."""
+        """Request the worker to finish its attempts and to stop."""
         return await self.send(operations.drain_worker(name))
 
     async def _handle(self, operation: Operation[Record]) -> AsyncJobHandle:

@@ -48,12 +48,12 @@ class _Response:
         self._parser.feed_data(data)
 
     def end(self) -> None:
-        """The connection ended: that completes only a response of unknown length."""
+        """Handle the end of the connection, which completes only a response of unknown length."""
         if not self.has_begun:
             raise _Dropped("the server closed the connection")
         sized = "content-length" in self.headers or "transfer-encoding" in self.headers
         if not self.has_headers or sized:
-            raise ConnectionError("the answer ended too soon")
+            raise ConnectionError("the response is incomplete")
         self.is_complete = True
 
     def answer(self) -> Answer:
@@ -68,11 +68,11 @@ class _Response:
     def on_body(self, data: bytes) -> None:
         self._body += data
         if len(self._body) > ANSWER_BYTES_MAX:
-            raise ConnectionError(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+            raise ConnectionError(f"the response is larger than {ANSWER_BYTES_MAX} bytes")
 
     def on_message_complete(self) -> None:
         self.is_complete = True
-        # Only now: the parser forgets it when this returns.
+        # The status must be read here: the parser forgets it when this callback returns.
         self.can_continue = bool(self._parser.should_keep_alive())
 
 
@@ -122,8 +122,8 @@ class AsyncTransport:
                 return operation.read(await self._ask(operation))
         except (OSError, httptools.HttpParserError) as error:
             raise Unreachable(
-                f"the connection to schedo at {self.address.url} broke before the answer came"
-                f" ({explain(error)}); what was asked may or may not have happened"
+                f"the connection to schedo at {self.address.url} broke before the response arrived"
+                f" ({explain(error)}); the request may or may not have been carried out"
             ) from error
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Errors of the clients: turns problem+json back into the SchedoError that the server raised.
+"""Errors of the clients: converts problem+json back into the SchedoError that the server raised.
 
 The message is the server's `detail`. The request id, by which the server's log knows the request,
 is added as a note, so that a traceback shows it.
@@ -35,7 +35,7 @@ class Unreachable(SchedoError):
 
 
 class JobFailed(SchedoError):
-    """The job ended without a result; `job` is its record and `error` what it failed with."""
+    """The job ended without a result; `job` is its record and `error` its last error."""
 
     code = "job-failed"
     status = 409
@@ -81,7 +81,7 @@ def _tree(kind: type[SchedoError]) -> Iterator[type[SchedoError]]:
         yield from _tree(child)
 
 
-# Of several classes with one code it is the one nearest the root.
+# If several classes share a code, the one nearest to the root stands for it.
 _BY_CODE = {kind.code: kind for kind in reversed(list(_tree(SchedoError)))}
 
 

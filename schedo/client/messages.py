@@ -33,7 +33,7 @@ class Answer(NamedTuple):
     body: bytes
 
     def json(self) -> Any:
-        """Return the body as data; raise SchedoError if this cannot come from schedo."""
+        """Return the parsed body; raise SchedoError if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -43,14 +43,14 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[T]):
-    """One request, and how to read its response."""
+    """One request, and the function that parses its response."""
 
     method: str
     target: str  # path and query
     parse: Callable[[Answer], T]
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    is_repeatable: bool = False  # sending it twice does the same as sending it once
+    is_repeatable: bool = False  # sending it twice has the same effect as sending it once
     held_s: float = 0.0  # the server may hold the request open this long
     answers: frozenset[int] = frozenset()  # error statuses that `read` handles
 
@@ -65,12 +65,12 @@ class Operation(Generic[T]):
 class Address:
     """The address of a server, and the headers of every request."""
 
-    url: str  # as the user wrote it, for messages
+    url: str  # as the user wrote it, for error messages
     is_tls: bool
     host: str
     port: int
     prefix: str
-    headers: Mapping[str, str] = field(repr=False)  # the token is in here
+    headers: Mapping[str, str] = field(repr=False)  # they contain the token
 
 
 def parse_address(url: str, token: str | None) -> Address:

@@ -32,7 +32,7 @@ class Buckets:
         return self.total / self.count if self.count else None
 
     def since(self, earlier: Buckets) -> Buckets:
-        """Return what was observed after the earlier reading; all of it if the server is new."""
+        """Return the observations since the earlier reading, or all if the server is a new one."""
         if earlier.bounds != self.bounds:
             return self
         counts = tuple(now - then for now, then in zip(self.counts, earlier.counts, strict=True))
@@ -41,7 +41,7 @@ class Buckets:
         return Buckets(self.bounds, counts, self.total - earlier.total)
 
     def quantile(self, share: float) -> float | None:
-        """Return the value that this share of all lies below, assumed even within a bucket."""
+        """Return a quantile such as 0.99; values are taken as evenly spread within a bucket."""
         rank = share * self.count
         if not rank:
             return None
@@ -64,11 +64,11 @@ class Scrape:
             self._by_name.setdefault(name, {})[labels] = value
 
     def value(self, name: str, **labels: str) -> float:
-        """Return a sample, 0 if there is none."""
+        """Return the value of a sample; 0 if the page does not have it."""
         return self._by_name.get(name, {}).get(tuple(sorted(labels.items())), 0.0)
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
-        """Return a metric's samples by one label, those that differ in others added up."""
+        """Return a metric's samples by the value of one label, summed over all other labels."""
         found: dict[str, float] = {}
         for labels, value in self._by_name.get(name, {}).items():
             key = dict(labels).get(label)
@@ -77,7 +77,7 @@ class Scrape:
         return found
 
     def buckets(self, name: str, **labels: str) -> Buckets:
-        """Return a histogram, empty if there is none."""
+        """Return a histogram; it is empty if the page does not have it."""
         wanted = set(labels.items())
         pairs = sorted(
             (float(dict(found)["le"]), value)
@@ -98,14 +98,14 @@ def parse_metrics(body: bytes) -> Scrape:
                 name, labels, value = _parse_line(line)
                 samples[name, labels] = value
     except ValueError as error:
-        raise SchedoError(f"this is not a page of metrics: {error}") from None
+        raise SchedoError(f"the page of metrics is malformed: {error}") from None
     return Scrape(samples)
 
 
 def _parse_line(line: str) -> tuple[str, Labels, float]:
     found = _LINE.match(line)
     if found is None:
-        raise ValueError(f"{line[:60]!r} is no sample")
+        raise ValueError(f"{line[:60]!r} is not a sample")
     name, labels, value = found.groups()
     pairs = ((key, _ESCAPED.sub(_unescape, text)) for key, text in _LABEL.findall(labels or ""))
     return name, tuple(sorted(pairs)), float(value)

@@ -1,7 +1,7 @@
-"""All calls of the HTTP API as Operations, written once for both clients.
+"""All calls of the HTTP API as Operations, which both clients share.
 
-Converts values to JSON: a timedelta becomes seconds, an aware datetime RFC 3339, None is left
-out. A submit carries an Idempotency-Key, so that sending it twice makes one job.
+Values become JSON: a timedelta becomes seconds, an aware datetime becomes RFC 3339, and None is
+left out. A submit carries an Idempotency-Key, so that sending it twice makes one job.
 """
 
 from __future__ import annotations
@@ -211,14 +211,14 @@ def _batch(answer: Answer) -> list[Record | SchedoError]:
 def broadcast(
     request: Record, idempotency_key: str | None = None
 ) -> Operation[list[Record | SchedoError]]:
-    """Make one job for each worker that could take it now."""
+    """Submit one job for each connected worker that may run the task."""
     body = _body({**request, "broadcast": True})
     headers = _key_header(idempotency_key)
     return Operation("POST", "/v1/jobs", _batch, body, headers, is_repeatable=True)
 
 
 def get_job(job_id: str) -> Operation[Record]:
-    """Return the job as it stands."""
+    """Return the current record of the job."""
     return _get(_job(job_id), _record)
 
 
@@ -259,22 +259,22 @@ def list_outputs(job_id: str) -> Operation[list[Record]]:
 
 
 def cancel_job(job_id: str) -> Operation[Record]:
-    """Cancel a waiting job, or ask a running one to stop."""
+    """Cancel a waiting job, or request a running one to stop."""
     return _act(f"{_job(job_id)}:cancel", is_repeatable=True)
 
 
 def retry_job(job_id: str) -> Operation[Record]:
-    """Queue a failed, cancelled or expired job again."""
+    """Run a failed, cancelled or expired job again."""
     return _act(f"{_job(job_id)}:retry")
 
 
 def run_job_now(job_id: str) -> Operation[Record]:
-    """Run a waiting job now instead of at its time."""
+    """Make a waiting job due now."""
     return _act(f"{_job(job_id)}:run")
 
 
 def reschedule_job(job_id: str, changes: Mapping[str, Any]) -> Operation[Record]:
-    """Move a waiting job: run_at or delay, priority."""
+    """Change a waiting job's run_at or delay, or its priority."""
     body = _body(render_options(changes))
     return Operation("PATCH", _job(job_id), _record, body, _JSON)
 
@@ -283,7 +283,7 @@ def reschedule_job(job_id: str, changes: Mapping[str, Any]) -> Operation[Record]
 
 
 def put_schedule(name: str, spec: Mapping[str, Any]) -> Operation[tuple[Record, bool]]:
-    """Create or replace a schedule; return whether it is new. The payload is sent as it is."""
+    """Create or replace a schedule; return it, and whether it is new. `payload` stays unchanged."""
     payload = {"payload": spec["payload"]} if "payload" in spec else {}
     body = _body({**render_options(spec), **payload})
     return Operation(
@@ -312,22 +312,22 @@ def list_decisions(name: str) -> Operation[list[Record]]:
 
 
 def delete_schedule(name: str) -> Operation[None]:
-    """Delete the schedule; the jobs it made stay. Not repeated: the second time it is not there."""
+    """Delete the schedule; its jobs stay. It is not repeatable: a second request gets a 404."""
     return Operation("DELETE", _schedule(name), _nothing)
 
 
 def pause_schedule(name: str, note: str | None = None) -> Operation[Record]:
-    """Stop firing until resumed."""
+    """Pause the schedule: it does not fire until it is resumed."""
     return _act(f"{_schedule(name)}:pause", {"note": note}, is_repeatable=True)
 
 
 def resume_schedule(name: str, resume_from: Instant | None = None) -> Operation[Record]:
-    """Fire again; with resume_from, catch up on the instants since then."""
+    """Resume a paused schedule; instants since `resume_from` count as missed runs."""
     return _act(f"{_schedule(name)}:resume", {"resume_from": resume_from}, is_repeatable=True)
 
 
 def trigger_schedule(name: str, overlap: str | None = None) -> Operation[Record]:
-    """Fire once now: {"job"} or {"skipped_overlap", "blocking_job"}."""
+    """Fire once now; return {"job"} or {"skipped_overlap", "blocking_job"}."""
     return _act(f"{_schedule(name)}:trigger", {"overlap": overlap})
 
 
@@ -360,12 +360,12 @@ def set_queue(name: str, changes: Mapping[str, Any]) -> Operation[Record]:
 
 
 def pause_queue(name: str) -> Operation[Record]:
-    """Start no new jobs of the queue."""
+    """Pause the queue: it starts no new jobs."""
     return _act(f"{_queue(name)}:pause", is_repeatable=True)
 
 
 def resume_queue(name: str) -> Operation[Record]:
-    """Start jobs of the queue again."""
+    """Resume a paused queue."""
     return _act(f"{_queue(name)}:resume", is_repeatable=True)
 
 
@@ -383,15 +383,15 @@ def get_worker(name: str) -> Operation[Record]:
 
 
 def cordon_worker(name: str) -> Operation[Record]:
-    """Give the worker no new work; its attempts go on."""
+    """Give the worker no new jobs; its running attempts continue."""
     return _act(f"{_worker(name)}:cordon", is_repeatable=True)
 
 
 def uncordon_worker(name: str) -> Operation[Record]:
-    """Give the worker new work again."""
+    """Give a cordoned worker new jobs again."""
     return _act(f"{_worker(name)}:uncordon", is_repeatable=True)
 
 
 def drain_worker(name: str) -> Operation[Record]:
-    """Tell the worker to finish its attempts and leave."""
+    """Request the worker to finish its attempts and to stop."""
     return _act(f"{_worker(name)}:drain", is_repeatable=True)

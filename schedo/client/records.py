@@ -1,4 +1,4 @@
-"""A job as the server last described it: the part of a handle that needs no connection."""
+"""JobView, the base of the clients' job handles: the last known record of a job."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from schedo.core.states import FINAL, State
 
 
 def is_final(record: Record) -> bool:
-    """Return whether the job has ended."""
+    """Return whether the job's state is final."""
     return record.get("state") in FINAL
 
 
 class JobView:
-    """What is known of one job. `record` is the server's answer as it came."""
+    """The last known record of a job, with the fields of the server's response."""
 
     __slots__ = ("record",)
 

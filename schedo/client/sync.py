@@ -1,4 +1,4 @@
-"""The blocking client, on the standard library: for programs that submit jobs and look at them.
+"""The blocking client, for programs that submit and read jobs; it needs only the standard library.
 
 with Client("http://127.0.0.1:8080") as client:
     job = client.submit("email.send", {"to": "ada@example.org"}, delay="5m")
@@ -21,7 +21,7 @@ from schedo.errors import SchedoError
 
 
 class SyncJobHandle(JobView):
-    """One job on the server; calls that change it also bring `record` up to date."""
+    """A job on the server; calls that change the job also update `record`."""
 
     __slots__ = ("_client",)
 
@@ -34,25 +34,25 @@ class SyncJobHandle(JobView):
         return self._update(operations.get_job(self.id))
 
     def wait(self, timeout: float | None = None) -> SyncJobHandle:
-        """Wait until the job has ended, or for timeout seconds."""
+        """Wait until the job has ended, at most `timeout` seconds."""
         if not self.is_final:
             self.record = self._client.wait(self.id, timeout).record
         return self
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return the job's result; raise JobFailed, or TimeoutError after timeout seconds."""
+        """Return the job's result; raise JobFailed, or TimeoutError after `timeout` seconds."""
         return self.wait(timeout).read_result()
 
     def cancel(self) -> SyncJobHandle:
-        """Cancel a waiting job, or tell a running one to stop."""
+        """Cancel a waiting job, or request a running one to stop."""
         return self._update(operations.cancel_job(self.id))
 
     def retry(self) -> SyncJobHandle:
-        """Queue it again after it failed, was cancelled or expired."""
+        """Run the job again after it failed, was cancelled or expired."""
         return self._update(operations.retry_job(self.id))
 
     def run_now(self) -> SyncJobHandle:
-        """Run the job now instead of at its time."""
+        """Make a waiting job due now."""
         return self._update(operations.run_job_now(self.id))
 
     def reschedule(
@@ -83,14 +83,14 @@ class Triggered(NamedTuple):
 
 
 class Client:
-    """Speaks to one server. Threads may share it; `timeout` is seconds for each answer."""
+    """A client of one server. Threads may share it; `timeout` is in seconds for each response."""
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
         self._transport = Transport(parse_address(url, token), timeout)
 
     @property
     def url(self) -> str:
-        """Where the server is, as it was given."""
+        """The URL of the server, as the user wrote it."""
         return self._transport.address.url
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class Client:
     def submit_many(
         self, jobs: Iterable[Mapping[str, Any]], *, idempotency_key: str | None = None
     ) -> list[SyncJobHandle | SchedoError]:
-        """Submit many jobs, each {task, payload, …}; a refused job has its error at its position.
+        """Submit many jobs, each {task, payload, …}; a rejected job has its error at its position.
 
         A value that is not JSON raises Invalid before anything is sent.
         """
@@ -146,7 +146,7 @@ class Client:
         idempotency_key: str | None = None,
         **options: Unpack[JobOptions],
     ) -> list[SyncJobHandle | SchedoError]:
-        """Submit one job for each connected worker that may run it, busy or not."""
+        """Submit one job for each connected worker that may run the task, busy or not."""
         request = operations.render_job(task, payload, options)
         return [
             item if isinstance(item, SchedoError) else SyncJobHandle(self, item)
@@ -154,13 +154,13 @@ class Client:
         ]
 
     def get(self, job_id: str) -> SyncJobHandle:
-        """Return the job as it stands."""
+        """Return a handle with the job's current record."""
         return self._handle(operations.get_job(job_id))
 
     def list_jobs(
         self, *, limit: int | None = None, **filters: Unpack[JobFilters]
     ) -> Iterator[SyncJobHandle]:
-        """Yield jobs, newest first, at most limit of them; pages are fetched as needed."""
+        """Yield at most `limit` jobs, newest first; pages are requested as needed."""
         cursor: str | None = None
         left = limit
         while left is None or left > 0:
@@ -173,7 +173,7 @@ class Client:
                 return
 
     def wait(self, job_id: str, timeout: float | None = None) -> SyncJobHandle:
-        """Wait until the job has ended, or for timeout seconds; return its current state."""
+        """Wait until the job has ended, at most `timeout` seconds; return its current record."""
         record: Record = {}
         for operation in operations.wait_job(job_id, timeout, time.monotonic):
             record = self.send(operation)
@@ -182,15 +182,15 @@ class Client:
         return SyncJobHandle(self, record)
 
     def cancel(self, job_id: str) -> SyncJobHandle:
-        """Cancel a waiting job, or tell a running one to stop."""
+        """Cancel a waiting job, or request a running one to stop."""
         return self._handle(operations.cancel_job(job_id))
 
     def retry(self, job_id: str) -> SyncJobHandle:
-        """Queue a failed, cancelled or expired job again."""
+        """Run a failed, cancelled or expired job again."""
         return self._handle(operations.retry_job(job_id))
 
     def run_now(self, job_id: str) -> SyncJobHandle:
-        """Run a waiting job now instead of at its time."""
+        """Make a waiting job due now."""
         return self._handle(operations.run_job_now(job_id))
 
     def reschedule(
@@ -228,19 +228,19 @@ class Client:
                 return
 
     def delete_schedule(self, name: str) -> None:
-        """Delete the schedule; the jobs it made stay."""
+        """Delete the schedule; its jobs stay."""
         self.send(operations.delete_schedule(name))
 
     def pause_schedule(self, name: str, note: str | None = None) -> Record:
-        """Stop firing until resumed."""
+        """Pause the schedule: it does not fire until it is resumed."""
         return self.send(operations.pause_schedule(name, note))
 
     def resume_schedule(self, name: str, resume_from: Instant | None = None) -> Record:
-        """Fire again; with resume_from, catch up on the instants since then."""
+        """Resume a paused schedule; instants since `resume_from` count as missed runs."""
         return self.send(operations.resume_schedule(name, resume_from))
 
     def trigger_schedule(self, name: str, overlap: str | None = None) -> Triggered:
-        """Fire once now, unless the overlap policy skips it."""
+        """Fire the schedule once now, unless its overlap policy skips the run."""
         answer = self.send(operations.trigger_schedule(name, overlap))
         job = answer.get("job")
         return Triggered(SyncJobHandle(self, job) if job else None, answer.get("blocking_job"))
@@ -254,11 +254,11 @@ class Client:
         return self.send(operations.set_queue(name, limits))
 
     def pause_queue(self, name: str) -> Record:
-        """Start no new jobs of the queue."""
+        """Pause the queue: it starts no new jobs."""
         return self.send(operations.pause_queue(name))
 
     def resume_queue(self, name: str) -> Record:
-        """Start jobs of the queue again."""
+        """Resume a paused queue."""
         return self.send(operations.resume_queue(name))
 
     def list_workers(self) -> list[Record]:
@@ -270,15 +270,15 @@ class Client:
         return self.send(operations.get_worker(name))
 
     def cordon_worker(self, name: str) -> Record:
-        """Give the worker no new work; its attempts go on."""
+        """Give the worker no new jobs; its running attempts continue."""
         return self.send(operations.cordon_worker(name))
 
     def uncordon_worker(self, name: str) -> Record:
-        """Give the worker new work again."""
+        """Give a cordoned worker new jobs again."""
         return self.send(operations.uncordon_worker(name))
 
     def drain_worker(self, name: str) -> Record:
-        """Tell the worker to finish its attempts and leave."""
+        """Request the worker to finish its attempts and to stop."""
         return self.send(operations.drain_worker(name))
 
     def _handle(self, operation: Operation[Record]) -> SyncJobHandle:

@@ -53,5 +53,5 @@ def check_token(token: str, source: str) -> str:
         )
     plain = re.sub(r"[^a-z0-9]", "", token.lower())
     if any(word in plain for word in _PLACEHOLDERS) or len(set(token)) < _KINDS_MIN:
-        raise Invalid(f"the token ({source}) is a placeholder that anybody could guess; {fix}")
+        raise Invalid(f"the token ({source}) is a placeholder that anyone could guess; {fix}")
     return token

@@ -110,16 +110,16 @@ class Transport:
 
     def _broken(self, error: Exception) -> Unreachable:
         return Unreachable(
-            f"the connection to schedo at {self.address.url} broke before the answer came"
-            f" ({explain(error)}); what was asked may or may not have happened"
+            f"the connection to schedo at {self.address.url} broke before the response arrived"
+            f" ({explain(error)}); the request may or may not have been carried out"
         )
 
 
 def explain(error: BaseException) -> str:
-    """Return the operating system's words for what went wrong."""
+    """Return the operating system's message for the error."""
     if isinstance(error, TimeoutError):
         return "timed out"
-    # asyncio words a refused connection in its own way; the plain text for its number is clearer.
+    # asyncio has messages of its own; the system's message for the error number is clearer.
     if isinstance(error, ConnectionError) and error.errno:
         return os.strerror(error.errno).lower()
     words = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -135,7 +135,7 @@ def _is_readable(sock: Any) -> bool:
 def _read(response: http.client.HTTPResponse) -> Answer:
     body = response.read(ANSWER_BYTES_MAX + 1)
     if len(body) > ANSWER_BYTES_MAX:
-        raise HTTPException(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+        raise HTTPException(f"the response is larger than {ANSWER_BYTES_MAX} bytes")
     response.close()
     headers = {name.lower(): value for name, value in response.getheaders()}
     return Answer(response.status, headers, body)

@@ -1,1 +1,1 @@
-"""What tests of schedo, and of programs built on it, need: time that only moves when told."""
+"""Test helpers for schedo and for programs built on it: virtual time and a store with faults."""

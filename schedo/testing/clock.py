@@ -1,4 +1,4 @@
-"""Clocks for tests: one that stands still until it is moved, one that runs with a virtual loop."""
+"""Clocks for tests: one moves only when a test moves it, one follows a virtual event loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class VirtualClock:
         return self._now
 
     def step_us(self) -> int:
-        """Return by how much the clock was set and not yet followed."""
+        """Return the step that is not yet followed, or 0."""
         return self._step_us
 
     def follow(self, step_us: int) -> None:
@@ -40,15 +40,15 @@ class VirtualClock:
         self._wake, self._stepped = wake, stepped
 
     def arm(self, at: int | None) -> None:
-        """Remember when the engine wants to be woken."""
+        """Store the instant of the next wake."""
         self.armed_at = at
 
     def close(self) -> None:
-        """Give up the alarm."""
+        """Unbind from the engine."""
         self.armed_at = self._wake = None
 
     def step(self, delta_us: int) -> None:
-        """Set the clock forward or back, as an administrator does; the engine will follow."""
+        """Set the wall clock forward or back, as an administrator does."""
         self._step_us += delta_us
         if self._wake is not None:
             assert self._stepped is not None, "both are set together"
@@ -56,14 +56,14 @@ class VirtualClock:
             self._wake()
 
     def stall(self, delta_us: int) -> None:
-        """Let time pass in which nothing wakes, as in a blocked loop; then ring what is due."""
+        """Let time pass without a wake, as in a blocked loop; wake the engine afterwards if due."""
         self._now += delta_us
         if self._wake is not None and self.armed_at is not None and self.armed_at <= self._now:
             self.armed_at = None
             self._wake()
 
     async def run_until(self, engine: Engine, at: int) -> None:
-        """Move on to the instant, stopping at each one the engine has armed on the way."""
+        """Advance to the instant; wake the engine at each instant for which it armed the clock."""
         await engine.flush()
         while self._wake is not None and self.armed_at is not None and self.armed_at <= at:
             assert self.armed_at >= self._now, "time cannot go back"
@@ -74,19 +74,19 @@ class VirtualClock:
 
 
 class Wall:
-    """A wall clock that goes with the loop's time and can be set; one for a whole world."""
+    """A wall clock that follows the loop's time and can be set; all LoopClocks can share one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now: int) -> None:
         self._loop = loop
         self.offset_us = now
 
     def now(self) -> int:
-        """Return what the clock shows, in microseconds UTC."""
+        """Return the time of the wall clock, in microseconds UTC."""
         return round(self._loop.time() * 1_000_000) + self.offset_us
 
 
 class LoopClock:
-    """A schedo.clock.Clock on a wall; like the real one, it notices a step when it is read."""
+    """A schedo.clock.Clock on a Wall; like the real clock, it notices a step when it is read."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class LoopClock:
     ) -> None:
         self._loop = loop
         self._wall = wall
-        self._late_us = late_us  # how much after its instant an alarm rings; negative: before
+        self._late_us = late_us  # how late an alarm fires; negative: how early
         self.boot = 1
         self.base_us = wall.offset_us
         self._wake: Callable[[], None] | None = None
@@ -104,7 +104,7 @@ class LoopClock:
         self._alarm: asyncio.TimerHandle | None = None
 
     def now(self) -> int:
-        """Return the wall clock, as far as its steps were followed."""
+        """Return the wall clock, without steps not yet followed."""
         if self.step_us() and self._stepped is not None:
             self._stepped()
         return round(self._loop.time() * 1_000_000) + self.base_us
@@ -122,19 +122,19 @@ class LoopClock:
         self._wake, self._stepped = wake, stepped
 
     def arm(self, at: int | None) -> None:
-        """Ask to be woken at the instant, or within SLEEP_MAX_US."""
+        """Set the alarm to the instant, or to at most SLEEP_MAX_US ahead."""
         self._disarm()
         wait_us = SLEEP_MAX_US if at is None else at - self.now() + self._late_us()
         sleep_us = min(wait_us, SLEEP_MAX_US)
-        self._alarm = self._loop.call_later(max(sleep_us, 1) / 1_000_000, self.ring)
+        self._alarm = self._loop.call_later(max(sleep_us, 1) / 1_000_000, self.fire)
 
     def close(self) -> None:
-        """Give up the alarm; the engine is not called any more."""
+        """Release the alarm and unbind from the engine."""
         self._disarm()
         self._wake = self._stepped = None
 
-    def ring(self) -> None:
-        """Wake the engine."""
+    def fire(self) -> None:
+        """Wake the engine now, before the alarm is due."""
         if self._wake is not None:
             self._wake()
 

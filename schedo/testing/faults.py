@@ -1,4 +1,4 @@
-"""A store whose commits and look-ups can be held back or made to fail."""
+"""A store whose commits and loads a test can delay or make fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schedo.store.base import ClockMark, Store
 
 
 class FaultyStore:
-    """Stands before a real store; what is not named here goes straight through."""
+    """Wraps a store; all methods that are not defined here are those of the wrapped store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -29,38 +29,38 @@ class FaultyStore:
         return getattr(self._store, name)
 
     def hold(self) -> None:
-        """Let commits wait until released."""
+        """Delay all commits until release()."""
         self._open.clear()
         self._held.clear()
 
     async def wait_held(self) -> None:
-        """Return once a commit is held back."""
+        """Return once a commit is delayed."""
         await self._held.wait()
 
     def release(self) -> None:
-        """Let held commits go on."""
+        """Continue the delayed commits."""
         self._open.set()
 
     def fail_next(self, *errors: StoreError) -> None:
-        """Let the next commits fail, one with each error, before anything is written."""
+        """Make the next commits fail, one with each error, before they write anything."""
         self._errors.extend(errors)
 
     def fail_after(self, *errors: StoreError) -> None:
-        """Let the next commits fail, one with each error, although they were written."""
+        """Make the next commits fail, one with each error, after they have written everything."""
         self._errors_after.extend(errors)
 
     def fail_loads(self, *errors: StoreError) -> None:
-        """Let the next look-ups of one job or payload fail, one with each error."""
+        """Make the next loads of a job or a payload fail, one with each error."""
         self._load_errors.extend(errors)
 
     async def load(self, load: Load) -> Any:
-        """Do the load, if the test lets it."""
+        """Load a record; the load of a job fails if fail_loads() was called."""
         if isinstance(load, LoadJob):
             self._fail_load()
         return await self._store.load(load)
 
     async def load_payload(self, job_id: int) -> bytes:
-        """Read the payload, if the test lets it."""
+        """Load a payload; this fails if fail_loads() was called."""
         self._fail_load()
         return await self._store.load_payload(job_id)
 
@@ -70,14 +70,14 @@ class FaultyStore:
             raise self._load_errors.pop(0)
 
     async def commit(self, changes: Changes) -> None:
-        """Commit, when and if the test lets it."""
+        """Commit; this waits after hold(), and fails as the test has arranged."""
         await self._admit()
         await self._store.commit(changes)
         self.commits += 1
         self._fail_after()
 
     async def save_clock(self, mark: ClockMark) -> None:
-        """Write how the clock stands, when and if the test lets it."""
+        """Save the clock's position; this waits and fails like a commit."""
         await self._admit()
         await self._store.save_clock(mark)
         self._fail_after()

@@ -1,8 +1,8 @@
-"""An event loop whose time is virtual: when nothing is ready it jumps to the next timer.
+"""An event loop with virtual time: when no callback is ready, time jumps to the next timer.
 
-One thread, no selector, no wall clock: the same program gives the same run, and a simulated hour
-of waiting takes no time. Time starts at 0 and is in seconds; instants within a microsecond of each
-other are one.
+It has one thread, no selector and no wall clock, so the same program always runs in the same order,
+and a simulated hour of waiting takes no time. Time starts at 0 and is in seconds; instants within a
+microsecond count as equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RESOLUTION_S = 1e-6
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs ready callbacks in the order they came, then the timers in the order they are due."""
+    """Runs ready callbacks in the order of their calls, then timers in the order of their times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,17 +35,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     async def pass_time(self, seconds: float) -> None:
-        """Return when so much virtual time has passed."""
+        """Return after this much virtual time."""
         await asyncio.sleep(seconds)
 
     def stall(self, seconds: float) -> None:
-        """Let so much virtual time pass in which nothing runs, as if the process was stopped."""
+        """Let virtual time pass while nothing runs, as if the process was stopped."""
         self._now += seconds
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Handle:
-        """Run the callback after those that are ready already."""
+        """Run the callback after those that are already ready."""
         handle = Handle(callback, args, self, context)
         self._calls.append(handle)
         return handle
@@ -53,7 +53,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Handle:
-        """Run the callback; there is one thread, so there is nobody to wake."""
+        """Run the callback as call_soon does; the loop has one thread, so it needs no wake-up."""
         return self.call_soon(callback, *args, context=context)
 
     def call_at(
@@ -63,7 +63,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> TimerHandle:
-        """Run the callback when the virtual time has come."""
+        """Run the callback at this virtual time."""
         handle = TimerHandle(when, callback, args, self, context)
         heappush(self._timers, (when, next(self._numbers), handle))
         return handle
@@ -77,12 +77,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 handle._run()
 
     def _jump(self) -> None:
-        """Move on to the next timer and make ready all that are due then."""
+        """Advance to the next timer, and make all timers ready that are due at that time."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heappop(timers)
         if not timers:
-            raise RuntimeError("nothing is ready and no timer is armed: this would wait for ever")
+            raise RuntimeError("no callback is ready and no timer is armed: the loop would hang")
         self._now = max(self._now, timers[0][0])
         while timers and timers[0][0] < self._now + _RESOLUTION_S:
             self._calls.append(heappop(timers)[2])

@@ -1,4 +1,4 @@
-"""The application that these tests look at."""
+"""The example application as a fixture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application that these tests declare: handlers that behave, fail, wait and give up."""
+"""An application whose handlers succeed, fail, wait, or fail without a retry."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def give_up() -> Discard:
 
 
 class Example:
-    """An application on a file, and an event that says when `hang` runs."""
+    """An application with a store file, and an event that is set when `hang` runs."""
 
     def __init__(self, path: Path) -> None:
         app = self.app = Schedo(path / "jobs.db", grace=0)

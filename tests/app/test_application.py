@@ -1,4 +1,4 @@
-"""Declaring tasks and schedules: what is taken, and what is refused at once."""
+"""Declaring tasks and schedules, and the declarations that are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schedo.errors import Invalid
 from tests.app.example import Example, Sum
 
 
-async def test_a_task_is_still_the_function_it_was(example: Example) -> None:
+async def test_a_task_can_be_called_as_a_function(example: Example) -> None:
     assert await example.add(1, b=2) == Sum(3)
     assert example.double(4) == 8
     assert (example.add.name, example.add.__name__) == ("add", "add")
@@ -29,12 +29,12 @@ def test_a_task_may_have_a_name_of_its_own() -> None:
     options = app.registry.tasks["email.send"].options
     assert options.timeout_us == 30_000_000
     assert options.retry is not None
-    assert options.retry.max_attempts == 6  # five after the first
+    assert options.retry.max_attempts == 6  # the first attempt and five retries
     assert (options.at_most_once, options.tags) == (True, ("mail",))
     assert repr(send) == "Task('email.send')"
 
 
-def test_options_of_a_job_win_over_those_of_its_task() -> None:
+def test_options_of_a_job_override_those_of_its_task() -> None:
     defaults = {"queue": "slow", "timeout": "30s", "priority": 2, "tags": ["a"]}
 
     own = {"queue": "fast", "delay": timedelta(seconds=1.5), "tags": None}
@@ -45,7 +45,7 @@ def test_options_of_a_job_win_over_those_of_its_task() -> None:
     assert (spec.options.timeout_us, spec.options.tags) == (30_000_000, ("a",))
 
 
-def test_every_option_of_a_retry_is_taken() -> None:
+def test_every_option_of_a_retry_is_used() -> None:
     until = datetime(2027, 1, 15, 8, 0, tzinfo=UTC)
     asked = Retry(4, "fixed", timedelta(seconds=1), 1.0, "2m", 0.0, until)
 
@@ -84,7 +84,7 @@ def test_a_bad_option_is_refused_by_name(
     assert message in str(caught.value)
 
 
-def test_a_schedule_stands_above_a_task_or_alone() -> None:
+def test_a_schedule_decorates_a_task_or_a_function() -> None:
     app = Schedo()
 
     @app.cron("30 2 * * *", tz="Europe/Paris", name="nightly", payload={"n": 3}, queue="quiet")
@@ -108,7 +108,7 @@ def test_a_schedule_stands_above_a_task_or_alone() -> None:
     assert app.registry.tasks["report"].options.timeout_us == 10_000_000
 
 
-def test_what_cannot_be_declared_is_refused_at_once() -> None:
+def test_an_invalid_declaration_is_refused_at_once() -> None:
     app = Schedo()
 
     @app.task
@@ -138,6 +138,6 @@ def test_what_cannot_be_declared_is_refused_at_once() -> None:
 @pytest.mark.parametrize(
     "options", [{"store": "x", "url": "y"}, {"concurrency": 0}], ids=["both", "nobody works"]
 )
-def test_a_schedo_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+def test_contradicting_arguments_of_schedo_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         Schedo(**options)

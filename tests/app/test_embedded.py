@@ -1,4 +1,4 @@
-"""A whole schedo inside the program: jobs, results, failures, and what outlives the program."""
+"""An embedded server: jobs, results, failures, and jobs that survive a restart of the program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedo.errors import DuplicateKey, Invalid, StoreLocked
 from tests.app.example import LONG_S, Example, Sum
 
 
-async def test_a_job_runs_and_its_result_comes_back_as_annotated(example: Example) -> None:
+async def test_a_result_has_the_annotated_type(example: Example) -> None:
     async with example.app, asyncio.timeout(LONG_S):
         job = await example.add.enqueue(2, b=3)
 
@@ -22,7 +22,7 @@ async def test_a_job_runs_and_its_result_comes_back_as_annotated(example: Exampl
         assert (await job.status())["payload"] == {"a": 2, "b": 3}
 
 
-async def test_a_call_that_does_not_fit_makes_no_job(example: Example) -> None:
+async def test_arguments_that_do_not_match_make_no_job(example: Example) -> None:
     async with example.app:
         with pytest.raises(TypeError, match="missing a required argument: 'a'"):
             await example.add.enqueue()  # type: ignore[call-arg]
@@ -67,7 +67,7 @@ async def test_a_job_can_be_cancelled_while_it_waits_and_while_it_runs(example: 
                 await job.result()
 
 
-async def test_a_result_is_awaited_only_as_long_as_asked(example: Example) -> None:
+async def test_a_result_is_awaited_until_the_timeout(example: Example) -> None:
     async with example.app, asyncio.timeout(LONG_S):
         job = await example.add.options(run_at=datetime(2099, 1, 1, tzinfo=UTC)).enqueue(1)
         with pytest.raises(TimeoutError):
@@ -87,7 +87,7 @@ async def test_a_unique_key_is_held_by_one_job(example: Example) -> None:
     assert (first.is_conflict, second.is_conflict, second.id) == (False, True, first.id)
 
 
-async def test_many_jobs_are_handed_in_at_once(example: Example) -> None:
+async def test_many_jobs_are_submitted_at_once(example: Example) -> None:
     async with example.app, asyncio.timeout(LONG_S):
         jobs = await example.double.enqueue_many({"n": n} for n in range(1_001))
         handles = [job for job in jobs if isinstance(job, JobHandle)]
@@ -97,7 +97,7 @@ async def test_many_jobs_are_handed_in_at_once(example: Example) -> None:
         assert await handles[1_000].result() == 2_000
 
 
-async def test_a_job_of_many_that_is_refused_has_its_error_in_its_place(example: Example) -> None:
+async def test_a_refused_job_of_many_has_its_error_at_its_position(example: Example) -> None:
     strict = example.add.options(delay="1h", unique={"key": "k", "on_conflict": "reject"})
     async with example.app, asyncio.timeout(LONG_S):
         first, second = await strict.enqueue_many([{"a": 1}, {"a": 2}])
@@ -126,7 +126,7 @@ async def test_a_schedule_in_the_code_fires(tmp_path: Path) -> None:
     assert instant.microsecond == 0
 
 
-async def test_jobs_outlive_the_program(tmp_path: Path) -> None:
+async def test_jobs_survive_a_restart_of_the_program(tmp_path: Path) -> None:
     before = Example(tmp_path)
     async with before.app, asyncio.timeout(LONG_S):
         cut_off = await before.hang.enqueue()
@@ -140,7 +140,7 @@ async def test_jobs_outlive_the_program(tmp_path: Path) -> None:
     assert (record["state"], record["attempt"], record["losses"]) == ("running", 2, 0)
 
 
-async def test_a_store_has_one_owner(tmp_path: Path) -> None:
+async def test_a_store_is_open_in_one_program_at_a_time(tmp_path: Path) -> None:
     first, second = Example(tmp_path), Example(tmp_path)
 
     async with first.app:

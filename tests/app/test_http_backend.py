@@ -1,4 +1,4 @@
-"""An application beside its server: what it sends, and what it makes of the answers."""
+"""An application that submits to a server over HTTP: its requests and its errors."""
 
 from __future__ import annotations
 

@@ -101,5 +101,5 @@ def test_figures_of_an_unreachable_server_are_marked_stale(
         assert terminal.process.wait(20) == 0
 
     last = terminal.shown.rpartition(b"\x1b[H")[2]
-    assert b"broke before the answer came" in last
+    assert b"broke before the response" in last
     assert b"ready" not in last

@@ -1,4 +1,4 @@
-"""The server that the clients are tested against."""
+"""The fake server for the tests of the clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real HTTP server that answers what a test tells it to and remembers what it was asked."""
+"""A real HTTP server with prepared responses; it records the requests that it receives."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 
 class Request(NamedTuple):
-    """One request as it came; header names in lower case."""
+    """A received request; header names are in lower case."""
 
     method: str
     target: str
     headers: dict[str, str]
     body: bytes
-    connection: int  # the client's port: tells connections apart
+    connection: int  # the client's port, which identifies the connection
 
     @property
     def json(self) -> Any:
@@ -26,32 +26,32 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """One answer; a status of 0 ends the connection without one."""
+    """A prepared response; a status of 0 closes the connection without a response."""
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = {}
-    closes: bool = False  # ends the connection afterwards, without having said so
+    closes: bool = False  # closes the connection afterwards, without announcing it in a header
 
 
 class FakeServer:
-    """Answers each method and path with what was queued for it; the last one stays."""
+    """Sends the responses queued for each method and path; the last one is sent repeatedly."""
 
     def __init__(self, http: ThreadingHTTPServer) -> None:
         self.url = f"http://127.0.0.1:{http.server_address[1]}"
         self.requests: list[Request] = []
-        self.closed = threading.Semaphore(0)  # released when the server has ended a connection
+        self.closed = threading.Semaphore(0)  # released when the server has closed a connection
         self._replies: dict[tuple[str, str], deque[Reply]] = defaultdict(deque)
 
     def on(self, method: str, path: str, status: int, body: object = None, **headers: str) -> None:
-        """Queue an answer; header names are written with _ for -."""
+        """Queue a response; header names are written with _ instead of -."""
         plain = b"" if body is None else json.dumps(body).encode()
         kind = "application/problem+json" if status >= 400 else "application/json"
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.reply(method, path, Reply(status, plain, {"Content-Type": kind, **named}))
 
     def reply(self, method: str, path: str, reply: Reply) -> None:
-        """Queue an answer in its plain form."""
+        """Queue a Reply."""
         self._replies[method, path].append(reply)
 
     def next_reply(self, method: str, target: str) -> Reply:
@@ -103,7 +103,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def fake_server() -> Iterator[FakeServer]:
-    """Run a server while the block runs."""
+    """Run a server during the block."""
     handler = type("Handler", (_Handler,), {})
     with _Server(("127.0.0.1", 0), handler) as http:
         fake = FakeServer(http)
@@ -121,7 +121,7 @@ JOB_ID = "01K0000000001"
 
 
 def job_record(**fields: Any) -> dict[str, Any]:
-    """Return a job as the API answers it."""
+    """Return the JSON of a job, as the API renders it."""
     record = {
         "id": JOB_ID,
         "state": "queued",
@@ -140,7 +140,7 @@ def job_record(**fields: Any) -> dict[str, Any]:
 
 
 def schedule_record(**fields: Any) -> dict[str, Any]:
-    """Return a schedule as the API answers it."""
+    """Return the JSON of a schedule, as the API renders it."""
     record = {
         "name": "nightly",
         "cron": "0 3 * * *",

@@ -34,7 +34,9 @@ async def test_submit_returns_the_job(server: FakeServer, client: AsyncClient) -
     assert request.headers["host"] == server.url.removeprefix("http://")
 
 
-async def test_many_jobs_come_back_in_their_places(server: FakeServer, client: AsyncClient) -> None:
+async def test_many_jobs_are_returned_in_their_order(
+    server: FakeServer, client: AsyncClient
+) -> None:
     refused = problem(422, "invalid", "priority is too large")
     items = [{"status": 201, "job": job_record()}, {"status": 422, "problem": refused}]
     server.on("POST", "/v1/jobs:batch", 200, {"items": items})
@@ -55,9 +57,7 @@ async def test_a_result_waits_for_the_end(server: FakeServer, client: AsyncClien
     assert await job.result() == {"sum": 3}
 
 
-async def test_a_result_that_takes_too_long_is_a_timeout(
-    server: FakeServer, client: AsyncClient
-) -> None:
+async def test_a_result_that_is_late_is_a_timeout(server: FakeServer, client: AsyncClient) -> None:
     server.on("GET", JOB, 200, job_record(state="running"))
     server.on("GET", f"{JOB}/wait", 200, job_record(state="running"))
     job = await client.get(JOB_ID)
@@ -83,7 +83,7 @@ async def test_a_list_goes_through_all_pages(server: FakeServer, client: AsyncCl
     assert [job.id async for job in client.list_jobs()] == ["A", "B"]
 
 
-async def test_schedules_and_queues_are_reached(server: FakeServer, client: AsyncClient) -> None:
+async def test_schedules_and_queues_can_be_managed(server: FakeServer, client: AsyncClient) -> None:
     server.on("PUT", "/v1/schedules/nightly", 201, schedule_record())
     server.on("GET", "/v1/schedules", 200, {"items": [schedule_record()]})
     server.on("POST", "/v1/schedules/nightly:trigger", 201, {"job": job_record()})
@@ -100,7 +100,7 @@ async def test_schedules_and_queues_are_reached(server: FakeServer, client: Asyn
     assert (await client.pause_queue("mail"))["paused"]
 
 
-async def test_a_refusal_is_raised_with_the_servers_words(
+async def test_a_refusal_is_raised_with_the_servers_message(
     server: FakeServer, client: AsyncClient
 ) -> None:
     server.on("GET", JOB, 404, problem(404, "not-found", "there is no such job"))
@@ -162,18 +162,20 @@ async def test_a_submit_is_repeated_once_when_a_kept_connection_drops(
     assert keys[0] == keys[1]
 
 
-async def test_what_may_not_be_repeated_is_not(server: FakeServer, client: AsyncClient) -> None:
+async def test_a_request_that_is_not_repeatable_is_not_repeated(
+    server: FakeServer, client: AsyncClient
+) -> None:
     server.on("GET", JOB, 200, job_record())
     server.reply("POST", f"{JOB}:retry", Reply(0))
     await client.get(JOB_ID)
 
-    with pytest.raises(Unreachable, match="may or may not have happened"):
+    with pytest.raises(Unreachable, match="may or may not have been carried out"):
         await client.retry(JOB_ID)
 
     assert len(server.requests) == 2
 
 
-async def test_a_refused_connection_is_said_plainly() -> None:
+async def test_a_refused_connection_has_a_plain_message() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -201,7 +203,7 @@ async def test_an_answer_that_is_not_http_is_an_error() -> None:
     listener = await asyncio.start_server(greet, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     async with listener, AsyncClient(url) as client:
-        with pytest.raises(Unreachable, match="broke before the answer came"):
+        with pytest.raises(Unreachable, match="broke before the response arrived"):
             await client.get(JOB_ID)
 
 
@@ -216,7 +218,7 @@ async def test_an_answer_that_is_not_http_is_an_error() -> None:
     ],
     ids=["until the end", "cut", "chunked", "chunks cut", "half a head"],
 )
-async def test_an_answer_ends_where_it_says(answer: bytes, is_whole: bool) -> None:
+async def test_a_response_ends_at_its_declared_length(answer: bytes, is_whole: bool) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -229,7 +231,7 @@ async def test_an_answer_ends_where_it_says(answer: bytes, is_whole: bool) -> No
         if is_whole:
             assert (await client.get(JOB_ID)).record == {}
         else:
-            with pytest.raises(Unreachable, match="ended too soon"):
+            with pytest.raises(Unreachable, match="the response is incomplete"):
                 await client.get(JOB_ID)
 
 

@@ -1,4 +1,4 @@
-"""A server's problem document becomes the error that the server raised."""
+"""A problem document becomes the exception that the server raised."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_code_of_a_newer_server_falls_back_to_the_status() -> None:
         (599, SchedoError, "the server answered 599"),
     ],
 )
-def test_an_answer_that_is_no_problem_document_still_becomes_an_error(
+def test_a_response_without_a_problem_document_becomes_an_error(
     status: int, kind: type[SchedoError], text: str
 ) -> None:
     error = parse_problem(status, {}, b"<html>Bad</html>")
@@ -81,7 +81,7 @@ def test_an_answer_that_is_no_problem_document_still_becomes_an_error(
     assert str(error) == text
 
 
-def test_the_fields_that_are_wrong_are_kept() -> None:
+def test_the_problems_of_the_fields_are_kept() -> None:
     errors = [{"pointer": "/cron", "detail": "six stars"}, {"parameter": "limit", "detail": "big"}]
 
     error = parse(422, {"status": 422, "code": "invalid", "detail": "no", "errors": errors})
@@ -93,20 +93,20 @@ def test_the_fields_that_are_wrong_are_kept() -> None:
     ]
 
 
-def test_the_request_id_is_noted() -> None:
+def test_the_request_id_is_a_note_of_the_error() -> None:
     error = parse(500, {"status": 500, "code": "internal", "detail": "x", "request_id": "r-7"})
 
     assert error.__notes__ == ["request r-7"]
 
 
-def test_when_to_try_again_is_kept() -> None:
+def test_the_retry_after_time_is_kept() -> None:
     error = parse_problem(429, {"retry-after": "7"}, b'{"status":429,"code":"overloaded"}')
 
     assert isinstance(error, Overloaded)
     assert error.retry_after_s == 7
 
 
-def test_an_error_does_not_change_its_class() -> None:
+def test_parsing_an_error_does_not_change_the_class_attributes() -> None:
     parse(418, {"status": 418, "code": "odd", "detail": "x"})
 
     assert (Invalid.code, Invalid.status) == ("invalid", 422)

@@ -1,4 +1,4 @@
-"""Reading a page of metrics."""
+"""Parsing of a /metrics page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_samples_are_added_up_by_one_label() -> None:
     assert scrape.by_label("jobs_total", "queue") == {"a": 21, 'b"\\\n': 300}
 
 
-def test_a_histogram_is_read_with_each_bucket_alone() -> None:
+def test_the_buckets_of_a_histogram_are_not_cumulative() -> None:
     found = parse_metrics(PAGE).buckets("t_seconds", queue="a")
 
     assert found == Buckets((0.001, float("inf")), (2, 3), 7.5)
@@ -48,11 +48,11 @@ def test_a_histogram_is_read_with_each_bucket_alone() -> None:
 @pytest.mark.parametrize(
     ("share", "value"), [(0.25, 0.0005), (0.5, 0.001), (0.75, 0.0055), (0.9, 0.0082), (1, 0.01)]
 )
-def test_a_quantile_is_read_within_its_bucket(share: float, value: float) -> None:
+def test_a_quantile_is_interpolated_within_its_bucket(share: float, value: float) -> None:
     assert Buckets(TEN, (10, 10, 0), 0.0).quantile(share) == pytest.approx(value)
 
 
-def test_a_quantile_behind_the_last_bound_is_only_known_to_be_there() -> None:
+def test_a_quantile_above_the_last_bound_is_infinite() -> None:
     assert Buckets(TEN, (1, 0, 99), 0.0).quantile(0.5) == float("inf")
 
 
@@ -61,13 +61,13 @@ def test_a_quantile_of_nothing_is_none() -> None:
     assert parse_metrics(b"").buckets("t_seconds").quantile(0.5) is None
 
 
-def test_what_was_observed_since_is_the_difference() -> None:
+def test_observations_since_a_reading_are_the_difference() -> None:
     before, after = Buckets(TEN, (1, 2, 3), 10.0), Buckets(TEN, (5, 2, 4), 12.0)
 
     assert after.since(before) == Buckets(TEN, (4, 0, 1), 2.0)
 
 
-def test_a_server_that_began_anew_has_observed_all_of_it_since() -> None:
+def test_a_restarted_server_counts_from_zero() -> None:
     before, after = Buckets(TEN, (100, 0, 0), 10.0), Buckets(TEN, (5, 0, 0), 1.0)
 
     assert after.since(before) == after
@@ -75,6 +75,6 @@ def test_a_server_that_began_anew_has_observed_all_of_it_since() -> None:
 
 
 @pytest.mark.parametrize("page", [b"<html>", b"jobs_total", b"jobs_total x", b"\xff"], ids=repr)
-def test_what_is_no_page_of_metrics_is_refused(page: bytes) -> None:
-    with pytest.raises(SchedoError, match="not a page of metrics"):
+def test_a_malformed_page_of_metrics_is_refused(page: bytes) -> None:
+    with pytest.raises(SchedoError, match="page of metrics is malformed"):
         parse_metrics(page)

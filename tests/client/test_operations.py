@@ -1,4 +1,4 @@
-"""What each call asks for, without a server."""
+"""The request of each operation, without a server."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_key_that_would_break_the_header_is_refused() -> None:
         operations.submit({"task": "t"}, "a\r\nX: 1")
 
 
-def test_options_become_plain_values_and_none_is_left_out() -> None:
+def test_options_become_json_values_and_none_is_left_out() -> None:
     request = operations.render_job(
         "t",
         [None],
@@ -149,7 +149,7 @@ def test_a_payload_that_is_not_json_is_refused(payload: object) -> None:
         operations.submit(operations.render_job("t", payload, {}))
 
 
-def test_a_batch_is_split_where_the_api_has_its_limit() -> None:
+def test_a_batch_is_split_at_the_limit_of_the_api() -> None:
     requests = [{"task": "t", "payload": number} for number in range(2_001)]
 
     parts = [json.loads(operation.body) for operation in operations.submit_many(requests, "k")]
@@ -167,7 +167,7 @@ def test_each_part_of_a_batch_has_its_own_key() -> None:
     assert keys == ['"k/0"', '"k/1000"']
 
 
-def test_a_batch_answers_a_job_or_an_error_in_each_place() -> None:
+def test_a_batch_returns_a_job_or_an_error_at_each_position() -> None:
     (operation,) = operations.submit_many([{"task": "t"}, {"task": "u"}])
     refused = {"code": "not-found", "detail": "there is no task u"}
     body = {"items": [{"status": 201, "job": {"id": ID}}, {"status": 404, "problem": refused}]}
@@ -183,7 +183,7 @@ def clock(*instants: float) -> Iterator[float]:
     yield from instants
 
 
-def test_a_wait_is_asked_for_in_parts_until_the_time_is_up() -> None:
+def test_a_wait_is_split_into_requests_until_its_timeout() -> None:
     instants = clock(0.0, 0.0, 20.0, 20.0, 40.0, 40.0, 45.0)
 
     waits = list(operations.wait_job(ID, 45.0, lambda: next(instants)))
@@ -203,12 +203,12 @@ def test_a_wait_of_zero_sends_one_request() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'"x"', b""], ids=repr)
-def test_an_answer_that_is_not_schedos_is_said_to_be(body: bytes) -> None:
+def test_a_response_of_another_kind_of_server_is_reported(body: bytes) -> None:
     with pytest.raises(SchedoError, match="not a schedo server"):
         operations.get_job(ID).read(Answer(200, {"content-type": "text/html"}, body))
 
 
-NOT_UTF8 = os.fsdecode(b"caf\xe9")  # as such an argument of a command comes in
+NOT_UTF8 = os.fsdecode(b"caf\xe9")  # as Python decodes such an argument of a command
 
 
 @pytest.mark.parametrize(

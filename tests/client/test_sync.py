@@ -42,7 +42,7 @@ def test_submit_returns_the_job(server: FakeServer, client: Client) -> None:
     assert server.requests[0].headers["authorization"] == "Bearer t0ken-t0ken-t0ken"
 
 
-def test_a_job_under_the_same_unique_key_is_known_as_a_conflict(
+def test_an_existing_job_with_the_unique_key_is_a_conflict(
     server: FakeServer, client: Client
 ) -> None:
     server.on("POST", "/v1/jobs", 200, job_record(conflict=True))
@@ -50,7 +50,7 @@ def test_a_job_under_the_same_unique_key_is_known_as_a_conflict(
     assert client.submit("t", unique="k").is_conflict
 
 
-def test_many_jobs_come_back_in_their_places(server: FakeServer, client: Client) -> None:
+def test_many_jobs_are_returned_in_their_order(server: FakeServer, client: Client) -> None:
     refused = problem(422, "invalid", "priority is too large")
     items = [{"status": 201, "job": job_record()}, {"status": 422, "problem": refused}]
     server.on("POST", "/v1/jobs:batch", 200, {"items": items})
@@ -62,7 +62,9 @@ def test_many_jobs_come_back_in_their_places(server: FakeServer, client: Client)
     assert server.requests[0].json[1] == {"task": "b", "payload": None, "priority": 99}
 
 
-def test_a_job_without_a_task_is_refused_in_its_place(server: FakeServer, client: Client) -> None:
+def test_a_job_without_a_task_has_an_error_at_its_position(
+    server: FakeServer, client: Client
+) -> None:
     refused = problem(422, "invalid", "/task: this field is required")
     items = [{"status": 422, "problem": refused}, {"status": 201, "job": job_record()}]
     server.on("POST", "/v1/jobs:batch", 200, {"items": items})
@@ -85,7 +87,7 @@ def test_a_result_waits_for_the_end(server: FakeServer, client: Client) -> None:
     assert len(server.requests) == 3
 
 
-def test_a_result_that_takes_too_long_is_a_timeout(server: FakeServer, client: Client) -> None:
+def test_a_result_that_is_late_is_a_timeout(server: FakeServer, client: Client) -> None:
     server.on("GET", JOB, 200, job_record(state="running"))
     server.on("GET", f"{JOB}/wait", 200, job_record(state="running"))
 
@@ -168,7 +170,7 @@ def test_queues_are_listed_and_limited(server: FakeServer, client: Client) -> No
     assert client.set_queue("mail", concurrency=2)["concurrency"] == 2
 
 
-def test_a_refusal_is_raised_with_the_servers_words(server: FakeServer, client: Client) -> None:
+def test_a_refusal_is_raised_with_the_servers_message(server: FakeServer, client: Client) -> None:
     server.on("GET", JOB, 404, problem(404, "not-found", f"there is no job {JOB_ID}"))
 
     with pytest.raises(NotFound, match=f"there is no job {JOB_ID}") as caught:
@@ -219,12 +221,14 @@ def test_a_submit_is_repeated_once_when_a_kept_connection_drops(
     assert keys[0] == keys[1]
 
 
-def test_what_may_not_be_repeated_is_not(server: FakeServer, client: Client) -> None:
+def test_a_request_that_is_not_repeatable_is_not_repeated(
+    server: FakeServer, client: Client
+) -> None:
     server.on("GET", JOB, 200, job_record())
     server.reply("POST", f"{JOB}:retry", Reply(0))
     client.get(JOB_ID)
 
-    with pytest.raises(Unreachable, match="may or may not have happened"):
+    with pytest.raises(Unreachable, match="may or may not have been carried out"):
         client.retry(JOB_ID)
 
     assert len(server.requests) == 2
@@ -233,13 +237,13 @@ def test_what_may_not_be_repeated_is_not(server: FakeServer, client: Client) -> 
 def test_a_fresh_connection_that_drops_is_an_error(server: FakeServer, client: Client) -> None:
     server.reply("GET", JOB, Reply(0))
 
-    with pytest.raises(Unreachable, match="broke before the answer came"):
+    with pytest.raises(Unreachable, match="broke before the response arrived"):
         client.get(JOB_ID)
 
     assert len(server.requests) == 1
 
 
-def test_a_refused_connection_is_said_plainly() -> None:
+def test_a_refused_connection_has_a_plain_message() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -266,7 +270,7 @@ def test_another_kind_of_server_is_recognized(server: FakeServer, client: Client
         client.get(JOB_ID)
 
 
-def test_a_path_in_the_url_comes_before_every_target(server: FakeServer) -> None:
+def test_a_path_in_the_url_precedes_every_target(server: FakeServer) -> None:
     server.on("GET", f"/below{JOB}", 200, job_record())
 
     with Client(f"{server.url}/below/") as client:

@@ -1,4 +1,4 @@
-"""Workers as both clients see and steer them."""
+"""Listing, cordoning and draining workers with both clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def workers(server: FakeServer) -> FakeServer:
     return server
 
 
-def test_workers_are_listed_shown_and_steered(workers: FakeServer) -> None:
+def test_workers_are_listed_shown_and_cordoned(workers: FakeServer) -> None:
     with Client(workers.url) as client:
         assert client.list_workers() == [WORKER]
         assert client.get_worker("w/1") == WORKER
@@ -30,7 +30,7 @@ def test_workers_are_listed_shown_and_steered(workers: FakeServer) -> None:
         assert client.drain_worker("w/1")["act"] == "drain"
 
 
-async def test_workers_are_listed_shown_and_steered_from_a_loop(workers: FakeServer) -> None:
+async def test_workers_are_listed_shown_and_cordoned_with_asyncio(workers: FakeServer) -> None:
     async with AsyncClient(workers.url) as client:
         assert await client.list_workers() == [WORKER]
         assert await client.get_worker("w/1") == WORKER

@@ -1,4 +1,4 @@
-"""The application of test_pauses.py and test_seclusion.py."""
+"""The application of test_pauses.py and test_hardening.py."""
 
 from __future__ import annotations
 

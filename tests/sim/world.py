@@ -283,7 +283,7 @@ class World:
         self.wall.offset_us += delta_us
         self.see(Stepped, delta_us)
         if notices and self.server is not None:
-            self.loop.call_soon(self.server.clock.ring, context=self.server.context)
+            self.loop.call_soon(self.server.clock.fire, context=self.server.context)
 
     def calm(self) -> None:
         """From now on nothing fails and every worker does its work; the clock is put right."""

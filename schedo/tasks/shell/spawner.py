@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from schedo.child_process import ChildHandle, write_unnamed_file
 from schedo.core.leases import Blame
-from schedo.hardening import is_closed
+from schedo.hardening import is_undumpable
 from schedo.silence_timer import SilenceTimer
 from schedo.tasks.shell import spawner_process
 
@@ -303,7 +303,7 @@ class _SpawnerConnection:
 
 
 def _start_process(theirs: socket.socket) -> subprocess.Popen[bytes]:
-    arguments = [str(theirs.fileno()), *([spawner_process.CLOSED] if is_closed() else [])]
+    arguments = [str(theirs.fileno()), *([spawner_process.CLOSED] if is_undumpable() else [])]
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-X", "utf8", spawner_process.__file__, *arguments],
         # Without secrets, because commands can read the environment of their parent.

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from schedo.core.leases import AttemptResult, Failed, Lease
 from schedo.core.model import Failure, LeaseKey
-from schedo.hardening import close_process
-from schedo.log_format import hold_libraries_back, make_handler
+from schedo.hardening import make_undumpable
+from schedo.log_format import make_handler, quiet_libraries
 from schedo.tasks.progress import Progress, Said
 from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import Application, Registry
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-level", required=True, help="the server's log level")
     options = parser.parse_args(arguments)
     if options.closed:
-        close_process()
+        make_undumpable()
     _die_with(options.parent)
     _read_environment(options.environment)
     faulthandler.enable()
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=options.log_level.upper(), handlers=[make_handler(options.log_format)]
     )
-    hold_libraries_back()
+    quiet_libraries()
     os.set_inheritable(options.fd, False)
     server = socket.socket(fileno=options.fd)
     starts = StartCounter(options.starts)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 from schedo.child_process import ChildHandle, write_unnamed_file
 from schedo.engine.engine import Engine
-from schedo.hardening import is_closed
+from schedo.hardening import is_undumpable
 from schedo.log_format import LogFormat
 from schedo.worker.process.frames import Attach
 from schedo.worker.process.start_counter import StartCounter, make_memory
@@ -211,7 +211,7 @@ class ProcessPool:
             "slots": slots,
             "grace": self._timeouts.grace_s,
             "parent": os.getpid(),
-            "closed": int(is_closed()),
+            "closed": int(is_undumpable()),
             **self._log,
         }
         named = [f"--{name}={value}" for name, value in options.items()]

@@ -1,4 +1,4 @@
-"""What commands and tasks can learn of the process that started them."""
+"""Commands and tasks cannot read the memory or environment of the process that started them."""
 
 from __future__ import annotations
 
