@@ -180,7 +180,9 @@ class _Workers:
     """The server's own workers: one in this loop for shell and http, and child processes."""
 
     def __init__(self, config: Config, engine: Engine) -> None:
-        self._orphans = _find_orphans(config)
+        self._orphans: Orphans | None = None
+        if config.allow_shell and engine.store.path is not None:
+            self._orphans = Orphans(Path(engine.store.path + ".children"))
         http = HttpRunner(
             config.webhook_allow,
             f"schedo/{schedo.__version__}",
@@ -209,7 +211,15 @@ class _Workers:
             )
 
     async def start(self) -> None:
-        """Accept work; raise CannotServe if the application cannot be imported."""
+        """Accept work; raise CannotServe if the application cannot be imported.
+
+        The engine has started: this server holds the store, so another server that wrote the list
+        of commands is dead, and what it left running has no owner.
+        """
+        if self._orphans is not None:
+            killed = self._orphans.reap()
+            if killed:
+                log.warning("killed %d commands that an earlier server left running", killed)
         self._local.attach()
         if self._children is not None:
             await self._children.start()
@@ -245,17 +255,6 @@ def _read_secrets(path: str | None) -> dict[str, str]:
         except ValueError as error:
             raise Invalid(f"webhook_secrets_file = {path!r}: {name}: {error}") from error
     return secrets
-
-
-def _find_orphans(config: Config) -> Orphans | None:
-    """Kill the commands that a crashed server left running; return the record for new ones."""
-    if not config.allow_shell or config.store == ":memory:":
-        return None
-    orphans = Orphans(Path(config.store.removeprefix("sqlite:///") + ".children"))
-    count = orphans.reap()
-    if count:
-        log.warning("killed %d commands that an earlier server left running", count)
-    return orphans
 
 
 def _web_settings(config: Config) -> WebSettings:

@@ -145,6 +145,8 @@ class Reader(Protocol):
 class Store(Reader, Protocol):
     """The durable records of jobs, schedules and queues, as the engine uses them."""
 
+    path: str | None  # of the file; other files of the server may stand beside it
+
     async def open(self) -> Snapshot:
         """Lock the store for this process and return its snapshot.
 

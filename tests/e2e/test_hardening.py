@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import Server
+from tests.e2e.server import Server, eventually
 from tests.sources import ROOT
 
 pytestmark = [
@@ -141,7 +141,8 @@ def test_an_ordinary_user_s_server_ends_what_a_killed_one_left(directory: Path) 
     server.kill()
     server.start()
     try:
-        assert "commands that an earlier server left running" in server.log()
+        said = "commands that an earlier server left running"
+        eventually(lambda: said in server.log(), "the server has logged what it killed")
         assert server.ask("POST", f"/v1/jobs/{job}:cancel")[0] == 200
     finally:
         server.terminate()

@@ -232,6 +232,24 @@ def test_a_second_server_on_the_same_file_names_the_first(tmp_path: Path) -> Non
         assert server.ask("GET", "/readyz")[0] == 200
 
 
+def test_a_second_server_on_the_same_file_kills_no_command_of_the_first(tmp_path: Path) -> None:
+    with serving(tmp_path, "--allow-shell") as server:
+        job = server.submit(task="shell", payload={"command": "sleep 2; echo done"})["id"]
+        server.ended(server.submit(task="shell", payload={"command": "true"})["id"])
+
+        second = subprocess.run(
+            [sys.executable, "-m", "schedo", "serve", "--port", "0", "--allow-shell"],
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=20,
+            check=False,
+        )
+
+        assert second.returncode == 73
+        assert server.ended(job)["attempt"] == 1
+        assert server.output(job) == "done\n"
+
+
 def test_without_allow_shell_no_command_is_taken(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         status, problem = server.ask(

@@ -19,10 +19,10 @@ from schedo.engine.answers import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import StoreError
 from schedo.store.base import Store
-from schedo.store.memory import MemoryStore
 from schedo.testing.clock import LoopClock, Wall
 from schedo.testing.loop import VirtualLoop
 from tests.engine.world import T0
+from tests.store.model import ModelStore
 
 
 def live(test: Callable[[VirtualLoop], Awaitable[None]]) -> None:
@@ -93,7 +93,7 @@ class Disk:
     """What outlives servers, and what was written on it."""
 
     def __init__(self, random: Random | None = None) -> None:
-        self.memory = MemoryStore()
+        self.memory = ModelStore()
         self.random = random or Random(0)
         self.delay_s = 0.001
         self.commit_fails = 0.0

@@ -18,9 +18,9 @@ from schedo.core.changes import Changes
 from schedo.core.model import Job
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
 from schedo.store.base import ClockMark, JobFilter, Retention, Snapshot
-from schedo.store.memory import MemoryStore
 from schedo.testing.loop import VirtualLoop
 from tests.sim.trace import Broke, Marked, Pruned, Stored, StoreFailed
+from tests.store.model import ModelStore
 
 ORDERED = frozenset({"snapshot", "load", "load_running", "load_payload"})
 
@@ -42,8 +42,8 @@ class Faults:
 NO_FAULTS = Faults()
 
 
-class Rows(MemoryStore):
-    """A memory store that finds waiting and running jobs without going through the ended ones."""
+class Rows(ModelStore):
+    """A model that finds waiting and running jobs without going through the ended ones."""
 
     def __init__(self) -> None:
         super().__init__()

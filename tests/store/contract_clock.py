@@ -13,7 +13,7 @@ from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import ClockMark, Store
 from tests.factories import make_job, make_schedule
-from tests.store.steps import ids, of_schedules, put
+from tests.store.steps import Claims, ids, of_schedules, put
 
 AT = 1_000 * HOUR
 STEPS = pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
@@ -31,7 +31,7 @@ def interval(schedule_id: int, next_fire_at: int, **rule: int) -> Schedule:
     return base
 
 
-class ClockClaims:
+class ClockClaims(Claims):
     @STEPS
     async def test_elapsed_instants_move_with_the_offset(self, store: Store, step: int) -> None:
         counting = make_job(
@@ -154,8 +154,7 @@ class ClockClaims:
         await store.save_clock(mark)
         assert (await store.snapshot()).clock == mark
 
-        await store.close()
-        opening = await store.open()
+        opening = await self.reopen(store)
 
         assert opening.clock == mark
         found = await store.load(LoadJob(1))

@@ -25,7 +25,7 @@ from schedo.core.states import State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import Store
 from tests.factories import make_job, make_schedule
-from tests.store.steps import LARGE, ids, listed, of_jobs, of_schedules, put
+from tests.store.steps import LARGE, Claims, ids, listed, of_jobs, of_schedules, put
 
 SCHEDULED, QUEUED, RUNNING = State.SCHEDULED, State.QUEUED, State.RUNNING
 BLOCKED, RETRYING, COMPLETED = State.BLOCKED, State.RETRYING, State.COMPLETED
@@ -72,18 +72,15 @@ def make_full(**overrides: Any) -> Job:
     return dataclasses.replace(FULL, **overrides)
 
 
-class JobClaims:
+class JobClaims(Claims):
     async def test_each_open_raises_the_epoch(self, store: Store) -> None:
-        await store.close()
-        second = await store.open()
-        await store.close()
-        third = await store.open()
+        second = await self.reopen(store)
+        third = await self.reopen(store)
 
         assert (second.epoch, third.epoch) == (2, 3)
 
     async def test_a_new_store_opens_empty(self, store: Store) -> None:
-        await store.close()
-        opening = await store.open()
+        opening = await self.reopen(store)
 
         assert (opening.last_id, opening.queues, opening.ready_keys, opening.blocked) == (
             0,
@@ -104,8 +101,7 @@ class JobClaims:
             make_job(id=7, queue="d", state=COMPLETED),
         )
         await store.commit(Changes(queues={"a": Queue("a", concurrency=2, paused=True)}))
-        await store.close()
-        opening = await store.open()
+        opening = await self.reopen(store)
 
         assert opening.last_id == 7
         assert opening.ready_keys == [ReadyKey("a", "x"), ReadyKey("a", "y"), ReadyKey("b", "x")]
@@ -121,16 +117,14 @@ class JobClaims:
 
     async def test_each_snapshot_has_a_new_epoch(self, store: Store) -> None:
         taken = [(await store.snapshot()).epoch for _ in range(2)]
-        await store.close()
-        opening = await store.open()
+        opening = await self.reopen(store)
 
         assert [*taken, opening.epoch] == [2, 3, 4]
 
     async def test_the_last_id_may_be_a_schedules(self, store: Store) -> None:
         await store.commit(of_schedules(make_schedule(id=900)))
-        await store.close()
 
-        assert (await store.open()).last_id == 900
+        assert (await self.reopen(store)).last_id == 900
 
     async def test_closing_twice_is_harmless(self, store: Store) -> None:
         await store.close()

@@ -8,10 +8,19 @@ from typing import Any
 from schedo.core.changes import Changes
 from schedo.core.model import Job, Schedule
 from schedo.core.states import State
-from schedo.store.base import JobFilter, Store
+from schedo.store.base import JobFilter, Snapshot, Store
 
 MINUTE = 60_000_000
 LARGE = b'"' + b"x" * 5_000 + b'"'  # above PAYLOAD_INLINE_BYTES_MAX
+
+
+class Claims:
+    """The claims about a store; a store that does not outlive its close has another `reopen`."""
+
+    async def reopen(self, store: Store) -> Snapshot:
+        """Close and open the store, as the next server does."""
+        await store.close()
+        return await store.open()
 
 
 def of_jobs(*jobs: Job) -> Changes:

@@ -1,4 +1,4 @@
-"""The memory store keeps the contract."""
+"""The store in memory keeps the contract, and so does the model that others are compared with."""
 
 from __future__ import annotations
 
@@ -6,17 +6,43 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from schedo.store.memory import MemoryStore
+from schedo.store.base import Snapshot, Store
+from schedo.store.sqlite.store import SqliteStore
+from tests.factories import make_job
 from tests.store.contract import StoreContract
+from tests.store.model import ModelStore
+from tests.store.steps import put
 
 
 class TestMemoryStore(StoreContract):
     @pytest.fixture
-    async def store(self) -> AsyncIterator[MemoryStore]:
-        store = MemoryStore()
+    async def store(self) -> AsyncIterator[SqliteStore]:
+        store = SqliteStore(":memory:")
         await store.open()
         yield store
         await store.close()
 
-    async def test_a_memory_store_has_no_size(self, store: MemoryStore) -> None:
+    async def reopen(self, store: Store) -> Snapshot:
+        return await store.snapshot()
+
+    async def test_a_store_in_memory_has_no_size_and_no_path(self, store: SqliteStore) -> None:
         assert await store.size_bytes() == 0
+        assert store.path is None
+
+    async def test_a_store_in_memory_is_empty_after_its_close(self, store: SqliteStore) -> None:
+        await put(store, make_job(id=1))
+        await store.close()
+
+        snapshot = await store.open()
+
+        assert snapshot.last_id == 0
+        assert not snapshot.was_killed
+
+
+class TestModelStore(StoreContract):
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[ModelStore]:
+        store = ModelStore()
+        await store.open()
+        yield store
+        await store.close()

@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from schedo.store.memory import MemoryStore
+from schedo.store.base import Store
+from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.faults import FaultyStore
 from schedo.web.server import HttpServer
 from tests.web.connecting import HEAD, Served, connected, open_connection, talk, turn
@@ -113,9 +114,9 @@ async def test_a_refused_request_has_done_nothing(served: Served) -> None:
 
 
 async def test_a_request_that_is_being_carried_out_is_not_refused() -> None:
-    store = FaultyStore(MemoryStore())
+    store = FaultyStore(SqliteStore(":memory:"))
     server = HttpServer()
-    async with World(store=cast(MemoryStore, store)) as world, asyncio.timeout(10):
+    async with World(store=cast(Store, store)) as world, asyncio.timeout(10):
         port = await server.start(world.app, "127.0.0.1", 0)
         await world.put("/v1/schedules/daily", DAILY)
         reader, writer = await open_connection(port)

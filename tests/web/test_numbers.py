@@ -6,12 +6,11 @@ import base64
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from schedo.protocol.openapi import build_document
-from schedo.store.memory import MemoryStore
 from schedo.store.sqlite.store import SqliteStore
 from tests.web.world import World
 
@@ -96,7 +95,7 @@ Place = tuple[str | int, ...]
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     """A world on a real file: only SQLite knows what its columns take."""
-    store = cast(MemoryStore, SqliteStore(tmp_path / "schedo.db"))
+    store = SqliteStore(tmp_path / "schedo.db")
     async with World(store=store) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""A whole server side: the real application and engine, a memory store, a virtual clock."""
+"""A whole server side: the real application and engine, a store in memory, a virtual clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import orjson
 from schedo.core.leases import Lease, StopRequest
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
-from schedo.store.memory import MemoryStore
+from schedo.store.base import Store
+from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import VirtualClock
 from schedo.web.app import WebApp, build_app
 from schedo.web.settings import WebSettings
@@ -146,10 +147,8 @@ class Hands:
 class World(Browser):
     """The server side, and a way to reach it."""
 
-    def __init__(
-        self, settings: WebSettings | None = None, store: MemoryStore | None = None
-    ) -> None:
-        self.store = store or MemoryStore()
+    def __init__(self, settings: WebSettings | None = None, store: Store | None = None) -> None:
+        self.store = store or SqliteStore(":memory:")
         self.clock = VirtualClock(T0)
         self.engine = Engine(self.store, self.clock, draw=lambda: 0.5)
         self.hands = Hands()

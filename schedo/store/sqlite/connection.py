@@ -1,7 +1,8 @@
 """The two connections to a SQLite file, and the translation of their errors.
 
 Only one connection writes and checkpoints: two that do can corrupt the file in every SQLite before
-3.51.3 (sqlite.org/wal.html#walresetbug). The other connection is read-only.
+3.51.3 (sqlite.org/wal.html#walresetbug). The other connection is read-only. A database in memory
+has one connection for everything, without a thread, because it never waits for a disk.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
@@ -21,6 +22,8 @@ from schedo.errors import StoreBroken, StoreError, StoreFull, StoreRefused, Stor
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+MEMORY = ":memory:"
 
 # The log is copied into the database when it is longer than this. Its file keeps this size, because
 # a sync of overwritten blocks is cheaper than a sync of a growing file.
@@ -113,9 +116,36 @@ class Connection(aiosqlite.Connection):
         self._tx.put_nowait((None, partial(function, self._conn)))
 
 
+class InlineConnection(Connection):
+    """A connection whose functions run at once, in the caller's thread."""
+
+    def __await__(self) -> Generator[None, None, InlineConnection]:
+        self._raw = self._connector()
+        yield from ()
+        return self
+
+    async def close(self) -> None:
+        if self._raw is not None:
+            self._raw.close()
+
+    async def run(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        assert self._raw is not None, "the connection is open"
+        return function(self._raw, *args, **kwargs)
+
+    def post(self, function: Callable[[sqlite3.Connection], None]) -> None:
+        assert self._raw is not None, "the connection is open"
+        function(self._raw)
+
+
 def connect_writer(path: str) -> Connection:
     """Return the writing connection, not yet opened; prepare_writer must run on it."""
-    return Connection(
+    kind = InlineConnection if path == MEMORY else Connection
+    return kind(
         partial(
             sqlite3.connect, path, isolation_level=None, check_same_thread=False, factory=Writer
         )
@@ -137,7 +167,7 @@ def prepare_writer(connection: sqlite3.Connection) -> None:
     """Use a write-ahead log for the file and sync every commit."""
     _set(connection, _WRITER_PRAGMAS)
     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
-    if mode != "wal":
+    if mode not in ("wal", "memory"):
         raise StoreUnsuitable(f"SQLite cannot use a write-ahead log here (it stays in {mode} mode)")
 
 

@@ -1,4 +1,4 @@
-"""The guard of a database: no commit is lost unnoticed, from before the open to after the close.
+"""The guard of a database file: no commit is lost unnoticed, from the open to after the close.
 
 - The lock allows one server for each file, whatever name the file has (store/sqlite/lock.py).
 - The last-commit file makes a start fail if commits of the previous server are missing
@@ -19,6 +19,7 @@ from schedo.store.sqlite.connection import last_commit
 from schedo.store.sqlite.file_watch import Files
 from schedo.store.sqlite.last_commit import CommitMark, LastCommitFile, read_mark
 from schedo.store.sqlite.lock import FileLock, hold_database
+from schedo.store.sqlite.path_checks import prepare_directory
 
 log = logging.getLogger("schedo.store")
 
@@ -27,7 +28,59 @@ _SKIP_EPOCHS = "UPDATE meta SET value = value + ? WHERE name = 'epoch'"
 _STORE = "SELECT value FROM meta WHERE name = 'store'"
 
 
-class FileGuard:
+class DatabaseGuard:
+    """The guard of a database in memory: no other program can reach it, and nothing outlives it."""
+
+    was_killed = False  # the previous server, and its host still runs
+
+    # Before SQLite opens the file.
+
+    def take(self) -> None:
+        """Lock the database and create the file if it is new; raise StoreDamaged for a damage."""
+
+    # While SQLite has the file open. All of this runs in the writer's thread.
+
+    def attach(self, connection: sqlite3.Connection) -> None:
+        """Give a store that lost commits a new identity; needs a transaction."""
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """Note the identity of the database and of its files, which SQLite has just opened."""
+
+    def committed(self, connection: sqlite3.Connection) -> int:
+        """Note a synced commit and return the size of the log.
+
+        Raise StoreBroken if the commit may be in files that were moved or removed.
+        """
+        return 0
+
+    def log_bytes(self) -> int:
+        """Return the size of the log; any thread may call."""
+        return 0
+
+    def copy_log(
+        self, connection: sqlite3.Connection, copy: Callable[[sqlite3.Connection], bool]
+    ) -> None:
+        """Copy the log into the database; `copy` returns whether all of it was copied."""
+
+    def check_index(self) -> None:
+        """Raise StoreBroken if SQLite could not use the index of the log; any thread may call."""
+
+    def check(self, connection: sqlite3.Connection) -> None:
+        """Raise StoreBroken unless every file is the one that SQLite opened."""
+
+    def note_recovered(self) -> None:
+        """Count this server as the holder: the recovery after the previous one is durable."""
+
+    def note_leaving(self) -> None:
+        """Count the end of this server as an orderly one from now on, even if it is killed."""
+
+    # After SQLite has closed the file.
+
+    def end(self) -> None:
+        """Close the files and release the lock; harmless if nothing is held."""
+
+
+class FileGuard(DatabaseGuard):
     """The guard of the database at one path; `accept_loss`: start although commits are missing."""
 
     def __init__(self, path: str, *, accept_loss: bool) -> None:
@@ -41,12 +94,11 @@ class FileGuard:
         self._mark = CommitMark(0, 0, 0, False)
         self._is_attached = False
 
-    # Before SQLite opens the file.
-
     def take(self) -> None:
-        """Lock the database and create the file if it is new; raise StoreDamaged for a damage."""
+        prepare_directory(self._path)
         self._accepted = None
         self.lock.acquire()
+        self.was_killed = self.lock.was_killed
         self._database = hold_database(self._path, create=False)
         mark = read_mark(self._path)
         damage = startup_checks.find_damage(self._path, mark)
@@ -69,20 +121,14 @@ class FileGuard:
             os.close(self._database)
             self._database = None
 
-    # While SQLite has the file open. All of this runs in the writer's thread.
-
     def attach(self, connection: sqlite3.Connection) -> None:
-        """Give a store that lost commits a new identity; needs a transaction.
-
-        The files with the lost commits do not belong to it any more. And no new lease may equal a
-        lease of the lost commits, so the epoch skips all epochs that they can have had.
-        """
+        # The files with the lost commits do not belong to the store any more. And no new lease may
+        # equal a lease of the lost commits, so the epoch skips all epochs that they can have had.
         if self._accepted is not None:
             connection.execute(_NEW_STORE)
             connection.execute(_SKIP_EPOCHS, (self._accepted.missing or 0,))
 
     def begin(self, connection: sqlite3.Connection) -> None:
-        """Note the identity of the database and of its files, which SQLite has just opened."""
         (store,) = connection.execute(_STORE).fetchone()
         self._last_commit_file.open()
         self._files.begin()
@@ -90,10 +136,6 @@ class FileGuard:
         self._write_mark(self._mark._replace(store=store, commits=last_commit(connection)))
 
     def committed(self, connection: sqlite3.Connection) -> int:
-        """Note a synced commit and return the size of the log.
-
-        Raise StoreBroken if the commit may be in files that were moved or removed.
-        """
         log_bytes = self._files.check_names()
         self._write_mark(self._mark._replace(commits=last_commit(connection)))
         return log_bytes
@@ -101,7 +143,6 @@ class FileGuard:
     def copy_log(
         self, connection: sqlite3.Connection, copy: Callable[[sqlite3.Connection], bool]
     ) -> None:
-        """Copy the log into the database; `copy` returns whether all of it was copied."""
         if not self._is_attached:
             return  # the file was refused and stays unchanged
         self._files.check()
@@ -115,23 +156,27 @@ class FileGuard:
             self._write_mark(self._mark._replace(commits=number, copied=number, is_copying=False))
 
     def check_index(self) -> None:
-        """Raise StoreBroken if SQLite could not use the index of the log; any thread may call."""
         if self._is_attached:
             self._files.check_index()
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreBroken unless every file is the one that SQLite opened."""
         if self._is_attached:
             self._files.check()
+
+    def note_recovered(self) -> None:
+        self.lock.has_taken_over = True
+
+    def note_leaving(self) -> None:
+        self.lock.clear()
+
+    def log_bytes(self) -> int:
+        return startup_checks.size_of(self._path + "-wal")
 
     def _write_mark(self, mark: CommitMark) -> None:
         self._mark = mark
         self._last_commit_file.write(mark)
 
-    # After SQLite has closed the file.
-
     def end(self) -> None:
-        """Close the files and release the lock; harmless if nothing is held."""
         self._is_attached = False
         self._files.end()
         self._last_commit_file.close()

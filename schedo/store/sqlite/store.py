@@ -1,4 +1,4 @@
-"""The store in one SQLite file.
+"""The store in one SQLite file, or in memory.
 
 A commit is on the disk when it returns: write-ahead log, synchronous=FULL. Its changes may still be
 in the write buffer then (see write_buffer.py). They are flushed to the tables before any other read
@@ -25,9 +25,9 @@ from schedo.errors import NotFound, StoreBroken, StoreDamaged, StoreError, Store
 from schedo.store.base import ClockMark, Retention, Snapshot
 from schedo.store.sqlite import bad_values, loads, queries, reads, startup_checks, writes
 from schedo.store.sqlite import connection as connections
-from schedo.store.sqlite.connection import Connection
-from schedo.store.sqlite.file_guard import FileGuard
-from schedo.store.sqlite.path_checks import prepare_directory, size_bytes
+from schedo.store.sqlite.connection import MEMORY, Connection
+from schedo.store.sqlite.file_guard import DatabaseGuard, FileGuard
+from schedo.store.sqlite.path_checks import size_bytes
 from schedo.store.sqlite.pruning import prune
 from schedo.store.sqlite.read_connection import ConcurrentReads
 from schedo.store.sqlite.schema import check_file, migrate
@@ -43,12 +43,15 @@ FLUSH_PERIOD_S = 0.1
 
 
 class SqliteStore(ConcurrentReads):
-    """A Store in a file, which this process locks from open to close."""
+    """A Store in a file, which this process locks from open to close; or in memory, until close."""
 
     def __init__(self, path: str | os.PathLike[str], *, accept_loss: bool = False) -> None:
-        # SQLite puts the log beside the file, not beside a symbolic link to it.
-        self.path = os.path.realpath(path)
-        self._guard = FileGuard(self.path, accept_loss=accept_loss)
+        self.path: str | None = None
+        self._name, self._guard = MEMORY, DatabaseGuard()
+        if path != MEMORY:
+            # SQLite puts the log beside the file, not beside a symbolic link to it.
+            self._name = self.path = os.path.realpath(path)
+            self._guard = FileGuard(self.path, accept_loss=accept_loss)
         self._writer: Connection | None = None
         self._reader: Connection | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -60,21 +63,22 @@ class SqliteStore(ConcurrentReads):
         assert self._writer is None, "the store is open already"
         self._closing, self._broken = None, None
         self._buffer = WriteBuffer()
-        prepare_directory(self.path)
         try:
             self._guard.take()
-            self._writer = await self._connect(connections.connect_writer(self.path))
+            self._writer = await self._connect(connections.connect_writer(self._name))
             snapshot = await self._run(self._writer, self._prepare)
             self._offset_us = snapshot.clock.offset_us
-            self._reader = await self._connect(connections.connect_reader(self.path))
+            self._reader = self._writer
+            if self.path is not None:
+                self._reader = await self._connect(connections.connect_reader(self.path))
         except BaseException as error:
             await self.close()
             if isinstance(error, sqlite3.Error | OSError):
                 raise self._translate_error(error) from error
             if isinstance(error, StoreBroken) and startup_checks.is_damage(error.__cause__):
-                raise StoreDamaged(f"{self.path} is damaged ({error.__cause__})") from error
+                raise StoreDamaged(f"{self._name} is damaged ({error.__cause__})") from error
             raise
-        return dataclasses.replace(snapshot, was_killed=self._guard.lock.was_killed)
+        return dataclasses.replace(snapshot, was_killed=self._guard.was_killed)
 
     async def close(self) -> None:
         # In a task of its own, so that a cancelled caller does not cancel the closing.
@@ -83,7 +87,7 @@ class SqliteStore(ConcurrentReads):
         await asyncio.shield(self._closing)
 
     def note_leaving(self) -> None:
-        self._guard.lock.clear()
+        self._guard.note_leaving()
 
     async def commit(self, changes: Changes) -> None:
         try:
@@ -107,11 +111,11 @@ class SqliteStore(ConcurrentReads):
     def _commit(self, connection: sqlite3.Connection, commit: Commit) -> int:
         """Make the commit durable, and return the bytes of the log."""
         self._buffer.commit(connection, commit)
-        self._guard.lock.has_taken_over = True  # it follows the recovery
+        self._guard.note_recovered()  # the engine commits only after the recovery
         return self._guard.committed(connection)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
-        self._guard.copy_log(connection, partial(connections.checkpoint, path=self.path))
+        self._guard.copy_log(connection, partial(connections.checkpoint, path=self._name))
 
     async def check(self) -> None:
         await self._run(self._require_open(self._writer), self._guard.check)
@@ -143,7 +147,7 @@ class SqliteStore(ConcurrentReads):
     async def load(self, load: Load) -> Any:
         found = await self._load(loads.carry_out, load, self._offset_us)
         if isinstance(load, PromoteDue):
-            self._checkpoint_if_long(startup_checks.size_of(self.path + "-wal"))
+            self._checkpoint_if_long(self._guard.log_bytes())
         return found
 
     async def load_running(self, after: int, limit: int) -> list[Job]:
@@ -160,7 +164,7 @@ class SqliteStore(ConcurrentReads):
         return await self._load(prune, now, retention, limit)
 
     async def size_bytes(self) -> int:
-        return size_bytes(self.path)
+        return 0 if self.path is None else size_bytes(self.path)
 
     # Connections.
 
@@ -225,17 +229,17 @@ class SqliteStore(ConcurrentReads):
 
     def _require_open(self, connection: Connection | None) -> Connection:
         if connection is None:
-            raise StoreError(f"the store {self.path} is not open")
+            raise StoreError(f"the store {self._name} is not open")
         return connection
 
     def _translate_error(self, error: Exception) -> StoreError:
-        meaning = connections.store_error(error, self.path)
+        meaning = connections.store_error(error, self._name)
         if isinstance(meaning, StoreBroken):
             self._broken = str(meaning)
         return meaning
 
     def _prepare(self, connection: sqlite3.Connection) -> Snapshot:
-        check_file(connection, self.path)
+        check_file(connection, self._name)
         connections.prepare_writer(connection)
         migrate(connection)
         with connections.transaction(connection):
@@ -285,6 +289,8 @@ class SqliteStore(ConcurrentReads):
     async def _shutdown(self) -> None:
         reader, writer = self._reader, self._writer
         self._reader = self._writer = None
+        if reader is writer:
+            reader = None
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec
 from schedo.store.base import Counts
-from schedo.store.memory import MemoryStore
+from schedo.store.sqlite.store import SqliteStore
 from schedo.web.settings import WebSettings
 from tests.web.world import SECOND, T0, World
 
@@ -136,7 +136,7 @@ async def test_metrics_need_the_token() -> None:
         assert (await world.get("/metrics", authorized)).status == 200
 
 
-class SlowCounts(MemoryStore):
+class SlowCounts(SqliteStore):
     """Counts how often it was asked to count, and lets each take its time."""
 
     asked = 0
@@ -155,7 +155,7 @@ class SlowCounts(MemoryStore):
     ids=["at most every 5 s", "at most a fiftieth of the time"],
 )
 async def test_the_waiting_jobs_are_counted_seldom(takes_us: int, fresh_us: int) -> None:
-    store = SlowCounts()
+    store = SlowCounts(":memory:")
     async with World(store=store) as world:
         store.world, store.takes_us = world, takes_us
         await scrape(world)

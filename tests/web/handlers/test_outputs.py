@@ -12,14 +12,14 @@ import pytest
 from schedo.core.changes import Changes, Output
 from schedo.core.leases import CapturedOutput
 from schedo.protocol import schemas
-from schedo.store.memory import MemoryStore
+from schedo.store.sqlite.store import SqliteStore
 from schedo.web.handlers.outputs import read_output, render_outputs
 from tests.factories import make_job
 
 
 async def rendered(*outputs: Output) -> tuple[list[Any], int]:
     """Return the items of the rendered page, and the size of its largest piece."""
-    store = MemoryStore()
+    store = SqliteStore(":memory:")
     await store.open()
     await store.commit(Changes(jobs={1: make_job(id=1)}, outputs=list(outputs)))
     sizes = await store.list_output_sizes(1)
@@ -80,7 +80,7 @@ async def test_a_job_without_output_has_an_empty_page() -> None:
 
 
 async def test_output_that_has_gone_meanwhile_is_empty() -> None:
-    store = MemoryStore()
+    store = SqliteStore(":memory:")
     await store.open()
     await store.commit(
         Changes(

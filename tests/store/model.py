@@ -1,4 +1,7 @@
-"""The in-memory store, for tests and for programs that need no durability."""
+"""A naive store, the model of the real one: it passes the same contract, by scans of dictionaries.
+
+The simulation compares what SQLite says with what the model says.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 from schedo.core import limits, loads
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.leases import CapturedOutput
-from schedo.core.model import DecisionRecord, Job, Location, Queue, ReadyKey, Schedule, Trigger
+from schedo.core.model import DecisionRecord, Job, Location, Queue, Schedule, Trigger
 from schedo.core.states import FINAL, TIMED, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
@@ -26,11 +29,15 @@ from schedo.store.base import (
 from schedo.store.sqlite.pruning import kept_us
 from schedo.store.sqlite.queries import first_id
 
+_DUE, _RANK = attrgetter("due_at", "id"), attrgetter("rank", "id")
+_EXPIRY = attrgetter("expires_at", "id")
 _INSTANT_TRIGGERS = {Trigger.SCHEDULE, Trigger.CATCHUP}
 
 
-class MemoryStore:
-    """A Store without a file; its records survive close and open of the same object."""
+class ModelStore:
+    """A Store whose records survive close and open of the same object."""
+
+    path = None
 
     def __init__(self) -> None:
         self._epoch = 0
@@ -112,17 +119,18 @@ class MemoryStore:
         self._check_open()
         jobs = self._jobs.values()
         match load:
-            case loads.LoadTimers():
-                return await self._load_timers(load.after, load.limit)
+            case loads.LoadTimers(after, limit):
+                return self._page(lambda job: job.state in TIMED, _DUE, after, limit)
             case loads.PromoteDue():
-                return await self._promote_due(load.after, load.until, load.limit)
-            case loads.LoadReady():
-                return await self._load_ready(load.ready_key, load.after, load.limit)
+                return self._promote_due(load)
+            case loads.LoadReady(key, after, limit):
+                queued = (job for job in jobs if job.state is State.QUEUED)
+                wanted = {job.id for job in queued if job.ready_key == key}
+                return self._page(lambda job: job.id in wanted, _RANK, after, limit)
             case loads.LoadSchedules():
-                return await self._load_schedules(load.after, load.limit)
-            case loads.LoadExpired():
-                order = attrgetter("expires_at", "id")
-                return self._page(lambda job: _is_expired(job, load.now), order, None, load.limit)
+                return self._page_of_schedules(load)
+            case loads.LoadExpired(now, limit):
+                return self._page(lambda job: _is_expired(job, now), _EXPIRY, None, limit)
             case loads.LoadJob():
                 return next((_loaded(job) for job in jobs if job.id == load.job_id), None)
             case loads.LoadUniqueHolder():
@@ -130,35 +138,24 @@ class MemoryStore:
             case loads.LoadSchedule():
                 return await self.get_schedule(load.which)
 
-    async def _load_timers(self, after: tuple[int, int] | None, limit: int) -> list[Job]:
-        return self._page(
-            lambda job: job.state in TIMED, lambda job: (job.due_at, job.id), after, limit
+    def _promote_due(self, load: loads.PromoteDue) -> loads.Promoted:
+        page = self._page(
+            lambda job: job.state in TIMED and job.due_at <= load.until,
+            *(_DUE, load.after, load.limit),
         )
-
-    async def _promote_due(self, after: tuple[int, int], until: int, limit: int) -> loads.Promoted:
-        page = [job for job in await self._load_timers(after, limit) if job.due_at <= until]
         for job in page:
             self._jobs[job.id].state = State.QUEUED
-        last = (page[-1].due_at, page[-1].id) if len(page) == limit else None
-        return loads.Promoted([(job.ready_key, (job.rank, job.id)) for job in page], last)
+        last = _DUE(page[-1]) if len(page) == load.limit else None
+        return loads.Promoted([(job.ready_key, _RANK(job)) for job in page], last)
 
-    async def _load_ready(
-        self, ready_key: ReadyKey, after: tuple[int, int] | None, limit: int
-    ) -> list[Job]:
-        def waits(job: Job) -> bool:
-            return job.state is State.QUEUED and job.ready_key == ready_key
-
-        return self._page(waits, lambda job: (job.rank, job.id), after, limit)
-
-    async def _load_schedules(self, after: tuple[int, int] | None, limit: int) -> list[Schedule]:
-        self._check_open()
+    def _page_of_schedules(self, load: loads.LoadSchedules) -> list[Schedule]:
         found = sorted(
             (schedule.next_fire_at, schedule.id)
             for schedule in self._schedules.values()
             if schedule.next_fire_at is not None and not schedule.paused
         )
-        ids = (ident for at, ident in found if after is None or (at, ident) > after)
-        return [self._schedule(self._schedules[ident]) for ident in islice(ids, limit)]
+        ids = (ident for at, ident in found if (at, ident) > load.after)
+        return [self._schedule(self._schedules[ident]) for ident in islice(ids, load.limit)]
 
     async def load_running(self, after: int, limit: int) -> list[Job]:
         def runs(job: Job) -> bool:
