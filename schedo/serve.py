@@ -19,10 +19,8 @@ import hashlib
 import logging
 import os
 import resource
-import signal
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import schedo
@@ -48,12 +46,12 @@ from schedo.web.settings import LOOPBACK_HOSTS, WebSettings
 from schedo.worker.in_process import LocalWorker
 from schedo.worker.process.pool import ProcessPool
 from schedo.worker.process.supervisor import CannotServe
+from schedo.worker.shutdown import handle_signals
 
 log = logging.getLogger("schedo")
 
 LARGE_BUFFER_BYTES = 65_536
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SECRETS_CHARACTERS_MAX = 65_536
 WORKER_TOKENS_CHARACTERS_MAX = 1_048_576
 
@@ -110,6 +108,7 @@ async def _serve(config: Config, accept_loss: bool) -> int:
     engine = Engine(store, SystemClock(), retention=config.retention)
     engine.on_fatal(shutdown.fail)
     workers = _Workers(config, engine)
+    handle_signals(shutdown.request, workers.stop_now)
     server = HttpServer()
     await engine.start()
     try:
@@ -131,7 +130,6 @@ async def _serve(config: Config, accept_loss: bool) -> int:
             "draining: running jobs have %g s to finish; a second signal stops them at once",
             grace_s,
         )
-        shutdown.on_second_signal(workers.stop_now)
         await workers.drain(grace_s)
     finally:
         await server.stop()
@@ -142,28 +140,15 @@ async def _serve(config: Config, accept_loss: bool) -> int:
 
 
 class _Shutdown:
-    """The shutdown of the server: a drain, with or without grace time, or a broken store."""
+    """The shutdown of the server: a drain, or a broken store."""
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
-        self._stop_now: Callable[[], None] = lambda: None
         self.has_failed = False
-        self._loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            self._loop.add_signal_handler(number, self._on_signal)
 
-    def _on_signal(self) -> None:
-        """Start the drain; the second signal ends its grace, the third one kills the process."""
-        if self._requested.is_set():
-            self._stop_now()
-            for number in SIGNALS:
-                self._loop.remove_signal_handler(number)
-                signal.signal(number, signal.SIG_DFL)
+    def request(self) -> None:
+        """Start the drain."""
         self._requested.set()
-
-    def on_second_signal(self, stop_now: Callable[[], None]) -> None:
-        """Set the callback of the second signal."""
-        self._stop_now = stop_now
 
     def fail(self, error: BaseException) -> None:
         """Shut down without grace time, because the store cannot commit any more."""

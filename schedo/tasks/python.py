@@ -71,21 +71,6 @@ class TaskRunner:
         self._name = f"schedo {task.name}"
         self._attempts: set[_Attempt] = set()  # strong references; the loop holds tasks weakly
 
-    async def __call__(self, context: AttemptContext) -> AttemptResult:
-        """Run the attempt and return its result."""
-        ended: asyncio.Future[AttemptResult] = asyncio.get_running_loop().create_future()
-
-        def end(result: AttemptResult) -> None:
-            if not ended.done():
-                ended.set_result(result)
-
-        handler = self.begin(context, end)
-        try:
-            return await ended
-        except asyncio.CancelledError:
-            handler.cancel()
-            raise
-
     def begin(
         self, context: AttemptContext, on_end: Callable[[AttemptResult], None]
     ) -> asyncio.Task[None]:

@@ -1,4 +1,7 @@
-"""The backend in the engine's own process, for embedded applications and for child processes."""
+"""What code in the engine's own process asks of the engine: backend requests, and progress.
+
+For embedded applications and for child processes.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from typing import cast
 import orjson
 
 from schedo.core.ids import parse_id, render_id
-from schedo.core.model import Job, JobSpec
+from schedo.core.model import Job, JobSpec, LeaseKey
+from schedo.core.value_limits import fit_progress
+from schedo.core.worker_messages import Progress
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from schedo.protocol.jobs import JobTemplate
 from schedo.protocol.responses import render_job
 from schedo.tasks.backend import Record, SubmittedJob
+from schedo.tasks.progress import Said
 
 
 class EngineBackend:
@@ -49,6 +55,12 @@ class EngineBackend:
     async def cancel(self, job_id: str) -> Record:
         """Cancel a waiting job; ask a running one to stop."""
         return _record(await self._engine.cancel(parse_id(job_id)))
+
+
+def note_progress(engine: Engine, key: LeaseKey, update: Said) -> None:
+    """Pass the progress of a running attempt to the engine, cut to the limits."""
+    fitted = fit_progress(update.percent, update.message, update.log, update.output)
+    engine.note_progress(Progress(key, *fitted))
 
 
 def _read_id(job: Job) -> int:

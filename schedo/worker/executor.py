@@ -1,163 +1,247 @@
-"""Runs the attempts of a remote worker: starts them, stops them, reports their results.
+"""Runs the attempts of one worker: starts and stops them, reports their progress and how they end.
 
-The text of its lease identifies an attempt. When the server has revoked a lease, the executor stops
-the attempt and does not report its result.
+The same executor runs in all three kinds of workers. Their connection brings the leases and takes
+the results: function calls into the engine (in_process.py), a socket (process/child.py) or HTTP
+(remote/poller.py).
+
+An attempt of an application's task is an asyncio task of its own, so that the handler has its own
+context variables and can be cancelled. The attempts of other runners share a pool of coroutines: it
+keeps all that it has started and reuses them, and an idle coroutine costs nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Mapping
+from typing import Protocol
 
+from schedo.core.ids import render_id
 from schedo.core.leases import AttemptResult, Failed, Lease, Stopped, StopReason
 from schedo.core.limits import SECOND
-from schedo.core.model import Failure
-from schedo.core.value_limits import fit_report
-from schedo.tasks.progress import ReportProgress
+from schedo.core.model import Failure, LeaseKey
+from schedo.tasks.progress import Progress, Said
+from schedo.tasks.python import TaskRunner
 from schedo.tasks.runner import AttemptContext, Runner, StopSignal
-from schedo.worker.runner_faults import blame_runner, is_cancelled
+from schedo.worker.shutdown import Grace
 
-# The server measures the timeout. If the worker cannot reach it, the executor stops the attempt
-# this much later.
+STOP_GRACE_S = 3.0  # for a runner to end after its stop, when the grace time of a drain is over
+# The server measures the timeout. If a worker cannot reach it, the executor stops the attempt this
+# much later.
 LATE_S = 2.0
 
 log = logging.getLogger("schedo.worker")
 
 
+class Connection(Protocol):
+    """The way to the server."""
+
+    def send_result(self, result: AttemptResult) -> None:
+        """Deliver how an attempt ended; keep it as long as the server cannot be reached."""
+
+    def send_progress(self, key: LeaseKey, update: Said) -> None:
+        """Deliver the progress of a running attempt, at most one update per interval."""
+
+
 class _Attempt:
-    """A lease that this worker holds."""
+    """A running attempt."""
 
-    __slots__ = ("context", "task", "timer")
+    __slots__ = ("_executor", "context", "handler", "timer")
 
-    def __init__(self, context: AttemptContext) -> None:
+    def __init__(self, executor: Executor, context: AttemptContext) -> None:
+        self._executor = executor
         self.context = context
-        self.task: asyncio.Task[None] | None = None
+        self.handler: asyncio.Task[None] | None = None  # of an application's task
         self.timer: asyncio.TimerHandle | None = None
+
+    def end(self, result: AttemptResult) -> None:
+        self._executor.finish(self, result)
 
 
 class Executor:
-    """Runs attempts with the runner of their task.
+    """Runs each attempt with the runner of its task.
 
-    `report_progress` gets their progress, `on_end` the lease's text and the result of each.
+    slots: how many attempts run at once; the connection must not start more.
+    watches_timeouts: stop an attempt whose timeout is over and whose stop has not come.
     """
 
     def __init__(
         self,
-        runners: Mapping[str, Runner],
+        runners: Mapping[str, Runner | TaskRunner],
         slots: int,
-        on_end: Callable[[str, AttemptResult], None],
-        report_progress: ReportProgress,
+        connection: Connection,
+        *,
+        watches_timeouts: bool = False,
     ) -> None:
-        self._runners = dict(runners)
         self._slots = slots
-        self._on_end = on_end
-        self._report_progress = report_progress
-        self._held: dict[str, _Attempt] = {}
-        self._tasks: set[asyncio.Task[None]] = set()  # also those of revoked attempts
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._connection = connection
+        self._watches_timeouts = watches_timeouts
+        self._handlers = {n: each for n, each in runners.items() if isinstance(each, TaskRunner)}
+        self._runners = {n: each for n, each in runners.items() if not isinstance(each, TaskRunner)}
+        self._progress = Progress(connection.send_progress)
+        self._running: dict[LeaseKey, _Attempt] = {}
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._grace = Grace()
+        # The pool of coroutines.
+        self._pending: deque[_Attempt] = deque()
+        self._waiting: list[asyncio.Future[None]] = []  # of idle coroutines
+        self._pool: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        return len(self._held)
-
-    @property
-    def tasks(self) -> list[str]:
-        """The names of the tasks that this worker can run."""
-        return sorted(self._runners)
+        return len(self._running)
 
     @property
     def free(self) -> int:
-        return max(0, self._slots - len(self._held))
+        """The number of free slots."""
+        return max(0, self._slots - len(self._running))
 
     @property
-    def leases(self) -> list[str]:
-        """The texts of the leases that run."""
-        return list(self._held)
+    def running(self) -> list[LeaseKey]:
+        """The attempts that run."""
+        return list(self._running)
 
-    async def wait_idle(self) -> None:
-        """Return when no attempt runs."""
-        await self._idle.wait()
-
-    def start(self, text: str, lease: Lease) -> bool:
+    def start(self, lease: Lease) -> bool:
         """Start the attempt; return False if it runs already."""
-        if text in self._held:
+        key = lease.key
+        if key in self._running:
             return False
-        attempt = self._held[text] = _Attempt(
-            AttemptContext(lease, StopSignal(), self._report_progress)
-        )
-        self._idle.clear()
-        loop = asyncio.get_running_loop()
-        timeout_us = lease.options.timeout_us
-        if timeout_us is not None:
-            delay_s = timeout_us / SECOND + LATE_S
-            attempt.timer = loop.call_later(delay_s, attempt.context.stop.set, StopReason.TIMEOUT)
-        attempt.task = loop.create_task(self._run(text, attempt))
-        self._tasks.add(attempt.task)
-        attempt.task.add_done_callback(self._tasks.discard)
+        context = AttemptContext(lease, StopSignal(), self._progress.tell)
+        attempt = self._running[key] = _Attempt(self, context)
+        self._is_idle.clear()
+        if self._watches_timeouts and lease.options.timeout_us is not None:
+            attempt.timer = asyncio.get_running_loop().call_later(
+                lease.options.timeout_us / SECOND + LATE_S, context.stop.set, StopReason.TIMEOUT
+            )
+        handler = self._handlers.get(lease.task)
+        if handler is not None:
+            attempt.handler = handler.begin(context, attempt.end)
+        else:
+            self._pending.append(attempt)
+            if len(self._pending) == 1:
+                self._wake_one()
         return True
 
-    def stop(self, text: str, reason: StopReason) -> bool:
+    def stop(self, key: LeaseKey, reason: StopReason) -> bool:
         """Ask the attempt to stop; return False if it does not run or is stopping already."""
-        attempt = self._held.get(text)
+        attempt = self._running.get(key)
         if attempt is None or attempt.context.stop.reason is not None:
             return False
         attempt.context.stop.set(reason)
         return True
 
-    def stop_all(self) -> None:
-        """Ask all attempts to stop."""
-        for text in self.leases:
-            self.stop(text, StopReason.CANCEL)
-
-    def abandon(self, text: str) -> bool:
+    def abandon(self, key: LeaseKey) -> bool:
         """Stop the attempt without a report of its result; return whether it ran."""
-        attempt = self._held.pop(text, None)
+        attempt = self._running.pop(key, None)
         if attempt is None:
             return False
-        log.warning("the server has revoked lease %s; its attempt is stopped", text)
         attempt.context.stop.set(StopReason.CANCEL)
-        self._check_idle()
+        self._note_end(attempt)
         return True
 
-    def abandon_all(self) -> None:
-        """Stop all attempts without reports of their results."""
-        for text in self.leases:
-            self.abandon(text)
+    def finish(self, attempt: _Attempt, result: AttemptResult) -> None:
+        """Report the result, unless the attempt was abandoned or reported before."""
+        key = attempt.context.lease.key
+        if self._running.get(key) is attempt:
+            del self._running[key]
+            self._note_end(attempt)
+            self._connection.send_result(result)
+
+    def _note_end(self, attempt: _Attempt) -> None:
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        self._progress.forget(attempt.context.lease.key)
+        if not self._running:
+            self._is_idle.set()
+
+    # Shutdown.
+
+    async def wait_idle(self) -> None:
+        """Return when no attempt runs."""
+        await self._is_idle.wait()
+
+    async def drain(self, grace_s: float) -> None:
+        """Give the running attempts the grace time to end, then ask them to stop.
+
+        Attempts that ignore their stop may still run afterwards; close() ends those.
+        """
+        await self._grace.wait(self.wait_idle(), grace_s)
+        for attempt in self._running.values():
+            attempt.context.stop.set(StopReason.CANCEL)
+        await Grace().wait(self.wait_idle(), STOP_GRACE_S)
+
+    def stop_now(self) -> None:
+        """End the grace time of a drain now."""
+        self._grace.end()
 
     async def close(self) -> None:
-        """Report all running attempts as stopped, and cancel them."""
-        for text, attempt in list(self._held.items()):
-            self._finish_attempt(text, attempt, AttemptResult(attempt.context.lease.key, Stopped()))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Report the attempts that still run as stopped, and cancel them."""
+        for attempt in list(self._running.values()):
+            attempt.end(AttemptResult(attempt.context.lease.key, Stopped()))
+            if attempt.handler is not None:
+                attempt.handler.cancel()
+        self._progress.close()
+        for coroutine in self._pool:
+            coroutine.cancel()
+        await asyncio.gather(*self._pool, return_exceptions=True)
 
-    async def _run(self, text: str, attempt: _Attempt) -> None:
+    # The pool of coroutines.
+
+    def _wake_one(self) -> None:
+        while self._waiting:
+            waiting = self._waiting.pop()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+        coroutine = asyncio.get_running_loop().create_task(self._run_loop())
+        self._pool.add(coroutine)
+        coroutine.add_done_callback(self._pool.discard)
+
+    async def _run_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            # Each woken coroutine wakes two more while work is pending. If its runs never wait, it
+            # does all the work before the others start; if they all wait, the last coroutine still
+            # starts after a few rounds.
+            for _ in range(min(2, len(self._pending) - 1)):
+                self._wake_one()
+            while self._pending:
+                await self._run(self._pending.popleft())
+            waiting = loop.create_future()
+            self._waiting.append(waiting)
+            await waiting
+
+    async def _run(self, attempt: _Attempt) -> None:
         lease = attempt.context.lease
         runner = self._runners.get(lease.task)
         try:
             if runner is None:
-                failure = Failure("unknown-task", f"this worker does not run task {lease.task!r}")
-                result = AttemptResult(lease.key, Failed(failure, retryable=False))
+                result = _refuse_task(lease)
             else:
-                result = fit_report(await runner(attempt.context))
+                result = await runner(attempt.context)
+            if not isinstance(result, AttemptResult):
+                raise TypeError(f"it returned {type(result).__name__}, not an AttemptResult")
         except (Exception, asyncio.CancelledError) as error:
-            if is_cancelled():
+            if _is_cancelled():
                 raise
-            log.exception("a bug in the runner of task %s (lease %s)", lease.task, text)
-            result = blame_runner(lease.key, error)
-        self._finish_attempt(text, attempt, result)
+            log.exception(
+                "a bug in the runner of task %s (job %s)", lease.task, render_id(lease.key.job_id)
+            )
+            failure = Failure("runner-error", f"{type(error).__name__}: {error}")
+            result = AttemptResult(lease.key, Failed(failure))
+        self.finish(attempt, result)
 
-    def _finish_attempt(self, text: str, attempt: _Attempt, result: AttemptResult) -> None:
-        if attempt.timer is not None:
-            attempt.timer.cancel()
-        if self._held.get(text) is not attempt:  # revoked
-            return
-        del self._held[text]
-        self._on_end(text, result)
-        self._check_idle()
 
-    def _check_idle(self) -> None:
-        if not self._held:
-            self._idle.set()
+def _refuse_task(lease: Lease) -> AttemptResult:
+    failure = Failure("unknown-task", f"this worker does not run task {lease.task!r}")
+    return AttemptResult(lease.key, Failed(failure, retryable=False))
+
+
+def _is_cancelled() -> bool:
+    """Return whether the running asyncio task was cancelled from outside.
+
+    A CancelledError alone does not say so, because a runner may raise one, too.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -13,7 +13,7 @@ from schedo.tasks.arguments import Arguments
 from schedo.tasks.current_job import Snooze, current_job
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
-from tests.worker.calls import JOB, make_context, result_of
+from tests.worker.calls import JOB, make_context, result_of, run_task
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
@@ -42,7 +42,7 @@ async def test_a_handler_can_ask_which_job_it_runs(is_async: bool) -> None:
     options = Options(tags=("a",), meta={"b": 1}, traceparent="00-x")
     with ThreadPoolExecutor(1) as pool:
         runner = TaskRunner(TaskSpec("task", handler, Arguments("task", handler)), pool)
-        report = await runner(make_context(None, "task", options))
+        report = await run_task(runner, make_context(None, "task", options))
 
     assert result_of(report) == {
         "id": JOB,
@@ -64,7 +64,7 @@ async def test_the_current_job_is_named_by_id_task_and_attempt() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         runner = TaskRunner(TaskSpec("task", look, Arguments("task", look)), pool)
-        report = await runner(make_context(None, "task"))
+        report = await run_task(runner, make_context(None, "task"))
 
     assert result_of(report) == f"<CurrentJob {JOB} task attempt 2>"
 

@@ -10,7 +10,6 @@ import pytest
 from schedo import report_progress
 from schedo.core.model import LeaseKey
 from schedo.tasks.progress import Progress, Said
-from schedo.worker.progress_report import to_word
 
 KEY = LeaseKey(1, 1, 1)
 
@@ -64,26 +63,3 @@ def test_a_percentage_that_is_no_number_is_refused(percent: object) -> None:
 def test_a_text_that_is_none_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="must be a str"):
         report_progress(50, **said)
-
-
-@pytest.mark.parametrize(
-    ("said", "wanted"),
-    [
-        (Said(float("nan"), "m"), Said(None, "m")),
-        (Said(float("inf")), Said()),
-        (Said(-0.1, log="l"), Said(log="l")),
-        (Said(10**30), Said()),
-        (Said(100), Said(100)),
-        (
-            Said(message="a\0\ud800" + "b" * 2_000),
-            Said(message="a\ufffd?" + "b" * 997),
-        ),
-        (Said(log="a" * 20_000 + "\0"), Said(log="a" * 16_383 + "\ufffd")),
-        (Said(output="a" * 70_000 + "b"), Said(output="a" * 65_535 + "b")),
-    ],
-    ids=["nan", "inf", "negative", "huge", "whole", "message", "log", "output"],
-)
-def test_what_is_said_is_made_to_fit(said: Said, wanted: Said) -> None:
-    word = to_word(KEY, said)
-
-    assert Said(word.percent, word.message, word.log, word.partial) == wanted

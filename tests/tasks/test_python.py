@@ -20,7 +20,7 @@ from schedo.tasks.current_job import Discard, Snooze
 from schedo.tasks.python import TaskRunner, clip
 from schedo.tasks.registry import TaskSpec
 from schedo.worker.process.frames import Result, encode_frame
-from tests.worker.calls import KEY, failure_of, make_context, result_of
+from tests.worker.calls import KEY, failure_of, make_context, result_of, run_task
 from tests.worker.raised import KINDS, raise_kind, raise_kind_plainly, shown
 
 
@@ -33,7 +33,7 @@ def make_task(
 async def run(function: Callable[..., Any], payload: Any = None, **options: Any) -> AttemptResult:
     with ThreadPoolExecutor(1) as pool:
         runner = TaskRunner(make_task(function, **options), pool)
-        return await runner(make_context(payload, "task"))
+        return await run_task(runner, make_context(payload, "task"))
 
 
 async def outcome_of(function: Callable[..., Any]) -> Outcome:

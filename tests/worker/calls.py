@@ -13,6 +13,7 @@ import uvloop
 
 from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed, Lease
 from schedo.core.model import PLAIN, Failure, LeaseKey, Options, Trigger
+from schedo.tasks.python import TaskRunner
 from schedo.tasks.runner import AttemptContext, StopSignal
 
 # 2026-11-20T11:04:05.000250Z
@@ -39,6 +40,13 @@ def make_context(payload: Any, task: str = "shell", options: Options = PLAIN) ->
         missed_count=0,
     )
     return AttemptContext(lease, StopSignal())
+
+
+async def run_task(runner: TaskRunner, context: AttemptContext) -> AttemptResult:
+    """Run one attempt of an application's task."""
+    ended: asyncio.Future[AttemptResult] = asyncio.get_running_loop().create_future()
+    runner.begin(context, ended.set_result)
+    return await ended
 
 
 def failure_of(report: AttemptResult) -> Failure:

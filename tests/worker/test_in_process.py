@@ -159,10 +159,10 @@ async def test_a_second_drain_has_nothing_to_wait_for_and_nothing_to_report(
     worker.attach()
     (running,) = await submit(engine, "work")
     await asyncio.wait_for(stage.called.wait(), LONG_S)
-    monkeypatch.setattr("schedo.worker.in_process.STOP_GRACE_S", 0.01)
+    monkeypatch.setattr("schedo.worker.executor.STOP_GRACE_S", 0.01)
     await worker.drain(0.0)
 
-    monkeypatch.setattr("schedo.worker.in_process.STOP_GRACE_S", 10 * LONG_S)
+    monkeypatch.setattr("schedo.worker.executor.STOP_GRACE_S", 10 * LONG_S)
     await asyncio.wait_for(worker.drain(10 * LONG_S), LONG_S)
     await engine.flush()
 

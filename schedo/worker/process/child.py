@@ -23,16 +23,16 @@ import time
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
-from schedo.core.leases import AttemptResult, Failed, Lease
-from schedo.core.model import Failure, LeaseKey
+from schedo.core.leases import AttemptResult, Lease
+from schedo.core.model import LeaseKey
 from schedo.hardening import make_undumpable
 from schedo.log_format import make_handler, quiet_libraries
-from schedo.tasks.progress import Progress, Said
+from schedo.tasks.progress import Said
 from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import Application, Registry
-from schedo.tasks.runner import AttemptContext, StopSignal
+from schedo.worker.executor import Executor
 from schedo.worker.process import frames
 from schedo.worker.process.backend_client import ChildBackend
 from schedo.worker.process.start_counter import StartCounter
@@ -66,27 +66,22 @@ def load_target(target: str) -> Application:
     return served
 
 
-class _Held(NamedTuple):
-    """A lease that this process holds."""
-
-    number: int  # the position in the order of all leases sent to this process, from 1
-    stop: StopSignal
-    start_by: float  # on the monotonic clock
-
-
 class Child(Watcher):
     """Runs the server's leases until the server drains it or the socket closes."""
 
     def __init__(self, app: Application, starts: StartCounter, slots: int, grace_s: float) -> None:
         self._starts = starts
-        self._threads = ThreadPoolExecutor(slots, thread_name_prefix="schedo")
-        self._runners = {
-            name: TaskRunner(task, self._threads, grace_s=grace_s, watcher=self)
+        threads = ThreadPoolExecutor(slots, thread_name_prefix="schedo")
+        runners = {
+            name: TaskRunner(task, threads, grace_s=grace_s, watcher=self)
             for name, task in app.registry.tasks.items()
         }
-        self._held: dict[LeaseKey, _Held] = {}
+        self._executor = Executor(runners, slots, self)
+        # By lease, until its handler starts: its position in the order of all leases sent to this
+        # process, from 1, and the instant until which it may start, on the monotonic clock.
+        self._queued: dict[LeaseKey, tuple[int, float]] = {}
         self._leases_sent = 0  # sent to this process so far
-        self._is_draining = False
+        self._draining: asyncio.Task[None] | None = None  # begun by the server
         self._has_finished = False  # the last frame is sent; the server may still have to read it
         self._drained = asyncio.get_running_loop().create_future()
         self._connection = frames.FrameConnection(
@@ -102,7 +97,6 @@ class Child(Watcher):
         """Attach to the server, run leases, and return when drained and the last frame is read."""
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: self._connection, sock=server)
-        self._progress = Progress(self._send_progress)
         self._connection.send(self._attach)
         await self._drained
 
@@ -115,37 +109,34 @@ class Child(Watcher):
                     self._start(lease, start_by)
             case frames.Stops(stops):
                 for key, reason in stops:
-                    if key in self._held:
-                        self._held[key].stop.set(reason)
+                    self._executor.stop(key, reason)
             case frames.Ping():
                 self._connection.send(frames.Pong())
             case frames.BackendResponse():
                 self._backend.receive(frame)
             case frames.Drain():
-                self._is_draining = True
-                self._finish_if_drained()
+                self._draining = asyncio.create_task(self._drain())
 
     def _start(self, lease: Lease, start_by: float) -> None:
-        stop = StopSignal()
         self._leases_sent += 1
-        self._held[lease.key] = _Held(self._leases_sent, stop, start_by)
-        runner = self._runners.get(lease.task)
-        if runner is None:
-            message = f"this application has no task {lease.task!r}"
-            self._end(AttemptResult(lease.key, Failed(Failure("unknown-task", message))))
-        else:
-            runner.begin(AttemptContext(lease, stop, self._progress.tell), self._end)
+        self._queued[lease.key] = (self._leases_sent, start_by)
+        self._executor.start(lease)
 
-    def _end(self, result: AttemptResult) -> None:
-        # Sent at once, not at the end of the pass: the next handler may block the loop or end the
-        # process.
-        del self._held[result.key]
-        self._progress.forget(result.key)
+    async def _drain(self) -> None:
+        await self._executor.wait_idle()
+        self._has_finished = True
+        self._connection.finish()
+
+    # The executor's side.
+
+    def send_result(self, result: AttemptResult) -> None:
+        """Send the result at once: the next handler may block the loop or end the process."""
+        self._queued.pop(result.key, None)
         self._connection.send(frames.Result(result))
-        self._finish_if_drained()
 
-    def _send_progress(self, key: LeaseKey, said: Said) -> None:
-        self._connection.send(frames.Progressed(key, said))
+    def send_progress(self, key: LeaseKey, update: Said) -> None:
+        """Send the progress of a running attempt."""
+        self._connection.send(frames.Progressed(key, update))
 
     def may_start(self, key: LeaseKey) -> bool:
         """Return whether the lease is young enough to start, and count its start.
@@ -153,20 +144,15 @@ class Child(Watcher):
         asyncio tasks take their first step in the order of their creation, so the counter names
         exactly the leases that have started.
         """
-        held = self._held[key]
-        if time.monotonic() > held.start_by:
+        number, start_by = self._queued.pop(key)
+        if time.monotonic() > start_by:
             return False
-        self._starts.count = held.number
+        self._starts.count = number
         return True
 
     def abandoned(self, key: LeaseKey) -> None:
         """Report that a handler ignores its stop, so that the server replaces this process."""
         self._connection.send(frames.Abandoned(key))
-
-    def _finish_if_drained(self) -> None:
-        if self._is_draining and not self._held and not self._has_finished:
-            self._has_finished = True
-            self._connection.finish()
 
     def _on_closed(self, fault: str | None) -> None:
         if self._has_finished:

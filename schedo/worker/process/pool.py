@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from schedo.child_process import ChildHandle, write_unnamed_file
 from schedo.engine.engine import Engine
@@ -26,6 +26,7 @@ from schedo.log_format import LogFormat
 from schedo.worker.process.frames import Attach
 from schedo.worker.process.start_counter import StartCounter, make_memory
 from schedo.worker.process.supervisor import CannotServe, ChildSupervisor, ChildTimeouts
+from schedo.worker.shutdown import Grace
 
 TIMEOUTS = ChildTimeouts()
 # The variables that the system's loader, the C library and the interpreter read at their start.
@@ -64,7 +65,7 @@ class ProcessPool:
         self._place_tasks: list[asyncio.Task[None]] = []
         self._child_ended = asyncio.Event()
         self._has_isolated = False
-        self._hurried = asyncio.Event()
+        self._grace = Grace()
 
     async def start(self) -> None:
         """Start the children and store the application's schedules; raise CannotServe."""
@@ -93,18 +94,15 @@ class ProcessPool:
         children = list(self._children)
         for child in children:
             child.retire()
-        hurry = asyncio.create_task(self._hurried.wait())
-        gone = asyncio.gather(*(child.gone.wait() for child in children))
-        await asyncio.wait((hurry, gone), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
+        await self._grace.wait(_all_gone(children), grace_s)
         for child in children:
             if not child.gone.is_set():
                 child.terminate()
-        await gone
+        await _all_gone(children)
 
     def stop_now(self) -> None:
         """End the grace time of a stop now."""
-        self._hurried.set()
+        self._grace.end()
 
     async def _keep_running(self, child: ChildSupervisor | None, *, isolated: bool = False) -> None:
         """Run one child after another in one place of the pool."""
@@ -223,6 +221,11 @@ class ProcessPool:
             self._isolate_suspects()
         self._child_ended.set()
         log.info("%s has ended: %s", child.worker_id, message)
+
+
+async def _all_gone(children: Iterable[ChildSupervisor]) -> None:
+    for child in children:
+        await child.gone.wait()
 
 
 def _split_environment(

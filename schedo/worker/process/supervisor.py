@@ -28,11 +28,11 @@ from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from schedo.silence_timer import SilenceTimer
 from schedo.tasks.python import GRACE_S
+from schedo.worker.engine_backend import note_progress
 from schedo.worker.process import frames
 from schedo.worker.process.backend_server import BackendServer
 from schedo.worker.process.batcher import Batcher
 from schedo.worker.process.start_counter import StartCounter
-from schedo.worker.progress_report import to_word
 
 _CLOSE_AFTER_S = 1.0  # a process that the dead child started may still hold its socket open
 
@@ -170,7 +170,7 @@ class ChildSupervisor:
                 self._fail_to_attach(text)
             case frames.Progressed(key, said):
                 if key in self._held:
-                    self._engine.note_progress(to_word(key, said))
+                    note_progress(self._engine, key, said)
             case frames.Abandoned():
                 self._has_abandoned = True
                 self.retire()

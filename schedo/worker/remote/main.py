@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 
 from schedo.errors import Exit, SchedoError
@@ -16,8 +15,7 @@ from schedo.log_format import LogFormat
 from schedo.logs import start_logging
 from schedo.loops import new_loop
 from schedo.worker.remote.worker import Worker
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+from schedo.worker.shutdown import handle_signals
 
 
 def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = "info") -> int:
@@ -37,19 +35,5 @@ def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = 
 
 
 async def _run(worker: Worker) -> None:
-    loop = asyncio.get_running_loop()
-    signals = 0
-
-    def on_signal() -> None:
-        nonlocal signals
-        signals += 1
-        worker.stop()
-        if signals > 1:
-            worker.stop_now()
-            for number in SIGNALS:
-                loop.remove_signal_handler(number)
-                signal.signal(number, signal.SIG_DFL)
-
-    for number in SIGNALS:
-        loop.add_signal_handler(number, on_signal)
+    handle_signals(worker.stop, worker.stop_now)
     await worker.run()

@@ -25,8 +25,9 @@ from schedo.client.errors import parse_problem
 from schedo.client.messages import Answer, Operation
 from schedo.core.leases import AttemptResult, Lease, Released
 from schedo.core.model import LeaseKey
+from schedo.core.value_limits import fit_report
 from schedo.errors import Conflict, SchedoError, Unavailable
-from schedo.protocol.leases import LeaseAnswer
+from schedo.protocol.leases import LeaseAnswer, StopAnswer, parse_lease, render_lease
 from schedo.protocol.results import ResultRequest
 from schedo.protocol.work import (
     ProgressRequest,
@@ -35,7 +36,8 @@ from schedo.protocol.work import (
     WorkRequest,
     parse_answer,
 )
-from schedo.tasks.progress import Progress, Said
+from schedo.tasks.progress import Said
+from schedo.tasks.python import TaskRunner
 from schedo.tasks.runner import Runner
 from schedo.worker.executor import Executor
 from schedo.worker.remote.outbox import Message, Outbox
@@ -72,15 +74,14 @@ class Poller:
         self,
         transport: AsyncTransport,
         registration: WorkRequest,
-        runners: Mapping[str, Runner],
+        runners: Mapping[str, Runner | TaskRunner],
         random: Callable[[], float],
     ) -> None:
         self._transport = transport
         self._registration = registration
         self._slots = registration.slots or 1
         self.outbox = Outbox()
-        self._progress = Progress(self._add_progress)
-        self.attempts = Executor(runners, self._slots, self._on_end, self._progress.tell)
+        self.executor = Executor(runners, self._slots, self, watches_timeouts=True)
         self.drain_requested = asyncio.Event()
         self._offers: dict[str, Lease] = {}  # accepted, not yet confirmed
         self._heartbeat_s = HEARTBEAT_S
@@ -110,7 +111,6 @@ class Poller:
                 while not await self._poll() or len(self.outbox):
                     pass
         finally:
-            self._progress.close()
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
 
@@ -136,12 +136,16 @@ class Poller:
         if self._polling is not None:
             self._polling.cancel()
 
-    def _on_end(self, lease: str, result: AttemptResult) -> None:
-        self._progress.forget(result.key)
-        self.outbox.add(Message.of(ResultRequest.of(lease, result)))
+    # The executor's side.
 
-    def _add_progress(self, key: LeaseKey, said: Said) -> None:
-        parts = (key, said.percent, said.message, said.log, said.output)
+    def send_result(self, result: AttemptResult) -> None:
+        """Put the result into the outbox, which keeps it until the server has confirmed it."""
+        lease = render_lease(result.key)
+        self.outbox.add(Message.of(ResultRequest.of(lease, fit_report(result))))
+
+    def send_progress(self, key: LeaseKey, update: Said) -> None:
+        """Put the progress of a running attempt into the outbox."""
+        parts = (key, update.percent, update.message, update.log, update.output)
         self.outbox.add(Message.of(ProgressRequest.of(parts)))
 
     # Polls.
@@ -149,10 +153,10 @@ class Poller:
     async def _batch_results(self) -> None:
         """Give attempts that end at once the time to add their results to the next poll."""
         for _ in range(LINGER_TURNS):
-            if self.outbox.has_messages or not len(self.attempts):
+            if self.outbox.has_messages or not len(self.executor):
                 return
             await _yield_once()
-        if self.attempts.free == 0:
+        if self.executor.free == 0:
             await self._await_message(LINGER_S)
 
     async def _await_message(self, most_s: float) -> None:
@@ -206,7 +210,8 @@ class Poller:
 
     def _make_poll(self, messages: list[Message], wait_s: float) -> WorkRequest:
         ended = {message.lease for message in messages if message.field in ("results", "reject")}
-        running = [*self.attempts.leases, *self._offers, *self.outbox.leases]
+        leases = map(render_lease, self.executor.running)
+        running = [*leases, *self._offers, *self.outbox.leases]
         # All slots: some may become free while the poll is open. The server never gives more leases
         # than are free.
         return self._make_request(
@@ -297,8 +302,8 @@ class Poller:
             self._begin(message.lease, gone) for message in messages if message.field == "accept"
         ]
         news += [self._receive(each) for each in response.leases]
-        news += [self.attempts.stop(stop.lease, stop.read_reason()) for stop in response.stop]
-        news += [self.attempts.abandon(lease) for lease in response.revoked]
+        news += [self._stop(stop) for stop in response.stop]
+        news += [self._abandon(lease) for lease in response.revoked]
         if response.drain:
             self.drain_requested.set()
         return bool(messages) or any(news)
@@ -312,12 +317,11 @@ class Poller:
         text = given.lease
         if not given.offer:
             if not self._is_draining:
-                return self.attempts.start(text, lease)
-            released = AttemptResult(lease.key, Released())
-            self.outbox.add(Message.of(ResultRequest.of(text, released)))
+                return self.executor.start(lease)
+            self.send_result(AttemptResult(lease.key, Released()))
         elif text in self._offers:
             return False
-        elif self._is_draining or self.attempts.free <= len(self._offers):
+        elif self._is_draining or self.executor.free <= len(self._offers):
             reason = "draining" if self._is_draining else "no free slot"
             self.outbox.add(Message.of(RejectRequest(text, reason)))
         else:
@@ -328,7 +332,26 @@ class Poller:
     def _begin(self, text: str, gone: set[str]) -> bool:
         """Run an accepted offer unless the server has revoked it in the meantime."""
         lease = self._offers.pop(text, None)
-        return lease is not None and text not in gone and self.attempts.start(text, lease)
+        return lease is not None and text not in gone and self.executor.start(lease)
+
+    def _stop(self, stop: StopAnswer) -> bool:
+        key = _read_key(stop.lease)
+        return key is not None and self.executor.stop(key, stop.read_reason())
+
+    def _abandon(self, text: str) -> bool:
+        key = _read_key(text)
+        if key is None or not self.executor.abandon(key):
+            return False
+        log.warning("the server has revoked lease %s; its attempt is stopped", text)
+        return True
+
+
+def _read_key(text: str) -> LeaseKey | None:
+    """Return the key of the lease with this name; None if this worker cannot have such a lease."""
+    try:
+        return parse_lease(text)
+    except SchedoError:
+        return None
 
 
 async def _yield_once() -> None:

@@ -31,12 +31,12 @@ from schedo.tasks.shell.orphan_lists import OrphanList, find_directory
 from schedo.tasks.shell.orphans import Orphans
 from schedo.tasks.shell.task import ShellRunner
 from schedo.version import __version__
+from schedo.worker.executor import Executor
 from schedo.worker.http_backend import HttpBackend
 from schedo.worker.remote.poller import RESPONSE_S, Poller
 from schedo.worker.remote.registration import SESSION_TIMEOUT_S, SLOTS, Registration, make_name
 
 GRACE_S = 25.0  # as for a server: Kubernetes kills 30 s after SIGTERM
-STOP_GRACE_S = 3.0  # beyond the grace, for a runner that was asked to stop
 LEAVE_S = 5.0  # for the last results to get through
 
 Duration = str | float | timedelta
@@ -95,7 +95,7 @@ class Worker:
         self._output_dir = None if output_dir is None else Path(output_dir)
         self._http = HttpRunner(webhook_allow, f"schedo/{__version__}")
         self._stopping = asyncio.Event()
-        self._grace_ended = asyncio.Event()
+        self._executor: Executor | None = None  # while it runs
         self.tasks = self._choose_tasks(tasks)
         self._description = self._registration.render(self.tasks, self._defaults)
 
@@ -129,10 +129,11 @@ class Worker:
 
     def stop_now(self) -> None:
         """End the grace time of stop() now."""
-        self._grace_ended.set()
+        if self._executor is not None:
+            self._executor.stop_now()
 
     async def _work(self, poller: Poller) -> None:
-        attempts = poller.attempts
+        executor = self._executor = poller.executor
         log.info(
             "worker %s: %d slots for %s", self.name, self._registration.slots, self._address.url
         )
@@ -141,16 +142,10 @@ class Worker:
             await _first(polling, self._stopping.wait(), poller.drain_requested.wait())
             poller.drain()
             if not self._stopping.is_set():  # an operator drains the worker: without a time limit
-                await _first(polling, attempts.wait_idle(), self._stopping.wait())
-            log.info("stopping; %d attempts have %g s", len(attempts), self._grace_s)
-            await _first(
-                polling, attempts.wait_idle(), self._grace_ended.wait(), timeout_s=self._grace_s
-            )
-            attempts.stop_all()
-            await _first(polling, attempts.wait_idle(), timeout_s=STOP_GRACE_S)
-            if polling.done():  # the server refuses this worker, so there is nothing to report
-                attempts.abandon_all()
-            await attempts.close()
+                await _first(polling, executor.wait_idle(), self._stopping.wait())
+            log.info("stopping; %d attempts have %g s", len(executor), self._grace_s)
+            await _first(polling, executor.drain(self._grace_s))
+            await executor.close()
             poller.leave()
             await asyncio.wait((polling,), timeout=LEAVE_S)
             if not polling.done():
@@ -160,7 +155,7 @@ class Worker:
         finally:
             polling.cancel()
             await asyncio.gather(polling, return_exceptions=True)
-            await attempts.close()
+            await executor.close()
         log.info("stopped")
 
     def _choose_tasks(self, wanted: Sequence[str] | None) -> list[str]:
@@ -178,8 +173,8 @@ class Worker:
         defaults = {} if self._app is None else self._app.registry.task_defaults()
         return {task: options for task, options in defaults.items() if task in self.tasks}
 
-    def _make_runners(self, stack: contextlib.AsyncExitStack) -> dict[str, Runner]:
-        runners: dict[str, Runner] = {"http": self._http}
+    def _make_runners(self, stack: contextlib.AsyncExitStack) -> dict[str, Runner | TaskRunner]:
+        runners: dict[str, Runner | TaskRunner] = {"http": self._http}
         if self._allow_shell:
             runners["shell"] = ShellRunner(self._output_dir, _open_orphans(stack))
         if self._app is not None:
@@ -213,13 +208,13 @@ def _open_orphans(stack: contextlib.AsyncExitStack) -> Orphans | None:
     return orphan_list.orphans
 
 
-async def _first(*waits: Awaitable[Any], timeout_s: float | None = None) -> None:
-    """Wait until one of these is done, or until the time is up."""
+async def _first(*waits: Awaitable[Any]) -> None:
+    """Wait until one of these is done, and cancel the others that are not tasks."""
     tasks = [
         wait if isinstance(wait, asyncio.Task) else asyncio.create_task(_await(wait))
         for wait in waits
     ]
-    await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for wait, task in zip(waits, tasks, strict=True):
         if wait is not task:
             task.cancel()

@@ -85,5 +85,5 @@ async def running(server: WorkServer, runner: ManualRunner) -> AsyncIterator[Run
     yield running
     running.ended.cancel()
     await asyncio.gather(running.ended, return_exceptions=True)
-    await running.poller.attempts.close()
+    await running.poller.executor.close()
     await transport.close()

@@ -1,0 +1,50 @@
+"""The shutdown of a process that runs attempts: its signals, and the grace time of its attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def handle_signals(stop: Callable[[], None], stop_now: Callable[[], None]) -> None:
+    """Call `stop` at the first SIGTERM or SIGINT and `stop_now` at the second; the third kills.
+
+    `stop` begins a shutdown in which running attempts have the grace time to end; `stop_now` ends
+    that time.
+    """
+    loop = asyncio.get_running_loop()
+    steps = [stop_now, stop]
+
+    def on_signal() -> None:
+        steps.pop()()
+        if not steps:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL)
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, on_signal)
+
+
+class Grace:
+    """How long running attempts may take to end after a shutdown has begun."""
+
+    def __init__(self) -> None:
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        """End the grace time now; one that begins later ends at once."""
+        self._ended.set()
+
+    async def wait(self, done: Coroutine[Any, Any, Any], grace_s: float) -> None:
+        """Wait until `done` has returned or the grace time is over."""
+        waits = [asyncio.create_task(done), asyncio.create_task(self._ended.wait())]
+        try:
+            await asyncio.wait(waits, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()

@@ -1,0 +1,52 @@
+"""What the workers of the server's own machine tell the engine."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from schedo.core.model import LeaseKey
+from schedo.core.worker_messages import Progress
+from schedo.engine.engine import Engine
+from schedo.tasks.progress import Said
+from schedo.worker.engine_backend import note_progress
+
+KEY = LeaseKey(1, 1, 1)
+
+
+class ProgressReader:
+    """The part of an engine that takes progress."""
+
+    def __init__(self) -> None:
+        self.noted: list[Progress] = []
+
+    def note_progress(self, progress: Progress) -> None:
+        self.noted.append(progress)
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        (Said(float("nan"), "m"), Said(None, "m")),
+        (Said(float("inf")), Said()),
+        (Said(-0.1, log="l"), Said(log="l")),
+        (Said(10**30), Said()),
+        (Said(100), Said(100)),
+        (
+            Said(message="a\0\ud800" + "b" * 2_000),
+            Said(message="a\ufffd?" + "b" * 997),
+        ),
+        (Said(log="a" * 20_000 + "\0"), Said(log="a" * 16_383 + "\ufffd")),
+        (Said(output="a" * 70_000 + "b"), Said(output="a" * 65_535 + "b")),
+    ],
+    ids=["nan", "inf", "negative", "huge", "whole", "message", "log", "output"],
+)
+def test_progress_is_cut_to_the_limits(said: Said, wanted: Said) -> None:
+    engine: Any = ProgressReader()
+
+    note_progress(cast(Engine, engine), KEY, said)
+
+    assert engine.noted == [
+        Progress(KEY, wanted.percent, wanted.message, wanted.log, wanted.output)
+    ]

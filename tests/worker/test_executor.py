@@ -1,0 +1,208 @@
+"""The executor of all workers, with a connection that only remembers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pytest
+
+from schedo import report_progress
+from schedo.core.leases import AttemptResult, Completed, Lease, Stopped, StopReason
+from schedo.core.model import LeaseKey, Options
+from schedo.tasks.arguments import Arguments
+from schedo.tasks.current_job import enter
+from schedo.tasks.progress import Said
+from schedo.tasks.python import TaskRunner
+from schedo.tasks.registry import TaskSpec
+from schedo.tasks.runner import AttemptContext, Runner
+from schedo.worker.executor import Executor
+from tests.worker.calls import failure_of, make_context
+
+LONG_S = 20.0
+
+
+class Notes:
+    """A connection to a server that takes everything."""
+
+    def __init__(self) -> None:
+        self.results: list[AttemptResult] = []
+        self.updates: list[tuple[LeaseKey, Said]] = []
+        self.has_result = asyncio.Event()
+
+    def send_result(self, result: AttemptResult) -> None:
+        self.results.append(result)
+        self.has_result.set()
+
+    def send_progress(self, key: LeaseKey, update: Said) -> None:
+        self.updates.append((key, update))
+
+
+class Work:
+    """A runner and a handler whose attempts wait; `ends` lets them end."""
+
+    def __init__(self) -> None:
+        self.contexts: list[AttemptContext] = []
+        self.is_called = asyncio.Event()
+        self.ends = asyncio.Event()
+        self.was_cancelled = asyncio.Event()
+
+    async def run(self, context: AttemptContext) -> AttemptResult:
+        self.contexts.append(context)
+        enter(context)
+        await self.handle()
+        return AttemptResult(context.lease.key, Completed())
+
+    async def handle(self) -> None:
+        self.is_called.set()
+        report_progress(50.0)
+        try:
+            await self.ends.wait()
+        except asyncio.CancelledError:
+            self.was_cancelled.set()
+            raise
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+@pytest.fixture
+def work() -> Work:
+    return Work()
+
+
+@pytest.fixture
+async def executor(notes: Notes, work: Work) -> AsyncIterator[Executor]:
+    """Two slots for `run`, a coroutine, and `handle`, a handler of an application."""
+    spec = TaskSpec("handle", work.handle, Arguments("handle", work.handle))
+    with ThreadPoolExecutor(1) as threads:
+        runners: dict[str, Runner | TaskRunner] = {
+            "run": work.run,
+            "handle": TaskRunner(spec, threads),
+        }
+        executor = Executor(runners, 2, notes, watches_timeouts=True)
+        yield executor
+        await executor.close()
+
+
+def lease(task: str, number: int = 1, options: Options | None = None) -> Lease:
+    made = make_context(None, task, options or Options()).lease
+    return msgspec.structs.replace(made, key=LeaseKey(number, 1, 1))
+
+
+both = pytest.mark.parametrize("task", ["run", "handle"])
+
+
+@both
+async def test_an_attempt_runs_and_its_result_is_sent_once(
+    executor: Executor, notes: Notes, work: Work, task: str
+) -> None:
+    work.ends.set()
+
+    assert executor.start(lease(task))
+    await asyncio.wait_for(executor.wait_idle(), LONG_S)
+    await executor.close()
+
+    assert notes.results == [AttemptResult(LeaseKey(1, 1, 1), Completed())]
+
+
+@both
+async def test_a_lease_that_comes_twice_runs_once(
+    executor: Executor, work: Work, task: str
+) -> None:
+    assert executor.start(lease(task))
+
+    assert not executor.start(lease(task))
+    assert (len(executor), executor.free, executor.running) == (1, 1, [LeaseKey(1, 1, 1)])
+
+
+@both
+async def test_only_the_first_stop_of_an_attempt_counts(
+    executor: Executor, work: Work, task: str
+) -> None:
+    executor.start(lease(task))
+    key = LeaseKey(1, 1, 1)
+
+    assert executor.stop(key, StopReason.TIMEOUT)
+    assert not executor.stop(key, StopReason.CANCEL)
+    assert not executor.stop(LeaseKey(9, 1, 1), StopReason.CANCEL)
+
+
+@both
+async def test_an_attempt_that_is_abandoned_is_stopped_and_not_reported(
+    executor: Executor, notes: Notes, work: Work, task: str
+) -> None:
+    executor.start(lease(task))
+    await asyncio.wait_for(work.is_called.wait(), LONG_S)
+
+    assert executor.abandon(LeaseKey(1, 1, 1))
+    assert not executor.abandon(LeaseKey(1, 1, 1))
+    work.ends.set()
+    await executor.close()
+
+    assert (len(executor), notes.results) == (0, [])
+
+
+@both
+async def test_a_drain_without_grace_stops_the_attempts(
+    executor: Executor, notes: Notes, work: Work, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedo.worker.executor.STOP_GRACE_S", 0.01)
+    executor.start(lease(task))
+    await asyncio.wait_for(work.is_called.wait(), LONG_S)
+
+    await asyncio.wait_for(executor.drain(0.0), LONG_S)
+    await executor.close()
+    await asyncio.wait_for(work.was_cancelled.wait(), LONG_S)
+
+    assert notes.results == [AttemptResult(LeaseKey(1, 1, 1), Stopped())]
+
+
+async def test_the_grace_of_a_drain_can_be_ended(executor: Executor, work: Work) -> None:
+    executor.start(lease("handle"))
+    await asyncio.wait_for(work.is_called.wait(), LONG_S)
+    drain = asyncio.create_task(executor.drain(100 * LONG_S))
+
+    executor.stop_now()
+
+    await asyncio.wait_for(drain, LONG_S)
+    assert work.was_cancelled.is_set()
+
+
+@both
+async def test_progress_of_an_ended_attempt_is_not_sent(
+    executor: Executor, notes: Notes, work: Work, task: str
+) -> None:
+    work.ends.set()
+    executor.start(lease(task))
+    await asyncio.wait_for(executor.wait_idle(), LONG_S)
+
+    assert notes.updates == []
+
+
+async def test_a_task_that_no_runner_has_fails_for_good(executor: Executor, notes: Notes) -> None:
+    executor.start(lease("nothing"))
+    await asyncio.wait_for(executor.wait_idle(), LONG_S)
+
+    (result,) = notes.results
+    assert failure_of(result).type == "unknown-task"
+
+
+@both
+async def test_an_attempt_is_stopped_when_the_stop_of_its_timeout_does_not_come(
+    executor: Executor, work: Work, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedo.worker.executor.LATE_S", 0.0)
+
+    executor.start(lease(task, options=Options(timeout_us=1_000)))
+    await asyncio.wait_for(work.is_called.wait(), LONG_S)
+
+    if task == "run":
+        async with asyncio.timeout(LONG_S):
+            assert await work.contexts[0].stop.wait() is StopReason.TIMEOUT
+    else:
+        await asyncio.wait_for(work.was_cancelled.wait(), LONG_S)
