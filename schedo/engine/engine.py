@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from schedo.clock import Clock, elapsed_us
@@ -19,13 +19,18 @@ from schedo.core.limits import (
 )
 from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
 from schedo.core.scheduler import Scheduler
-from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted, Health, QueueStatus, Triggered
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.command_queue import no_job, to_reply
 from schedo.engine.dispatch import Transport
-from schedo.engine.gauges import Gauges, JobCounts, read_gauges
+from schedo.engine.gauges import (
+    Gauges,
+    JobCounts,
+    list_queue_statuses,
+    read_gauges,
+    read_queue_status,
+)
 from schedo.engine.health import LoopMonitor
 from schedo.engine.loop import EngineLoop
 from schedo.engine.maintenance import Maintenance
@@ -354,22 +359,16 @@ class Engine:
         state = self._loop.scheduler.jobs.ready_queues.find_queue_state(name)
         return state.queue if state is not None else Queue(name)
 
-    async def list_queues(self) -> list[QueueStatus]:
-        """Return every queue that has limits or unfinished jobs, by name.
+    async def list_queues(self) -> Iterator[QueueStatus]:
+        """Return every queue that has limits or unfinished jobs, by name; made one by one.
 
         In a large store the counts of waiting jobs are some seconds old: see `counted_at`.
         """
-        counted, counted_at = await self._counts.read_soon()
-        counts = counted.by_queue
-        queues = self._loop.scheduler.jobs.ready_queues
-        states = {state.queue.name: state for state in queues.queue_states()}
-        statuses = []
-        for name in sorted(states.keys() | counts.keys()):
-            by_state = dict(counts.get(name, {}))
-            by_state.pop(State.RUNNING, None)
-            running = states[name].running if name in states else 0
-            statuses.append(QueueStatus(self.get_queue(name), running, by_state, counted_at))
-        return statuses
+        return await list_queue_statuses(self._loop, self._counts)
+
+    async def get_queue_status(self, name: str) -> QueueStatus:
+        """Return the queue's status, also of one that has neither limits nor jobs."""
+        return await read_queue_status(self._loop, self._counts, name)
 
     def why(self, job: Job) -> str:
         """Return one sentence that says what the job waits for."""

@@ -8,20 +8,25 @@ time, however many jobs there are.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from schedo.clock import Clock, elapsed_us
 from schedo.core.limits import MILLISECOND, SECOND
+from schedo.core.model import Queue
 from schedo.core.states import State
+from schedo.engine.answers import QueueStatus
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.loop import EngineLoop
 from schedo.engine.metrics import OTHER_QUEUES, Metrics
+from schedo.engine.sharing import in_steps
 from schedo.errors import SchedoError, StoreError
 from schedo.store.base import Counts, Store
 
 COUNT_AGE_MIN_US = 5 * SECOND
 _COUNT_SHARE = 50  # a count may take one fiftieth of the time
 CHEAP_COUNT_US = 5 * MILLISECOND  # a count that takes no longer is made for each request
+_QUEUES_IN_A_STEP = 256
 _SHARE_OF_READERS = 10  # a longer count may take one tenth of the time
 WAITING_STATES = (State.SCHEDULED, State.BLOCKED, State.QUEUED, State.RETRYING)
 
@@ -106,6 +111,28 @@ class JobCounts:
             self._counting = None
 
 
+async def list_queue_statuses(loop: EngineLoop, counts: JobCounts) -> Iterator[QueueStatus]:
+    """Return the status of every queue with limits or unfinished jobs, by name; made one by one."""
+    counted, counted_at = await counts.read_soon()
+    states = loop.scheduler.jobs.ready_queues.queue_states()
+    names = sorted(counted.by_queue.keys() | {state.queue.name for state in states})
+    return (_queue_status(loop, name, counted, counted_at) for name in names)
+
+
+async def read_queue_status(loop: EngineLoop, counts: JobCounts, name: str) -> QueueStatus:
+    """Return the status of a queue, also of one that has neither limits nor jobs."""
+    return _queue_status(loop, name, *await counts.read_soon())
+
+
+def _queue_status(loop: EngineLoop, name: str, counted: Counts, counted_at: int) -> QueueStatus:
+    state = loop.scheduler.jobs.ready_queues.find_queue_state(name)
+    waiting = dict(counted.by_queue.get(name, {}))
+    waiting.pop(State.RUNNING, None)
+    if state is None:
+        return QueueStatus(Queue(name), 0, waiting, counted_at)
+    return QueueStatus(state.queue, state.running, waiting, counted_at)
+
+
 async def read_gauges(loop: EngineLoop, store: Store, counts: JobCounts) -> Gauges:
     """Return the gauges at this moment."""
     counted, age_us = await counts.read()
@@ -113,7 +140,7 @@ async def read_gauges(loop: EngineLoop, store: Store, counts: JobCounts) -> Gaug
     jobs = scheduler.jobs
     workers = list(scheduler.workers)
     return Gauges(
-        _read_queues(loop, counted),
+        await in_steps(_read_queues(loop, counted)),
         age_us,
         {
             "timers": len(jobs.timers),
@@ -135,11 +162,15 @@ async def read_gauges(loop: EngineLoop, store: Store, counts: JobCounts) -> Gaug
     )
 
 
-def _read_queues(loop: EngineLoop, counted: Counts) -> dict[str, QueueGauges]:
+def _read_queues(
+    loop: EngineLoop, counted: Counts
+) -> Generator[None, None, dict[str, QueueGauges]]:
     metrics: Metrics = loop.monitor.metrics
     states = {state.queue.name: state for state in loop.scheduler.jobs.ready_queues.queue_states()}
     queues: dict[str, QueueGauges] = {}
-    for name in sorted(states.keys() | counted.by_queue.keys()):
+    for number, name in enumerate(sorted(states.keys() | counted.by_queue.keys()), 1):
+        if number % _QUEUES_IN_A_STEP == 0:
+            yield
         label = metrics.name_queue(name)
         if label != OTHER_QUEUES:
             metrics.queue(name)  # it is measured by name from now on

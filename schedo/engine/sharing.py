@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 SLICE_S = 0.003
 STEP_S = 0.001
 BEGUN_MAX = 64  # more at a time gain nothing
+URGENT_MAX = 4  # health checks that begin in one turn before all others
 _BEGUN_AT_FIRST = 16
 _LONG_TURN_S = 2 * SLICE_S
 _SHORT_TURN_S = SLICE_S / 2
@@ -31,6 +31,7 @@ class LoopShare:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
+        self._urgent: deque[Callable[[], None]] = deque()
         self._begun_max = _BEGUN_AT_FIRST
         self._begun = 0  # in this turn
         self._begun_before = 0  # in the previous one, whose length is not known yet
@@ -45,8 +46,16 @@ class LoopShare:
         self._arm()
         return True
 
-    def begin_later(self, begin: Callable[[], None]) -> None:
-        """Call `begin` in the first turn that has time for a request."""
+    def begin_later(self, begin: Callable[[], None], *, is_urgent: bool = False) -> None:
+        """Call `begin` in the first turn that has time for a request.
+
+        Urgent requests go before all others, but only a few in one turn: many of them must not keep
+        the others out.
+        """
+        if is_urgent:
+            self._urgent.append(begin)
+            self._arm()
+            return
 
         def begin_now() -> None:
             self._begun += 1
@@ -81,13 +90,15 @@ class LoopShare:
             self._judge(now - self._turned_at)
         self._turned_at, self._begun_before = now, self._begun
         self._begun = 0
+        for _ in range(min(URGENT_MAX, len(self._urgent))):
+            self._urgent.popleft()()
         while self._waiting and self._begun < self._begun_max:
             self._waiting.popleft()()
             if time.perf_counter() - now > SLICE_S:
                 break
         self._begun_before += self._begun
         self._begun = 0
-        if self._waiting or self._begun_before:
+        if self._waiting or self._urgent or self._begun_before:
             self._arm()  # after the first steps of the requests that have just begun
 
     def _judge(self, took_s: float) -> None:
@@ -138,16 +149,28 @@ class _Work(Generic[T]):
         self._result = result = None
 
 
-def each_in_steps(make: Callable[[T], U], items: Iterable[T]) -> Generator[None, None, list[U]]:
-    """Return `make(item)` for all items, many of them in one step."""
-    made = []
-    until = time.perf_counter() + STEP_S
-    for item in items:
-        made.append(make(item))
-        if time.perf_counter() > until:
-            yield
-            until = time.perf_counter() + STEP_S
-    return made
+class SharedCall(Generic[T]):
+    """One call for many callers: those that come while it runs share the next one.
+
+    So a result is never older than the request for it.
+    """
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._make = make
+        self._running: asyncio.Task[T] | None = None
+        self._next: asyncio.Task[T] | None = None
+
+    async def result(self) -> T:
+        """Return the result of a call that begins now or later."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._run(self._running))
+        return await asyncio.shield(self._next)
+
+    async def _run(self, before: asyncio.Task[T] | None) -> T:
+        if before is not None:
+            await asyncio.wait([before])
+        self._running, self._next = self._next, None
+        return await self._make()
 
 
 _SHARES: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShare] = WeakKeyDictionary()

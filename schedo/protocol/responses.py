@@ -196,14 +196,6 @@ def _read_member(
         return None
 
 
-def render_page(items: Sequence[Any], next_cursor: str | None = None) -> bytes:
-    """Return a page of a list as JSON."""
-    page: dict[str, Any] = {"items": items}
-    if next_cursor is not None:
-        page["next_cursor"] = next_cursor
-    return orjson.dumps(page)
-
-
 def schedule_fields(
     schedule: Schedule,
     fires: Iterable[int] = (),

@@ -179,10 +179,6 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
             for at, each in enumerate(self.reject or ())
         ]
 
-    def read_progress(self) -> list[ProgressParts]:
-        """Return the progress of running attempts."""
-        return [each.read(f"/progress/{at}") for at, each in enumerate(self.progress or ())]
-
     def read_wait(self) -> float:
         """Return how long the server may hold a poll open, in seconds."""
         us = 0 if self.wait is None else fields.read_duration("/wait", self.wait)

@@ -16,6 +16,7 @@ from schedo.web.auth import AccessMiddleware
 from schedo.web.context import AppContext, Handler
 from schedo.web.endpoint import Endpoint
 from schedo.web.handlers import (
+    batches,
     invocations,
     jobs,
     metrics,
@@ -32,7 +33,7 @@ HANDLERS: dict[str, Handler] = {
     handler.__name__: handler
     for handler in (
         submit.create_job,
-        submit.create_jobs,
+        batches.create_jobs,
         submit.short_schedule,
         jobs.list_jobs,
         jobs.get_job,

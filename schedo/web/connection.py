@@ -176,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self.stage, self._rest = Stage.TURN, rest
                 self._pause()
-                self._shared.share.begin_later(partial(self._advance, is_first, True))
+                self._shared.begin_later(rest, partial(self._advance, is_first, True))
         except BadHead as bad:
             self.refuse(bad.kind)
 

@@ -8,7 +8,7 @@ client that reads does not pay for the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp
@@ -25,6 +25,8 @@ _LONG_READ_BYTES = 65_536
 ROOM_S_MAX = 10.0
 _ROOM_LOOK_S = 0.05
 _IDLE_CLOSED_AT_ONCE = 64
+# These must not wait behind a crowd, or the server counts as dead.
+HEALTH_CHECKS = (b"GET /healthz ", b"GET /readyz ", b"HEAD /healthz ", b"HEAD /readyz ")
 IDLE_KEPT_S = 1.0  # a connection this young is not closed for another one
 SLOW_BYTES_PER_S = 65_536  # a client that reads at this rate is not closed
 SLOW_GRACE_S = 0.25
@@ -78,6 +80,10 @@ class Connections:
         task = self.loop.create_task(answering)
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
+
+    def begin_later(self, head: bytes, begin: Callable[[], None]) -> None:
+        """Call `begin` when the loop has time for the request with this head."""
+        self.share.begin_later(begin, is_urgent=head.startswith(HEALTH_CHECKS))
 
     def forget(self, connection: Connection) -> None:
         """Remove a closed connection."""

@@ -12,6 +12,7 @@ from schedo.core.limits import LARGE_READS_MAX
 from schedo.core.model import Job, JobSpec
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
+from schedo.engine.sharing import SharedCall
 from schedo.errors import ShellDisabled
 from schedo.web.body_limiter import Intake
 from schedo.web.http import Request, Response
@@ -52,6 +53,7 @@ class AppContext:
     intake: Intake = field(default_factory=Intake)
     reads: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(LARGE_READS_MAX))
     unsent_room: Callable[[], Awaitable[None]] = _no_wait  # returns when few responses are unread
+    metrics: SharedCall[bytes] | None = None  # the text of /metrics
     has_shell_workers: bool = False  # since the start of this server
 
     def check_work(self, spec: JobSpec) -> None:

@@ -7,8 +7,8 @@ exists without the other. Records are kept for 24 hours (Retention.idempotency_u
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 import orjson
 
@@ -17,6 +17,8 @@ from schedo.errors import BadRequest, KeyInProgress, KeyReused
 from schedo.protocol.problems import PROBLEM_TYPE
 from schedo.web.context import AppContext
 from schedo.web.http import JSON_TYPE, Request, Response
+
+T = TypeVar("T")
 
 HEADER = b"idempotency-key"
 _KEY_CHARACTERS_MAX = 255
@@ -63,9 +65,15 @@ class Once:
             self._separator = b","
 
     async def perform(
-        self, context: AppContext, act: Callable[[StoreResponse | None], Awaitable[Response]]
+        self,
+        context: AppContext,
+        act: Callable[[StoreResponse | None], Awaitable[Response]],
+        complete: Callable[[bytes], Awaitable[Response]] | None = None,
     ) -> Response:
-        """Run `act` unless the key is known; `act` gets the function that makes the record."""
+        """Run `act` unless the key is known; `act` gets the function that makes the record.
+
+        `complete` makes the response from a record that lacks some of it.
+        """
         if self._key is None:
             return await act(None)
         scope = self._scope
@@ -77,7 +85,7 @@ class Once:
         try:
             stored = await context.engine.store.find_idempotency_record(scope)
             if stored is not None:
-                return _replay(stored, fingerprint)
+                return await _replay(stored, fingerprint, complete)
             now = context.engine.clock.now()
             return await act(
                 lambda status, body: (
@@ -90,9 +98,31 @@ class Once:
             context.keys_in_progress.discard(scope)
 
 
-def _replay(stored: IdempotencyRecord, fingerprint: bytes) -> Response:
+async def _replay(
+    stored: IdempotencyRecord,
+    fingerprint: bytes,
+    complete: Callable[[bytes], Awaitable[Response]] | None,
+) -> Response:
     if stored.fingerprint != fingerprint:
         raise KeyReused("this Idempotency-Key was used with another body")
-    content_type = JSON_TYPE if stored.status < 400 else PROBLEM_TYPE
-    replayed = ((b"idempotency-replayed", b"true"),)
-    return Response(stored.status, stored.body, replayed, content_type)
+    is_problem = stored.status >= 400
+    if complete is not None and not is_problem:
+        answer = await complete(stored.body)
+    else:
+        content_type = PROBLEM_TYPE if is_problem else JSON_TYPE
+        answer = Response(stored.status, stored.body, content_type=content_type)
+    return answer.with_headers((b"idempotency-replayed", b"true"))
+
+
+def make_record(
+    record_of: StoreResponse | None, render: Callable[[Sequence[T]], Response]
+) -> Callable[[Sequence[T]], IdempotencyRecord | None] | None:
+    """Return the function that makes the record from the results; None without a key."""
+    if record_of is None:
+        return None
+
+    def record(results: Sequence[T]) -> IdempotencyRecord | None:
+        answer = render(results)
+        return record_of(answer.status, answer.body)
+
+    return record

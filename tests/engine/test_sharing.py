@@ -11,7 +11,7 @@ from collections.abc import Generator
 import pytest
 
 from schedo.engine import sharing
-from schedo.engine.sharing import LoopShare, each_in_steps, in_steps
+from schedo.engine.sharing import LoopShare, SharedCall, in_steps
 
 
 @types.coroutine
@@ -37,28 +37,32 @@ class Ticks:
         return self.count
 
 
-async def test_each_item_is_made_in_order() -> None:
-    assert await in_steps(each_in_steps(str, range(100))) == [str(n) for n in range(100)]
+def count_to(count: int) -> Generator[None, None, int]:
+    for _ in range(count):
+        yield
+    return count
+
+
+async def test_work_in_steps_has_a_result() -> None:
+    assert await in_steps(count_to(100)) == 100
 
 
 async def test_other_callbacks_run_between_the_steps_of_long_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sharing, "SLICE_S", 0.0)
-    monkeypatch.setattr(sharing, "STEP_S", 0.0)
     ticks = Ticks()
 
-    await asyncio.gather(*(in_steps(each_in_steps(str, range(50))) for _ in range(10)))
+    await asyncio.gather(*(in_steps(count_to(50)) for _ in range(10)))
 
     assert ticks.end() >= 500
 
 
-async def test_long_work_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "STEP_S", 0.0)
+async def test_long_work_takes_turns() -> None:
     done: list[str] = []
 
     async def work(name: str, count: int) -> None:
-        await in_steps(each_in_steps(str, range(count)))
+        await in_steps(count_to(count))
         done.append(name)
 
     await asyncio.gather(work("long", 20_000), work("short", 10))
@@ -173,3 +177,63 @@ async def test_fewer_requests_begin_if_they_take_long(monkeypatch: pytest.Monkey
     assert after_a_long_turn < at_first
     assert in_the_end == 1
     assert when_quick == sharing.BEGUN_MAX
+
+
+async def test_urgent_requests_begin_before_all_others_but_few_in_a_turn() -> None:
+    share = LoopShare(asyncio.get_running_loop())
+    begun: list[str] = []
+    for _ in range(sharing.BEGUN_MAX):
+        share.begin_later(lambda: begun.append("other"))
+    for _ in range(2 * sharing.URGENT_MAX):
+        share.begin_later(lambda: begun.append("urgent"), is_urgent=True)
+
+    await next_turn()
+
+    assert begun[: sharing.URGENT_MAX + 1] == ["urgent"] * sharing.URGENT_MAX + ["other"]
+
+
+class Calls:
+    """Counts the calls; each goes on when the test says so."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.gate = asyncio.Event()
+        self.shared = SharedCall(self._call)
+
+    async def _call(self) -> int:
+        self.count += 1
+        number = self.count
+        await self.gate.wait()
+        return number
+
+
+async def test_callers_of_one_moment_share_a_call() -> None:
+    calls = Calls()
+    calls.gate.set()
+
+    assert await asyncio.gather(*(calls.shared.result() for _ in range(100))) == [1] * 100
+
+
+async def test_callers_that_come_during_a_call_share_the_next_one() -> None:
+    calls = Calls()
+    first = asyncio.ensure_future(calls.shared.result())
+    while not calls.count:
+        await next_turn()
+    later = [asyncio.ensure_future(calls.shared.result()) for _ in range(100)]
+    await next_turn()
+    assert calls.count == 1
+
+    calls.gate.set()
+
+    assert (await first, await asyncio.gather(*later)) == (1, [2] * 100)
+
+
+async def test_a_caller_that_leaves_ends_the_call_for_no_other() -> None:
+    calls = Calls()
+    leaving, staying = (asyncio.ensure_future(calls.shared.result()) for _ in range(2))
+    await next_turn()
+    leaving.cancel()
+    calls.gate.set()
+
+    assert await staying == 1
+    assert leaving.cancelled()

@@ -22,7 +22,7 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Use both loops where they differ: they close and pause connections in their own ways."""
-    if item.path.name.startswith("test_protocol"):
+    if item.path.name.startswith("test_connection"):
         return LOOPS
     return {"asyncio": LOOPS["asyncio"]}
 

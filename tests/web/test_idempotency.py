@@ -127,3 +127,30 @@ async def test_a_replayed_refusal_is_a_problem_document_again(world: World) -> N
     assert (first.code, second.code) == ("duplicate-key", "duplicate-key")
     assert second.body == first.body
     assert second.headers["idempotency-replayed"] == "true"
+
+
+async def test_the_record_of_a_batch_has_no_large_payload_but_the_repeated_answer_has(
+    world: World,
+) -> None:
+    secret = {"url": "http://a.example/", "secret": "whsec_x", "body": "x" * 10_000}
+    jobs = [
+        {"task": "demo", "payload": "x" * 10_000},
+        {"task": "demo", "payload": "small"},
+        {"task": "demo", "priority": 100},
+        {"task": "http", "payload": secret, "delay": 60},
+        {"task": "demo", "payload": "y" * 10_000, "unique": "u"},
+        {"task": "demo", "payload": "z" * 10_000, "unique": "u"},
+    ]
+
+    first = await world.post("/v1/jobs:batch", jobs, KEY)
+    again = await world.post("/v1/jobs:batch", jobs, KEY)
+
+    record = await world.store.find_idempotency_record("anyone create_jobs key-1")
+    assert record is not None
+    assert len(record.body) < 10_000
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.json() == first.json()
+    found = again.json()["items"]
+    assert [item["status"] for item in found] == [201, 201, 422, 201, 201, 200]
+    assert found[0]["job"]["payload"] == "x" * 10_000
+    assert found[3]["job"]["payload"]["secret"] == "***"

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from schedo.engine.sharing import BEGUN_MAX
+from schedo.engine.sharing import BEGUN_MAX, LoopShare
 from schedo.protocol import pieces
 from schedo.web.app import WebApp
 from schedo.web.server import HttpServer
@@ -103,3 +103,65 @@ async def test_requests_that_come_at_once_begin_in_several_turns(
     assert answers == [b"HTTP/1.1 200 OK\r\n"] * 400
     assert begun.total() == 400
     assert max(begun.values()) <= BEGUN_MAX
+
+
+async def test_a_health_check_does_not_wait_behind_a_crowd(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = HttpServer()
+    port = await server.start(world.app, "127.0.0.1", 0)
+    monkeypatch.setattr(LoopShare, "admits", lambda share: False)  # all of them wait for a turn
+    begun: list[str] = []
+    call = WebApp.__call__
+
+    def watch(app: WebApp, *asgi: Any) -> Awaitable[None]:
+        begun.append(asgi[0]["path"])
+        return call(app, *asgi)
+
+    monkeypatch.setattr(WebApp, "__call__", watch)
+    clients = [await open_connection(port) for _ in range(102)]
+    paths = [b"/v1/info"] * 100 + [b"/healthz", b"/readyz"]
+    waiting: list[asyncio.Handle] = []
+    turn = LoopShare._turn
+
+    def hold(share: LoopShare) -> None:
+        if len(share._waiting) + len(share._urgent) < len(paths) and not begun:
+            waiting.append(asyncio.get_running_loop().call_later(0.001, hold, share))
+        else:
+            turn(share)
+
+    monkeypatch.setattr(LoopShare, "_turn", hold)
+    for path, (_, writer) in zip(paths, clients, strict=True):
+        writer.write(b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+    for reader, writer in clients:
+        await reader.readuntil(b"\r\n")
+        writer.close()
+    await server.stop(grace_s=0.2)
+
+    assert set(begun[:2]) == {"/healthz", "/readyz"}
+
+
+async def test_a_workers_results_are_converted_in_many_turns(world: World) -> None:
+    results = [{"lease": f"{n:013}.1.1", "outcome": "stopped"} for n in range(1_000)]
+    steps = 0
+    run = LoopShare.run
+
+    async def watch(share: LoopShare, work: Generator[None, None, Any]) -> Any:
+        def count() -> Generator[None, None, Any]:
+            nonlocal steps
+            while True:
+                try:
+                    next(work)
+                except StopIteration as end:
+                    return end.value
+                steps += 1
+                yield
+
+        return await run(share, count())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LoopShare, "run", watch)
+        reply = await world.post("/v1/work", {"worker": "w", "slots": 1, "results": results})
+
+    assert len(reply.json()["refused"]) == 1_000
+    assert steps >= 1_000

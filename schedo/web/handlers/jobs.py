@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import partial
-from typing import Any
 
 import orjson
 
 from schedo.core.ids import parse_id, render_id
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
-from schedo.engine.sharing import each_in_steps, in_steps
 from schedo.errors import NotFound
 from schedo.protocol.cursors import parse_number_cursor, render_cursor
 from schedo.protocol.jobs import JobPatch
@@ -30,17 +28,16 @@ from schedo.protocol.query import (
     read_wait,
 )
 from schedo.protocol.responses import (
-    Names,
     attempt_fields,
     job_fields,
     render_job,
-    render_page,
     short_fields,
 )
 from schedo.store.base import JobFilter
 from schedo.web.context import AppContext
 from schedo.web.handlers.outputs import read_output, render_outputs
 from schedo.web.http import Request, Response
+from schedo.web.pages import answer_page
 
 _STREAMED_BYTES = 65_536  # a larger output is sent in pieces
 _STREAMS = ("stdout", "stderr", "body")
@@ -58,19 +55,15 @@ async def list_jobs(context: AppContext, request: Request) -> Response:
     before = parse_number_cursor("jobs", query)
     which = await _read_filter(context, query)
     if which is None:
-        return Response(200, render_page([]))
+        return await answer_page(job_fields, ())
     async with context.reading():
         jobs = await context.engine.store.list_jobs(which, before, limit)
         names = await context.learn_names(jobs)
-        items = await in_steps(each_in_steps(partial(_describe, names), jobs))
+        describe = partial(job_fields, names=names, inline_bytes_max=PAYLOAD_INLINE_BYTES_MAX)
         if len(jobs) < limit:
-            return Response(200, render_page(items))
+            return await answer_page(describe, jobs)
         cursor = render_cursor("jobs", query, str(jobs[-1].id))
-        return Response(200, render_page(items, cursor)).with_headers(request.next_link(cursor))
-
-
-def _describe(names: Names, job: Job) -> dict[str, Any]:
-    return job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX)
+        return await answer_page(describe, jobs, cursor, (request.next_link(cursor),))
 
 
 async def _read_filter(context: AppContext, query: Values) -> JobFilter | None:
@@ -145,7 +138,7 @@ async def explain_job(context: AppContext, request: Request) -> Response:
 async def list_attempts(context: AppContext, request: Request) -> Response:
     job = await context.engine.get(_job_id(request))
     attempts = await context.engine.store.list_attempts(job.id)
-    return Response(200, render_page([attempt_fields(attempt) for attempt in attempts]))
+    return await answer_page(attempt_fields, attempts)
 
 
 async def get_output(context: AppContext, request: Request) -> Response:

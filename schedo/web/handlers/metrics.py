@@ -7,13 +7,14 @@ QUEUES_NAMED_MAX queues have a label of their own: the number of series stays bo
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from functools import partial
 from typing import Literal
 
 from schedo.core.limits import SECOND
 from schedo.core.states import State
 from schedo.engine.gauges import Gauges
 from schedo.engine.metrics import DURATION_BOUNDS_US, Histogram, Metrics
-from schedo.engine.sharing import in_steps
+from schedo.engine.sharing import SharedCall, in_steps
 from schedo.protocol.prometheus import (
     CONTENT_TYPE,
     Family,
@@ -30,10 +31,13 @@ _BOUNDS_S = tuple(bound / SECOND for bound in DURATION_BOUNDS_US)
 
 
 async def get_metrics(context: AppContext, request: Request) -> Response:
-    gauges = await context.engine.gauges()
-    # Requests that arrive together share one reading of the gauges.
-    text = await in_steps(_render(context, gauges))
-    return Response(200, text, content_type=CONTENT_TYPE)
+    if context.metrics is None:
+        context.metrics = SharedCall(partial(_read_metrics, context))
+    return Response(200, await context.metrics.result(), content_type=CONTENT_TYPE)
+
+
+async def _read_metrics(context: AppContext) -> bytes:
+    return await in_steps(_render(context, await context.engine.gauges()))
 
 
 def _render(context: AppContext, gauges: Gauges) -> Generator[None, None, bytes]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import orjson
 
 from schedo.core.model import Queue
-from schedo.engine.sharing import each_in_steps, in_steps
 from schedo.protocol import fields
 from schedo.protocol.queues import QueuePatch
-from schedo.protocol.responses import queue_fields, render_page
+from schedo.protocol.responses import queue_fields
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
+from schedo.web.pages import answer_page
 
 
 async def list_queues(context: AppContext, request: Request) -> Response:
     queues = await context.engine.list_queues()
-    items = await in_steps(each_in_steps(lambda status: queue_fields(*status), queues))
-    return Response(200, render_page(items))
+    return await answer_page(lambda status: queue_fields(*status), queues)
 
 
 async def update_queue(context: AppContext, request: Request) -> Response:
@@ -33,11 +32,8 @@ async def resume_queue(context: AppContext, request: Request) -> Response:
 
 
 async def _answer(context: AppContext, queue: Queue) -> Response:
-    for status in await context.engine.list_queues():
-        if status.queue.name == queue.name:
-            return Response(200, orjson.dumps(queue_fields(*status._replace(queue=queue))))
-    counted_at = context.engine.clock.now()
-    return Response(200, orjson.dumps(queue_fields(queue, 0, {}, counted_at)))
+    status = await context.engine.get_queue_status(queue.name)
+    return Response(200, orjson.dumps(queue_fields(*status._replace(queue=queue))))
 
 
 def _name(request: Request) -> str:

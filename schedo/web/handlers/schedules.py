@@ -12,12 +12,11 @@ from schedo.core.cron import explain, parse_cron
 from schedo.core.ids import render_id
 from schedo.core.model import Overlap, Rule, Schedule
 from schedo.core.triggers import next_after
-from schedo.engine.sharing import each_in_steps, in_steps
 from schedo.errors import BadRequest
 from schedo.protocol import fields
 from schedo.protocol.cursors import parse_name_cursor, render_cursor
 from schedo.protocol.query import read_limit
-from schedo.protocol.responses import decision_fields, job_fields, render_page, schedule_fields
+from schedo.protocol.responses import decision_fields, job_fields, schedule_fields
 from schedo.protocol.schedules import (
     CronRequest,
     PauseRequest,
@@ -29,6 +28,7 @@ from schedo.protocol.times import render_duration, render_instant
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 from schedo.web.idempotency import HEADER
+from schedo.web.pages import answer_page
 
 
 async def put_schedule(context: AppContext, request: Request) -> Response:
@@ -47,11 +47,11 @@ async def list_schedules(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
     after = parse_name_cursor("schedules", request.query)
     schedules = await context.engine.list_schedules(after, limit)
-    items = await in_steps(each_in_steps(partial(_describe, context), schedules))
+    describe = partial(_describe, context)
     if len(schedules) < limit:
-        return Response(200, render_page(items))
+        return await answer_page(describe, schedules)
     cursor = render_cursor("schedules", request.query, schedules[-1].name)
-    return Response(200, render_page(items, cursor)).with_headers(request.next_link(cursor))
+    return await answer_page(describe, schedules, cursor, (request.next_link(cursor),))
 
 
 async def delete_schedule(context: AppContext, request: Request) -> Response:
@@ -63,7 +63,7 @@ async def list_decisions(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
     schedule = await context.engine.get_schedule(_name(request))
     decisions = await context.engine.store.list_decisions(schedule.id, limit)
-    return Response(200, render_page([decision_fields(decision) for decision in decisions]))
+    return await answer_page(decision_fields, decisions)
 
 
 async def pause_schedule(context: AppContext, request: Request) -> Response:

@@ -16,8 +16,10 @@ import msgspec
 from schedo.core.limits import BODY_BYTES_UNCOUNTED
 from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.sharing import in_steps
 from schedo.errors import Forbidden, NotFound, Unavailable
 from schedo.protocol.leases import LeaseAnswer, StopAnswer, render_lease, whole_seconds
+from schedo.protocol.reading import Steps, at_once
 from schedo.protocol.work import PROTOCOL, RefusedAnswer, WorkAnswer, WorkRequest
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext, KnownWorker
@@ -32,7 +34,10 @@ T = TypeVar("T")
 
 async def work(context: AppContext, request: Request) -> Response:
     """Apply a worker's request; a poll stays open until there is a lease or a stop."""
-    poll = _make_poll(context, request, await request.read(WorkRequest))
+    fields = await request.read(WorkRequest)
+    steps = _make_poll(context, request, fields)
+    poll = at_once(steps) if len(request.body) <= BODY_BYTES_UNCOUNTED else await in_steps(steps)
+    del fields, steps
     if context.draining.is_set():
         response = await _take_last(context, poll)
     elif poll.wait_s and not (poll.reports and len(request.body) > BODY_BYTES_UNCOUNTED):
@@ -74,15 +79,24 @@ async def _answer_stopping(context: AppContext, poll: PollRequest) -> PollRespon
     return PollResponse()
 
 
-def _make_poll(context: AppContext, request: Request, fields: WorkRequest) -> PollRequest:
+def _make_poll(context: AppContext, request: Request, fields: WorkRequest) -> Steps[PollRequest]:
     spec = fields.read_spec()
+    yield
+    reports = []
+    for at, result in enumerate(fields.results or ()):
+        reports.append(result.to_result(f"/results/{at}"))
+        yield
+    progress = []
+    for at, entry in enumerate(fields.progress or ()):
+        progress.append(Progress(*entry.read(f"/progress/{at}")))
+        yield
     poll = PollRequest(
         worker=spec.id,
         session=fields.session or "",
         spec=spec,
         running=fields.read_running(),
-        reports=[each.to_result(f"/results/{at}") for at, each in enumerate(fields.results or ())],
-        progress=[Progress(*parts) for parts in fields.read_progress()],
+        reports=reports,
+        progress=progress,
         accept=fields.read_accepted(),
         reject=fields.read_rejected(),
         is_draining=fields.draining or False,

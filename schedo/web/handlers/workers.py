@@ -10,19 +10,17 @@ from schedo.core.ids import parse_id
 from schedo.core.limits import SECOND
 from schedo.core.worker_messages import ProgressLine, WorkerStatus
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.sharing import each_in_steps, in_steps
 from schedo.protocol import fields
 from schedo.protocol.requirements import amount_fields
-from schedo.protocol.responses import render_page
 from schedo.protocol.times import render_duration, render_instant
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
+from schedo.web.pages import answer_page
 
 
 async def list_workers(context: AppContext, request: Request) -> Response:
     workers = sorted(context.engine.sessions.list(), key=lambda seen: seen.name)
-    items = await in_steps(each_in_steps(worker_fields, workers))
-    return Response(200, render_page(items))
+    return await answer_page(worker_fields, workers)
 
 
 async def get_worker(context: AppContext, request: Request) -> Response:
@@ -44,7 +42,7 @@ async def drain_worker(context: AppContext, request: Request) -> Response:
 async def get_progress(context: AppContext, request: Request) -> Response:
     job = await context.engine.get(parse_id(request.params["id"]))
     lines = context.engine.sessions.progress_of(job.id)
-    return Response(200, render_page([_progress_fields(line) for line in lines]))
+    return await answer_page(_progress_fields, lines)
 
 
 def spec_of(seen: WorkerStatus) -> WorkerSpec:

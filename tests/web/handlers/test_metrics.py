@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,6 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec
+from schedo.engine.engine import Engine
+from schedo.engine.gauges import Gauges
 from schedo.store.base import Counts
 from schedo.store.sqlite.store import SqliteStore
 from schedo.web.settings import WebSettings
@@ -169,3 +172,21 @@ async def test_the_waiting_jobs_are_counted_seldom(takes_us: int, fresh_us: int)
 
         assert store.asked == 2
         assert world.clock.now() > T0
+
+
+async def test_requests_of_one_moment_share_the_text(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 0
+    read = type(world.engine).gauges
+
+    async def watch(engine: Engine) -> Gauges:
+        nonlocal count
+        count += 1
+        return await read(engine)
+
+    monkeypatch.setattr(type(world.engine), "gauges", watch)
+    replies = await asyncio.gather(*(world.get("/metrics") for _ in range(50)))
+
+    assert {reply.status for reply in replies} == {200}
+    assert count <= 2

@@ -1,0 +1,69 @@
+"""Lists as JSON: a short one in one piece, a long one rendered while it is sent.
+
+So no list is in memory as a whole, and no list holds the event loop: other work of the loop runs
+between the pieces, and the next one is rendered when the client has received the one before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from typing import Any, TypeVar
+
+import orjson
+
+from schedo.engine.sharing import STEP_S, in_steps
+from schedo.web.http import Header, Response
+
+T = TypeVar("T")
+
+_PIECE_BYTES = 65_536
+
+
+async def answer_page(
+    render: Callable[[T], Any],
+    items: Iterable[T],
+    next_cursor: str | None = None,
+    headers: tuple[Header, ...] = (),
+) -> Response:
+    """Return a page of the rendered items; they may be made while they are rendered."""
+    texts = _render_page(render, items, next_cursor)
+    begin, has_more = await in_steps(_join(texts))
+    if has_more:
+        return Response(200, b"", headers, pieces=_render_rest(begin, texts))
+    return Response(200, begin, headers)
+
+
+def _render_page(
+    render: Callable[[T], Any], items: Iterable[T], next_cursor: str | None
+) -> Iterator[bytes]:
+    yield b'{"items":['
+    comma = b""
+    for item in items:
+        yield comma + orjson.dumps(render(item))
+        comma = b","
+    yield b"]}" if next_cursor is None else b'],"next_cursor":%b}' % orjson.dumps(next_cursor)
+
+
+async def _render_rest(begin: bytes, texts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    piece, has_more = begin, True
+    while has_more:
+        yield piece
+        piece, has_more = await in_steps(_join(texts))
+    yield piece
+
+
+def _join(texts: Iterator[bytes]) -> Generator[None, None, tuple[bytes, bool]]:
+    """Return the next texts, about _PIECE_BYTES, and whether more may follow."""
+    parts: list[bytes] = []
+    size = 0
+    until = time.perf_counter() + STEP_S
+    for text in texts:
+        parts.append(text)
+        size += len(text)
+        if size >= _PIECE_BYTES:
+            return b"".join(parts), True
+        if time.perf_counter() > until:
+            yield
+            until = time.perf_counter() + STEP_S
+    return b"".join(parts), False
