@@ -63,7 +63,12 @@ class IdSource:
 
     def reach(self, now: int) -> None:
         """Let all later ids be newer than the instant, also after the clock was set back."""
-        self.last = max(self.last, now * _PER_MICROSECOND)
+        self.last = max(self.last, first_id(now))
+
+
+def first_id(created_at: int) -> int:
+    """Return the smallest id that can be made at this wall-clock instant."""
+    return min(max(0, created_at * _PER_MICROSECOND), ID_MAX)
 
 
 def newest_at(last: int) -> int:

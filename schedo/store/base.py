@@ -35,7 +35,7 @@ class Snapshot:
     """The part of a store that a server needs before its first turn."""
 
     epoch: int  # larger than every earlier epoch, already durable
-    last_id: int  # the largest id in use
+    last_id: int  # no id in use is larger, and no schedule has decided on an instant after it
     queues: list[Queue]
     ready_keys: list[ReadyKey]  # those with queued jobs
     blocked: list[tuple[int, int]]  # (schedule id, job id) of every blocked job

@@ -13,6 +13,7 @@ from typing import Any
 
 from schedo.core import limits, loads
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
+from schedo.core.ids import first_id
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Job, Location, Queue, Schedule, Trigger
 from schedo.core.states import FINAL, TIMED, State
@@ -27,7 +28,6 @@ from schedo.store.base import (
     Snapshot,
 )
 from schedo.store.sqlite.pruning import kept_us
-from schedo.store.sqlite.queries import first_id
 
 _DUE, _RANK = attrgetter("due_at", "id"), attrgetter("rank", "id")
 _EXPIRY = attrgetter("expires_at", "id")
@@ -47,6 +47,7 @@ class ModelStore:
         self._queues: dict[str, Queue] = {}
         self._attempts: dict[int, list[AttemptRecord]] = {}
         self._outputs: dict[int, dict[tuple[int, str], CapturedOutput]] = {}
+        self._decided_at = 0
         self._decisions: dict[int, list[DecisionRecord]] = {}
         self._idempotency_records: dict[str, IdempotencyRecord] = {}
         self._clock = ClockMark()
@@ -102,7 +103,7 @@ class ModelStore:
         queued = {job.ready_key for job in jobs if job.state is State.QUEUED}
         return Snapshot(
             epoch=self._epoch,
-            last_id=max([0, *self._jobs, *self._schedules]),
+            last_id=max([first_id(self._decided_at), *self._jobs, *self._schedules]),
             queues=[queue.changed() for _, queue in sorted(self._queues.items())],
             ready_keys=sorted(queued, key=lambda key: key[:2]),
             blocked=[
@@ -312,6 +313,7 @@ class ModelStore:
                 _trim(outputs)
         for decision in changes.decisions:
             if decision.schedule_id not in deleted:
+                self._decided_at = max(self._decided_at, decision.decided_at)
                 decisions = self._decisions.setdefault(decision.schedule_id, [])
                 decisions.append(decision)
                 del decisions[: -limits.DECISIONS_KEPT]

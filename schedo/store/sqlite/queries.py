@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from schedo.core import limits
-from schedo.core.ids import ID_MAX, IdSource
+from schedo.core.ids import first_id
 from schedo.core.states import State
 from schedo.store.base import JobFilter
 from schedo.store.sqlite.rows import JOB_COLUMNS, SCHEDULE_COLUMNS
@@ -50,6 +50,7 @@ SELECT max(
     coalesce((SELECT max(id) FROM job), 0),
     coalesce((SELECT max(id) FROM schedule), 0)
 )"""
+DECIDED_AT = "SELECT coalesce((SELECT value FROM meta WHERE name = 'decided_at'), 0)"
 
 # Skips from key to key through the index, so its cost is the number of ready keys, not of jobs. The
 # three steps are separate because SQLite seeks by the first part of (queue, task, route) > (...).
@@ -222,8 +223,3 @@ def _terms(which: JobFilter, before: int | None, key: str) -> tuple[list[str], l
         terms.append(f"state = ? AND {_LISTED_STATE}")
         parameters.append(which.state)
     return terms, parameters
-
-
-def first_id(created_at: int) -> int:
-    """Return the smallest id of jobs created at this instant; ids are in order of creation."""
-    return min(IdSource().next(created_at), ID_MAX)

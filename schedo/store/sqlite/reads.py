@@ -8,6 +8,7 @@ from operator import itemgetter
 
 import msgspec
 
+from schedo.core.ids import first_id
 from schedo.core.model import Job, Schedule
 from schedo.core.states import State
 from schedo.store.base import ClockMark, OutputPiece, OutputSize, Snapshot
@@ -27,9 +28,10 @@ def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
     """Return the snapshot that a server needs before its first turn."""
     (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
     (last_id,) = connection.execute(queries.LAST_ID).fetchone()
+    (decided_at,) = connection.execute(queries.DECIDED_AT).fetchone()
     return Snapshot(
         epoch=epoch,
-        last_id=last_id,
+        last_id=max(last_id, first_id(decided_at)),
         queues=[rows.queue_from_row(row) for row in connection.execute(queries.QUEUES)],
         ready_keys=[rows.ready_key_from_row(row) for row in connection.execute(queries.READY_KEYS)],
         blocked=connection.execute(queries.BLOCKED).fetchall(),

@@ -106,6 +106,11 @@ DELETE FROM decision WHERE (schedule_id, number) IN (
 )"""
 
 
+# An instant that made no job leaves no id. This mark keeps it out of the reach of a later rule when
+# the clock was set back, whatever has become of the decision itself.
+MARK_DECIDED = """
+INSERT INTO meta (name, value) VALUES ('decided_at', ?)
+ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)"""
 INSERT_DECISION, INSERT_DECISIONS = _insert_decisions(1), _insert_decisions(BULK_ROWS)
 TRIM_DECISION, TRIM_DECISIONS = _trim_decisions(1), _trim_decisions(BULK_ROWS)
 
@@ -201,6 +206,7 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
         Statement(TRIM_OUTPUTS, [{"id": each} for each in jobs_with_output]),
         Statement(INSERT_DECISION, [*map(rows.decision_row, decisions)], bulk_sql=INSERT_DECISIONS),
         Statement(TRIM_DECISION, [(each,) for each in schedules_decided], bulk_sql=TRIM_DECISIONS),
+        Statement(MARK_DECIDED, [(max(d.decided_at for d in decisions),)] if decisions else []),
         Statement(UPSERT_IDEMPOTENCY_RECORD, changes.idempotency_records),
     ]
     return [statement for statement in statements if statement.rows]
