@@ -13,6 +13,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.figures import QUICK
+from schedo.core.commands import AttachWorker, Submit
 from schedo.core.leases import AttemptResult, Completed, Lease
 from schedo.core.limits import BATCH_JOBS_MAX
 from schedo.core.model import JobSpec, Options, Queue
@@ -86,10 +87,10 @@ def make_scheduler(offers: list[WorkerSpec], specs: Iterable[JobSpec]) -> Schedu
     scheduler.restore([Queue("default")], [], [])
     deliver_nothing(scheduler)
     for offer in offers:
-        scheduler.attach(offer)
+        scheduler.apply(AttachWorker(offer), NOW)
     every = list(specs)
     for first in range(0, JOBS, BATCH_JOBS_MAX):
-        scheduler.submit(every[first : first + BATCH_JOBS_MAX], NOW, lambda answers, now: None)
+        scheduler.apply(Submit(every[first : first + BATCH_JOBS_MAX]), NOW)
         scheduler.take_changes()
         scheduler.committed()
     return scheduler
@@ -105,7 +106,7 @@ def deliver_nothing(scheduler: Scheduler) -> None:
 def test_start(benchmark: BenchmarkFixture, scene: Make) -> None:
     scheduler = make_scheduler(*scene())
     scheduler.tick(NOW)
-    running = scheduler.attempts.take_leases()
+    running = scheduler.take_leases()
     assert running
 
     def setup() -> tuple[tuple[Scheduler, list[Lease]], dict[str, object]]:
@@ -113,16 +114,16 @@ def test_start(benchmark: BenchmarkFixture, scene: Make) -> None:
         if len(scheduler.jobs) < JOBS // 2:
             scheduler = make_scheduler(*scene())
             scheduler.tick(NOW)
-            running = scheduler.attempts.take_leases()
+            running = scheduler.take_leases()
         return (scheduler, running), {}
 
     def run(scheduler: Scheduler, leases: list[Lease]) -> None:
         """End what runs longest, again and again."""
         for _ in range(STARTS):
             lease = leases.pop(0)
-            scheduler.report(AttemptResult(lease.key, Completed()), NOW)
+            scheduler.apply(AttemptResult(lease.key, Completed()), NOW)
             scheduler.tick(NOW)
-            leases += scheduler.attempts.take_leases()
+            leases += scheduler.take_leases()
             scheduler.jobs.needs_loads()
         scheduler.take_changes()
         scheduler.committed()

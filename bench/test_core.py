@@ -12,6 +12,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.figures import QUICK
+from schedo.core.commands import AttachWorker, Submit
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec
 from schedo.core.scheduler import Scheduler
@@ -26,7 +27,7 @@ BATCHES = {"one by one": 1, "batches of  10": 10, "batches of 100": 100}
 def make_scheduler() -> Scheduler:
     scheduler = Scheduler(epoch=1, last_id=0, random=lambda: 0.5)
     scheduler.restore([], [], [])
-    scheduler.attach(WorkerSpec("bench", JOBS))
+    scheduler.apply(AttachWorker(WorkerSpec("bench", JOBS)), NOW)
     # The store is empty.
     scheduler.deliver([(want, []) for want in scheduler.take_loads()], NOW)
     return scheduler
@@ -42,14 +43,14 @@ def live(scheduler: Scheduler, now: int, batch: int, delay_us: int) -> None:
     """Let JOBS jobs live their lives, so many at a time."""
     specs = [JobSpec("work", b"{}", delay_us=delay_us)] * batch
     for _ in range(0, JOBS, batch):
-        scheduler.submit(specs, now, lambda answers, now: None)
+        scheduler.apply(Submit(specs), now)
         commit(scheduler)
         now += delay_us
         scheduler.tick(now)
-        leases = scheduler.attempts.take_leases()
+        leases = scheduler.take_leases()
         assert len(leases) == batch
         for lease in leases:
-            scheduler.report(AttemptResult(lease.key, Completed()), now)
+            scheduler.apply(AttemptResult(lease.key, Completed()), now)
         commit(scheduler)
         now += 1
 

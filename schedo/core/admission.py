@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from schedo.core.commands import Accepted, Submit
 from schedo.core.ids import IdSource, render_id
 from schedo.core.job_table import JobTable
 from schedo.core.limits import DURATION_MAX, INSTANT_MAX, PRIORITY_MAX, PRIORITY_MIN
-from schedo.core.loads import Load, LoadUniqueHolder
+from schedo.core.loads import Loaded, LoadUniqueHolder, Needs
 from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Trigger, Unique
 from schedo.core.runs import ScheduledRun
 from schedo.core.states import State
@@ -23,16 +24,6 @@ RUN_RETRY = Retry(max_attempts=3)  # of a schedule's run without a policy of its
 _TASKS_REMEMBERED_MAX = 4_096
 
 _SCHEDULED, _QUEUED = State.SCHEDULED, State.QUEUED
-
-
-class Accepted(msgspec.Struct, frozen=True):
-    """The answer to one spec: the new job, or the job that already holds its unique key."""
-
-    job: Job
-    is_conflict: bool
-
-
-Answered = Callable[[list[Accepted | SchedoError], int], None]
 
 
 class Admission:
@@ -51,52 +42,34 @@ class Admission:
         self._cancel = cancel
         # By task: the complete options of jobs that are submitted without any.
         self._plain: dict[str, Options] = {}
-        self.loads: list[Load] = []
 
     def forget_defaults(self) -> None:
         """Clear the cached defaults of tasks, because the workers have changed."""
         self._plain.clear()
 
-    def submit(self, specs: Sequence[JobSpec], now: int, then: Answered) -> None:
-        """Accept the specs in one step and call `then` with one answer per spec, in their order.
+    def submit(
+        self, command: Submit, now: int, loaded: Loaded
+    ) -> list[Accepted | SchedoError] | Needs:
+        """Accept the specs; return one answer for each, in their order."""
+        loads = [LoadUniqueHolder(key) for key in self._unknown_keys(command.specs)]
+        if any(load not in loaded for load in loads):
+            return Needs(tuple(loads))  # all of them: what was loaded before is out of date
+        return [self._accept(spec, loaded, now) for spec in command.specs]
 
-        The call is immediate unless the store must first be asked who holds a unique key.
-        """
-        missing = self._unknown_keys(specs)
-        if not missing:
-            then([self._accept(spec, {}, now) for spec in specs], now)
-            return
-        holders: dict[str, Job | None] = {}
-
-        def on_holder(key: str) -> Callable[[Job | None, int], None]:
-            def set_holder(holder: Job | None, now: int) -> None:
-                holders[key] = holder
-                if len(holders) < len(missing):
-                    return
-                if self._unknown_keys(specs) <= missing:
-                    then([self._accept(spec, holders, now) for spec in specs], now)
-                else:  # a holder was evicted during the load, so only the store can name it
-                    self.submit(specs, now, then)
-
-            return set_holder
-
-        self.loads.extend(LoadUniqueHolder(key, on_holder(key)) for key in sorted(missing))
-
-    def _unknown_keys(self, specs: Sequence[JobSpec]) -> set[str]:
+    def _unknown_keys(self, specs: Sequence[JobSpec]) -> list[str]:
         """Return the unique keys whose holder only the store can name."""
         keys = {spec.options.unique.key for spec in specs if spec.options.unique is not None}
-        return {key for key in keys if self._jobs.find_key(key) is None}
+        return sorted(key for key in keys if self._jobs.find_key(key) is None)
 
-    def _accept(
-        self, spec: JobSpec, holders: Mapping[str, Job | None], now: int
-    ) -> Accepted | SchedoError:
+    def _accept(self, spec: JobSpec, loaded: Loaded, now: int) -> Accepted | SchedoError:
         """Make the job unless a number is out of range or another job holds its unique key."""
         if not _is_in_range(spec):
             return _refuse_range(spec)
         unique = spec.options.unique
         if unique is None:
             return Accepted(self._make(spec, now), False)
-        holder = self._jobs.find_key(unique.key) or holders.get(unique.key)
+        found = loaded.get(LoadUniqueHolder(unique.key))
+        holder = self._jobs.find_unique_holder(unique.key, found)
         if holder is None:
             return Accepted(self._make(spec, now), False)
         is_held = _holds_key(holder, unique, now - self._jobs.offset_us)
@@ -137,14 +110,6 @@ class Admission:
         self._jobs.add(job)
         return job
 
-    def rank(self, job: Job) -> int:
-        """Return the job's rank: its due instant, moved earlier by its priority."""
-        came_at = job.due_at - self._jobs.offset_us
-        if job.priority == 0:
-            return came_at
-        queue_state = self._jobs.ready_queues.queue_state(job.queue)
-        return came_at - job.priority * queue_state.queue.priority_step_us
-
     def _make(self, spec: JobSpec, now: int) -> Job:
         due_at = now + spec.delay_us if spec.run_at is None else spec.run_at
         options = self._fill_options(spec.task, spec.options)
@@ -166,7 +131,7 @@ class Admission:
         job.options = options
         job.created_at = now
         job.due_at = due_at
-        job.rank = self.rank(job)
+        job.rank = self._jobs.rank(job)
         job.state = _SCHEDULED if due_at > now else _QUEUED
         job.offset_us = self._jobs.offset_us
         job.expires_at = spec.expires_at

@@ -122,6 +122,14 @@ class JobTable:
             if self.timers.is_overfull:
                 self._evict(self.timers.trim())
 
+    def rank(self, job: Job) -> int:
+        """Return the job's rank: its due instant, moved earlier by its priority."""
+        came_at = job.due_at - self.offset_us
+        if job.priority == 0:
+            return came_at
+        queue_state = self.ready_queues.queue_state(job.queue)
+        return came_at - job.priority * queue_state.queue.priority_step_us
+
     def unindex(self, job: Job) -> None:
         """Remove the record from the timers or its ready index."""
         if job.location is _IN_TIMERS:

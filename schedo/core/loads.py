@@ -7,17 +7,15 @@ scheduler, and memory wins. This rule makes both pages and single records safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from schedo.core.commands import JobFollowUp, ScheduleFollowUp
 from schedo.core.limits import PAGE_ENTRIES_MAX
-from schedo.core.model import Job, ReadyKey, Schedule
+from schedo.core.model import ReadyKey
 from schedo.core.paged_index import Pair
-
-
-def _discard(found: object, now: int) -> None:
-    """Do nothing with a loaded record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +65,25 @@ class LoadSchedules:
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
-    """Load one job, and call `then` with the job or None, and the current instant."""
+    """Load one job, for a command, or for a follow-up that the core applies at the delivery."""
 
     job_id: int
-    then: Callable[[Job | None, int], None] = _discard
+    follow_up: JobFollowUp | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoadUniqueHolder:
-    """Load the job that holds a unique key; `then` as for LoadJob."""
+    """Load the job that holds a unique key, for a command."""
 
     key: str
-    then: Callable[[Job | None, int], None] = _discard
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSchedule:
-    """Load one schedule by name or id; `then` as for LoadJob."""
+    """Load one schedule by name or id; `follow_up` as for LoadJob."""
 
     which: str | int
-    then: Callable[[Schedule | None, int], None] = _discard
+    follow_up: ScheduleFollowUp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +94,19 @@ class LoadExpired:
     limit: int
 
 
-Load = (
-    LoadTimers
-    | PromoteDue
-    | LoadReady
-    | LoadSchedules
-    | LoadJob
-    | LoadUniqueHolder
-    | LoadSchedule
-    | LoadExpired
-)
+RecordLoad = LoadJob | LoadUniqueHolder | LoadSchedule
+Load = LoadTimers | PromoteDue | LoadReady | LoadSchedules | LoadExpired | RecordLoad
+
+
+class Needs(NamedTuple):
+    """The reply to a command whose records are not in memory: it has changed nothing yet.
+
+    It is applied again, with what the loads have found, in the step that delivers them.
+    """
+
+    loads: tuple[RecordLoad, ...]
+
+
+# What the loads of a command have found, None included. Where memory has a newer record, it wins.
+Loaded = Mapping[RecordLoad, Any]
+NOTHING_LOADED: Loaded = MappingProxyType({})

@@ -7,17 +7,25 @@ holds a slot under a lease key with a negative job id, which no job has.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from schedo.core import model
 from schedo.core.admission import Admission
+from schedo.core.commands import (
+    CancelUnstarted,
+    Invoke,
+    InvokeReserved,
+    Reassign,
+    ReleaseSlots,
+    Reserve,
+    ReservedSlot,
+)
 from schedo.core.job_table import JobTable
+from schedo.core.loads import Loaded
 from schedo.core.model import Failure, Job, JobSpec, LeaseKey, ReadyKey
 from schedo.core.outcomes import Transition
-from schedo.core.requirements import Requirements
 from schedo.core.running import RunningAttempts, is_current_lease
 from schedo.core.states import State
 from schedo.core.transitions import JobTransitions
@@ -25,14 +33,6 @@ from schedo.core.worker_pool import Worker, WorkerPool
 from schedo.errors import NoCapacity, NoReservation, Unsatisfiable
 
 _NOWHERE = model.Location.NOWHERE
-
-
-class ReservedSlot(NamedTuple):
-    """A slot that is held for a reservation, with the requirements of its jobs."""
-
-    worker: str
-    key: LeaseKey
-    requirements: Requirements | None
 
 
 class Placement:
@@ -53,17 +53,19 @@ class Placement:
         self._transitions = transitions
         self._reserved = 0
 
-    def invoke(self, spec: JobSpec, count: int, now: int) -> list[Job]:
-        """Start `count` jobs, all or none; raise NoCapacity or Unsatisfiable."""
+    def invoke(self, command: Invoke, now: int, loaded: Loaded) -> list[Job]:
+        """Start the jobs, all or none; raise NoCapacity or Unsatisfiable."""
+        spec = command.spec
         chosen = self._choose(
-            ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements), count
+            ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements), command.count
         )
         return [self._start(spec, worker, now) for worker in chosen]
 
-    def reserve(self, ready_key: ReadyKey, count: int) -> list[ReservedSlot]:
-        """Reserve `count` slots, all or none; raise NoCapacity or Unsatisfiable."""
+    def reserve(self, command: Reserve, now: int, loaded: Loaded) -> list[ReservedSlot]:
+        """Reserve the slots, all or none; raise NoCapacity or Unsatisfiable."""
+        ready_key = command.ready_key
         slots = []
-        for worker in self._choose(ready_key, count):
+        for worker in self._choose(ready_key, command.count):
             self._reserved += 1
             key = LeaseKey(-self._reserved, 0, 0)
             worker.hold(
@@ -72,12 +74,9 @@ class Placement:
             slots.append(ReservedSlot(worker.spec.id, key, ready_key.requirements))
         return slots
 
-    def invoke_reserved(self, spec: JobSpec, slots: Sequence[ReservedSlot], now: int) -> list[Job]:
-        """Start one job in each of the reserved slots.
-
-        Raise NoReservation if a worker is gone; then the other slots are released. Raise
-        Unsatisfiable if a worker does not serve such jobs; then all slots stay reserved.
-        """
+    def invoke_reserved(self, command: InvokeReserved, now: int, loaded: Loaded) -> list[Job]:
+        """Start one job in each of the reserved slots; raise NoReservation or Unsatisfiable."""
+        spec, slots = command.spec, command.slots
         if slots and spec.options.requirements is None:
             spec = replace(spec, options=replace(spec.options, requirements=slots[0].requirements))
         ready_key = ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements)
@@ -88,24 +87,25 @@ class Placement:
             if worker is not None and slot.key in worker.running
         ]
         if len(found) < len(slots):
-            self.release(slots)
             raise NoReservation("a worker that held a part of the reservation is gone")
         if not all(worker.spec.serves(ready_key) for worker in found):
             raise Unsatisfiable(
                 "a worker that holds a part of the reservation does not serve this job"
             )
-        self.release(slots)
+        self._release(slots)
         return [self._start(spec, worker, now) for worker in found]
 
-    def release(self, slots: Sequence[ReservedSlot]) -> None:
+    def release(self, command: ReleaseSlots, now: int, loaded: Loaded) -> None:
         """Release the slots; slots of workers that are gone are ignored."""
+        self._release(command.slots)
+
+    def _release(self, slots: Sequence[ReservedSlot]) -> None:
         for slot in slots:
             self._workers.release(slot.worker, slot.key)
 
-    def reassign(
-        self, key: LeaseKey, exclude: Collection[str], message: str, now: int
-    ) -> Job | None:
+    def reassign(self, command: Reassign, now: int, loaded: Loaded) -> Job | None:
         """Start the job on another worker, or fail it; return None if the lease is not live."""
+        key = command.key
         job = self._jobs.find(key.job_id)
         if job is None or not is_current_lease(key, job):
             return None
@@ -114,17 +114,28 @@ class Placement:
         if job.cancel_requested_at is not None:
             self._transitions.apply(job, Transition(State.CANCELLED, "cancelled"), now)
             return job
-        chosen = self._workers.place(job.ready_key, 1, exclude)
+        chosen = self._workers.place(job.ready_key, 1, command.exclude)
         if chosen:
             self._jobs.move(job, State.QUEUED)
             self._attempts.start(job, chosen[0], now)
         else:
-            failure = Failure("no-capacity", f"no worker took it: {message}")
+            failure = Failure("no-capacity", f"no worker took it: {command.message}")
             self._transitions.apply(job, Transition(State.FAILED, "released", failure), now)
         return job
 
-    def cancel_unstarted(self, job: Job, message: str, now: int) -> None:
-        """Fail a job whose attempt no worker has started."""
+    def cancel_unstarted(
+        self, command: CancelUnstarted, now: int, loaded: Loaded
+    ) -> list[tuple[LeaseKey, str]]:
+        """Fail those of the jobs that run; return the lease and the worker of each."""
+        ended = []
+        for job_id in command.job_ids:
+            job = self._jobs.find(job_id)
+            if job is not None and job.state is State.RUNNING and job.worker is not None:
+                ended.append((job.key, job.worker))
+                self._fail(job, command.message, now)
+        return ended
+
+    def _fail(self, job: Job, message: str, now: int) -> None:
         self._attempts.end(job, job.key)
         job.location = _NOWHERE
         failure = Failure("no-capacity", f"it was not started: {message}")

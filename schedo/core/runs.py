@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 from schedo.core.catchup import Firing
 from schedo.core.model import Job, JobSpec, Overlap, Schedule, Trigger
@@ -21,17 +22,12 @@ class ScheduledRun(NamedTuple):
     is_blocked: bool
 
 
-class RunCallbacks(Protocol):
-    """The operations on jobs that the schedules need. `now` is the current instant."""
+class RunCallbacks(NamedTuple):
+    """The operations on jobs that the schedules need. The last argument is the current instant."""
 
-    def make_run(self, run: ScheduledRun, now: int) -> Job:
-        """Make the job of a fire."""
-
-    def cancel_run(self, job_id: int, now: int) -> None:
-        """Cancel a run that has not ended, in memory or in the store."""
-
-    def unblock_run(self, job_id: int, now: int) -> None:
-        """Queue a blocked run, or schedule it if it is not due yet."""
+    make_run: Callable[[ScheduledRun, int], Job]
+    cancel_run: Callable[[int, int], None]  # a run that has not ended, in memory or in the store
+    unblock_run: Callable[[int, int], None]  # queue a blocked run, or schedule it if it is not due
 
 
 def new_run(schedule: Schedule, fire: Firing, is_blocked: bool) -> ScheduledRun:

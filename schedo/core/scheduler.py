@@ -1,38 +1,51 @@
 """The scheduler: it decides which jobs are due, which worker runs them and what an outcome means.
 
-Rule 1: only the scheduler changes jobs and schedules. A method that raises has changed nothing.
+Rule 1: `apply` is the only door for a change that a caller wants, `tick` for what becomes due, and
+`deliver` for what was loaded. A command that is refused has changed nothing.
 Rule 2: the scheduler has no clock, no I/O and no randomness. The caller passes `now` and `random`.
 Rule 3: effects leave the scheduler as plain values. After each turn the engine takes what the
-store must write (`take_changes`), what workers must do (`take_leases`, `take_stops` of `attempts`)
-and what it must load (`take_loads`).
+store must write (`take_changes`), what workers must do (`take_leases`, `take_stops`) and what it
+must load (`take_loads`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
+from schedo.core import commands as c
 from schedo.core import loads
-from schedo.core.admission import Admission, Answered
+from schedo.core.admission import Admission
 from schedo.core.changes import AttemptRecord, Changes, Output
 from schedo.core.expiry import Expiry
 from schedo.core.explain import explain
 from schedo.core.ids import IdSource, render_id
+from schedo.core.job_commands import JobCommands
 from schedo.core.job_table import JobTable
-from schedo.core.leases import AttemptResult, Lease, Lost, Outcome, Released, StopReason
+from schedo.core.leases import (
+    AttemptResult,
+    Lease,
+    Lost,
+    Outcome,
+    Released,
+    StopReason,
+    StopRequest,
+)
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
-from schedo.core.model import Job, JobSpec, LeaseKey, Location, Queue, ReadyKey, Schedule, Trigger
+from schedo.core.loads import NOTHING_LOADED, Loaded, Needs
+from schedo.core.model import Job, LeaseKey, Location, Queue, ReadyKey
 from schedo.core.outcomes import OutcomeContext, settle
 from schedo.core.placement import Placement
-from schedo.core.running import RunningAttempts, is_current_lease, reset_budget
-from schedo.core.runs import ScheduledRun, retry_before
+from schedo.core.running import RunningAttempts, is_current_lease
+from schedo.core.runs import RunCallbacks, ScheduledRun, retry_before
+from schedo.core.schedule_commands import ScheduleCommands
 from schedo.core.schedules import Schedules
-from schedo.core.states import TIMED, WAITING, State
+from schedo.core.states import State
 from schedo.core.transitions import JobTransitions
-from schedo.core.worker_pool import WorkerPool, WorkerSpec
-from schedo.errors import IllegalTransition, StaleLease
+from schedo.core.worker_pool import WorkerPool
+from schedo.errors import StaleLease
 
-_QUEUED, _COMPLETED = State.QUEUED, State.COMPLETED
+R = TypeVar("R")
 _NOWHERE = Location.NOWHERE
 
 
@@ -53,21 +66,96 @@ class Scheduler:
         self.epoch = epoch
         self._random = random
         self._ids = IdSource(last_id)
+        self._loads: list[loads.Load] = []
         self.workers = WorkerPool()
         self.jobs = JobTable(capacity, ready_limit, workers=self.workers, offset_us=offset_us)
-        self.schedules = Schedules(self.jobs, self._ids, self, capacity)
-        self._admission = Admission(self.jobs, self._ids, self.workers, self.cancel)
-        self._transitions = JobTransitions(self.jobs, self.schedules, self._admission.rank, ended)
+        runs = RunCallbacks(self._make_run, self._cancel_run, self._unblock_run)
+        self.schedules = Schedules(self.jobs, self._ids, runs, capacity)
+        self._transitions = JobTransitions(self.jobs, self.schedules, ended)
         self._expiry = Expiry(self.jobs, self._transitions)
         self.attempts = RunningAttempts(self.jobs, self.workers, epoch)
+        of_jobs = JobCommands(self.jobs, self._transitions, self.attempts)
+        of_schedules = ScheduleCommands(self.schedules, self.jobs, self._follow_up)
+        self._admission = Admission(self.jobs, self._ids, self.workers, of_jobs.cancel)
         self.placements = Placement(
             self.jobs, self._admission, self.workers, self.attempts, self._transitions
         )
-        self._loads: list[loads.Load] = []
+        self._appliers: dict[type, Callable[[Any, int, Loaded], Any]] = {
+            AttemptResult: self._report,
+            c.Submit: self._admission.submit,
+            **dict.fromkeys((c.Cancel, c.RetryJob, c.RunNow, c.Reschedule), of_jobs.apply),
+            c.PutSchedule: of_schedules.put,
+            **dict.fromkeys(
+                (c.DeleteSchedule, c.PauseSchedule, c.ResumeSchedule, c.TriggerSchedule),
+                of_schedules.apply,
+            ),
+            c.ConfigureQueue: self._configure_queue,
+            c.AttachWorker: self._attach,
+            c.DetachWorker: self._detach,
+            c.CloseWorker: self._close_worker,
+            c.Cordon: self._cordon,
+            c.Poll: self._poll,
+            c.Invoke: self.placements.invoke,
+            c.Reserve: self.placements.reserve,
+            c.InvokeReserved: self.placements.invoke_reserved,
+            c.ReleaseSlots: self.placements.release,
+            c.Reassign: self.placements.reassign,
+            c.CancelUnstarted: self.placements.cancel_unstarted,
+            c.KeepIdempotencyRecord: self._keep_idempotency_record,
+            c.ExpireAndTrim: self._expire_and_trim,
+            c.Flush: _change_nothing,
+            **dict.fromkeys((c.CancelRun, c.UnblockRun, c.GiveUpRetry), of_jobs.follow_up),
+            **dict.fromkeys(
+                (c.CheckRetry, c.ResolveBlocked, c.UnblockNext), of_schedules.follow_up
+            ),
+        }
 
     @property
     def last_id(self) -> int:
         return self._ids.last
+
+    # Commands.
+
+    @overload
+    def apply(self, command: AttemptResult, now: int) -> Job: ...
+
+    @overload
+    def apply(self, command: c.Command[R], now: int, loaded: Loaded = ...) -> R | Needs: ...
+
+    def apply(self, command: Any, now: int, loaded: Loaded = NOTHING_LOADED) -> Any:
+        """Carry out the command and return its reply; raise a SchedoError if it is refused.
+
+        If a record is not in memory, this returns Needs and has changed nothing. Then the caller
+        applies the command again in the step that delivers the loads, with what they have found.
+        """
+        return self._appliers[type(command)](command, now, loaded)
+
+    def _follow_up(
+        self, command: c.JobFollowUp | c.ScheduleFollowUp, now: int, loaded: Loaded = NOTHING_LOADED
+    ) -> None:
+        """Apply a command of the core itself: at once if its record is in memory or loaded."""
+        if self.apply(command, now, loaded) is not None:  # it needs its record
+            self._loads.append(
+                loads.LoadJob(command.job_id, command)
+                if isinstance(command, c.JobFollowUp)
+                else loads.LoadSchedule(command.schedule_id, command)
+            )
+
+    def _configure_queue(self, command: c.ConfigureQueue, now: int, loaded: Loaded) -> Queue:
+        ready_queues = self.jobs.ready_queues
+        queue = ready_queues.queue_state(command.name).queue.changed(**command.fields)
+        ready_queues.set_queue(queue)
+        self.jobs.changes.queues[queue.name] = queue
+        return queue
+
+    def _keep_idempotency_record(
+        self, command: c.KeepIdempotencyRecord, now: int, loaded: Loaded
+    ) -> None:
+        self.jobs.changes.idempotency_records.append(command.record)
+
+    def _expire_and_trim(self, command: c.ExpireAndTrim, now: int, loaded: Loaded) -> None:
+        self._expiry.sweep(now)
+        self.jobs.ready_queues.evict_idle()
 
     # Recovery.
 
@@ -97,106 +185,6 @@ class Scheduler:
         self._transitions.apply(
             job, settle(job, outcome, OutcomeContext(now, 0.0, None, None)), now
         )
-
-    # Commands. Each takes a record that is in memory or that a load has delivered.
-
-    def submit(self, specs: Sequence[JobSpec], now: int, then: Answered) -> None:
-        """Accept the specs in one step and call `then` with one answer per spec, in their order.
-
-        The call is immediate unless the store must first be asked who holds a unique key.
-        """
-        self._admission.submit(specs, now, then)
-
-    def with_job(self, job_id: int, then: Callable[[Job | None, int], None], now: int) -> None:
-        """Call `then` with the record: at once if it is in memory, else when it is loaded."""
-        job = self.jobs.find(job_id)
-        if job is not None:
-            then(job, now)
-        else:
-            self._loads.append(loads.LoadJob(job_id, then))
-
-    def with_schedule(
-        self, which: str | int, then: Callable[[Schedule | None, int], None], now: int
-    ) -> None:
-        """Call `then` with the schedule: at once if it is in memory, else when it is loaded."""
-        schedule = self.schedules.find(which)
-        if schedule is not None:
-            then(schedule, now)
-        else:
-            self._loads.append(loads.LoadSchedule(which, then))
-
-    def cancel(self, job: Job, now: int) -> Job:
-        """End a waiting job, or ask the worker of a running one to stop. It may be repeated."""
-        if job.state in WAITING:
-            job = self.jobs.track(job)
-            self._transitions.finish(job, State.CANCELLED, now)
-        elif job.state is State.RUNNING:
-            if job.cancel_requested_at is None:
-                job.cancel_requested_at = now
-                self.jobs.mark_dirty(job)
-                self.attempts.stop(job, StopReason.CANCEL)
-        elif job.state is not State.CANCELLED:
-            raise IllegalTransition(
-                f"job {render_id(job.id)} is {job.state}; it cannot be cancelled"
-            )
-        return job
-
-    def retry(self, job: Job, now: int) -> Job:
-        """Queue an ended job again and reset its counts of failures and losses."""
-        if not job.is_final or job.state is State.COMPLETED:
-            raise IllegalTransition(
-                f"job {render_id(job.id)} is {job.state};"
-                " only a failed, cancelled or expired job can be retried"
-            )
-        if job.trigger is Trigger.INVOKE:
-            raise IllegalTransition(
-                f"job {render_id(job.id)} was invoked, so it cannot be queued; invoke it again"
-            )
-        job = self.jobs.track(job)
-        reset_budget(job)
-        self._transitions.queue_at(job, now, now)
-        return job
-
-    def run_now(self, job: Job, now: int) -> Job:
-        """Make a scheduled or retrying job due now."""
-        if job.state not in TIMED:
-            raise IllegalTransition(
-                f"job {render_id(job.id)} is {job.state};"
-                " only a scheduled or retrying job can be run early"
-            )
-        job = self.jobs.track(job)
-        self._transitions.queue_at(job, now, now)
-        return job
-
-    def reschedule(
-        self,
-        job: Job,
-        due_at: int | None,
-        priority: int | None,
-        now: int,
-        delay_us: int | None = None,
-    ) -> Job:
-        """Change the due instant or the priority of a waiting job."""
-        if job.state not in WAITING or job.state is State.BLOCKED:
-            raise IllegalTransition(
-                f"job {render_id(job.id)} is {job.state}; only a waiting job can be changed"
-            )
-        job = self.jobs.track(job)
-        if priority is not None:
-            job.priority = priority
-        if delay_us is not None:
-            self._transitions.put_off(job, now + delay_us, now, elapsed=True)
-        elif due_at is not None:
-            self._transitions.put_off(job, due_at, now, elapsed=False)
-        else:
-            self._transitions.rank_anew(job)
-        return job
-
-    def set_queue(self, queue: Queue) -> Queue:
-        """Set the limits of a queue. Jobs that already wait keep their rank."""
-        self.jobs.ready_queues.set_queue(queue)
-        self.jobs.changes.queues[queue.name] = queue
-        return queue
 
     # Time.
 
@@ -243,34 +231,30 @@ class Scheduler:
         """Whether the next commit may hold another fire. A commit makes room for more."""
         return len(self.jobs.changes.schedules) < COMMIT_FIRES_MAX
 
-    def expire_and_trim(self, now: int) -> None:
-        """Request the jobs that have expired, and evict idle queues. Called about once a second."""
-        self._expiry.sweep(now)
-        self.jobs.ready_queues.evict_idle()
-
     # Workers.
 
-    def attach(self, spec: WorkerSpec) -> None:
-        """Add a worker that may now get jobs, or replace its spec."""
-        self.workers.attach(spec)
+    def _attach(self, command: c.AttachWorker, now: int, loaded: Loaded) -> None:
+        self.workers.attach(command.spec)
         self._admission.forget_defaults()
 
-    def detach(
-        self, worker: str, message: str, now: int, unsent: Callable[[LeaseKey], bool] | None = None
-    ) -> list[LeaseKey]:
-        """Remove the worker and return the leases that it still held.
-
-        Their attempts are lost. Those that were never sent to the worker are released instead.
-        """
-        held = self.workers.detach(worker)
+    def _detach(self, command: c.DetachWorker, now: int, loaded: Loaded) -> list[LeaseKey]:
+        held = self.workers.detach(command.worker)
         self._admission.forget_defaults()
         for key in held:
-            self.report(
-                AttemptResult(key, Released() if unsent and unsent(key) else Lost(message)), now
-            )
+            outcome = Released() if key in command.unsent else Lost(command.message)
+            self._report(AttemptResult(key, outcome), now, loaded)
         return held
 
-    def report(self, result: AttemptResult, now: int) -> Job:
+    def _close_worker(self, command: c.CloseWorker, now: int, loaded: Loaded) -> None:
+        self.workers.close(command.worker)
+
+    def _cordon(self, command: c.Cordon, now: int, loaded: Loaded) -> None:
+        self.workers.cordon(command.worker, command.is_cordoned)
+
+    def _poll(self, command: c.Poll, now: int, loaded: Loaded) -> None:
+        self.workers.poll(command.worker, command.count)
+
+    def _report(self, result: AttemptResult, now: int, loaded: Loaded) -> Job:
         """Apply the result to its job. If it is stale, keep a record of it and raise StaleLease."""
         key = result.key
         job = self.jobs.find(key.job_id)
@@ -290,24 +274,37 @@ class Scheduler:
         job.location = _NOWHERE
         self._transitions.apply(job, settle(job, result.outcome, context), now)
         if job.state is State.RETRYING and job.schedule_id is not None and schedule is None:
-            self._check_retry(job.schedule_id, job.key, job.due_at - self.jobs.offset_us)
+            due = job.due_at - self.jobs.offset_us
+            self._follow_up(c.CheckRetry(job.schedule_id, job.key, due), now)
         return job
 
-    def _check_retry(self, schedule_id: int, key: LeaseKey, due: int) -> None:
-        """Fail the retrying run if its schedule fires before `due` (on the elapsed timeline)."""
+    # Look-ups.
 
-        def give_up(job: Job | None, now: int) -> None:
-            if job is not None and job.state is State.RETRYING and job.key == key:
-                self._transitions.finish(self.jobs.track(job), State.FAILED, now)
+    def find_job(self, job_id: int) -> Job | None:
+        """Return the record if it is in memory."""
+        return self.jobs.find(job_id)
 
-        def check(schedule: Schedule | None, now: int) -> None:
-            bound = retry_before(schedule)
-            if bound is not None and due + self.jobs.offset_us >= bound:
-                self.with_job(key.job_id, give_up, now)
+    def is_live(self, key: LeaseKey) -> bool:
+        """Return whether the lease is the current one of its job."""
+        return self.attempts.is_live(key)
 
-        self._loads.append(loads.LoadSchedule(schedule_id, check))
+    def runs(self, job_id: int) -> bool:
+        """Return whether an attempt of the job runs."""
+        return self.attempts.runs(job_id)
+
+    def stop_reason(self, job_id: int) -> StopReason | None:
+        """Return why the job's attempt was asked to stop, or None."""
+        return self.attempts.stop_reason(job_id)
 
     # What the engine takes after a turn.
+
+    def take_leases(self) -> list[Lease]:
+        """Return the leases to send; see `RunningAttempts.take_leases`."""
+        return self.attempts.take_leases()
+
+    def take_stops(self) -> list[StopRequest]:
+        """Return the requests to stop running attempts."""
+        return self.attempts.take_stops()
 
     def take_changes(self) -> Changes:
         """Return what the store must write; see `JobTable.take_changes`."""
@@ -329,7 +326,6 @@ class Scheduler:
         return bool(
             self.jobs.changes
             or self._loads
-            or self._admission.loads
             or self._expiry.loads
             or self.jobs.needs_loads()
             or self.schedules.needs_loads()
@@ -337,8 +333,8 @@ class Scheduler:
 
     def take_loads(self) -> list[loads.Load]:
         """Return the loads that the store must carry out, each once."""
-        pending = self._loads + self._admission.loads + self._expiry.loads
-        self._loads, self._admission.loads, self._expiry.loads = [], [], []
+        pending = self._loads + self._expiry.loads
+        self._loads, self._expiry.loads = [], []
         # Promotions change the store, and all other loads must see that change: they go first.
         return self.jobs.loads() + pending + self.schedules.loads()
 
@@ -360,12 +356,12 @@ class Scheduler:
                 self.schedules.extend(load, loaded)
             case loads.LoadExpired():
                 self._expiry.take(load, loaded, now)
-            case loads.LoadJob(job_id, then):
-                then(self.jobs.find(job_id) or loaded, now)
-            case loads.LoadUniqueHolder(key, then):
-                then(self.jobs.find_unique_holder(key, loaded), now)
-            case loads.LoadSchedule(which, found):  # pragma: no branch - these are all loads
-                found(self.schedules.current(which, loaded), now)
+            case loads.LoadJob(job_id, follow_up) if follow_up is not None:
+                self._follow_up(follow_up, now, {loads.LoadJob(job_id): loaded})
+            case loads.LoadSchedule(which, follow_up) if follow_up is not None:
+                self._follow_up(follow_up, now, {loads.LoadSchedule(which): loaded})
+            case _:
+                pass  # it is for a command, which the engine applies again
 
     def why(self, job: Job) -> str:
         """Return one sentence about what the job waits for, or how it ended."""
@@ -373,27 +369,15 @@ class Scheduler:
 
     # The callbacks of the schedules (runs.RunCallbacks).
 
-    def make_run(self, run: ScheduledRun, now: int) -> Job:
-        """Make the job of a scheduled run."""
+    def _make_run(self, run: ScheduledRun, now: int) -> Job:
         return self._admission.make_run(run, now)
 
-    def cancel_run(self, job_id: int, now: int) -> None:
-        def cancel(job: Job | None, now: int) -> None:
-            if job is not None and not job.is_final:
-                self.cancel(job, now)
+    def _cancel_run(self, job_id: int, now: int) -> None:
+        self._follow_up(c.CancelRun(job_id), now)
 
-        self.with_job(job_id, cancel, now)
+    def _unblock_run(self, job_id: int, now: int) -> None:
+        self._follow_up(c.UnblockRun(job_id), now)
 
-    def unblock_run(self, job_id: int, now: int) -> None:
-        """Queue a blocked run, or schedule it if jitter makes it due later."""
 
-        def wake(job: Job | None, now: int) -> None:
-            if job is None or job.state is not State.BLOCKED:
-                return
-            job = self.jobs.track(job)
-            if job.due_at > now:
-                self._transitions.wait_until(job, State.SCHEDULED, job.due_at)
-            else:
-                self._transitions.queue_at(job, job.due_at, now)
-
-        self.with_job(job_id, wake, now)
+def _change_nothing(command: c.Flush, now: int, loaded: Loaded) -> None:
+    """The reply to a Flush comes with the next commit."""

@@ -8,10 +8,9 @@ ended, never from a flag.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple
 
 from schedo.core.catchup import Firing, plan_fires
+from schedo.core.commands import ResolveBlocked, Triggered, UnblockNext
 from schedo.core.fire_order import FireOrder
 from schedo.core.ids import IdSource, newest_at
 from schedo.core.job_table import JobTable
@@ -30,13 +29,6 @@ from schedo.core.model import (
 )
 from schedo.core.runs import RunCallbacks, new_run
 from schedo.core.triggers import next_after
-
-
-class Triggered(NamedTuple):
-    """The answer to a manual trigger: the id of the new job, or of the run that prevents it."""
-
-    job_id: int | None
-    skipped_by: int | None
 
 
 class Schedules:
@@ -63,18 +55,18 @@ class Schedules:
         """
         self._blocked = dict(blocked)
         for ident, job_id in blocked:
-            see = partial(self._resolve_blocked, ident, job_id, self._blocked[ident] == job_id)
-            self.pending_loads.append(LoadSchedule(ident, see))
+            resolve = ResolveBlocked(ident, job_id, self._blocked[ident] == job_id)
+            self.pending_loads.append(LoadSchedule(ident, resolve))
 
-    def _resolve_blocked(
-        self, ident: int, job_id: int, is_latest: bool, schedule: Schedule | None, now: int
-    ) -> None:
+    def resolve_blocked(self, schedule: Schedule | None, command: ResolveBlocked, now: int) -> None:
+        """Unblock or cancel a blocked run as its schedule, which is None if deleted, says."""
+        job_id = command.job_id
         if schedule is None:
-            if is_latest:
-                self._blocked.pop(ident, None)
+            if command.is_latest:
+                self._blocked.pop(command.schedule_id, None)
             self._runs.unblock_run(job_id, now)
-        elif is_latest:
-            self._unblock_loaded(schedule, now)
+        elif command.is_latest:
+            self.unblock_next(schedule, now)
             self._cancel_others(schedule.id, now)
         elif schedule.spec.overlap is Overlap.CANCEL_OTHER or any(
             run < job_id for run in schedule.active
@@ -200,7 +192,7 @@ class Schedules:
         fire = Firing(now, Trigger.MANUAL)
         job_id, blocking = self._run(schedule, fire, overlap or schedule.spec.overlap, now)
         self._changed(schedule)
-        return Triggered(job_id, blocking)
+        return Triggered(self._jobs.find(job_id or 0), blocking)
 
     # Time.
 
@@ -266,7 +258,7 @@ class Schedules:
         schedule = self._schedules.get(ident)
         if schedule is None:
             if ident in self._blocked:
-                self.pending_loads.append(LoadSchedule(ident, self._unblock_loaded))
+                self.pending_loads.append(LoadSchedule(ident, UnblockNext(ident)))
             return
         if job.id in schedule.active:
             schedule.active.remove(job.id)
@@ -279,11 +271,11 @@ class Schedules:
         if schedule is not None and job.id not in schedule.active:
             schedule.active.append(job.id)
 
-    def _unblock_loaded(self, schedule: Schedule | None, now: int) -> None:
-        if schedule is not None:
-            schedule = self.track(schedule)
-            self._unblock(schedule, now)
-            self._hold(schedule)
+    def unblock_next(self, schedule: Schedule, now: int) -> None:
+        """Unblock the blocked run of the schedule if no other run of it is active."""
+        schedule = self.track(schedule)
+        self._unblock(schedule, now)
+        self._hold(schedule)
 
     def _unblock(self, schedule: Schedule, now: int) -> None:
         blocked = schedule.blocked

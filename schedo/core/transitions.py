@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from schedo.core.changes import AttemptRecord
 from schedo.core.job_table import JobTable
 from schedo.core.model import Job
@@ -16,15 +14,10 @@ class JobTransitions:
     """Moves jobs to their next state and tells their schedules."""
 
     def __init__(
-        self,
-        jobs: JobTable,
-        schedules: Schedules,
-        rank: Callable[[Job], int],
-        ended: dict[State, int] | None,
+        self, jobs: JobTable, schedules: Schedules, ended: dict[State, int] | None
     ) -> None:
         self._jobs = jobs
         self._schedules = schedules
-        self._rank = rank
         self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # the caller's counters
 
     def apply(self, job: Job, transition: Transition, now: int) -> None:
@@ -67,7 +60,7 @@ class JobTransitions:
         """Queue the job for a worker."""
         self._jobs.move(job, State.QUEUED)
         job.due_at = due_at
-        job.rank = requeue_rank(job, self._jobs.offset_us) if is_front else self._rank(job)
+        job.rank = requeue_rank(job, self._jobs.offset_us) if is_front else self._jobs.rank(job)
         self._jobs.index(job)
         if job.schedule_id is not None:
             self._schedules.run_requeued(job)
@@ -92,5 +85,5 @@ class JobTransitions:
         self._jobs.move(job, state)
         job.due_at = due_at
         job.due_elapsed = elapsed
-        job.rank = self._rank(job)
+        job.rank = self._jobs.rank(job)
         self._jobs.index(job)

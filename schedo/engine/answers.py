@@ -6,7 +6,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from schedo.core.model import Job, Queue
+from schedo.core.model import Queue
 
 T = TypeVar("T")
 
@@ -16,13 +16,6 @@ class Accepted(msgspec.Struct, Generic[T], frozen=True):
 
     job: T
     conflict: bool
-
-
-class Triggered(NamedTuple):
-    """The result of a manual trigger: the new job, or the id of the run that prevented it."""
-
-    job: Job | None
-    skipped_by: int | None
 
 
 class QueueStatus(NamedTuple):

@@ -1,23 +1,26 @@
-"""The commands that run in a turn of the engine, and the errors that they reply with."""
+"""A command that waits for its turn, and the reply that its caller awaits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from schedo.core.ids import render_id
-from schedo.core.scheduler import Scheduler
-from schedo.errors import NotFound, SchedoError
+import msgspec
 
-Command = Callable[[Scheduler, int], None]
+from schedo.core.commands import Command
+from schedo.errors import SchedoError
 
 
-class QueuedCommand(NamedTuple):
-    """A command and the reply that its caller awaits."""
+class QueuedCommand(msgspec.Struct, frozen=True):
+    """A command of the scheduler. `finish` makes what the caller gets from the scheduler's reply.
 
-    command: Command
-    reply: asyncio.Future[Any]
+    It runs in the same step as the command, because the records in the reply may change later.
+    """
+
+    command: Command[Any]
+    reply: asyncio.Future[Any] | None  # None: no caller waits
+    finish: Callable[[Any], Any]
 
 
 def refuse(reply: asyncio.Future[Any], error: SchedoError) -> None:
@@ -26,22 +29,6 @@ def refuse(reply: asyncio.Future[Any], error: SchedoError) -> None:
         reply.set_exception(error)
 
 
-def to_reply(
-    reply: asyncio.Future[Any], then: Callable[[Any, int], None]
-) -> Callable[[Any, int], None]:
-    """Return a callback that calls `then` and replies with the SchedoError that it raises."""
-
-    def call_then(found: Any, now: int) -> None:
-        try:
-            then(found, now)
-        except SchedoError as error:
-            refuse(reply, error)
-
-    return call_then
-
-
-def no_job(job_id: int) -> NotFound:
-    """Return the error for an id without a job."""
-    return NotFound(
-        f"there is no job {render_id(job_id)}; ended jobs are pruned after their retention"
-    )
+def as_is(reply: Any) -> Any:
+    """Give the caller the scheduler's reply itself."""
+    return reply

@@ -16,10 +16,10 @@ from typing import Any
 from schedo.core.changes import Changes
 from schedo.core.leases import Lease
 from schedo.core.limits import PAGE_ENTRIES_MAX, PROMOTED_MAX, PROMOTED_MIN, PROMOTING_US
-from schedo.core.loads import Load, PromoteDue
+from schedo.core.loads import Load, Needs, PromoteDue
 from schedo.core.model import Job, LeaseKey
 from schedo.engine.clock_changes import ClockChanges
-from schedo.engine.command_queue import refuse
+from schedo.engine.command_queue import QueuedCommand, refuse
 from schedo.errors import SchedoError
 from schedo.store.base import Retention, Store
 
@@ -32,6 +32,8 @@ class Batch:
     loads: list[Load] = field(default_factory=list)
     later: Changes = field(default_factory=Changes)  # made while this batch is written
     replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
+    # Commands that are applied again when their loads are delivered.
+    unloaded: list[tuple[QueuedCommand, Needs]] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)  # those that wait for this commit
     ended: list[LeaseKey] = field(default_factory=list)
     finals: list[Job] = field(default_factory=list)  # copies, for callers that wait for the end

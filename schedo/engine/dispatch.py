@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from schedo.core.leases import AttemptResult, Lease, Lost, Snoozed, StopRequest
 from schedo.core.limits import SECOND
 from schedo.core.model import LeaseKey, Trigger
-from schedo.core.running import RunningAttempts
+from schedo.core.scheduler import Scheduler
 from schedo.core.value_limits import is_refused, refused
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import SchedoError
@@ -49,7 +49,8 @@ class Dispatcher:
         self._leases: dict[LeaseKey, Lease] = {}  # dispatched, their results not yet durable
         # Applied, not yet durable; lost attempts have a result here as well.
         self._results: dict[LeaseKey, AttemptResult] = {}
-        self._waiting: set[LeaseKey] = set()  # for a commit or a payload: no worker has them yet
+        # Leases that wait for a commit or a payload: no worker has them yet.
+        self.waiting: set[LeaseKey] = set()
         self._ended: list[LeaseKey] = []
         self._loading: set[asyncio.Task[None]] = set()
         self.workers: dict[str, tuple[WorkerSpec, Transport]] = {}
@@ -67,10 +68,10 @@ class Dispatcher:
         for lease in leases:
             spec, transport = self.workers[lease.worker]
             if lease.options.at_most_once or lease.trigger is Trigger.INVOKE or spec.durable_starts:
-                self._waiting.add(lease.key)
+                self.waiting.add(lease.key)
                 self.deferred.append(lease)
             elif lease.payload is None:
-                self._waiting.add(lease.key)
+                self.waiting.add(lease.key)
                 self._load(lease)
             else:
                 self._leases[lease.key] = lease
@@ -79,18 +80,18 @@ class Dispatcher:
     def dispatch_deferred(self, lease: Lease) -> None:
         """Send a lease that had to wait, unless its attempt has ended meanwhile."""
         attached = self.workers.get(lease.worker)
-        if attached is None or not self._attempts.is_live(lease.key):
-            self._waiting.discard(lease.key)
+        if attached is None or not self._scheduler.is_live(lease.key):
+            self.waiting.discard(lease.key)
             return
         if lease.payload is None:
             self._load(lease)
             return
         if self.should_defer(lease):
             return
-        self._waiting.discard(lease.key)
+        self.waiting.discard(lease.key)
         self._leases[lease.key] = lease
         attached[1].start(lease)
-        reason = self._attempts.stop_reason(lease.key.job_id)
+        reason = self._scheduler.stop_reason(lease.key.job_id)
         if reason is not None:
             attached[1].stop(StopRequest(lease.key, lease.worker, reason))
 
@@ -142,14 +143,14 @@ class Dispatcher:
         for key in keys:
             self._leases.pop(key, None)
             self._results.pop(key, None)
-            if self._waiting:
-                self._waiting.discard(key)
+            if self.waiting:
+                self.waiting.discard(key)
 
     # Recovery.
 
-    def recover(self, attempts: RunningAttempts) -> None:
-        """Continue with the attempts of a new scheduler, which decides deferred leases anew."""
-        self._attempts = attempts
+    def recover(self, scheduler: Scheduler) -> None:
+        """Continue with a new scheduler, which decides deferred leases anew."""
+        self._scheduler = scheduler
         self.deferred, self._ended = [], []
         for task in self._loading:
             task.cancel()
@@ -161,10 +162,6 @@ class Dispatcher:
     def latest(self) -> dict[int, Lease]:
         """Return the last dispatched lease of each job, by job id."""
         return {lease.key.job_id: lease for lease in self._leases.values()}
-
-    def is_waiting(self, key: LeaseKey) -> bool:
-        """Whether the attempt has a lease that no worker has received yet."""
-        return key in self._waiting
 
     def results(self) -> list[AttemptResult]:
         """Return the results that a recovery applies again."""
@@ -186,7 +183,7 @@ class Dispatcher:
 
     def recovered(self) -> None:
         """Forget the leases that waited: new, durable decisions have replaced them."""
-        self._waiting.clear()
+        self.waiting.clear()
 
     async def close(self) -> None:
         """Wait for the payloads that are still being loaded."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from schedo.clock import Clock, elapsed_us
-from schedo.core.admission import Accepted as CoreAccepted
+from schedo.core import commands as core
 from schedo.core.changes import IdempotencyRecord
+from schedo.core.job_commands import no_job
 from schedo.core.leases import AttemptResult
 from schedo.core.limits import (
     READY_ENTRIES_MAX,
@@ -20,9 +21,8 @@ from schedo.core.limits import (
 from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.answers import Accepted, Health, QueueStatus, Triggered
+from schedo.engine.answers import Accepted, Health, QueueStatus
 from schedo.engine.clock_changes import behind_us
-from schedo.engine.command_queue import no_job, to_reply
 from schedo.engine.dispatch import Transport
 from schedo.engine.gauges import (
     Gauges,
@@ -144,27 +144,25 @@ class Engine:
         """
         size = sum(len(spec.payload) for spec in specs)
         self._check_room(size)
-        reply = self._reply()
 
-        def accepted(answers: list[CoreAccepted | SchedoError], now: int) -> None:
+        def finish(
+            answers: list[core.Accepted | SchedoError],
+        ) -> list[Accepted[T] | SchedoError]:
             items = [
-                item
-                if isinstance(item, SchedoError)
-                else Accepted(view(item.job), item.is_conflict)
+                Accepted(view(item.job), item.is_conflict)
+                if isinstance(item, core.Accepted)
+                else item
                 for item in answers
             ]
-            stored = answer(items) if answer is not None else None
-            if stored is not None:
-                self._loop.scheduler.jobs.changes.idempotency_records.append(stored)
-            self._loop.reply(reply, items)
+            record = answer(items) if answer is not None else None
+            if record is not None:
+                self._loop.scheduler.apply(core.KeepIdempotencyRecord(record), self.clock.now())
+            return items
 
         began_at = elapsed_us(self.clock)
         self._payload_bytes += size
         try:
-            self._loop.try_enqueue(
-                lambda scheduler, now: scheduler.submit(specs, now, accepted), reply
-            )
-            answers: list[Accepted[T] | SchedoError] = await reply
+            answers = await self._loop.try_enqueue(core.Submit(specs), finish)
             self.metrics.note_submit(specs, elapsed_us(self.clock) - began_at)
             return answers
         finally:
@@ -200,15 +198,15 @@ class Engine:
 
     async def cancel(self, job_id: int) -> Job:
         """End a waiting job, or request a running one to stop; cancelling twice is harmless."""
-        return await self._change(job_id, lambda scheduler, job, now: scheduler.cancel(job, now))
+        return await self._loop.try_enqueue(core.Cancel(job_id), Job.copy)
 
     async def retry(self, job_id: int) -> Job:
         """Queue a failed, cancelled or expired job again."""
-        return await self._change(job_id, lambda scheduler, job, now: scheduler.retry(job, now))
+        return await self._loop.try_enqueue(core.RetryJob(job_id), Job.copy)
 
     async def run_now(self, job_id: int) -> Job:
         """Make a scheduled or retrying job due now."""
-        return await self._change(job_id, lambda scheduler, job, now: scheduler.run_now(job, now))
+        return await self._loop.try_enqueue(core.RunNow(job_id), Job.copy)
 
     async def reschedule(
         self,
@@ -219,30 +217,12 @@ class Engine:
         priority: int | None = None,
     ) -> Job:
         """Change a waiting job's due time (an instant or a delay) or priority; its id stays."""
-        return await self._change(
-            job_id,
-            lambda scheduler, job, now: scheduler.reschedule(job, due_at, priority, now, delay_us),
-        )
-
-    async def _change(self, job_id: int, act: Callable[[Scheduler, Job, int], Job]) -> Job:
-        reply = self._reply()
-
-        def found(job: Job | None, now: int) -> None:
-            if job is None:
-                raise no_job(job_id)
-            self._loop.reply(reply, act(self._loop.scheduler, job, now).copy())
-
-        self._loop.try_enqueue(
-            lambda scheduler, now: scheduler.with_job(job_id, to_reply(reply, found), now), reply
-        )
-        changed: Job = await reply
-        return changed
+        command = core.Reschedule(job_id, due_at, delay_us, priority)
+        return await self._loop.try_enqueue(command, Job.copy)
 
     async def wait(self, job_id: int, timeout_s: float) -> Job:
         """Return the job when it has ended, or its current state after `timeout_s`."""
-        waiter: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
-        waiters = self._loop.waiters.setdefault(job_id, [])
-        waiters.append(waiter)
+        waiter = self._loop.waiters.add(job_id)
         try:
             job = await self.get(job_id)
             if not job.is_final:
@@ -253,69 +233,31 @@ class Engine:
         except TimeoutError:
             return await self.get(job_id)
         finally:
-            waiters.remove(waiter)
-            if not waiters:
-                self._loop.waiters.pop(job_id, None)
+            self._loop.waiters.remove(job_id, waiter)
 
     # Schedules.
 
     async def put_schedule(self, spec: ScheduleSpec) -> tuple[Schedule, bool]:
         """Create the schedule or change it to the spec; return it and whether it is new."""
-        reply = self._reply()
-
-        def found(known: Schedule | None, now: int) -> None:
-            schedule, is_new = self._loop.scheduler.schedules.put(spec, known, now)
-            self._loop.reply(reply, (schedule.copy(), is_new))
-
-        self._loop.try_enqueue(
-            lambda scheduler, now: scheduler.with_schedule(spec.name, to_reply(reply, found), now),
-            reply,
+        return await self._loop.try_enqueue(
+            core.PutSchedule(spec), lambda reply: (reply[0].copy(), reply[1])
         )
-        answer: tuple[Schedule, bool] = await reply
-        return answer
 
     async def delete_schedule(self, name: str) -> None:
         """Delete the schedule; its runs stay."""
-        await self._change_schedule(
-            name, lambda scheduler, schedule, now: scheduler.schedules.delete(schedule, now)
-        )
+        await self._loop.try_enqueue(core.DeleteSchedule(name))
 
     async def pause_schedule(self, name: str, note: str | None = None) -> Schedule:
         """Keep the schedule from firing until it is resumed."""
-        return await self._change_schedule(
-            name, lambda of, schedule, now: of.schedules.pause(schedule, note, now).copy()
-        )
+        return await self._loop.try_enqueue(core.PauseSchedule(name, note), Schedule.copy)
 
     async def resume_schedule(self, name: str, resume_from: int | None = None) -> Schedule:
         """Let the schedule fire again, from now or from an earlier instant."""
-        return await self._change_schedule(
-            name,
-            lambda of, schedule, now: of.schedules.resume(schedule, resume_from, now).copy(),
-        )
+        return await self._loop.try_enqueue(core.ResumeSchedule(name, resume_from), Schedule.copy)
 
-    async def trigger_schedule(self, name: str, overlap: Overlap | None = None) -> Triggered:
+    async def trigger_schedule(self, name: str, overlap: Overlap | None = None) -> core.Triggered:
         """Make a run of the schedule now, even if it is paused."""
-
-        def trigger(scheduler: Scheduler, schedule: Schedule, now: int) -> Triggered:
-            job_id, skipped_by = scheduler.schedules.trigger(schedule, overlap, now)
-            job = scheduler.jobs.find(job_id) if job_id is not None else None
-            return Triggered(job.copy() if job is not None else None, skipped_by)
-
-        return await self._change_schedule(name, trigger)
-
-    async def _change_schedule(self, name: str, act: Callable[[Scheduler, Schedule, int], T]) -> T:
-        reply = self._reply()
-
-        def found(schedule: Schedule | None, now: int) -> None:
-            if schedule is None:
-                raise NotFound(f"there is no schedule {name!r}")
-            self._loop.reply(reply, act(self._loop.scheduler, schedule, now))
-
-        self._loop.try_enqueue(
-            lambda scheduler, now: scheduler.with_schedule(name, to_reply(reply, found), now), reply
-        )
-        answer: T = await reply
-        return answer
+        return await self._loop.try_enqueue(core.TriggerSchedule(name, overlap), _copy_triggered)
 
     async def get_schedule(self, name: str) -> Schedule:
         """Return the schedule as it stands."""
@@ -336,15 +278,7 @@ class Engine:
 
     async def change_queue(self, name: str, **fields: Any) -> Queue:
         """Set the given fields of a queue and keep the others."""
-        reply = self._reply()
-
-        def act(scheduler: Scheduler, now: int) -> None:
-            queue = scheduler.jobs.ready_queues.queue_state(name).queue.changed(**fields)
-            self._loop.reply(reply, scheduler.set_queue(queue))
-
-        self._loop.try_enqueue(act, reply)
-        answer: Queue = await reply
-        return answer
+        return await self._loop.try_enqueue(core.ConfigureQueue(name, fields))
 
     async def pause_queue(self, name: str) -> Queue:
         """Start no more jobs of the queue until it is resumed."""
@@ -382,7 +316,7 @@ class Engine:
 
     def close_worker(self, worker_id: str) -> None:
         """Dispatch no more attempts to the worker; its running ones continue."""
-        self._loop.close_worker(worker_id)
+        self._loop.enqueue(core.CloseWorker(worker_id))
 
     def detach(self, worker_id: str, message: str) -> None:
         """Remove the worker; the attempts that it still holds are lost."""
@@ -392,7 +326,6 @@ class Engine:
         """Apply the result of an attempt."""
         self._loop.report(result)
 
-    # Internals.
 
-    def _reply(self) -> asyncio.Future[Any]:
-        return asyncio.get_running_loop().create_future()
+def _copy_triggered(reply: core.Triggered) -> core.Triggered:
+    return reply._replace(job=reply.job.copy()) if reply.job is not None else reply

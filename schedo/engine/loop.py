@@ -16,29 +16,34 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from schedo.core.changes import Changes
+from schedo.core.commands import AttachWorker, Command, Cordon, DetachWorker, Flush
 from schedo.core.leases import AttemptResult, Lease
-from schedo.core.loads import Load
-from schedo.core.model import Job, LeaseKey
+from schedo.core.loads import NOTHING_LOADED, Load, Loaded, Needs
+from schedo.core.model import LeaseKey
 from schedo.core.scheduler import Scheduler
 from schedo.core.value_limits import fit_report, is_refused
 from schedo.core.worker_messages import Progress
 from schedo.core.worker_pool import WorkerPool, WorkerSpec
 from schedo.engine.channel import Channel
 from schedo.engine.clock_changes import ClockChanges, tick
-from schedo.engine.command_queue import Command, QueuedCommand, refuse
+from schedo.engine.command_queue import QueuedCommand, as_is, refuse
 from schedo.engine.committer import Batch, Committer
 from schedo.engine.dispatch import Dispatcher, Transport
 from schedo.engine.failures import MUST_END, Bugs, interrupted, log_fatal
 from schedo.engine.health import LoopMonitor
 from schedo.engine.progress import ProgressLog
 from schedo.engine.recovery import Reconciliation
+from schedo.engine.waiters import EndWaiters
 from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
 from schedo.store.base import Snapshot, Store
 
 log = logging.getLogger("schedo.engine")
+R = TypeVar("R")
+T = TypeVar("T")
 INBOX_MAX = 100_000
 RECOVERY_PAUSE_S = 1.0
 SWITCH_INTERVAL_S = 0.0001
@@ -57,13 +62,16 @@ class EngineLoop:
         self._make_scheduler = make_scheduler
         self._is_open = False
         self._is_turn_due = False
-        self._replies: list[tuple[asyncio.Future[Any], Any]] = []
+        self._replies: list[tuple[asyncio.Future[Any], Any]] = []  # for the next commit
+        self._unloaded: list[tuple[QueuedCommand, Needs]] = []  # their loads are not under way
+        self._batch = Batch(Changes())  # the one that the committer has taken last
         self.progress = ProgressLog()
         self.dispatcher = Dispatcher(store.load_payload, self.report)
-        self._tracked_replies: dict[asyncio.Future[Any], None] = {}  # of commands that have run
-        self.waiters: dict[int, list[asyncio.Future[Job]]] = {}
+        self.waiters = EndWaiters()
         # Finds the worker of the previous server that may still run the attempt.
-        self.expect_worker: Callable[[Lease], tuple[WorkerSpec, Transport] | None] = _expect_none
+        self.expect_worker: Callable[[Lease], tuple[WorkerSpec, Transport] | None] = lambda lease: (
+            None
+        )
         self.on_ended: Callable[[LeaseKey], None] = lambda key: None
         self.cordoned: set[str] = set()  # names of workers
         self.on_recovered: Callable[[], None] = lambda: None
@@ -79,7 +87,7 @@ class EngineLoop:
         # statements of a commit would wait for a busy loop five times, and a timer for a commit.
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
         self.loop = asyncio.get_running_loop()
-        self._inbox = Channel[QueuedCommand | Command | AttemptResult](self.wake, INBOX_MAX)
+        self._inbox = Channel[QueuedCommand | AttemptResult](self.wake, INBOX_MAX)
         self._committer = Committer(
             self._store, self._take_batch, self._release, self._deliver, self._clock_changes
         )
@@ -109,14 +117,26 @@ class EngineLoop:
 
     # Commands.
 
-    def try_enqueue(self, command: Command, reply: asyncio.Future[Any]) -> None:
-        """Run the command in the next turn; raise if the engine has failed or the queue is full.
+    def try_enqueue(
+        self, command: Command[R], finish: Callable[[R], T] = as_is
+    ) -> asyncio.Future[T]:
+        """Apply the command in the next turn; raise if the engine has failed or the queue is full.
 
-        The reply is always completed, with the SchedoError if the command raises one.
+        The reply comes once all changes made so far are durable, or fails with a SchedoError.
         """
         if self.failure is not None:
             raise self.failure
-        self._inbox.try_send(QueuedCommand(command, reply))
+        reply: asyncio.Future[T] = self.loop.create_future()
+        self._inbox.try_send(QueuedCommand(command, reply, finish))
+        return reply
+
+    def enqueue(self, command: Command[R], finish: Callable[[R], object] = as_is) -> None:
+        """Apply the command in the next turn; if the store has failed, after the recovery."""
+        self._inbox.send(QueuedCommand(command, None, finish))
+
+    def report(self, result: AttemptResult) -> None:
+        """Apply the result of an attempt in the next turn."""
+        self._inbox.send(result)
 
     def not_ready_reasons(self) -> list[str]:
         """Return, as sentences, why jobs are not accepted or would not start in time."""
@@ -130,60 +150,25 @@ class EngineLoop:
         """The number of changed jobs that the next commit will write."""
         return len(self.scheduler.jobs.changes.jobs) if self._is_open else 0
 
-    def enqueue(self, command: Command) -> None:
-        """Run the command in the next turn; if the store has failed, after the recovery."""
-        self._inbox.send(command)
-
-    def record_result(self, result: AttemptResult) -> None:
-        """Keep a live lease's result for a recovery; called before any step that can fail."""
-        if self.scheduler.attempts.is_live(result.key):
-            self.dispatcher.record_result(result)
-
     def wake(self) -> None:
         """Schedule a turn unless there is one already."""
         if not self._is_turn_due:
             self._is_turn_due = True
             self.loop.call_soon(self._turn)
 
-    def reply(self, reply: asyncio.Future[Any], value: Any) -> None:
-        """Complete the reply with the value once all changes made so far are durable."""
-        self.track_reply(reply)
-        self._replies.append((reply, value))
-
-    def track_reply(self, reply: asyncio.Future[Any]) -> None:
-        """Fail the reply if the scheduler, which its command may have changed, is dropped."""
-        if reply not in self._tracked_replies:
-            self._tracked_replies[reply] = None
-            reply.add_done_callback(self._tracked_replies.pop)
-
     async def flush(self) -> None:
         """Return once all commands queued so far have run and all changes are durable."""
-        reply: asyncio.Future[None] = self.loop.create_future()
-        self.try_enqueue(lambda scheduler, now: self.reply(reply, None), reply)
-        await reply
+        await self.try_enqueue(Flush())
 
     def attach(self, spec: WorkerSpec, transport: Transport) -> None:
         """Add a worker, or replace the spec of an attached one."""
 
-        def attach(scheduler: Scheduler, now: int) -> None:
+        def attached(_: None) -> None:
             self.dispatcher.workers[spec.id] = (spec, transport)
-            scheduler.attach(spec)
             if spec.id in self.cordoned:
-                scheduler.workers.cordon(spec.id, True)
+                self.scheduler.apply(Cordon(spec.id, True), self.clock.now())
 
-        self._inbox.send(attach)
-
-    async def poll(self, worker_id: str, count: int) -> None:
-        """Let the worker have up to `count` leases; return after the turn that dispatched them."""
-        polled: asyncio.Future[None] = self.loop.create_future()
-
-        def poll(scheduler: Scheduler, now: int) -> None:
-            if not polled.done():  # else the worker has hung up
-                scheduler.workers.poll(worker_id, count)
-                polled.set_result(None)
-
-        self.try_enqueue(poll, polled)
-        await polled
+        self.enqueue(AttachWorker(spec), attached)
 
     @property
     def workers(self) -> WorkerPool:
@@ -192,31 +177,23 @@ class EngineLoop:
 
     def is_live(self, key: LeaseKey) -> bool:
         """Whether the lease is the current one of its job."""
-        return self._is_open and self.scheduler.attempts.is_live(key)
-
-    def close_worker(self, worker_id: str) -> None:
-        """Dispatch nothing more to the worker; its running attempts continue."""
-        self._inbox.send(lambda scheduler, now: scheduler.workers.close(worker_id))
+        return self._is_open and self.scheduler.is_live(key)
 
     def detach(self, worker_id: str, message: str) -> None:
         """Remove the worker; the attempts that it still holds are lost."""
 
-        def detach(scheduler: Scheduler, now: int) -> None:
+        def detached(held: Sequence[LeaseKey]) -> None:
             self.dispatcher.workers.pop(worker_id, None)
-            for key in scheduler.detach(worker_id, message, now, self.dispatcher.is_waiting):
+            for key in held:
                 self.dispatcher.record_loss(key, message)
                 self._ended(key)
 
-        self._inbox.send(detach)
+        self.enqueue(DetachWorker(worker_id, message, self.dispatcher.waiting), detached)
 
     def note_progress(self, progress: Progress) -> None:
         """Log the progress of an attempt while it runs."""
         if self.is_live(progress.key):
             self.progress.note(progress, self.clock.now())
-
-    def report(self, result: AttemptResult) -> None:
-        """Apply the result of an attempt in the next turn."""
-        self._inbox.send(result)
 
     def _ended(self, key: LeaseKey) -> None:
         self.progress.forget(key.job_id)
@@ -227,9 +204,10 @@ class EngineLoop:
         result = fit_report(result)
         if is_refused(result):
             log.error("the result of %s is refused: %s", result.key, result.outcome)
-        self.record_result(result)
+        if scheduler.is_live(result.key):  # before any step that can fail
+            self.dispatcher.record_result(result)
         try:
-            scheduler.report(result, now)
+            scheduler.apply(result, now)
         except StaleLease as error:
             self.dispatcher.record_refusal(result.key)
             log.warning("%s", error)
@@ -249,35 +227,54 @@ class EngineLoop:
         # Results come before the timers: one that has arrived counts, even as its timeout passes.
         try:
             for item in items:
-                if isinstance(item, QueuedCommand):
-                    self._run_command(item, scheduler, now)
-                    if self.monitor.is_turn_long(now):
-                        break  # the other commands run in the next turn, after its timers
-                elif isinstance(item, AttemptResult):
+                if type(item) is AttemptResult:
                     self._apply_result(scheduler, item, now)
-                else:
-                    item(scheduler, now)
+                    continue
+                assert isinstance(item, QueuedCommand), "there is nothing else"
+                self._apply(item, now)
+                if item.reply is not None and self.monitor.is_turn_long(now):
+                    break  # the other commands run in the next turn, after its timers
             self._inbox.put_back(list(items))
             wake_at = tick(scheduler, self.clock, now)
-            leases, ready = scheduler.attempts.take_leases(), scheduler.take_ready()
+            leases, ready = scheduler.take_leases(), scheduler.take_ready()
             self.dispatcher.dispatch(leases)
-            for stop in scheduler.attempts.take_stops():
+            for stop in scheduler.take_stops():
                 self.dispatcher.stop(stop)
         except Exception as error:
             self._inbox.put_back(list(items))  # they run with the new scheduler
             self.break_off(error)
             return
-        if scheduler.has_pending_work or self._replies or self.dispatcher.deferred:
+        has_replies = self._replies or self._unloaded or self.dispatcher.deferred
+        if has_replies or scheduler.has_pending_work:
             self._committer.wake()
         self.monitor.started(leases, scheduler.jobs, ready, now := self.clock.now())
         self._sleep_until(wake_at, now)
 
-    def _run_command(self, queued: QueuedCommand, scheduler: Scheduler, now: int) -> None:
-        self.track_reply(queued.reply)
+    def _apply(self, queued: QueuedCommand, now: int, loaded: Loaded = NOTHING_LOADED) -> None:
+        """Apply the command, and reply unless it needs loads first."""
+        command, reply = queued.command, queued.reply
+        if reply is not None and reply.done() and not command.is_durable:
+            return  # the caller has gone
         try:
-            queued.command(scheduler, now)
+            value = self.scheduler.apply(command, now, loaded)
+            if type(value) is Needs:
+                self._unloaded.append((queued, value))
+                return
+            value = queued.finish(value)
         except SchedoError as error:
-            refuse(queued.reply, error)
+            if reply is None:
+                raise
+            refuse(reply, error)
+            return
+        except Exception:
+            if reply is not None:
+                self._replies.append((reply, None))  # it fails together with the scheduler
+            raise
+        if reply is not None:
+            if command.is_durable:
+                self._replies.append((reply, value))
+            else:
+                reply.set_result(value)
 
     def _sleep_until(self, at: int | None, now: int) -> None:
         self.monitor.expect_turn(at, now)
@@ -294,12 +291,14 @@ class EngineLoop:
 
     def _take_batch(self) -> Batch:
         scheduler = self.scheduler
-        batch = Batch(scheduler.take_changes(), scheduler.take_loads(), scheduler.jobs.changes)
+        batch = self._batch = Batch(scheduler.take_changes(), scheduler.take_loads())
+        batch.later = scheduler.jobs.changes
         batch.replies, self._replies = self._replies, []
+        batch.unloaded, self._unloaded = self._unloaded, []
+        needed = [load for _, needs in batch.unloaded for load in needs.loads]
+        batch.loads += dict.fromkeys(needed)
         batch.leases, batch.ended = self.dispatcher.take()
-        if self.waiters:
-            jobs = batch.changes.jobs.values()
-            batch.finals = [job.copy() for job in jobs if job.is_final and job.id in self.waiters]
+        batch.finals = self.waiters.copy_ended(batch.changes.jobs.values())
         return batch
 
     def _release(self, batch: Batch) -> None:
@@ -313,13 +312,15 @@ class EngineLoop:
         self.monitor.started_once(batch.leases, self.scheduler.jobs)
         if batch.changes:
             self.wake()  # jobs that are durable now may start, and there is room for more
-        for job in batch.finals:
-            for waiter in self.waiters.pop(job.id, ()):
-                if not waiter.done():
-                    waiter.set_result(job)
+        self.waiters.release(batch.finals)
 
     def _deliver(self, loaded: list[tuple[Load, Any]]) -> None:
-        self.scheduler.deliver(loaded, self.clock.now())
+        now = self.clock.now()
+        self.scheduler.deliver(loaded, now)
+        if self._batch.unloaded:
+            found: dict[Any, Any] = dict(loaded)
+            for queued, _ in self._batch.unloaded:
+                self._apply(queued, now, found)
         self.wake()
 
     async def _run_committer(self) -> None:
@@ -361,14 +362,17 @@ class EngineLoop:
             self.on_fatal(error)
 
     def _fail_waiting(self, error: SchedoError) -> None:
-        self._replies = []
-        for reply in list(self._tracked_replies):
-            if not reply.done():
-                reply.set_exception(error)
+        """Fail the replies to commands whose changes are not durable: the scheduler is dropped."""
+        for reply, _ in (*self._replies, *self._batch.replies):
+            refuse(reply, error)
+        for queued, _ in (*self._unloaded, *self._batch.unloaded):
+            if queued.reply is not None:
+                refuse(queued.reply, error)
+        self._replies, self._unloaded, self._batch = [], [], Batch(Changes())
 
     def _refuse_queued(self, error: SchedoError) -> None:
         for item in self._inbox.drain():
-            if isinstance(item, QueuedCommand):
+            if isinstance(item, QueuedCommand) and item.reply is not None:
                 refuse(item.reply, error)
 
     async def _recover(self, snapshot: Snapshot) -> None:
@@ -376,11 +380,12 @@ class EngineLoop:
         snapshot = await self._clock_changes.began(snapshot)
         scheduler = self.scheduler = self._make_scheduler(snapshot)
         scheduler.restore(snapshot.queues, snapshot.ready_keys, snapshot.blocked)
+        now = self.clock.now()
         for spec, _ in self.dispatcher.workers.values():
-            scheduler.attach(spec)
+            scheduler.apply(AttachWorker(spec), now)
         for name in self.cordoned:
-            scheduler.workers.cordon(name, True)
-        self.dispatcher.recover(scheduler.attempts)
+            scheduler.apply(Cordon(name, True), now)
+        self.dispatcher.recover(scheduler)
         # Running attempts come first: without them the results would be refused as stale.
         running = Reconciliation(self._store, self.dispatcher, scheduler, self.expect_worker)
         await running.run(self.clock.now(), was_killed=snapshot.was_killed)
@@ -388,12 +393,8 @@ class EngineLoop:
             self._apply_result(scheduler, result, self.clock.now())
         await self._committer.round()
         self.dispatcher.recovered()
-        self.progress.forget_all_but(scheduler.attempts.runs)
+        self.progress.forget_all_but(scheduler.runs)
         self._is_open = True
         self.failure = None
         self.on_recovered()
         self.wake()
-
-
-def _expect_none(lease: Lease) -> None:
-    return None

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from schedo.core.commands import ExpireAndTrim
 from schedo.engine.failures import MUST_END
 from schedo.engine.health import ReadinessLog
 from schedo.engine.loop import EngineLoop
@@ -57,7 +58,7 @@ class Maintenance:
             monitor.note_lag(int((loop.time() - due) * 1_000_000), monitor.clock.now())
             self._readiness.note(self._loop.not_ready_reasons())
             if self._loop.failure is None:
-                self._loop.enqueue(lambda scheduler, now: scheduler.expire_and_trim(now))
+                self._loop.enqueue(ExpireAndTrim())
 
     async def _check_loop(self) -> None:
         while True:

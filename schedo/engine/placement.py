@@ -14,14 +14,20 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from schedo.core.commands import (
+    CancelUnstarted,
+    Command,
+    Invoke,
+    InvokeReserved,
+    Reassign,
+    ReleaseSlots,
+    Reserve,
+    ReservedSlot,
+)
 from schedo.core.leases import AttemptResult, Lease, Released
 from schedo.core.model import Job, JobSpec, LeaseKey, ReadyKey
-from schedo.core.placement import ReservedSlot
 from schedo.core.requirements import Requirements
-from schedo.core.scheduler import Scheduler
-from schedo.core.states import State
 from schedo.core.worker_messages import Reservation
-from schedo.engine.command_queue import refuse
 from schedo.engine.loop import EngineLoop
 from schedo.engine.offers import REJECTED, Gang, Offer
 from schedo.errors import IllegalTransition, NoCapacity, NoReservation, SchedoError, Unsatisfiable
@@ -74,9 +80,10 @@ class LivePlacement:
         Raise NoCapacity or Unsatisfiable; a failed job is returned like a completed one.
         """
         ready_key = ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements)
-        jobs = await self._start(
-            lambda scheduler, now: scheduler.placements.invoke(spec, count, now), ready_key
-        )
+        try:
+            jobs = await self._start(Invoke(spec, count))
+        except Unsatisfiable as error:
+            raise self._retryable_if_reconnectable(error, ready_key) from None
         return await self._await_results(jobs, wait_s)
 
     async def reserve(
@@ -89,22 +96,12 @@ class LivePlacement:
     ) -> Reservation:
         """Hold `count` slots until they are used or released, or until `ttl_s` has passed."""
         ready_key = ReadyKey(queue, task or "", requirements=requirements)
-        reply: asyncio.Future[list[ReservedSlot]] = self._loop.loop.create_future()
-
-        def act(scheduler: Scheduler, now: int) -> None:
-            try:
-                slots = scheduler.placements.reserve(ready_key, count)
-            except SchedoError as error:
-                refuse(reply, self._retryable_if_reconnectable(error, ready_key))
-            else:
-                if not reply.done():
-                    reply.set_result(slots)
-                else:
-                    scheduler.placements.release(slots)
-
-        self._loop.try_enqueue(act, reply)
+        reply: asyncio.Future[list[ReservedSlot]]
+        reply = self._loop.try_enqueue(Reserve(ready_key, count))
         try:
             slots = await reply
+        except Unsatisfiable as error:
+            raise self._retryable_if_reconnectable(error, ready_key) from None
         except asyncio.CancelledError:
             if reply.done() and not reply.cancelled() and reply.exception() is None:
                 self._release(reply.result())
@@ -121,23 +118,18 @@ class LivePlacement:
         Raise Unsatisfiable if its workers do not run such jobs; the reservation then stays open.
         """
 
-        def make(scheduler: Scheduler, now: int) -> list[Job]:
-            slots = self._find(id_, nonce).slots
-            try:
-                jobs = scheduler.placements.invoke_reserved(spec, slots, now)
-            except NoReservation:
-                self._forget(id_)
-                raise
-            self._forget(id_)
-            return jobs
-
-        return await self._await_results(await self._start(make), wait_s)
+        command = InvokeReserved(spec, self._find(id_, nonce).slots)
+        try:
+            jobs = await self._start(command, id_)
+        except NoReservation:
+            self._expire(id_)
+            raise
+        return await self._await_results(jobs, wait_s)
 
     async def release(self, id_: str, nonce: str) -> None:
         """Free the reserved slots; raise NoReservation if the reservation is not open."""
-        slots = self._find(id_, nonce).slots
-        self._forget(id_)
-        self._release(slots)
+        self._find(id_, nonce)
+        self._expire(id_)
 
     def recovered(self) -> None:
         """Drop what went with the old scheduler: reservations, gangs, offers of lost attempts."""
@@ -209,9 +201,9 @@ class LivePlacement:
         if offer.gang is not None:
             offer.gang.deferred.pop(key.job_id, None)
 
-        def act(scheduler: Scheduler, now: int) -> None:
-            self._loop.record_result(AttemptResult(key, Released()))
-            job = scheduler.placements.reassign(key, offer.rejected_by, reason, now)
+        def reassigned(job: Job | None) -> None:
+            if job is not None:
+                self._loop.dispatcher.record_result(AttemptResult(key, Released()))
             if job is not None and not job.is_final and job.worker is not None:
                 offer.key, offer.worker = job.key, job.worker
                 if self._is_remote(job.worker):
@@ -221,7 +213,7 @@ class LivePlacement:
             else:
                 self._on_ended(key)
 
-        self._loop.enqueue(act)
+        self._loop.enqueue(Reassign(key, frozenset(offer.rejected_by), reason), reassigned)
 
     # Gangs.
 
@@ -272,20 +264,17 @@ class LivePlacement:
         gang.is_failed = True
         gang.deferred.clear()
 
-        def act(scheduler: Scheduler, now: int) -> None:
+        def cancelled(attempts: list[tuple[LeaseKey, str]]) -> None:
             for job_id in gang.job_ids:
                 self._gangs.pop(job_id, None)
                 self._end_offer(job_id)
-                job = scheduler.jobs.find(job_id)
-                if job is not None and job.state is State.RUNNING and job.worker is not None:
-                    key, worker = job.key, job.worker
-                    self._loop.record_result(AttemptResult(key, Released()))
-                    scheduler.placements.cancel_unstarted(job, _NOT_ALL, now)
-                    self.on_rejected_late(key, worker, _NOT_ALL)
+            for key, worker in attempts:
+                self._loop.dispatcher.record_result(AttemptResult(key, Released()))
+                self.on_rejected_late(key, worker, _NOT_ALL)
             if not gang.decided.done():
                 gang.decided.set_result(None)
 
-        self._loop.enqueue(act)
+        self._loop.enqueue(CancelUnstarted(list(gang.job_ids), _NOT_ALL), cancelled)
 
     # Internals.
 
@@ -301,18 +290,12 @@ class LivePlacement:
         if offer is not None:
             offer.end()
 
-    async def _start(
-        self, make: Callable[[Scheduler, int], list[Job]], ready_key: ReadyKey | None = None
-    ) -> list[Job]:
-        """Start the jobs that `make` creates; return copies once they are durable."""
-        reply: asyncio.Future[Any] = self._loop.loop.create_future()
+    async def _start(self, command: Command[list[Job]], reservation: str = "") -> list[Job]:
+        """Start the jobs of the command; return copies once they are durable."""
 
-        def act(scheduler: Scheduler, now: int) -> None:
-            try:
-                jobs = make(scheduler, now)
-            except SchedoError as error:
-                refuse(reply, self._retryable_if_reconnectable(error, ready_key))
-                return
+        def started(jobs: list[Job]) -> list[Job]:
+            if reservation:
+                self._forget(reservation)
             gang = None
             if len(jobs) > 1:
                 gang = Gang([job.id for job in jobs], self._loop.loop.create_future())
@@ -324,11 +307,10 @@ class LivePlacement:
                     self._offers[job.id] = Offer(job.key, job.worker, accepted, gang)
             # This callback also runs if the client has hung up: the jobs are dispatched anyway.
             reply.add_done_callback(partial(self._on_durable, [job.id for job in jobs]))
-            self._loop.reply(reply, [job.copy() for job in jobs])
+            return [job.copy() for job in jobs]
 
-        self._loop.try_enqueue(act, reply)
-        started: list[Job] = await reply
-        return started
+        reply = self._loop.try_enqueue(command, started)
+        return await reply
 
     def _on_durable(self, job_ids: Sequence[int], reply: asyncio.Future[Any]) -> None:
         """Start the time limits of the offers; drop those that did not become durable."""
@@ -358,15 +340,9 @@ class LivePlacement:
         offered_to = set().union(*(offer.rejected_by for offer in offers))
         raise NoCapacity(message, len(offered_to), {"rejected": len(offered_to)})
 
-    def _retryable_if_reconnectable(
-        self, error: SchedoError, ready_key: ReadyKey | None
-    ) -> SchedoError:
+    def _retryable_if_reconnectable(self, error: Unsatisfiable, ready_key: ReadyKey) -> SchedoError:
         """Turn Unsatisfiable into NoCapacity if a disconnected worker could run the job."""
-        if (
-            isinstance(error, Unsatisfiable)
-            and ready_key is not None
-            and self.could_reconnect(ready_key)
-        ):
+        if self.could_reconnect(ready_key):
             return NoCapacity(f"{error}; a worker that could is disconnected")
         return error
 
@@ -389,12 +365,15 @@ class LivePlacement:
         return reservation
 
     def _forget(self, id_: str) -> None:
-        self._reservations.pop(id_).timer.cancel()
-
-    def _expire(self, id_: str) -> None:
         reservation = self._reservations.pop(id_, None)
         if reservation is not None:
+            reservation.timer.cancel()
+
+    def _expire(self, id_: str) -> None:
+        reservation = self._reservations.get(id_)
+        if reservation is not None:
+            self._forget(id_)
             self._release(reservation.slots)
 
     def _release(self, slots: Sequence[ReservedSlot]) -> None:
-        self._loop.enqueue(lambda scheduler, now: scheduler.placements.release(slots))
+        self._loop.enqueue(ReleaseSlots(slots))

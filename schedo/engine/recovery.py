@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from schedo.core.commands import AttachWorker
 from schedo.core.leases import Blame, Lease, Lost, Released
 from schedo.core.loads import LoadJob
 from schedo.core.model import Job
@@ -58,10 +59,10 @@ class Reconciliation:
     def _recover_job(self, job: Job, lease: Lease | None, now: int) -> None:
         """Recover an attempt that a worker holds; end one that no worker holds."""
         if lease is None:
-            lease = self._expect(job)
+            lease = self._expect(job, now)
         if lease is not None and lease.key.attempt >= job.attempt:
             self._scheduler.recover_running(job, lease, now)
-        elif self._dispatcher.is_waiting(job.key):
+        elif job.key in self._dispatcher.waiting:
             self._scheduler.recover_lost(job, Released(), now)
         else:
             self._lost.append(job)
@@ -79,9 +80,9 @@ class Reconciliation:
                 job.poison_suspect = job.id in before
             self._scheduler.recover_lost(job, Lost("the server was restarted", blame), now)
 
-    def _expect(self, job: Job) -> Lease | None:
+    def _expect(self, job: Job, now: int) -> Lease | None:
         """Return the lease if a worker of the previous server may reconnect and still hold it."""
-        if job.worker is None or self._dispatcher.is_waiting(job.key):
+        if job.worker is None or job.key in self._dispatcher.waiting:
             return None
         lease = make_lease(job.key, job.worker, job)
         attached = self._expect_worker(lease)
@@ -89,6 +90,6 @@ class Reconciliation:
             return None
         if job.worker not in self._scheduler.workers:
             self._dispatcher.workers[job.worker] = attached
-            self._scheduler.attach(attached[0])
+            self._scheduler.apply(AttachWorker(attached[0]), now)
         self._dispatcher.expect(lease)
         return lease

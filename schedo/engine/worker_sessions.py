@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
+from schedo.core.commands import Poll
 from schedo.core.leases import AttemptResult, Blame, Lease, Lost, Released
 from schedo.core.model import LeaseKey, ReadyKey
 from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
@@ -249,10 +250,9 @@ class WorkerSessions:
         waiter = session.waiter = loop.create_future()
         free = session.spec.slots - len(session.held)
         count = free if poll.max_leases is None else poll.max_leases
-        timer = None
-        session.polled_at = loop.time()
+        timer, session.polled_at = None, loop.time()
         try:
-            await self._loop.poll(session.name, count)
+            await self._loop.try_enqueue(Poll(session.name, count))
             self._placement.try_all()
             if poll.wait_s and not session.has_response():
                 timer = loop.call_at(loop.time() + poll.wait_s, session.wake)

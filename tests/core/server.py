@@ -6,12 +6,26 @@ between them: take, commit, fetch, deliver.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from schedo.core import loads
-from schedo.core.admission import Accepted
 from schedo.core.changes import Changes
+from schedo.core.commands import (
+    Accepted,
+    AttachWorker,
+    Cancel,
+    Command,
+    ConfigureQueue,
+    DetachWorker,
+    ExpireAndTrim,
+    JobCommand,
+    PutSchedule,
+    Submit,
+    Triggered,
+    TriggerSchedule,
+)
 from schedo.core.leases import (
     AttemptResult,
     Blame,
@@ -22,14 +36,33 @@ from schedo.core.leases import (
     Outcome,
     StopRequest,
 )
-from schedo.core.model import Decision, Job, JobSpec, LeaseKey, Overlap, Schedule, ScheduleSpec
+from schedo.core.loads import NOTHING_LOADED, Loaded, LoadJob, Needs
+from schedo.core.model import (
+    Decision,
+    Job,
+    JobSpec,
+    LeaseKey,
+    Overlap,
+    Queue,
+    Schedule,
+    ScheduleSpec,
+)
 from schedo.core.scheduler import Scheduler
-from schedo.core.schedules import Triggered
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import SchedoError
 from tests.core.builders import DAY, HOUR, SECOND, T0, make_spec, tries, worker_spec
 from tests.core.fake_store import OOPS, FakeStore, Written
+
+R = TypeVar("R")
+
+
+class CommandCall(NamedTuple):
+    """A command, and what is called with its reply or its error."""
+
+    command: Command[Any]
+    then: Callable[[Any], object]
+    refused: Callable[[SchedoError], object] | None
 
 
 class Server:
@@ -52,6 +85,8 @@ class Server:
         self.taken: Written | None = None
         self.requested_loads: list[loads.Load] = []
         self.fetched: list[tuple[loads.Load, Any]] = []
+        self.unloaded: list[tuple[CommandCall, Needs]] = []
+        self.loading = self.unloaded[:]  # commands whose loads are under way
         self.leases: dict[LeaseKey, Lease] = {}  # dispatched and not yet reported
         self.stops: list[StopRequest] = []
         scheduler = Scheduler(
@@ -95,7 +130,9 @@ class Server:
             list(changes.outputs),
             list(changes.decisions),
         )
-        self.requested_loads = self.scheduler.take_loads()
+        self.loading, self.unloaded = self.unloaded, []
+        needed = [load for _, needs in self.loading for load in needs.loads]
+        self.requested_loads = [*self.scheduler.take_loads(), *dict.fromkeys(needed)]
 
     def commit(self) -> None:
         """Commit the changes that were taken."""
@@ -113,6 +150,10 @@ class Server:
         """Deliver all loaded records in one step."""
         fetched, self.fetched = self.fetched, []
         self.scheduler.deliver(fetched, now)
+        loading, self.loading = self.loading, []
+        found: dict[Any, Any] = dict(fetched)
+        for given, _ in loading:
+            self._apply(given, now, found)
 
     def round(self, now: int) -> None:
         """Do one whole round."""
@@ -126,7 +167,8 @@ class Server:
         for _ in range(100):
             self.tick(now)
             wake_at = self.scheduler.next_wake_at()
-            if not self.scheduler.has_pending_work and (wake_at is None or wake_at > now):
+            is_idle = not (self.scheduler.has_pending_work or self.unloaded)
+            if is_idle and (wake_at is None or wake_at > now):
                 return
             self.round(now)
         raise AssertionError("the scheduler does not come to rest")
@@ -136,9 +178,9 @@ class Server:
     def tick(self, now: int) -> list[Lease]:
         """Let the scheduler handle due entries; return the new leases."""
         self.scheduler.tick(now)
-        leases = self.scheduler.attempts.take_leases()
+        leases = self.scheduler.take_leases()
         self.leases.update((lease.key, lease) for lease in leases)
-        self.stops += self.scheduler.attempts.take_stops()
+        self.stops += self.scheduler.take_stops()
         return leases
 
     def run(self, now: int) -> list[int]:
@@ -148,19 +190,19 @@ class Server:
 
     def attach(self, worker: WorkerSpec) -> None:
         """Add a worker."""
-        self.scheduler.attach(worker)
+        self.give(AttachWorker(worker), T0)
 
     def submit_all(self, specs: list[JobSpec], now: int = T0) -> list[Accepted | SchedoError]:
         """Submit and make it durable; return the answers, their jobs as copies."""
         answers: list[Accepted | SchedoError] = []
 
-        def then(given: list[Accepted | SchedoError], now: int) -> None:
+        def then(given: list[Accepted | SchedoError]) -> None:
             for each in given:
                 if isinstance(each, Accepted):
                     each = Accepted(each.job.copy(), each.is_conflict)
                 answers.append(each)
 
-        self.scheduler.submit(specs, now, then)
+        self.give(Submit(specs), now, then)
         self.round(now)
         if self.scheduler.jobs.changes:  # it was accepted only after a load
             self.round(now)
@@ -172,25 +214,64 @@ class Server:
         assert isinstance(answer, Accepted)
         return answer.job
 
-    def change(self, job_id: int, act: Callable[[Job, int], Job], now: int) -> Job:
-        """Apply a command to the job, in memory or in the store; return a copy of it."""
-        changed: list[Job] = []
-        self.command(job_id, lambda job, now: changed.append(act(job, now).copy()), now)
-        if not changed:
+    def give(
+        self,
+        command: Command[R],
+        now: int,
+        then: Callable[[R], object] = lambda reply: None,
+        refused: Callable[[SchedoError], object] | None = None,
+    ) -> None:
+        """Apply the command, now or when its records are loaded, and call `then` or `refused`."""
+        self._apply(CommandCall(command, then, refused), now, NOTHING_LOADED)
+
+    def _apply(self, given: CommandCall, now: int, loaded: Loaded) -> None:
+        before = self._copy_job(given.command, loaded)
+        try:
+            reply = self.scheduler.apply(given.command, now, loaded)
+        except SchedoError as error:
+            assert self._copy_job(given.command, loaded) == before, "a refused command changed it"
+            if given.refused is None:
+                raise
+            given.refused(error)
+            return
+        if isinstance(reply, Needs):
+            self.unloaded.append((given, reply))
+        else:
+            given.then(reply)
+
+    def _copy_job(self, command: Command[Any], loaded: Loaded) -> Job | None:
+        if not isinstance(command, JobCommand):
+            return None
+        job = self.scheduler.jobs.find(command.job_id) or loaded.get(LoadJob(command.job_id))
+        return job.copy() if job is not None else None
+
+    def apply(self, command: Command[R], now: int) -> R:
+        """Apply the command; do rounds until its records are loaded."""
+        replies: list[R] = []
+        self.give(command, now, replies.append)
+        while not replies:
             self.round(now)
-        return changed[0]
+        return replies[0]
 
-    def command(self, job_id: int, act: Callable[[Job, int], object], now: int) -> None:
-        """Apply a command to the job at once, or when the job is loaded."""
-
-        def then(job: Job | None, now: int) -> None:
-            assert job is not None, f"there is no job {job_id}"
-            act(job, now)
-
-        self.scheduler.with_job(job_id, then, now)
+    def change(self, command: JobCommand, now: int) -> Job:
+        """Apply a command to its job; return a copy of it."""
+        return self.apply(command, now).copy()
 
     def cancel(self, job_id: int, now: int) -> Job:
-        return self.change(job_id, self.scheduler.cancel, now)
+        return self.change(Cancel(job_id), now)
+
+    def set_queue(self, queue: Queue, now: int = T0) -> None:
+        """Configure all limits of the queue."""
+        fields = dataclasses.asdict(queue)
+        self.give(ConfigureQueue(fields.pop("name"), fields), now)
+
+    def detach(self, worker: str, message: str, now: int) -> list[LeaseKey]:
+        """Remove a worker; return the leases that it held."""
+        return self.apply(DetachWorker(worker, message), now)
+
+    def expire_and_trim(self, now: int) -> None:
+        """Request expired jobs, as the engine does once a second."""
+        self.give(ExpireAndTrim(), now)
 
     def job(self, job_id: int) -> Job:
         """Return the job as it stands: memory first, then the store."""
@@ -204,7 +285,7 @@ class Server:
         """Report how the job's running attempt ended."""
         [key] = [key for key in self.leases if key.job_id == job_id]
         del self.leases[key]
-        return self.scheduler.report(AttemptResult(key, outcome), now)
+        return self.scheduler.apply(AttemptResult(key, outcome), now)
 
     def complete(self, job_id: int, now: int) -> Job:
         return self.report(job_id, Completed(b"1"), now)
@@ -216,41 +297,11 @@ class Server:
 
     def put(self, spec: ScheduleSpec, now: int = T0) -> Schedule:
         """Create or change a schedule; return its record."""
-        return self.on_schedule(
-            spec.name, lambda known: self.scheduler.schedules.put(spec, known, now)[0], now
-        )
+        return self.apply(PutSchedule(spec), now)[0]
 
     def trigger(self, name: str, now: int, overlap: Overlap | None = None) -> Triggered:
         """Trigger a schedule manually."""
-        answers: list[Triggered] = []
-
-        def act(schedule: Schedule | None) -> Schedule:
-            assert schedule is not None
-            answers.append(self.scheduler.schedules.trigger(schedule, overlap, now))
-            return schedule
-
-        self.on_schedule(name, act, now)
-        return answers[0]
-
-    def on_schedule(
-        self, name: str, act: Callable[[Schedule | None], Schedule], now: int
-    ) -> Schedule:
-        """Apply a command to the schedule, in memory or in the store."""
-        changed: list[Schedule] = []
-        self.command_schedule(name, lambda found, now: changed.append(act(found)), now)
-        if not changed:
-            self.round(now)
-        return changed[0]
-
-    def command_schedule(
-        self, name: str, act: Callable[[Schedule | None, int], object], now: int
-    ) -> None:
-        """Apply a command to the schedule at once, or when the schedule is loaded."""
-
-        def then(found: Schedule | None, now: int) -> None:
-            act(found, now)
-
-        self.scheduler.with_schedule(name, then, now)
+        return self.apply(TriggerSchedule(name, overlap), now)
 
     def runs(self, schedule_id: int) -> list[Job]:
         """Return the jobs a schedule has made, oldest first."""
@@ -280,7 +331,7 @@ def job_in(state: State, server: Server) -> Job:
     if state is State.CANCELLED:
         server.cancel(job.id, T0)
     elif state is State.EXPIRED:
-        server.scheduler.expire_and_trim(DAY)
+        server.expire_and_trim(DAY)
         server.round(DAY)
     else:
         server.attach(worker_spec())
@@ -291,7 +342,7 @@ def job_in(state: State, server: Server) -> Job:
         server.fail(job.id, SECOND)
     elif state is State.FAILED:
         server.report(job.id, Failed(OOPS, retryable=False), SECOND)
-    server.scheduler.detach("other", "", SECOND)
+    server.detach("other", "", SECOND)
     server.round(10 * SECOND)
     assert server.state(job.id) is state
     return job

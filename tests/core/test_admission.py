@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.core import admission
-from schedo.core.admission import Accepted
+from schedo.core.commands import Accepted, Submit
 from schedo.core.model import Job, JobSpec, Options, Queue, Retry, Unique
 from schedo.core.states import State
 from schedo.errors import DuplicateKey, SchedoError
@@ -62,7 +62,7 @@ def test_an_expiry_is_an_instant_or_counts_from_the_submit(
 
 def test_each_priority_counts_as_one_step_of_the_queue_earlier() -> None:
     server = Server(slots=0)
-    server.scheduler.set_queue(Queue("slow", priority_step_us=HOUR))
+    server.set_queue(Queue("slow", priority_step_us=HOUR))
 
     assert server.submit(make_spec(priority=9), HOUR).rank == HOUR - 9 * MINUTE
     assert server.submit(make_spec(priority=-1), HOUR).rank == HOUR + MINUTE
@@ -120,7 +120,7 @@ def test_a_task_without_a_worker_has_no_defaults() -> None:
     server.attach(worker_spec(slots=0, task_defaults={"mail": Options(timeout_us=5)}))
     assert server.submit(make_spec("mail")).options.timeout_us == 5
 
-    server.scheduler.detach("w", "gone", SECOND)
+    server.detach("w", "gone", SECOND)
 
     assert server.submit(make_spec("mail")).options.timeout_us is None
 
@@ -153,10 +153,10 @@ def test_a_batch_is_answered_in_order_and_written_in_one_commit() -> None:
     server = Server(slots=0)
     answers: list[int] = []
 
-    server.scheduler.submit(
-        [make_spec("a"), make_spec("b"), make_spec("c")],
+    server.give(
+        Submit([make_spec("a"), make_spec("b"), make_spec("c")]),
         T0,
-        lambda given, now: answers.extend(accepted(each).id for each in given),
+        lambda given: answers.extend(accepted(each).id for each in given),
     )
 
     assert answers == sorted(answers)
@@ -299,9 +299,8 @@ def test_an_ended_job_within_its_period_is_replaced_without_being_cancelled() ->
 def test_a_key_is_looked_up_in_the_store_once_however_often_a_batch_names_it() -> None:
     server = Server(slots=0)
 
-    server.scheduler.submit([keyed("a"), keyed("b"), keyed("a")], T0, lambda given, now: None)
+    server.give(Submit([keyed("a"), keyed("b"), keyed("a")]), T0)
 
-    assert server.scheduler.has_pending_work
     server.take()
     assert len(server.requested_loads) == 2
 
@@ -310,7 +309,7 @@ def test_two_submits_with_one_key_make_one_job() -> None:
     server = Server(slots=0)
     answers: list[Accepted | SchedoError] = []
     for _ in range(2):
-        server.scheduler.submit([keyed()], T0, lambda given, now: answers.extend(given))
+        server.give(Submit([keyed()]), T0, answers.extend)
 
     server.round(T0)
 
@@ -340,9 +339,7 @@ def test_a_holder_evicted_during_a_load_keeps_its_key() -> None:
     holder = server.submit(keyed("held", for_us=HOUR))
     server.run(T0)
     answers: list[Accepted | SchedoError] = []
-    server.scheduler.submit(
-        [keyed("new"), keyed("held", for_us=HOUR)], T0, lambda given, now: answers.extend(given)
-    )
+    server.give(Submit([keyed("new"), keyed("held", for_us=HOUR)]), T0, answers.extend)
     server.complete(holder.id, T0)
 
     server.settle(T0)

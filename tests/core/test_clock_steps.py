@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from schedo.core.commands import Reschedule, Submit
 from schedo.core.leases import Failed, Snoozed
 from schedo.core.model import Catchup, Overlap, Rule, Trigger, Unique
 from schedo.core.states import State
@@ -77,7 +78,7 @@ def test_a_retry_and_a_snooze_count_elapsed_time(step: int, outcome: Failed | Sn
 @STEPS
 def test_uncommitted_jobs_are_shifted(step: int) -> None:
     server = Server(now=NOW)
-    server.scheduler.submit([make_spec(delay_us=MINUTE)], NOW, lambda answers, now: None)
+    server.give(Submit([make_spec(delay_us=MINUTE)]), NOW)
 
     server.follow_clock(step)
 
@@ -92,7 +93,7 @@ def test_an_expiry_counts_as_it_was_given(step: int) -> None:
     following = server.submit(make_spec(expires_at=NOW + MINUTE), NOW)
 
     server.follow_clock(step)
-    server.scheduler.expire_and_trim(NOW + step + MINUTE)
+    server.expire_and_trim(NOW + step + MINUTE)
     server.round(NOW + step + MINUTE)
     server.round(NOW + step + MINUTE)
 
@@ -104,9 +105,7 @@ def test_an_expiry_counts_as_it_was_given(step: int) -> None:
 def test_a_job_rescheduled_by_a_delay_counts_elapsed_time(step: int) -> None:
     server = Server(now=NOW)
     job = server.submit(make_spec(run_at=NOW + DAY), NOW)
-    server.change(
-        job.id, lambda job, now: server.scheduler.reschedule(job, None, None, now, MINUTE), NOW
-    )
+    server.change(Reschedule(job.id, delay_us=MINUTE), NOW)
     server.round(NOW)
 
     server.follow_clock(step)
@@ -119,7 +118,7 @@ def test_a_job_rescheduled_by_a_delay_counts_elapsed_time(step: int) -> None:
 def test_a_change_of_priority_does_not_change_what_a_delay_counts(step: int) -> None:
     server = Server(now=NOW)
     job = server.submit(make_spec(delay_us=MINUTE), NOW)
-    server.change(job.id, lambda job, now: server.scheduler.reschedule(job, None, 5, now), NOW)
+    server.change(Reschedule(job.id, priority=5), NOW)
     server.round(NOW)
 
     server.follow_clock(step)
@@ -176,9 +175,7 @@ def test_a_queued_job_stays_queued_when_its_priority_is_changed_after_a_step_bac
     job = server.submit(make_spec(), NOW)
 
     server.follow_clock(-HOUR)
-    server.change(
-        job.id, lambda job, now: server.scheduler.reschedule(job, None, 5, now), NOW - HOUR
-    )
+    server.change(Reschedule(job.id, priority=5), NOW - HOUR)
 
     assert server.state(job.id) is State.QUEUED
 

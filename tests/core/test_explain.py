@@ -39,14 +39,14 @@ def test_each_state_has_its_sentence(job: Job, sentence: str) -> None:
 
 def test_a_job_of_a_paused_queue_is_explained() -> None:
     server = Server()
-    server.scheduler.set_queue(Queue("default", paused=True))
+    server.set_queue(Queue("default", paused=True))
 
     assert why(server, server.submit(make_spec())) == "queue default is paused"
 
 
 def test_a_job_of_a_full_queue_is_explained() -> None:
     server = Server()
-    server.scheduler.set_queue(Queue("default", concurrency=1))
+    server.set_queue(Queue("default", concurrency=1))
     server.submit(make_spec())
     second = server.submit(make_spec())
     server.run(T0)

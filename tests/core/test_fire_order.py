@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedo.core.commands import DeleteSchedule, PauseSchedule
 from schedo.core.model import Overlap, Rule, Schedule
 from schedo.core.states import State
 from tests.core.builders import HOUR, MINUTE, SECOND, every, make_schedule_spec
@@ -82,18 +83,8 @@ def test_a_change_of_an_overdue_schedule_takes_effect() -> None:
         next(schedule for schedule in made if schedule.id == ident) for ident in overdue[:3]
     )
 
-    server.on_schedule(
-        paused.name,
-        lambda known: server.scheduler.schedules.pause(known, None, HOUR + SECOND),  # type: ignore[arg-type]
-        HOUR + SECOND,
-    )
-
-    def delete(known: Schedule | None) -> Schedule:
-        assert known is not None
-        server.scheduler.schedules.delete(known, HOUR + SECOND)
-        return known
-
-    server.on_schedule(deleted.name, delete, HOUR + SECOND)
+    server.give(PauseSchedule(paused.name), HOUR + SECOND)
+    server.give(DeleteSchedule(deleted.name), HOUR + SECOND)
     server.put(make_schedule_spec(edited.name, Rule(at=2 * HOUR)), HOUR + SECOND)
     server.settle(HOUR + MINUTE)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from schedo.core.admission import Accepted
+from schedo.core.commands import Accepted, Cancel, JobCommand, Reschedule, RunNow
 from schedo.core.limits import PAGE_ENTRIES_MAX
 from schedo.core.loads import Promoted
-from schedo.core.model import Job, Queue
-from schedo.core.scheduler import Scheduler
+from schedo.core.model import Queue
 from schedo.core.states import State
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, tries, worker_spec
 from tests.core.server import Server
@@ -34,7 +34,7 @@ def overdue(**fields: Any) -> tuple[Server, list[int]]:
 
 def test_a_job_that_comes_due_meanwhile_does_not_wait_for_the_backlog() -> None:
     server, _ = overdue()
-    server.scheduler.set_queue(Queue("old", paused=True))
+    server.set_queue(Queue("old", paused=True))
     server.tick(RESTART)
     server.round(RESTART)
     late = []
@@ -71,7 +71,7 @@ def test_all_that_is_overdue_runs_in_the_order_it_was_due() -> None:
 
 def test_a_backlog_is_queued_by_the_store_and_not_row_by_row() -> None:
     server, made = overdue()
-    server.scheduler.set_queue(Queue("old", paused=True))
+    server.set_queue(Queue("old", paused=True))
     written = 0
 
     for _ in range(4 * COUNT):
@@ -85,29 +85,26 @@ def test_a_backlog_is_queued_by_the_store_and_not_row_by_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "state"),
+    ("command", "state"),
     [
-        (lambda scheduler: scheduler.cancel, State.CANCELLED),
-        (lambda scheduler: scheduler.run_now, State.QUEUED),
-        (
-            lambda scheduler: lambda job, now: scheduler.reschedule(job, DAY, None, now),
-            State.SCHEDULED,
-        ),
+        (Cancel, State.CANCELLED),
+        (RunNow, State.QUEUED),
+        (partial(Reschedule, due_at=DAY), State.SCHEDULED),
     ],
     ids=["cancel", "run now", "reschedule"],
 )
 def test_a_command_on_an_overdue_job_holds_whenever_it_comes(
-    act: Callable[[Scheduler], Callable[[Job, int], Job]], state: State
+    command: Callable[[int], JobCommand], state: State
 ) -> None:
     for steps in range(8):
         server, made = overdue()
-        server.scheduler.set_queue(Queue("old", paused=True))
+        server.set_queue(Queue("old", paused=True))
         server.tick(RESTART)
         for step in (server.take, server.commit, server.fetch):
             if steps % 4 > [server.take, server.commit, server.fetch].index(step):
                 step()
         target = made[20 + steps]
-        server.command(target, act(server.scheduler), RESTART)
+        server.give(command(target), RESTART)
         if server.taken is not None:
             server.commit()
         if server.requested_loads:
@@ -121,10 +118,10 @@ def test_a_command_on_an_overdue_job_holds_whenever_it_comes(
 
 def test_overdue_jobs_whose_expiry_has_come_expire() -> None:
     server, made = overdue(expires_in_us=2 * MINUTE)
-    server.scheduler.set_queue(Queue("old", paused=True))
+    server.set_queue(Queue("old", paused=True))
     server.settle(RESTART)
 
-    server.scheduler.expire_and_trim(RESTART)
+    server.expire_and_trim(RESTART)
     server.settle(RESTART)
 
     assert {server.state(job_id) for job_id in made} == {State.EXPIRED}
@@ -145,7 +142,7 @@ def test_overdue_retries_are_tried_again() -> None:
 
 def test_many_jobs_of_one_instant_do_not_delay_the_one_right_after_them() -> None:
     server = Server(capacity=4, slots=2)
-    server.scheduler.set_queue(Queue("old", paused=True))
+    server.set_queue(Queue("old", paused=True))
     for _ in range(COUNT):
         server.submit(make_spec(delay_us=MINUTE, queue="old"))
     fresh = server.submit(make_spec(delay_us=MINUTE + 1))
@@ -162,7 +159,7 @@ def test_many_jobs_of_one_instant_do_not_delay_the_one_right_after_them() -> Non
 
 def test_a_crash_in_the_middle_of_a_backlog_loses_no_job() -> None:
     server, made = overdue()
-    server.scheduler.set_queue(Queue("old", paused=True))
+    server.set_queue(Queue("old", paused=True))
     for _ in range(5):
         server.tick(RESTART)
         server.round(RESTART)
@@ -179,8 +176,8 @@ def test_one_sweep_expires_all_whose_time_has_come_a_page_after_each_commit() ->
     server = Server(capacity=4, slots=0)
     specs = [make_spec(expires_in_us=MINUTE) for _ in range(3 * PAGE_ENTRIES_MAX)]
     made = [answer.job.id for answer in server.submit_all(specs) if isinstance(answer, Accepted)]
-    server.scheduler.expire_and_trim(HOUR)
-    server.scheduler.expire_and_trim(HOUR)
+    server.expire_and_trim(HOUR)
+    server.expire_and_trim(HOUR)
     server.round(HOUR)
     assert len(server.scheduler.jobs.changes.jobs) == PAGE_ENTRIES_MAX
 
@@ -191,7 +188,7 @@ def test_one_sweep_expires_all_whose_time_has_come_a_page_after_each_commit() ->
 
 def test_a_job_that_the_store_queued_while_it_changed_in_memory_is_queued_there_too() -> None:
     server, _ = overdue()
-    server.scheduler.set_queue(Queue("old", paused=True))
+    server.set_queue(Queue("old", paused=True))
     promoted: list[int] = []
     while not promoted:  # until the store has queued a page of the backlog
         server.deliver(RESTART)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from schedo.core.commands import Submit
 from schedo.core.model import Job
 from tests.core.builders import T0, make_schedule_spec, make_spec, worker_spec
 from tests.core.server import Server
@@ -26,7 +27,7 @@ class Counted(dict[int, Job]):
 
 def uncommitted(server: Server) -> Counted:
     """Submit jobs that are not committed yet, and count from now on."""
-    server.scheduler.submit([make_spec()] * 100, T0, lambda answers, now: None)
+    server.give(Submit([make_spec()] * 100), T0)
     changes = server.scheduler.jobs.changes
     changes.jobs = counted = Counted(changes.jobs)
     return counted

@@ -56,9 +56,9 @@ def test_leases_and_stops_are_taken_once() -> None:
     server, job_id = started()
     server.cancel(job_id, SECOND)
 
-    assert len(server.scheduler.attempts.take_stops()) == 1
-    assert server.scheduler.attempts.take_stops() == []
-    assert server.scheduler.attempts.take_leases() == []
+    assert len(server.scheduler.take_stops()) == 1
+    assert server.scheduler.take_stops() == []
+    assert server.scheduler.take_leases() == []
 
 
 def test_an_attempt_is_live_until_it_is_reported() -> None:
@@ -175,9 +175,7 @@ def test_a_resumed_attempt_that_was_cancelled_is_asked_to_stop_again() -> None:
 
     server.scheduler.recover_running(row, LEASE, MINUTE)
 
-    assert server.scheduler.attempts.take_stops() == [
-        StopRequest(LEASE.key, "w", StopReason.CANCEL)
-    ]
+    assert server.scheduler.take_stops() == [StopRequest(LEASE.key, "w", StopReason.CANCEL)]
 
 
 def test_a_resumed_attempt_takes_up_a_slot_of_its_worker() -> None:

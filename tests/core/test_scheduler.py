@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.admission import Accepted
 from schedo.core.changes import Output
+from schedo.core.commands import Accepted, InvokeReserved, Reassign, Reserve, Submit
 from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Snoozed, Stopped
-from schedo.core.model import Job, JobSpec, LeaseKey, Options, Queue, ReadyKey
+from schedo.core.model import JobSpec, LeaseKey, Options, Queue, ReadyKey
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
-from schedo.errors import SchedoError
+from schedo.errors import NotFound
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, tries, worker_spec
 from tests.core.fake_store import OOPS
 from tests.core.server import Server, job_in
@@ -30,7 +30,7 @@ def test_a_job_runs_when_exactly_due_and_not_before() -> None:
 
 def test_a_job_does_not_run_before_it_is_durable() -> None:
     server = Server()
-    server.scheduler.submit([make_spec()], T0, lambda given, now: None)
+    server.give(Submit([make_spec()]), T0)
 
     assert server.tick(T0) == []
     server.take()
@@ -126,7 +126,7 @@ def test_output_is_kept_with_its_attempt() -> None:
     server.run(T0)
     capture = CapturedOutput("stdout", b"hello", b"", 5)
 
-    server.scheduler.report(AttemptResult(LeaseKey(job.id, 1, 1), Completed(), (capture,)), SECOND)
+    server.scheduler.apply(AttemptResult(LeaseKey(job.id, 1, 1), Completed(), (capture,)), SECOND)
     server.round(SECOND)
 
     assert server.store.outputs == [Output(job.id, 1, capture)]
@@ -180,7 +180,7 @@ def test_a_low_priority_waits_longer_but_never_starves() -> None:
 
 def test_a_queue_runs_no_more_than_its_concurrency_at_once() -> None:
     server = Server()
-    server.scheduler.set_queue(Queue("q", concurrency=2))
+    server.set_queue(Queue("q", concurrency=2))
     jobs = [server.submit(make_spec(queue="q"), T0) for _ in range(4)]
 
     assert server.run(T0) == [jobs[0].id, jobs[1].id]
@@ -190,18 +190,18 @@ def test_a_queue_runs_no_more_than_its_concurrency_at_once() -> None:
 
 def test_a_paused_queue_starts_nothing_until_it_is_resumed() -> None:
     server = Server()
-    server.scheduler.set_queue(Queue("default", paused=True))
+    server.set_queue(Queue("default", paused=True))
     job = server.submit(make_spec(), T0)
 
     assert server.run(T0) == []
-    server.scheduler.set_queue(Queue("default"))
+    server.set_queue(Queue("default"))
     assert server.run(T0) == [job.id]
     assert server.store.queues["default"] == Queue("default")
 
 
 def test_the_limits_of_a_queue_outlive_a_crash() -> None:
     server = Server()
-    server.scheduler.set_queue(Queue("default", paused=True))
+    server.set_queue(Queue("default", paused=True))
     server.submit(make_spec(), T0)
 
     server.crash(T0)
@@ -228,13 +228,13 @@ def test_a_job_that_comes_to_a_worker_too_late_expires_instead_of_running() -> N
 def test_a_sweep_expires_jobs_that_wait(state: State) -> None:
     server = Server(slots=0)
     job = job_in(state, server)
-    server.scheduler.detach("w", "", T0)
+    server.detach("w", "", T0)
 
-    server.scheduler.expire_and_trim(DAY - 1)
+    server.expire_and_trim(DAY - 1)
     server.round(DAY - 1)
     assert server.state(job.id) is state
 
-    server.scheduler.expire_and_trim(DAY)
+    server.expire_and_trim(DAY)
     server.round(DAY)
     assert server.state(job.id) is State.EXPIRED
 
@@ -244,7 +244,7 @@ def test_a_job_that_started_in_time_does_not_expire() -> None:
     job = server.submit(make_spec(expires_in_us=MINUTE), T0)
     server.take()
     server.commit()
-    server.scheduler.expire_and_trim(MINUTE)
+    server.expire_and_trim(MINUTE)
     server.take()
     server.commit()
     server.fetch()  # the store still says that it waits
@@ -286,7 +286,7 @@ def test_pending_work_is_a_commit_or_a_load() -> None:
     server = Server()
     news = [server.scheduler.has_pending_work]
 
-    server.scheduler.with_job(1, lambda job, now: None, T0)
+    server.expire_and_trim(T0)
     news.append(server.scheduler.has_pending_work)
     server.round(T0)
     news.append(server.scheduler.has_pending_work)
@@ -321,14 +321,11 @@ def test_it_counts_the_jobs_that_have_ended() -> None:
     }
 
 
-def test_a_look_up_of_a_job_that_does_not_exist_finds_nothing() -> None:
+def test_a_command_on_a_job_that_does_not_exist_is_refused() -> None:
     server = Server()
-    found: list[Job | None] = []
 
-    server.scheduler.with_job(99, lambda job, now: found.append(job), T0)
-    server.round(T0)
-
-    assert found == [None]
+    with pytest.raises(NotFound, match="there is no job"):
+        server.cancel(99, T0)
 
 
 def test_memory_does_not_grow_with_the_number_of_jobs_and_all_of_them_run_in_order() -> None:
@@ -347,11 +344,7 @@ def test_memory_does_not_grow_with_the_number_of_jobs_and_all_of_them_run_in_ord
 
 
 def test_a_batch_of_errors_is_not_an_error() -> None:
-    answers: list[Accepted | SchedoError] = []
-
-    Server().scheduler.submit([], T0, lambda given, now: answers.extend(given))
-
-    assert answers == []
+    assert Server().apply(Submit([]), T0) == []
 
 
 def test_an_attempt_that_has_ended_is_not_reassigned() -> None:
@@ -360,19 +353,18 @@ def test_an_attempt_that_has_ended_is_not_reassigned() -> None:
     [lease] = server.tick(T0)
     server.complete(job.id, T0)
 
-    assert server.scheduler.placements.reassign(lease.key, (), "too late", T0) is None
+    assert server.apply(Reassign(lease.key, frozenset(), "too late"), T0) is None
     assert server.state(job.id) is State.COMPLETED
 
 
 def test_a_job_in_a_reserved_slot_keeps_requirements_of_its_own() -> None:
     server = Server(slots=0)
     server.attach(worker_spec("a", 2, labels={"zone": "lhr"}))
-    placements = server.scheduler.placements
     own = Requirements(labels=(Condition("zone", "=", ("lhr",)),))
-    slots = placements.reserve(ReadyKey("default", "work"), 1)
+    slots = server.apply(Reserve(ReadyKey("default", "work"), 1), T0)
 
     spec = JobSpec("work", options=Options(requirements=own))
-    [job] = placements.invoke_reserved(spec, slots, T0)
+    [job] = server.apply(InvokeReserved(spec, slots), T0)
 
     assert job.options.requirements == own
 
@@ -380,10 +372,10 @@ def test_a_job_in_a_reserved_slot_keeps_requirements_of_its_own() -> None:
 def test_a_job_in_a_reserved_slot_takes_the_requirements_of_the_reservation() -> None:
     server = Server(slots=0)
     server.attach(worker_spec("a", 2, labels={"zone": "lhr"}))
-    placements = server.scheduler.placements
     requested_loads = Requirements(labels=(Condition("zone", "=", ("lhr",)),))
-    slots = placements.reserve(ReadyKey("default", "work", requirements=requested_loads), 1)
+    ready_key = ReadyKey("default", "work", requirements=requested_loads)
+    slots = server.apply(Reserve(ready_key, 1), T0)
 
-    [job] = placements.invoke_reserved(JobSpec("work"), slots, T0)
+    [job] = server.apply(InvokeReserved(JobSpec("work"), slots), T0)
 
     assert job.options.requirements == requested_loads

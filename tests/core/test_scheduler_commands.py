@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from schedo.core.commands import Cancel, JobCommand, Reschedule, RetryJob, RunNow
 from schedo.core.leases import Stopped, StopReason, StopRequest
-from schedo.core.model import Job, LeaseKey
+from schedo.core.model import LeaseKey
 from schedo.core.states import State
 from schedo.errors import IllegalTransition
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, worker_spec
@@ -67,20 +69,17 @@ def test_cancelling_a_cancelled_job_changes_nothing() -> None:
 # What is not allowed.
 
 
-Command = Callable[[Server, Job], object]
-CANCEL: Command = lambda server, job: server.scheduler.cancel(job, HOUR)  # noqa: E731
-RETRY: Command = lambda server, job: server.scheduler.retry(job, HOUR)  # noqa: E731
-RUN_NOW: Command = lambda server, job: server.scheduler.run_now(job, HOUR)  # noqa: E731
-LATER: Command = lambda server, job: server.scheduler.reschedule(job, DAY, 5, HOUR)  # noqa: E731
+Make = Callable[[int], JobCommand]
+LATER = partial(Reschedule, due_at=DAY, priority=5)
 S = State
 REFUSED = [
-    *((CANCEL, state, "cannot be cancelled") for state in (S.COMPLETED, S.FAILED, S.EXPIRED)),
+    *((Cancel, state, "cannot be cancelled") for state in (S.COMPLETED, S.FAILED, S.EXPIRED)),
     *(
-        (RETRY, state, "only a failed, cancelled or expired job can be retried")
+        (RetryJob, state, "only a failed, cancelled or expired job can be retried")
         for state in (S.SCHEDULED, S.QUEUED, S.RUNNING, S.RETRYING, S.COMPLETED)
     ),
     *(
-        (RUN_NOW, state, "only a scheduled or retrying job can be run early")
+        (RunNow, state, "only a scheduled or retrying job can be run early")
         for state in (S.QUEUED, S.RUNNING, S.COMPLETED, S.FAILED, S.CANCELLED, S.EXPIRED)
     ),
     *(
@@ -94,14 +93,14 @@ REFUSED = [
     ("command", "state", "words"), REFUSED, ids=[f"{words}: {s}" for _, s, words in REFUSED]
 )
 def test_a_command_that_the_state_forbids_changes_nothing(
-    command: Command, state: State, words: str
+    command: Make, state: State, words: str
 ) -> None:
     server = Server(slots=0)
     job = server.job(job_in(state, server).id)
     before = job.copy()
 
     with pytest.raises(IllegalTransition, match=words):
-        command(server, job)
+        server.apply(command(job.id), HOUR)
 
     assert job == before
     assert not server.scheduler.jobs.changes.jobs
@@ -116,7 +115,7 @@ def test_a_manual_retry_resets_failures_and_losses(state: State) -> None:
     job = job_in(state, server)
     server.attach(worker_spec())
 
-    again = server.change(job.id, server.scheduler.retry, 2 * DAY)
+    again = server.change(RetryJob(job.id), 2 * DAY)
 
     assert (again.state, again.due_at) == (State.QUEUED, 2 * DAY)
     assert (again.failures, again.losses, again.failure, again.result) == (0, 0, None, None)
@@ -128,7 +127,7 @@ def test_attempt_numbers_continue_after_a_manual_retry() -> None:
     server = Server(slots=0)
     job = job_in(State.FAILED, server)
 
-    server.change(job.id, server.scheduler.retry, HOUR)
+    server.change(RetryJob(job.id), HOUR)
     server.run(HOUR)
 
     assert server.job(job.id).attempt == 2
@@ -139,7 +138,7 @@ def test_a_job_that_waits_for_its_time_can_be_run_now(state: State) -> None:
     server = Server(slots=0)
     job = job_in(state, server)
 
-    early = server.change(job.id, server.scheduler.run_now, 10 * SECOND)
+    early = server.change(RunNow(job.id), 10 * SECOND)
 
     assert (early.state, early.due_at, early.rank) == (State.QUEUED, 10 * SECOND, 10 * SECOND)
 
@@ -156,10 +155,7 @@ def test_a_waiting_job_can_be_rescheduled_later(state: State, after: State) -> N
     server = Server(slots=0)
     job = job_in(state, server)
 
-    def put_off(job: Job, now: int) -> Job:
-        return server.scheduler.reschedule(job, 2 * HOUR, None, now)
-
-    later = server.change(job.id, put_off, 10 * SECOND)
+    later = server.change(Reschedule(job.id, due_at=2 * HOUR), 10 * SECOND)
 
     assert (later.state, later.due_at, later.rank) == (after, 2 * HOUR, 2 * HOUR)
     server.attach(worker_spec())
@@ -172,9 +168,7 @@ def test_a_waiting_job_rescheduled_to_the_past_is_due_at_once(state: State) -> N
     server = Server(slots=0)
     job = job_in(state, server)
 
-    due = server.change(
-        job.id, lambda job, now: server.scheduler.reschedule(job, SECOND, None, now), 10 * SECOND
-    )
+    due = server.change(Reschedule(job.id, due_at=SECOND), 10 * SECOND)
 
     assert (due.state, due.due_at) == (State.QUEUED, SECOND)
 
@@ -183,9 +177,7 @@ def test_a_new_priority_changes_the_rank_and_keeps_the_due_time() -> None:
     server = Server(slots=0)
     first, second = (server.submit(make_spec(), T0) for _ in range(2))
 
-    raised = server.change(
-        second.id, lambda job, now: server.scheduler.reschedule(job, None, 1, now), SECOND
-    )
+    raised = server.change(Reschedule(second.id, priority=1), SECOND)
     server.attach(worker_spec(slots=1))
 
     assert (raised.due_at, raised.rank) == (T0, -MINUTE)

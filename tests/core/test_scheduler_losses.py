@@ -32,14 +32,14 @@ def test_a_detached_worker_loses_its_attempts() -> None:
     jobs = [server.submit(make_spec(retry=tries(1)), T0) for _ in range(2)]
     server.run(T0)
 
-    lost = server.scheduler.detach("w", "it died", SECOND)
+    lost = server.detach("w", "it died", SECOND)
 
     assert lost == list(server.leases)
     for each in jobs:
         job = server.job(each.id)
         assert (job.state, job.losses, job.failures) == (State.QUEUED, 1, 0)
         assert job.failure == Failure("lost", "it died")
-    assert server.scheduler.detach("w", "", SECOND) == []
+    assert server.detach("w", "", SECOND) == []
 
 
 def test_the_third_loss_ends_a_job() -> None:
@@ -59,7 +59,7 @@ def test_a_job_that_runs_at_most_once_is_not_repeated_when_its_worker_is_lost() 
     job = server.submit(make_spec(at_most_once=True), T0)
     server.run(T0)
 
-    server.scheduler.detach("w", "it died", SECOND)
+    server.detach("w", "it died", SECOND)
     server.attach(worker_spec())
 
     server.leases.clear()
@@ -107,7 +107,7 @@ def test_a_stale_result_changes_nothing_and_is_recorded(change: dict[str, int]) 
     capture = CapturedOutput("stdout", b"late", b"", 4)
 
     with pytest.raises(StaleLease, match="no longer holds it"):
-        server.scheduler.report(AttemptResult(stale, Completed(b"1"), (capture,)), SECOND)
+        server.scheduler.apply(AttemptResult(stale, Completed(b"1"), (capture,)), SECOND)
 
     assert server.job(job.id) == before
     changes = server.scheduler.take_changes()
@@ -123,6 +123,6 @@ def test_a_repeated_result_is_applied_once() -> None:
     server.complete(job.id, SECOND)
 
     with pytest.raises(StaleLease):
-        server.scheduler.report(AttemptResult(key, Failed(OOPS)), SECOND)
+        server.scheduler.apply(AttemptResult(key, Failed(OOPS)), SECOND)
 
     assert server.state(job.id) is State.COMPLETED

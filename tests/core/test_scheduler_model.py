@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from hypothesis import settings
@@ -17,7 +18,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from schedo.core import leases
-from schedo.core.admission import Accepted
+from schedo.core.commands import (
+    Accepted,
+    Cancel,
+    DeleteSchedule,
+    PauseSchedule,
+    PutSchedule,
+    Reschedule,
+    ResumeSchedule,
+    RetryJob,
+    RunNow,
+    Submit,
+    TriggerSchedule,
+)
 from schedo.core.leases import AttemptResult, Blame, Completed, Failed, Lost, Released, Stopped
 from schedo.core.model import (
     Catchup,
@@ -138,18 +151,18 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(specs=st.lists(SPECS, min_size=1, max_size=6))
     def submit(self, specs: list[JobSpec]) -> None:
-        def then(answers: list[Accepted | SchedoError], now: int) -> None:
+        def then(answers: list[Accepted | SchedoError]) -> None:
             assert len(answers) == len(specs)
             for spec, answer in zip(specs, answers, strict=True):
                 if isinstance(answer, Accepted):
                     assert answer.job.id, "the answer is a recycled record"
-                    assert answer.is_conflict or answer.job.created_at == now
+                    assert answer.is_conflict or answer.job.created_at == self.now
                     self.answered.add(answer.job.id)
                 else:
                     assert isinstance(answer, DuplicateKey)
                     assert spec.options.unique is not None
 
-        self.server.scheduler.submit(specs, self.now, then)
+        self.server.give(Submit(specs), self.now, then)
 
     @rule(seconds=st.sampled_from([0, 1, 3, 10, 70]))
     def pass_time(self, seconds: int) -> None:
@@ -171,7 +184,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         key = list(self.server.leases)[which % len(self.server.leases)]
         del self.server.leases[key]
         self.old_keys.append(key)
-        self.server.scheduler.report(AttemptResult(key, outcome), self.now)
+        self.server.scheduler.apply(AttemptResult(key, outcome), self.now)
 
     @rule(which=ANY)
     @precondition(lambda self: self.old_keys)
@@ -179,7 +192,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         key = self.old_keys[which % len(self.old_keys)]
         before = self.server.job(key.job_id).copy()
         try:
-            self.server.scheduler.report(AttemptResult(key, Completed(b"2")), self.now)
+            self.server.scheduler.apply(AttemptResult(key, Completed(b"2")), self.now)
         except StaleLease:
             assert self.server.job(key.job_id) == before
             return
@@ -189,33 +202,27 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.acknowledged)
     def change(self, which: int, verb: str) -> None:
         job_id = sorted(self.acknowledged)[which % len(self.acknowledged)]
-        scheduler = self.server.scheduler
 
-        def act(job: Job | None, now: int) -> None:
-            assert job is not None, "an acknowledged job is missing"
-            match verb:
-                case "cancel":
-                    scheduler.cancel(job, now)
-                case "retry":
-                    scheduler.retry(job, now)
-                    self.retried.add(job_id)
-                case "run_now":
-                    scheduler.run_now(job, now)
-                case "later":
-                    scheduler.reschedule(job, now + 6 * SECOND, None, now)
-                case "now":
-                    scheduler.reschedule(job, now, 9, now)
-                case _:
-                    scheduler.reschedule(job, None, -9, now)
+        def refused(error: SchedoError) -> None:
+            assert isinstance(error, IllegalTransition), "an acknowledged job is missing"
 
-        def then(job: Job | None, now: int) -> None:
-            before = job.copy() if job is not None else None
-            try:
-                act(job, now)
-            except IllegalTransition:
-                assert job == before, "a refused command changed the job"
+        def retried(job: Job) -> None:
+            self.retried.add(job.id)
 
-        scheduler.with_job(job_id, then, self.now)
+        server, now = self.server, self.now
+        match verb:
+            case "cancel":
+                server.give(Cancel(job_id), now, refused=refused)
+            case "retry":
+                server.give(RetryJob(job_id), now, retried, refused)
+            case "run_now":
+                server.give(RunNow(job_id), now, refused=refused)
+            case "later":
+                server.give(Reschedule(job_id, due_at=now + 6 * SECOND), now, refused=refused)
+            case "now":
+                server.give(Reschedule(job_id, due_at=now, priority=9), now, refused=refused)
+            case _:
+                server.give(Reschedule(job_id, priority=-9), now, refused=refused)
 
     @rule(
         name=st.sampled_from(QUEUES),
@@ -223,11 +230,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         paused=st.sampled_from([False, False, True]),
     )
     def set_queue(self, name: str, concurrency: int | None, paused: bool) -> None:
-        self.server.scheduler.set_queue(Queue(name, concurrency, paused, weight=2))
+        self.server.set_queue(Queue(name, concurrency, paused, weight=2))
 
     @rule()
     def lose_the_worker(self) -> None:
-        lost = self.server.scheduler.detach(WORKER, "gone", self.now)
+        lost = self.server.detach(WORKER, "gone", self.now)
         for key in lost:
             self.old_keys.append(key)
             self.server.leases.pop(key)
@@ -239,14 +246,11 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        self.server.scheduler.expire_and_trim(self.now)
+        self.server.expire_and_trim(self.now)
 
     @rule(spec=SCHEDULES)
     def put_schedule(self, spec: ScheduleSpec) -> None:
-        def then(known: Schedule | None, now: int) -> None:
-            self.server.scheduler.schedules.put(spec, known, now)
-
-        self.server.scheduler.with_schedule(spec.name, then, self.now)
+        self.server.give(PutSchedule(spec), self.now)
 
     @rule(
         which=ANY,
@@ -255,27 +259,27 @@ class SchedulerMachine(RuleBasedStateMachine):
     )
     @precondition(lambda self: self.server.store.schedules)
     def change_schedule(self, which: int, verb: str, overlap: Overlap | None) -> None:
-        names = sorted(schedule.name for schedule in self.server.store.schedules.values())
-        schedules = self.server.scheduler.schedules
+        known = sorted(self.server.store.schedules.values(), key=lambda each: each.name)
+        schedule = known[which % len(known)]
+        name, now = schedule.name, self.now
 
-        def then(known: Schedule | None, now: int) -> None:
-            if known is None:
-                return
-            match verb:
-                case "pause":
-                    schedules.pause(known, "for a while", now)
-                case "resume":
-                    schedules.resume(known, None, now)
-                case "resume from":
-                    schedules.resume(known, now - 100 * SECOND, now)
-                case "delete":
-                    schedules.delete(known, now)
-                case "trigger":
-                    schedules.trigger(known, overlap, now)
-                case _:
-                    assert schedules.put(known.spec, known, now) == (known, False)
+        def put(reply: tuple[Schedule, bool]) -> None:
+            assert reply[0].name == name
 
-        self.server.scheduler.with_schedule(names[which % len(names)], then, self.now)
+        give = partial(self.server.give, now=now, refused=lambda error: None)  # it was deleted
+        match verb:
+            case "pause":
+                give(PauseSchedule(name, "for a while"))
+            case "resume":
+                give(ResumeSchedule(name))
+            case "resume from":
+                give(ResumeSchedule(name, now - 100 * SECOND))
+            case "delete":
+                give(DeleteSchedule(name))
+            case "trigger":
+                give(TriggerSchedule(name, overlap))
+            case _:
+                give(PutSchedule(schedule.spec), then=put)
 
     # Time and the journal.
 
@@ -360,18 +364,18 @@ class SchedulerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         scheduler = self.server.scheduler
         for name in QUEUES:
-            scheduler.set_queue(Queue(name))
+            self.server.set_queue(Queue(name))
         self.server.attach(worker_spec(WORKER, 50))
         for _ in range(4):  # requests under way arrive
             self.do_a_round()
         for schedule in self.server.store.schedules.values():
-            scheduler.with_schedule(schedule.name, self._pause, self.now)
+            self.server.give(PauseSchedule(schedule.name), self.now, refused=lambda error: None)
         for _ in range(60):
             self.now += DAY
             self.latest_now = self.now
             self.do_a_round()
             for key in list(self.server.leases):
-                scheduler.report(AttemptResult(key, Completed(b"1")), self.now)
+                scheduler.apply(AttemptResult(key, Completed(b"1")), self.now)
                 del self.server.leases[key]
             if not scheduler.has_pending_work and not self.server.store.unfinished():
                 break
@@ -381,10 +385,6 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert wake_at is None or wake_at > self.now
         for job_id in self.acknowledged:
             assert self.server.store.jobs[job_id].is_final
-
-    def _pause(self, schedule: Schedule | None, now: int) -> None:
-        if schedule is not None:
-            self.server.scheduler.schedules.pause(schedule, None, now)
 
 
 SchedulerMachine.TestCase.settings = settings(

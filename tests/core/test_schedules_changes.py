@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from schedo.core.commands import PutSchedule, Triggered
 from schedo.core.model import Catchup, Decision, Overlap, Schedule, Trigger
-from schedo.core.schedules import Triggered
 from schedo.core.states import State
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, every, make_schedule_spec, make_spec
 from tests.core.scheduled import T1, kinds, made, states
@@ -16,10 +16,9 @@ def test_a_manual_run_is_due_now_and_leaves_the_next_fire_alone() -> None:
     server = Server()
     schedule = made(server, rule=every(60, jitter_us=30 * SECOND))
 
-    job_id, skipped_by = server.trigger("s", 10 * SECOND)
+    run, skipped_by = server.trigger("s", 10 * SECOND)
 
-    assert job_id is not None
-    run = server.job(job_id)
+    assert run is not None
     assert (run.trigger, run.scheduled_for, run.due_at) == (
         Trigger.MANUAL,
         10 * SECOND,
@@ -45,8 +44,8 @@ def test_a_manual_run_may_name_its_own_policy() -> None:
     schedule = made(server)
     server.settle(MINUTE)
 
-    assert server.trigger("s", 61 * SECOND, Overlap.ALLOW).job_id is not None
-    assert server.trigger("s", 62 * SECOND, Overlap.BUFFER_ONE).job_id is not None
+    assert server.trigger("s", 61 * SECOND, Overlap.ALLOW).job is not None
+    assert server.trigger("s", 62 * SECOND, Overlap.BUFFER_ONE).job is not None
     server.settle(62 * SECOND)
 
     assert states(server, schedule) == [State.RUNNING, State.RUNNING, State.BLOCKED]
@@ -227,13 +226,7 @@ def test_two_puts_of_one_new_name_make_one_schedule() -> None:
     found: list[tuple[Schedule, bool]] = []
     for seconds in (60, 30):
         spec = make_schedule_spec(rule=every(seconds))
-        server.scheduler.with_schedule(
-            "s",
-            lambda known, now, spec=spec: found.append(  # type: ignore[misc]
-                server.scheduler.schedules.put(spec, known, now)
-            ),
-            T1,
-        )
+        server.give(PutSchedule(spec), T1, found.append)
 
     server.round(T1)
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from schedo.core.commands import (
+    Cancel,
+    DeleteSchedule,
+    PauseSchedule,
+    PutSchedule,
+    ResumeSchedule,
+    RetryJob,
+    Triggered,
+    TriggerSchedule,
+)
 from schedo.core.leases import Completed, Stopped
 from schedo.core.model import Overlap, Retry, Rule, Schedule
-from schedo.core.schedules import Triggered
 from schedo.core.states import State
+from schedo.errors import NotFound
 from tests.core.builders import (
     HOUR,
     MINUTE,
@@ -61,15 +71,11 @@ def test_a_schedule_that_is_put_again_unchanged_while_its_page_is_loaded_still_f
     server.crash(SECOND)
     server.take()
     server.commit()
-    found: list[Schedule] = []
-    server.scheduler.with_schedule(
-        "s",
-        lambda known, now: found.append(
-            server.scheduler.schedules.put(make_schedule_spec(), known, now)[0]
-        ),
-        SECOND,
-    )
-    server.requested_loads = [*server.scheduler.take_loads(), *server.requested_loads]
+    pages = server.requested_loads
+    server.give(PutSchedule(make_schedule_spec()), SECOND)
+    server.take()
+    server.commit()
+    server.requested_loads += pages
     server.fetch()
 
     server.deliver(SECOND)
@@ -121,7 +127,7 @@ def test_a_manually_retried_run_of_an_evicted_schedule_is_active() -> None:
     server.round(HOUR)
     assert server.scheduler.schedules.find("s") is None
 
-    server.change(run.id, server.scheduler.retry, HOUR)
+    server.change(RetryJob(run.id), HOUR)
 
     assert server.trigger("s", HOUR) == Triggered(None, run.id)
 
@@ -132,11 +138,11 @@ def test_uncommitted_changes_correct_a_loaded_schedule() -> None:
     server.settle(MINUTE)
     [run] = server.runs(schedule.id)
     assert server.scheduler.schedules.find("s") is None
-    server.scheduler.with_schedule("s", lambda known, now: None, HOUR)
+    server.give(ResumeSchedule("s"), HOUR)
     server.take()
     server.commit()
     server.fetch()  # with the run as an active one
-    server.scheduler.cancel(server.job(run.id), HOUR)
+    server.cancel(run.id, HOUR)
     loaded = server.fetched[0][1]
     assert loaded.active == [run.id]
 
@@ -215,12 +221,9 @@ def test_a_put_of_the_same_name_after_a_crash_finds_the_stored_schedule() -> Non
 
 def test_an_unknown_schedule_is_not_found() -> None:
     server = Server()
-    found: list[Schedule | None] = []
 
-    server.scheduler.with_schedule("nobody", lambda known, now: found.append(known), T0)
-    server.round(T0)
-
-    assert found == [None]
+    with pytest.raises(NotFound, match="no schedule 'other'"):
+        server.apply(PauseSchedule("other"), T0)
     assert server.scheduler.schedules.find(99) is None
 
 
@@ -228,11 +231,7 @@ def test_a_schedule_deleted_while_it_is_looked_up_leaves_its_blocked_run_to_go()
     server, schedule = out_of_memory(Overlap.BUFFER_ONE)
     first, second = server.runs(schedule.id)
 
-    def delete(known: Schedule | None, now: int) -> None:
-        assert known is not None
-        server.scheduler.schedules.delete(known, now)
-
-    server.command_schedule("s", delete, HOUR)
+    server.give(DeleteSchedule("s"), HOUR)
     server.complete(first.id, HOUR)
 
     assert server.run(HOUR) == [second.id]
@@ -247,12 +246,8 @@ def test_a_run_made_since_the_schedule_was_loaded_keeps_it_busy() -> None:
     server.round(HOUR)
     answers: list[Triggered] = []
 
-    def trigger(known: Schedule | None, now: int) -> None:
-        assert known is not None
-        answers.append(server.scheduler.schedules.trigger(known, None, now))
-
-    server.command(run.id, server.scheduler.retry, HOUR)
-    server.command_schedule("s", trigger, HOUR)
+    server.give(RetryJob(run.id), HOUR)
+    server.give(TriggerSchedule("s"), HOUR, answers.append)
     server.round(HOUR)
 
     assert answers == [Triggered(None, run.id)]
@@ -288,7 +283,7 @@ def test_a_blocked_run_that_was_cancelled_before_it_was_woken_stays_cancelled() 
     server.settle(MINUTE)
     server.settle(2 * MINUTE)
     first, second = server.runs(schedule.id)
-    server.command(second.id, server.scheduler.cancel, 121 * SECOND)
+    server.give(Cancel(second.id), 121 * SECOND)
 
     server.complete(first.id, 121 * SECOND)
     server.settle(121 * SECOND)

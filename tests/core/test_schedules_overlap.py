@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from schedo.core.commands import Cancel, RetryJob
 from schedo.core.leases import Stopped
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX
 from schedo.core.model import Catchup, Decision, Overlap, Trigger
@@ -248,7 +249,7 @@ def test_a_manually_retried_run_is_active_again() -> None:
     server.settle(MINUTE)
     [run] = server.runs(schedule.id)
     server.fail(run.id, 61 * SECOND)
-    server.change(run.id, server.scheduler.retry, 62 * SECOND)
+    server.change(RetryJob(run.id), 62 * SECOND)
 
     server.settle(2 * MINUTE)
 
@@ -269,27 +270,27 @@ def test_a_buffered_run_beyond_that_number_still_goes_when_the_known_ones_have_e
     schedule = made(server, overlap=Overlap.ALLOW)
     for _ in range(ACTIVE_RUNS_KNOWN_MAX):
         server.scheduler.schedules.trigger(schedule, None, SECOND)
-    blocked = server.trigger("s", SECOND, Overlap.BUFFER_ONE).job_id
+    blocked = server.trigger("s", SECOND, Overlap.BUFFER_ONE).job
     assert blocked is not None
-    assert blocked not in schedule.active
+    assert blocked.id not in schedule.active
 
     for job_id in list(schedule.active):
         server.cancel(job_id, SECOND)
     server.settle(SECOND)
 
-    assert server.state(blocked) is State.QUEUED
+    assert server.state(blocked.id) is State.QUEUED
 
 
 def test_a_run_beyond_that_number_ends_like_any_other() -> None:
     server = Server(slots=0, capacity=5_000)
     schedule = made(server, overlap=Overlap.ALLOW)
     for _ in range(ACTIVE_RUNS_KNOWN_MAX + 1):
-        last = server.trigger("s", SECOND).job_id
+        last = server.trigger("s", SECOND).job
     assert last is not None
 
-    server.cancel(last, SECOND)
+    server.cancel(last.id, SECOND)
 
-    assert server.state(last) is State.CANCELLED
+    assert server.state(last.id) is State.CANCELLED
     assert len(schedule.active) == 1_000
 
 
@@ -300,7 +301,7 @@ def test_cancel_other_leaves_alone_what_has_ended_meanwhile() -> None:
     server.settle(MINUTE)
     [first] = server.runs(schedule.id)
     assert server.scheduler.jobs.find(first.id) is None
-    server.command(first.id, server.scheduler.cancel, MINUTE)
+    server.give(Cancel(first.id), MINUTE)
 
     server.tick(2 * MINUTE)
     server.settle(2 * MINUTE)

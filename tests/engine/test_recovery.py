@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from schedo.clock import SystemClock
+from schedo.core.commands import Flush, Reschedule
 from schedo.core.limits import MINUTE, SECOND
-from schedo.core.loads import Load
+from schedo.core.loads import Load, LoadJob
 from schedo.core.model import Job
-from schedo.core.scheduler import Scheduler
 from schedo.core.states import State
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull, StoreLocked
@@ -48,12 +48,12 @@ async def test_a_running_attempt_survives_a_failed_commit(path: Path) -> None:
 
 
 async def test_a_result_survives_a_command_that_breaks_its_turn(path: Path) -> None:
-    def stumble(scheduler: Scheduler, now: int) -> None:
+    def stumble(reply: None) -> None:
         raise ZeroDivisionError
 
     async with running(path) as world:
         job = await world.submit()
-        world.engine._loop.enqueue(stumble)
+        world.engine._loop.enqueue(Flush(), stumble)
         world.worker.end()
 
         ended = await world.engine.wait(job.id, 5)
@@ -141,16 +141,18 @@ async def test_changes_of_a_broken_callback_are_not_committed(
         do, beside = world.store.load, []
 
         async def load_while_something_comes(load: Load) -> Any:
-            found = await do(load)
+            if not isinstance(load, LoadJob):
+                return await do(load)
+            found = await do(LoadJob(job.id))
             beside.append(asyncio.create_task(world.engine.cancel(job.id)))
             await turned()  # there is something to commit now, and the journal is awake
             return found
 
-        def stumble(found: Job | None, now: int) -> None:
+        def stumble(found: Job) -> None:
             raise ZeroDivisionError
 
         monkeypatch.setattr(world.store, "load", load_while_something_comes)
-        world.engine._loop.enqueue(lambda scheduler, now: scheduler.with_job(12_345, stumble, now))
+        world.engine._loop.enqueue(Reschedule(12_345, priority=1), stumble)
         while not beside:
             await turned()
         with pytest.raises(StoreError):
@@ -215,14 +217,14 @@ async def test_a_submit_in_flight_has_an_unknown_outcome_when_the_disk_fails(pat
 
 
 async def test_a_submit_in_flight_has_an_unknown_outcome_when_a_turn_breaks(path: Path) -> None:
-    def break_turn(scheduler: Scheduler, now: int) -> None:
+    def break_turn(reply: None) -> None:
         raise RuntimeError("a bug")
 
     async with running(path) as world:
         world.store.hold()
         in_flight = asyncio.create_task(world.submit())
         await world.store.wait_held()
-        world.engine._loop.enqueue(break_turn)
+        world.engine._loop.enqueue(Flush(), break_turn)
         with pytest.raises(StoreError) as caught:
             await in_flight
 

@@ -1,11 +1,11 @@
 """A value that no column can store fails its job or request, never the server."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from schedo.core.commands import Flush
 from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed, Outcome, Snoozed
 from schedo.core.limits import MINUTE
 from schedo.core.model import Failure, Job
@@ -148,18 +148,15 @@ async def ends(world: World, job_id: int) -> State:
             await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
 
 
-def always(error: Exception) -> Callable[[Scheduler, int], None]:
-    def act(scheduler: Scheduler, now: int) -> None:
-        raise error
-
-    return act
+def raise_bug(reply: None) -> None:
+    raise ZeroDivisionError
 
 
 async def test_a_turn_that_breaks_once_is_recovered_from(path: Path) -> None:
     async with running(path) as world:
         fatal: list[BaseException] = []
         world.engine.on_fatal(fatal.append)
-        world.engine._loop.enqueue(always(ZeroDivisionError()))
+        world.engine._loop.enqueue(Flush(), raise_bug)
 
         assert await ends(world, (await submitted(world)).id) is State.COMPLETED
         assert not fatal

@@ -149,13 +149,14 @@ def leftovers(engine: Engine) -> Iterator[str]:
     rests: dict[str, Any] = {
         "dispatched": dispatcher._leases,
         "reports": dispatcher._results,
-        "waiting": dispatcher._waiting,
+        "waiting": dispatcher.waiting,
         "held": dispatcher.deferred,
         "offers": placement._offers,
         "reservations": placement._reservations,
         "progress": loop.progress._lines,
-        "waiters": loop.waiters,
-        "replies": [reply for reply in loop._tracked_replies if not reply.done()],
+        "waiters": loop.waiters._waiters,
+        "replies": [reply for reply, _ in loop._replies if not reply.done()],
+        "commands without their records": loop._unloaded,
     }
     yield from (f"{name}: {rest}" for name, rest in rests.items() if rest)
     for session in sessions._sessions.values():

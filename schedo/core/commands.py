@@ -1,0 +1,315 @@
+"""The commands of the scheduler, as values: everything that can be asked of it.
+
+`Command[R]` has a reply of type R: `Scheduler.apply` returns it, or raises a SchedoError and has
+changed nothing. An AttemptResult (core/leases.py) is a command as it is; its reply is the job.
+
+Jobs and schedules in a reply are the records in memory. A caller that keeps one beyond the turn
+copies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from schedo.core.changes import IdempotencyRecord
+from schedo.core.model import (
+    Job,
+    JobSpec,
+    LeaseKey,
+    Overlap,
+    Queue,
+    ReadyKey,
+    Schedule,
+    ScheduleSpec,
+)
+from schedo.core.requirements import Requirements
+from schedo.core.worker_pool import WorkerSpec
+from schedo.errors import SchedoError
+
+R = TypeVar("R")
+
+
+class Command(msgspec.Struct, Generic[R], frozen=True, gc=False):
+    """The base of all commands."""
+
+    # False: the command changes nothing that the store keeps, so its reply waits for no commit.
+    is_durable: ClassVar[bool] = True
+
+
+# Jobs.
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The answer to one spec: the new job, or the job that already holds its unique key."""
+
+    job: Job
+    is_conflict: bool
+
+
+class Submit(Command[list[Accepted | SchedoError]], frozen=True):
+    """Make jobs in one step; the reply has one answer for each spec, in their order."""
+
+    specs: Sequence[JobSpec]
+
+
+class JobCommand(Command[Job], frozen=True):
+    """The base of the commands on one job. Raises NotFound, or IllegalTransition by its state."""
+
+    job_id: int
+
+
+class Cancel(JobCommand, frozen=True):
+    """End a waiting job, or ask the worker of a running one to stop. It may be repeated."""
+
+
+class RetryJob(JobCommand, frozen=True):
+    """Queue an ended job again and reset its counts of failures and losses."""
+
+
+class RunNow(JobCommand, frozen=True):
+    """Make a scheduled or retrying job due now."""
+
+
+class Reschedule(JobCommand, frozen=True):
+    """Change the due instant (or the delay from now) or the priority of a waiting job."""
+
+    due_at: int | None = None
+    delay_us: int | None = None
+    priority: int | None = None
+
+
+# Schedules.
+
+
+class PutSchedule(Command[tuple[Schedule, bool]], frozen=True):
+    """Create a schedule or change it to the spec; the reply also says whether it is new."""
+
+    spec: ScheduleSpec
+
+
+class ScheduleCommand(Command[R], frozen=True):
+    """The base of the commands on one schedule that exists. Raises NotFound."""
+
+    name: str
+
+
+class DeleteSchedule(ScheduleCommand[None], frozen=True):
+    """Delete the schedule. Its jobs stay, and a blocked run is unblocked."""
+
+
+class PauseSchedule(ScheduleCommand[Schedule], frozen=True):
+    """Stop firing until the schedule is resumed. A manual trigger still works."""
+
+    note: str | None = None
+
+
+class ResumeSchedule(ScheduleCommand[Schedule], frozen=True):
+    """Fire again from now on, or from an earlier instant by the catch-up policy."""
+
+    resume_from: int | None = None
+
+
+class Triggered(NamedTuple):
+    """The answer to a manual trigger: the new job, or the id of the run that prevented it."""
+
+    job: Job | None
+    skipped_by: int | None
+
+
+class TriggerSchedule(ScheduleCommand[Triggered], frozen=True):
+    """Make a run now, by the given overlap policy or else that of the schedule."""
+
+    overlap: Overlap | None = None
+
+
+# Queues.
+
+
+class ConfigureQueue(Command[Queue], frozen=True):
+    """Set the given fields of a queue's limits. Jobs that already wait keep their rank."""
+
+    name: str
+    fields: dict[str, Any]
+
+
+# Workers.
+
+
+class AttachWorker(Command[None], frozen=True):
+    """Add a worker that may now get jobs, or replace its spec."""
+
+    is_durable: ClassVar[bool] = False
+    spec: WorkerSpec
+
+
+class DetachWorker(Command[list[LeaseKey]], frozen=True):
+    """Remove the worker; the reply is the leases that it still held. Their attempts are lost.
+
+    Those in `unsent`, as it stands when the command is applied, are released instead, because no
+    worker has received them.
+    """
+
+    worker: str
+    message: str
+    unsent: AbstractSet[LeaseKey] = frozenset()
+
+
+class CloseWorker(Command[None], frozen=True):
+    """Assign no more attempts to the worker. Its running attempts continue."""
+
+    is_durable: ClassVar[bool] = False
+    worker: str
+
+
+class Cordon(Command[None], frozen=True):
+    """Stop assigning attempts to the worker, or resume, on behalf of an operator."""
+
+    is_durable: ClassVar[bool] = False
+    worker: str
+    is_cordoned: bool
+
+
+class Poll(Command[None], frozen=True):
+    """Set how many attempts the worker's poll requests; 0 means that no poll is open."""
+
+    is_durable: ClassVar[bool] = False
+    worker: str
+    count: int
+
+
+# Placement.
+
+
+class ReservedSlot(NamedTuple):
+    """A slot that is held for a reservation, with the requirements of its jobs."""
+
+    worker: str
+    key: LeaseKey
+    requirements: Requirements | None
+
+
+class Invoke(Command[list[Job]], frozen=True):
+    """Start `count` jobs now, all or none. Raises NoCapacity or Unsatisfiable."""
+
+    spec: JobSpec
+    count: int
+
+
+class Reserve(Command[list[ReservedSlot]], frozen=True):
+    """Hold `count` slots, all or none. Raises NoCapacity or Unsatisfiable."""
+
+    is_durable: ClassVar[bool] = False
+    ready_key: ReadyKey
+    count: int
+
+
+class InvokeReserved(Command[list[Job]], frozen=True):
+    """Start one job in each of the reserved slots.
+
+    Raises NoReservation if a worker is gone, and Unsatisfiable if one does not serve such jobs. The
+    slots stay reserved then.
+    """
+
+    spec: JobSpec
+    slots: Sequence[ReservedSlot]
+
+
+class ReleaseSlots(Command[None], frozen=True):
+    """Release reserved slots; slots of workers that are gone are ignored."""
+
+    is_durable: ClassVar[bool] = False
+    slots: Sequence[ReservedSlot]
+
+
+class Reassign(Command[Job | None], frozen=True):
+    """Start the job on another worker, or fail it; the reply is None if the lease is not live."""
+
+    key: LeaseKey
+    exclude: AbstractSet[str]  # names of workers
+    message: str
+
+
+class CancelUnstarted(Command[list[tuple[LeaseKey, str]]], frozen=True):
+    """Fail those of the jobs that run, because no worker has begun them; reply with (key, worker)
+    of each."""
+
+    job_ids: Sequence[int]
+    message: str
+
+
+# The rest.
+
+
+class KeepIdempotencyRecord(Command[None], frozen=True):
+    """Commit the response to a request together with the changes of this step."""
+
+    record: IdempotencyRecord
+
+
+class ExpireAndTrim(Command[None], frozen=True):
+    """Request the jobs that have expired, and evict idle queues. Given about once a second."""
+
+
+class Flush(Command[None], frozen=True):
+    """Change nothing: the reply comes when all earlier changes are durable."""
+
+
+# Follow-ups: commands that the core gives itself. If the record is gone, they change nothing.
+
+
+class FollowUp(Command[None], frozen=True):
+    """The base of the follow-ups."""
+
+
+class JobFollowUp(FollowUp, frozen=True):
+    """The base of the follow-ups on one job."""
+
+    job_id: int
+
+
+class CancelRun(JobFollowUp, frozen=True):
+    """Cancel a run that has not ended, because a later run takes its place."""
+
+
+class UnblockRun(JobFollowUp, frozen=True):
+    """Queue a blocked run, or schedule it if jitter makes it due later."""
+
+
+class GiveUpRetry(JobFollowUp, frozen=True):
+    """Fail the job if it still waits for the retry after this attempt."""
+
+    key: LeaseKey
+
+
+class ScheduleFollowUp(FollowUp, frozen=True):
+    """The base of the follow-ups on one schedule."""
+
+    schedule_id: int
+
+
+class CheckRetry(ScheduleFollowUp, frozen=True):
+    """Fail the retrying run if its schedule fires before the retry.
+
+    due: the instant of the retry on the elapsed timeline.
+    """
+
+    key: LeaseKey
+    due: int
+
+
+class ResolveBlocked(ScheduleFollowUp, frozen=True):
+    """After a recovery, unblock or cancel a blocked run as its schedule says.
+
+    is_latest: no later run of the schedule is blocked.
+    """
+
+    job_id: int
+    is_latest: bool
+
+
+class UnblockNext(ScheduleFollowUp, frozen=True):
+    """Unblock the schedule's blocked run if no other run of it is active."""

@@ -1,0 +1,142 @@
+"""Commands as values: at once from memory, or again with what was loaded for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.changes import IdempotencyRecord
+from schedo.core.commands import (
+    Cancel,
+    CancelRun,
+    CloseWorker,
+    GiveUpRetry,
+    KeepIdempotencyRecord,
+    PauseSchedule,
+    Reschedule,
+    RunNow,
+    Submit,
+    UnblockRun,
+)
+from schedo.core.loads import LoadJob, LoadSchedule, LoadUniqueHolder, Needs
+from schedo.core.model import LeaseKey, Unique
+from schedo.core.states import State
+from schedo.errors import NotFound
+from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_spec
+from tests.core.scheduled import made
+from tests.core.server import Server
+
+
+def stored_only(server: Server, delay_us: int = HOUR) -> int:
+    """Return the id of a job that only the store has."""
+    job = server.submit(make_spec(delay_us=delay_us))
+    server.crash(T0)
+    return job.id
+
+
+def test_a_command_on_a_job_in_the_store_needs_it_and_changes_nothing() -> None:
+    server = Server(slots=0)
+    job_id = stored_only(server)
+
+    reply = server.scheduler.apply(Cancel(job_id), T0)
+
+    assert reply == Needs((LoadJob(job_id),))
+    assert not server.scheduler.take_changes()
+
+
+def test_a_command_is_applied_with_what_was_loaded_for_it() -> None:
+    server = Server(slots=0)
+    job_id = stored_only(server)
+    found = server.store.load_job(job_id)
+
+    job = server.scheduler.apply(Cancel(job_id), MINUTE, {LoadJob(job_id): found})
+
+    assert not isinstance(job, Needs)
+    assert (job.id, job.state, job.ended_at) == (job_id, State.CANCELLED, MINUTE)
+    assert list(server.scheduler.take_changes().jobs) == [job_id]
+
+
+def test_a_record_in_memory_wins_over_what_was_loaded() -> None:
+    server = Server(slots=0)
+    job_id = stored_only(server)
+    before = server.store.load_job(job_id)
+    server.change(Reschedule(job_id, due_at=2 * HOUR), T0)
+
+    job = server.scheduler.apply(RunNow(job_id), SECOND, {LoadJob(job_id): before})
+
+    assert job is server.scheduler.find_job(job_id)
+
+
+def test_a_job_that_is_not_in_the_store_either_is_not_found() -> None:
+    server = Server()
+
+    with pytest.raises(NotFound):
+        server.scheduler.apply(Cancel(5), T0, {LoadJob(5): None})
+
+
+def test_commands_that_wait_for_one_job_are_applied_in_their_order() -> None:
+    server = Server(slots=0)
+    job_id = stored_only(server)
+    states: list[State] = []
+    server.give(RunNow(job_id), T0, lambda job: states.append(job.state))
+    server.give(Cancel(job_id), T0, lambda job: states.append(job.state))
+
+    server.round(T0)
+
+    assert states == [State.QUEUED, State.CANCELLED]
+
+
+def test_a_command_on_a_schedule_in_the_store_needs_it() -> None:
+    server = Server()
+    made(server)
+    server.crash(T0)
+
+    assert server.scheduler.apply(PauseSchedule("s"), T0) == Needs((LoadSchedule("s"),))
+
+
+def test_a_submit_needs_all_holders_again_if_one_of_them_is_new() -> None:
+    server = Server(slots=0)
+    specs = [make_spec(unique=Unique("a")), make_spec(unique=Unique("b"))]
+
+    reply = server.scheduler.apply(Submit(specs), T0, {LoadUniqueHolder("a"): None})
+
+    assert reply == Needs((LoadUniqueHolder("a"), LoadUniqueHolder("b")))
+
+
+def test_the_record_of_a_response_goes_into_the_next_commit() -> None:
+    server = Server()
+    record = IdempotencyRecord("key", b"", 201, b"{}", T0)
+
+    server.give(KeepIdempotencyRecord(record), T0)
+
+    assert server.scheduler.take_changes().idempotency_records == [record]
+
+
+def test_a_closed_worker_gets_no_more_attempts() -> None:
+    server = Server()
+    server.submit(make_spec())
+
+    server.give(CloseWorker("w"), T0)
+
+    assert server.tick(T0) == []
+
+
+@pytest.mark.parametrize(
+    "follow_up",
+    [CancelRun(5), UnblockRun(5), GiveUpRetry(5, LeaseKey(5, 1, 1))],
+    ids=lambda follow_up: type(follow_up).__name__,
+)
+def test_a_follow_up_on_a_job_that_is_gone_changes_nothing(follow_up: CancelRun) -> None:
+    server = Server()
+
+    server.apply(follow_up, T0)
+
+    assert not server.scheduler.take_changes()
+
+
+def test_a_run_that_is_not_blocked_is_not_unblocked() -> None:
+    server = Server(slots=0)
+    job = server.submit(make_spec(delay_us=HOUR))
+
+    server.apply(UnblockRun(job.id), T0)
+
+    assert server.state(job.id) is State.SCHEDULED
