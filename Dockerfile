@@ -1,14 +1,14 @@
-# Off loopback the server wants a token, so give it one that user 10001 can read:
+# Off loopback the server requires a token. Put it into a file that user 10001 can read:
 #
 #   docker build -t schedo .
 #   docker run --restart on-failure -p 8080:8080 -v schedo-data:/data \
 #       -v ./token:/run/secrets/schedo_token:ro -e SCHEDO_TOKEN_FILE=/run/secrets/schedo_token schedo
 #
-# After the exit codes 2, 65 and 78 a restart cannot help (README, "Running it for real"), but it
-# harms nothing: Docker pauses longer and longer. "docker stop" waits 10 s, the server's drain up to
-# 28 s: give it "docker stop --time 30", or a shorter --drain-grace.
+# After the exit codes 2, 65 and 78 a restart cannot help (README, "Running it in production"). It does
+# no harm, because Docker waits longer before each restart. "docker stop" waits 10 s, but the server's
+# drain takes up to 28 s: use "docker stop --time 30", or a shorter --drain-grace.
 #
-# The root file system may be read-only (--read-only); only /data is written.
+# The root file system may be read-only (--read-only); the server writes only to /data.
 
 FROM python:3.13-slim AS build
 
@@ -33,14 +33,14 @@ LABEL org.opencontainers.image.title="schedo" \
       org.opencontainers.image.description="A durable job scheduler in one process" \
       org.opencontainers.image.licenses="MIT"
 
-# Commands may leave children behind; as the first process tini reaps them.
+# Commands may leave child processes behind; tini, as the first process, reaps them.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends 'tini=0.19.*' \
     && rm -rf /var/lib/apt/lists/* \
     && install -d -o 10001 -g 10001 /data
 COPY --from=build /venv /venv
 
-# Everything is compiled already, so nothing need be written beside the code.
+# All modules are already compiled, so Python writes nothing beside the code.
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
 VOLUME /data

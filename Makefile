@@ -1,5 +1,5 @@
-# One command from a bare checkout: needs Python 3.11+ with venv and pip, and make.
-# Everything is put into $(VENV); the server keeps its data in ./data. Nothing else is touched.
+# Each target works in a new checkout. It needs make, and Python 3.11 or newer with venv and pip.
+# Everything is installed into $(VENV), and the server keeps its data in ./data.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -15,7 +15,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-# A stamp is touched last, so a half-finished installation is repeated.
+# The stamp file is touched last, so an incomplete installation is repeated.
 $(VENV)/.run: requirements/run.txt requirements/build.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "schedo needs Python 3.11 or newer, but there is no '$(PYTHON)'; name one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "schedo needs Python 3.11 or newer, but $(PYTHON) is %d.%d; name another: make PYTHON=python3.12" % sys.version_info[:2])'
