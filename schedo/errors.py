@@ -327,6 +327,17 @@ class InvocationTimeout(SchedoError):
     status = 504
 
 
+def all_errors() -> dict[str, type[SchedoError]]:
+    """Return the errors of this module by code; a code's class is the one nearest the root."""
+    classes: dict[str, type[SchedoError]] = {}
+    open_ends: list[type[SchedoError]] = [SchedoError]
+    for kind in open_ends:
+        if kind.__module__ == __name__:
+            classes.setdefault(kind.code, kind)
+        open_ends += kind.__subclasses__()
+    return classes
+
+
 class Exit(IntEnum):
     """The exit codes of all commands; README.md and docs/architecture.md have the same table."""
 

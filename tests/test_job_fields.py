@@ -24,7 +24,8 @@ from schedo.client.sync import Client
 from schedo.core.ids import parse_id
 from schedo.core.model import JobSpec
 from schedo.protocol.decode import decode_checked
-from schedo.protocol.jobs import JobFields, JobRequest
+from schedo.protocol.jobs import JobRequest
+from schedo.protocol.options import JobFields
 from schedo.worker.process import frames
 from tests.client.server import FakeServer, fake_server
 from tests.web.world import World

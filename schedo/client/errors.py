@@ -24,6 +24,7 @@ from schedo.errors import (
     TooLarge,
     Unauthorized,
     Unavailable,
+    all_errors,
 )
 
 
@@ -72,17 +73,7 @@ _BY_STATUS: dict[int, type[SchedoError]] = {
     503: Unavailable,
     507: StoreFull,
 }
-
-
-def _tree(kind: type[SchedoError]) -> Iterator[type[SchedoError]]:
-    if kind.__module__ == SchedoError.__module__:  # only errors that a server can raise
-        yield kind
-    for child in kind.__subclasses__():
-        yield from _tree(child)
-
-
-# If several classes share a code, the one nearest to the root stands for it.
-_BY_CODE = {kind.code: kind for kind in reversed(list(_tree(SchedoError)))}
+_BY_CODE = all_errors()
 
 
 def parse_problem(status: int, headers: Mapping[str, str], body: bytes) -> SchedoError:

@@ -1,4 +1,4 @@
-"""The kinds of fields that requests are made of: names, durations, instants, texts.
+"""The kinds of fields that messages are made of: names, durations, instants, texts.
 
 A type here is what the JSON may hold and what openapi.json says about it; the read_ function beside
 it makes the value that the core wants, or raises Invalid with the field's JSON pointer.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from schedo.core import limits
 from schedo.errors import Invalid
@@ -22,6 +22,7 @@ from schedo.protocol.times import (
     parse_duration,
     parse_instant,
     render_duration,
+    render_instant,
 )
 
 Name = Annotated[
@@ -54,6 +55,9 @@ Instant = Annotated[
         extra_json_schema=INSTANT_SCHEMA,
     ),
 ]
+Id = Annotated[str, Meta(extra_json_schema={"pattern": "^[0-9A-HJKMNP-TV-Z]{13}$"})]
+DurationText = Annotated[str, Meta(examples=["90s"])]
+T = TypeVar("T")
 Priority = Annotated[
     int,
     Meta(ge=limits.PRIORITY_MIN, le=limits.PRIORITY_MAX, description="Larger runs sooner."),
@@ -115,6 +119,21 @@ def read_instant(pointer: str, value: str) -> int:
 def read_instant_or_none(pointer: str, value: str | None) -> int | None:
     """Return the instant in microseconds UTC, or None if it was not given."""
     return None if value is None else read_instant(pointer, value)
+
+
+def or_unset(value: T | None) -> T | UnsetType:
+    """Return a value of an answer, which leaves out what has none."""
+    return UNSET if value is None else value
+
+
+def instant_or_unset(us: int | None) -> str | UnsetType:
+    """Return the instant as RFC 3339."""
+    return UNSET if us is None else render_instant(us)
+
+
+def duration_or_unset(us: int | None) -> str | UnsetType:
+    """Return the duration as text."""
+    return UNSET if us is None else render_duration(us)
 
 
 def read_payload(value: msgspec.Raw | msgspec.UnsetType, pointer: str = "/payload") -> bytes:

@@ -1,23 +1,25 @@
-"""Requests that run work right now: invocations, reservations, and the short form."""
+"""Work that runs right now: invocations, reservations, and the short forms."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 import orjson
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
-from schedo.core.model import ONCE, JobSpec, Options
+from schedo.core.model import ONCE, Job, JobSpec, Options
 from schedo.core.requirements import Requirements
+from schedo.core.worker_messages import Reservation
 from schedo.errors import Invalid
 from schedo.protocol import fields
-from schedo.protocol.fields import Duration, Name
-from schedo.protocol.jobs import read_meta, read_tags
+from schedo.protocol.fields import Duration, Id, Instant, Name, or_unset
+from schedo.protocol.jobs import JobAnswer, StateName, job_fields
+from schedo.protocol.options import read_meta, read_tags
 from schedo.protocol.query import WAIT_US_MAX
 from schedo.protocol.requirements import Preferences, RequiresRequest, read_conditions, read_route
-from schedo.protocol.times import render_duration
+from schedo.protocol.times import render_duration, render_instant
 
 COUNT_MAX = 1_000
 TTL_US_MAX = 5 * limits.MINUTE
@@ -156,6 +158,82 @@ class ShortRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
                 requirements=Requirements(labels=conditions) if conditions else None,
             ),
         )
+
+
+class ReservationAnswer(Struct, forbid_unknown_fields=True):
+    """Reserved slots; a request with the nonce uses them."""
+
+    id: str
+    nonce: str
+    workers: list[str]
+    expires_at: Instant
+
+    @classmethod
+    def of(cls, slots: Reservation) -> Self:
+        return cls(slots.id, slots.nonce, list(slots.workers), render_instant(slots.expires_at))
+
+
+class JobsAnswer(Struct, forbid_unknown_fields=True):
+    """The jobs of an invocation with a count above 1."""
+
+    items: list[JobAnswer]
+
+
+class ShortAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A command's state in the short form."""
+
+    task_id: Id
+    status: StateName
+    command: str | UnsetType = UNSET
+    scheduled_at: Instant
+    picked_at: Instant | UnsetType = UNSET
+    started_at: Instant | UnsetType = UNSET
+    completed_at: Instant | UnsetType = UNSET
+    failed_at: Instant | UnsetType = UNSET
+    cancelled_at: Instant | UnsetType = UNSET
+    expired_at: Instant | UnsetType = UNSET
+    exit_code: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        fields = job_fields(job)
+        shown = {name: fields[name] for name in _SHORT_INSTANTS if name in fields}
+        payload = _decode(_PAYLOADS, job.payload) or _Payload()
+        result = _decode(_RESULTS, job.result) or _Result()
+        failure = job.failure
+        exit_code = result.exit_code
+        if failure is not None and failure.exit_code is not None:
+            exit_code = failure.exit_code
+        return cls(
+            task_id=fields["id"],
+            status=fields["state"],
+            command=or_unset(payload.command),
+            exit_code=or_unset(exit_code),
+            error=UNSET if failure is None else failure.message,
+            **shown,
+        )
+
+
+class _Payload(Struct):
+    command: str | None = None
+
+
+class _Result(Struct):
+    exit_code: int | None = None
+
+
+_PAYLOADS, _RESULTS = msgspec.json.Decoder(_Payload), msgspec.json.Decoder(_Result)
+_SHORT_INSTANTS = [name for name in ShortAnswer.__struct_fields__ if name.endswith("_at")]
+T = TypeVar("T", bound=Struct)
+
+
+def _decode(decoder: msgspec.json.Decoder[T], text: bytes | None) -> T | None:
+    """Return the few members that are shown, without decoding the others."""
+    try:
+        return decoder.decode(text or b"null")
+    except msgspec.ValidationError:
+        return None
 
 
 def _read_at_most(pointer: str, value: str | int | float, least: int, most: int) -> int:

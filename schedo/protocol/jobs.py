@@ -1,142 +1,53 @@
-"""Requests about jobs, and their conversion to the core's JobSpec."""
+"""Jobs: the requests that submit and change them, and the answers that show them.
+
+The answer for a job is rendered without its Struct, because that takes half the time (2.4 instead
+of 4.5 microseconds); a test compares the two.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 import orjson
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from schedo.core import limits
-from schedo.core.model import PLAIN, JobSpec, Options, Retry, Unique
-from schedo.core.retry import PRESETS
+from schedo.core.changes import AttemptRecord
+from schedo.core.ids import render_id
+from schedo.core.model import Failure, Job, JobSpec, Trigger
+from schedo.core.states import State
 from schedo.errors import Invalid
 from schedo.protocol import fields
-from schedo.protocol.fields import Duration, Instant, Name, Priority, Text
-from schedo.protocol.requirements import Preferences, RequiresRequest, read_route
-from schedo.protocol.times import render_duration, render_instant
+from schedo.protocol.fields import Duration, Id, Instant, Priority, instant_or_unset, or_unset
+from schedo.protocol.options import JobFields, OptionsAnswer, option_fields
+from schedo.protocol.times import render_instant
 
-# read_retry checks it: there the pointer is right also inside of a task's defaults.
-RetryCount = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": limits.ATTEMPTS_MAX})]
-PresetName = Annotated[str, Meta(extra_json_schema={"enum": list(PRESETS)})]
 TraceParent = Annotated[str, Meta(extra_json_schema={"pattern": fields.TRACEPARENT_PATTERN})]
-Attempts = Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)]
-_NO_OPTIONS = (None,) * 10
-Delivery = Literal["at_least_once", "at_most_once"]
-UnfinishedState = Literal["scheduled", "blocked", "queued", "running", "retrying"]
-
-
-class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """When and how often a failed attempt is tried again."""
-
-    max_attempts: Attempts = 5
-    backoff: Literal["exponential", "fixed"] = "exponential"
-    initial: Duration = "2s"
-    factor: Annotated[float, Meta(ge=1, le=100)] = 3.0
-    max: Duration = "1h"
-    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.2
-    until: Instant | None = None
-
-    @classmethod
-    def of(cls, retry: Retry) -> Self:
-        return cls(
-            max_attempts=retry.max_attempts,
-            backoff="fixed" if retry.backoff == "fixed" else "exponential",
-            initial=render_duration(retry.initial_us),
-            factor=retry.factor,
-            max=render_duration(retry.max_us),
-            jitter=retry.jitter,
-            until=None if retry.until_at is None else render_instant(retry.until_at),
-        )
-
-    def to_retry(self) -> Retry:
-        """Return the core's form."""
-        return Retry(
-            max_attempts=self.max_attempts,
-            backoff=self.backoff,
-            initial_us=fields.read_duration("/retry/initial", self.initial),
-            factor=self.factor,
-            max_us=fields.read_duration("/retry/max", self.max),
-            jitter=self.jitter,
-            until_at=fields.read_instant_or_none("/retry/until", self.until),
-        )
-
-
-class UniqueRequest(
-    Struct, forbid_unknown_fields=True, omit_defaults=True, rename={"lasts": "for"}
-):
-    """At most one job holds a key: while it is in these states, or for this long."""
-
-    key: Text
-    states: Annotated[list[UnfinishedState], Meta(min_length=1, max_length=5)] | None = (
-        msgspec.field(default=None, name="while")
-    )
-    lasts: Duration | None = None
-    on_conflict: Literal["return", "reject", "replace"] = "return"
-
-    def to_unique(self) -> Unique:
-        """Return the core's form."""
-        for_us = fields.read_duration_or_none("/unique/for", self.lasts, limits.MILLISECOND)
-        if self.states is None:
-            return Unique(self.key, for_us=for_us, on_conflict=self.on_conflict)
-        return Unique(self.key, tuple(dict.fromkeys(self.states)), for_us, self.on_conflict)
-
-
-def read_delivery(delivery: Delivery | None) -> bool | None:
-    """Return whether the job runs at most once; None if the request does not say."""
-    return None if delivery is None else delivery == "at_most_once"
-
-
-class JobFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """The fields that jobs and schedules share."""
-
-    task: Name
-    payload: Raw | UnsetType = UNSET
-    queue: Name = limits.DEFAULT_QUEUE
-    priority: Priority = 0
-    retry: RetryRequest | RetryCount | PresetName | None = None
-    timeout: Duration | None = None
-    expires_in: Duration | None = None
-    unique: UniqueRequest | Text | None = None
-    delivery: Delivery | None = None
-    tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
-    meta: dict[str, Any] | None = None
-    requires: RequiresRequest | None = None
-    prefer: Preferences | None = None
-
-    def to_options(self, traceparent: str | None = None, tracestate: str | None = None) -> Options:
-        """Return the options; PLAIN if the request sets none."""
-        options = (
-            self.retry,
-            self.timeout,
-            self.unique,
-            self.tags,
-            self.meta,
-            self.requires,
-            self.prefer,
-            self.delivery,
-            traceparent,
-            tracestate,
-        )
-        if options == _NO_OPTIONS:
-            return PLAIN
-        return Options(
-            retry=read_retry(self.retry),
-            timeout_us=fields.read_duration_or_none("/timeout", self.timeout, limits.MILLISECOND),
-            at_most_once=read_delivery(self.delivery),
-            unique=_read_unique(self.unique),
-            tags=read_tags(self.tags),
-            meta=read_meta(self.meta),
-            traceparent=traceparent,
-            tracestate=tracestate,
-            requirements=read_route(self.requires, self.prefer),
-        )
-
-    def read_expiry(self) -> int | None:
-        """Return after how many microseconds a job that has not started expires."""
-        return fields.read_duration_or_none("/expires_in", self.expires_in, limits.MILLISECOND)
+StateName = Literal[
+    "scheduled",
+    "blocked",
+    "queued",
+    "running",
+    "retrying",
+    "completed",
+    "failed",
+    "cancelled",
+    "expired",
+]
+TriggerName = Literal["submit", "schedule", "catchup", "manual", "invoke"]
+StreamName = Literal["stdout", "stderr", "body"]
+Names = Mapping[int, str]  # schedule id: name
+_NO_NAMES: Names = {}
+_ENDED_AT = {
+    State.COMPLETED: "completed_at",
+    State.FAILED: "failed_at",
+    State.CANCELLED: "cancelled_at",
+    State.EXPIRED: "expired_at",
+}
+_MASK = msgspec.Raw(b'"***"')
+_NULL = msgspec.Raw(b"null")
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])  # which are not read
 
 
 class JobRequest(JobFields, kw_only=True):
@@ -210,57 +121,6 @@ class JobPatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
         return fields.read_instant_or_none("/run_at", self.run_at), None
 
 
-def read_retry(value: RetryRequest | int | str | None) -> Retry | None:
-    """Return the retry policy of a policy object, a number of attempts, or a preset's name."""
-    if value is None:
-        return None
-    if isinstance(value, RetryRequest):
-        return value.to_retry()
-    if isinstance(value, int):
-        if not 1 <= value <= limits.ATTEMPTS_MAX:
-            raise Invalid.field("/retry", f"the attempts must be 1 to {limits.ATTEMPTS_MAX}")
-        return Retry(max_attempts=value)
-    preset = PRESETS.get(value)
-    if preset is None:
-        known = ", ".join(PRESETS)
-        raise Invalid.field("/retry", f"{value[:40]!a} is no preset; there are {known}")
-    return preset
-
-
-def retry_request(retry: Retry) -> RetryRequest | str:
-    """Return the name of the preset, or else the policy; a ladder exists only by name."""
-    for name, preset in PRESETS.items():
-        if preset == retry:
-            return name
-    return RetryRequest.of(retry)
-
-
-def _read_unique(value: UniqueRequest | str | None) -> Unique | None:
-    if value is None:
-        return None
-    if isinstance(value, UniqueRequest):
-        return value.to_unique()
-    if not 1 <= len(value) <= limits.UNIQUE_KEY_CHARACTERS_MAX:
-        most = limits.UNIQUE_KEY_CHARACTERS_MAX
-        raise Invalid.field("/unique", f"a unique key has 1 to {most} characters")
-    return Unique(value)
-
-
-def read_tags(value: list[str] | None) -> tuple[str, ...]:
-    """Return the tags, each once."""
-    if not value:
-        return ()
-    names = (fields.read_name(f"/tags/{index}", tag) for index, tag in enumerate(value))
-    return tuple(dict.fromkeys(names))
-
-
-def read_meta(value: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the object, unless it is too large."""
-    if value and len(orjson.dumps(value)) > limits.META_BYTES_MAX:
-        raise Invalid.field("/meta", f"as JSON it has more than {limits.META_BYTES_MAX} bytes")
-    return value or None
-
-
 def _read_traceparent(value: str) -> str:
     if not fields.is_traceparent(value):
         raise Invalid.field("/traceparent", f"{value[:60]!a} is not a W3C traceparent")
@@ -277,3 +137,217 @@ def _check_can_run(spec: JobSpec) -> None:
         raise Invalid.field("/expires_in", "the job would expire before it is due")
     if spec.expires_at is not None and spec.run_at is not None and spec.expires_at <= spec.run_at:
         raise Invalid.field("/expires_at", "the job would expire before it is due")
+
+
+class FailureAnswer(Struct, forbid_unknown_fields=True):
+    """The error of an attempt."""
+
+    type: str
+    message: str
+    exit_code: int | UnsetType = UNSET
+    signal: str | UnsetType = UNSET
+    http_status: int | UnsetType = UNSET
+    traceback: str | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, failure: Failure) -> Self:
+        return cls(**msgspec.to_builtins(failure))
+
+
+class JobAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
+    """The current state of a job; fields without a value are left out."""
+
+    id: Id
+    state: StateName
+    task: str
+    queue: str
+    priority: int
+    payload: Any = UNSET
+    attempt: int
+    max_attempts: int | UnsetType = UNSET
+    failures: int
+    losses: int
+    created_at: Instant
+    scheduled_at: Instant
+    picked_at: Instant | UnsetType = UNSET
+    started_at: Instant | UnsetType = UNSET
+    completed_at: Instant | UnsetType = UNSET
+    failed_at: Instant | UnsetType = UNSET
+    cancelled_at: Instant | UnsetType = UNSET
+    expired_at: Instant | UnsetType = UNSET
+    expires_at: Instant | UnsetType = UNSET
+    schedule: str | UnsetType = UNSET
+    scheduled_for: Instant | UnsetType = UNSET
+    trigger: TriggerName | UnsetType = UNSET
+    missed_count: int | UnsetType = UNSET
+    unique_key: str | UnsetType = UNSET
+    traceparent: str | UnsetType = UNSET
+    tracestate: str | UnsetType = UNSET
+    cancel_requested_at: Instant | UnsetType = UNSET
+    worker: str | UnsetType = UNSET
+    result: Any = UNSET
+    error: FailureAnswer | UnsetType = UNSET
+    conflict: bool | UnsetType = UNSET
+
+
+class JobPage(Struct, forbid_unknown_fields=True):
+    """A page of jobs; without next_cursor it is the last."""
+
+    items: list[JobAnswer]
+    next_cursor: str | UnsetType = UNSET
+
+
+class AttemptAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
+    """An ended attempt that did not complete its job."""
+
+    attempt: int
+    outcome: str
+    ended_at: Instant
+    worker: str | UnsetType = UNSET
+    started_at: Instant | UnsetType = UNSET
+    error: FailureAnswer | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, attempt: AttemptRecord) -> Self:
+        return cls(
+            attempt=attempt.attempt,
+            outcome=attempt.outcome,
+            worker=or_unset(attempt.worker),
+            started_at=instant_or_unset(attempt.started_at),
+            ended_at=render_instant(attempt.ended_at),
+            error=UNSET if attempt.failure is None else FailureAnswer.of(attempt.failure),
+        )
+
+
+class AttemptPage(Struct, forbid_unknown_fields=True):
+    """All such attempts of a job."""
+
+    items: list[AttemptAnswer]
+
+
+class OutputAnswer(Struct, forbid_unknown_fields=True):
+    """The captured output of one stream of one attempt."""
+
+    attempt: int
+    stream: StreamName
+    text: str
+    total_bytes: int
+    truncated: bool
+    encoding: Literal["base64"] | UnsetType = UNSET
+    base64: str | UnsetType = UNSET
+
+
+class OutputPage(Struct, forbid_unknown_fields=True):
+    """All captured streams of a job."""
+
+    items: list[OutputAnswer]
+
+
+class WhyAnswer(Struct, forbid_unknown_fields=True):
+    """The reason why a job waits."""
+
+    id: Id
+    state: StateName
+    why: str
+
+
+def job_fields(
+    job: Job, names: Names = _NO_NAMES, inline_bytes_max: int | None = None
+) -> dict[str, Any]:
+    """Return the fields of a job, without a payload or result above `inline_bytes_max`."""
+    created_at = render_instant(job.created_at)
+    answer: dict[str, Any] = {
+        "id": render_id(job.id),
+        "state": job.state,
+        "task": job.task,
+        "queue": job.queue,
+        "priority": job.priority,
+        "attempt": job.attempt,
+        "failures": job.failures,
+        "losses": job.losses,
+        "created_at": created_at,
+        "scheduled_at": created_at if job.due_at == job.created_at else render_instant(job.due_at),
+    }
+    if job.payload is not None and _fits(job.payload, inline_bytes_max):
+        answer["payload"] = orjson.Fragment(show_payload(job.task, job.payload))
+    if job.options.retry is not None:
+        answer["max_attempts"] = job.options.retry.max_attempts
+    if job.expires_at is not None:
+        answer["expires_at"] = render_instant(job.expires_at)
+    if job.unique_key is not None:
+        answer["unique_key"] = job.unique_key
+    if job.schedule_id is not None:
+        answer |= _origin_fields(job, names)
+    elif job.trigger is Trigger.INVOKE:
+        answer["trigger"] = job.trigger
+    if job.attempt or job.ended_at is not None:
+        answer |= _progress_fields(job)
+        if job.result is not None and _fits(job.result, inline_bytes_max):
+            answer["result"] = orjson.Fragment(job.result)
+    answer |= option_fields(job.options)
+    return answer
+
+
+def show_payload(task: str, payload: bytes) -> bytes:
+    """Return a payload as it was sent, with the signing secret of an http job masked."""
+    # A key may also be written with escapes, so a backslash calls for an exact look.
+    if task == "http" and (b'"secret"' in payload or b"\\" in payload):
+        try:
+            members = _MEMBERS.decode(payload)
+        except msgspec.ValidationError:  # no object
+            members = {}
+        if members.get("secret", _NULL) != _NULL:
+            members["secret"] = _MASK
+            return msgspec.json.encode(members)
+    return payload
+
+
+def _origin_fields(job: Job, names: Names) -> dict[str, Any]:
+    assert job.schedule_id is not None
+    answer: dict[str, Any] = {
+        "schedule": names.get(job.schedule_id) or render_id(job.schedule_id),
+        "trigger": job.trigger.value,
+    }
+    if job.scheduled_for is not None:
+        answer["scheduled_for"] = render_instant(job.scheduled_for)
+    if job.missed_count:
+        answer["missed_count"] = job.missed_count
+    return answer
+
+
+def _progress_fields(job: Job) -> dict[str, Any]:
+    """Return the fields of a job that was picked or has ended."""
+    answer: dict[str, Any] = {
+        "picked_at": _instant(job.picked_at),
+        "started_at": _instant(job.started_at),
+        "cancel_requested_at": _instant(job.cancel_requested_at),
+        "worker": job.worker,
+        "error": job.failure and msgspec.to_builtins(job.failure),
+    }
+    if job.state in _ENDED_AT:
+        answer[_ENDED_AT[job.state]] = _instant(job.ended_at)
+    return _without_nulls(answer)
+
+
+def _without_nulls(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in answer.items() if value is not None}
+
+
+def render_job(job: Job, names: Names = _NO_NAMES) -> bytes:
+    """Return a job as JSON."""
+    return orjson.dumps(job_fields(job, names))
+
+
+def job_id_in(body: bytes) -> str:
+    """Return the id in a rendered job; job_fields puts it first, so nothing needs to be parsed."""
+    assert body.startswith(b'{"id":"'), "a job's answer begins with its id"
+    return body[7:20].decode()
+
+
+def _fits(text: bytes, bytes_max: int | None) -> bool:
+    return bytes_max is None or len(text) <= bytes_max
+
+
+def _instant(us: int | None) -> str | None:
+    return None if us is None else render_instant(us)

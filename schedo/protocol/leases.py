@@ -6,7 +6,7 @@ The name of a lease is <job id>.<attempt>.<epoch>. It never names another attemp
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -15,8 +15,8 @@ from schedo.core.leases import Lease, StopReason, StopRequest
 from schedo.core.limits import SECOND
 from schedo.core.model import PLAIN, LeaseKey, Options, Trigger
 from schedo.errors import Invalid, NotFound
-from schedo.protocol.fields import Instant
-from schedo.protocol.schemas import Id
+from schedo.protocol.fields import Id, Instant
+from schedo.protocol.options import CARRIED, CarriedOptions, carried_fields
 from schedo.protocol.times import parse_instant, render_instant
 
 LeaseText = Annotated[
@@ -48,7 +48,7 @@ def parse_lease(text: str, pointer: str = "/lease") -> LeaseKey:
     raise Invalid.field(pointer, f"{text[:60]!a} is no lease; send it as the server did")
 
 
-class LeaseAnswer(Struct, kw_only=True):
+class LeaseAnswer(CarriedOptions, kw_only=True):
     """An attempt that the worker has to run."""
 
     lease: LeaseText
@@ -61,8 +61,6 @@ class LeaseAnswer(Struct, kw_only=True):
     scheduled_for: Instant
     trigger: TriggerText
     missed_count: int | UnsetType = UNSET
-    tags: tuple[str, ...] | UnsetType = UNSET
-    meta: dict[str, Any] | UnsetType = UNSET
     traceparent: str | UnsetType = UNSET
     tracestate: str | UnsetType = UNSET
     at_most_once: bool | UnsetType = UNSET
@@ -98,14 +96,12 @@ class LeaseAnswer(Struct, kw_only=True):
             self.timeout = whole_seconds(options.timeout_us / SECOND)
         if options.at_most_once:
             self.at_most_once = True
-        for name in _SHOWN:
-            value = getattr(options, name)
-            if value not in (None, ()):
-                setattr(self, name, value)
+        for name, value in carried_fields(options).items():
+            setattr(self, name, value)
 
     def read(self, worker: str) -> Lease:
         """Return the lease for a runner; raise ValueError or Invalid for a bad field."""
-        shown = {name: getattr(self, name) for name in _SHOWN}
+        carried = {name: getattr(self, name) for name in CARRIED}
         return Lease(
             key=parse_lease(self.lease),
             worker=worker,
@@ -115,7 +111,7 @@ class LeaseAnswer(Struct, kw_only=True):
             options=Options(
                 timeout_us=None if self.timeout is UNSET else round(self.timeout * SECOND),
                 at_most_once=self.at_most_once is True,
-                **{name: value for name, value in shown.items() if value is not UNSET},
+                **{name: value for name, value in carried.items() if value is not UNSET},
             ),
             scheduled_for=parse_instant(self.scheduled_for),
             trigger=Trigger(self.trigger) if self.trigger in _TRIGGERS else Trigger.SUBMIT,
@@ -124,8 +120,6 @@ class LeaseAnswer(Struct, kw_only=True):
         )
 
 
-# The options that a lease shows by the name and with the value that they have in the core.
-_SHOWN = ("tags", "meta", "traceparent", "tracestate")
 _TRIGGERS = frozenset(each.value for each in Trigger)
 
 

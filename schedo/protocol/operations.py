@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from schedo.protocol import schemas
-from schedo.protocol.invocations import ShortRequest
-from schedo.protocol.jobs import JobPatch, JobRequest
-from schedo.protocol.operation import JSON_TYPE, Operation
-from schedo.protocol.queues import QueuePatch
+from schedo.protocol.batches import BatchAnswer
+from schedo.protocol.invocations import (
+    CommitRequest,
+    InvokeRequest,
+    JobsAnswer,
+    ReservationAnswer,
+    ReserveRequest,
+    ShortAnswer,
+    ShortRequest,
+)
+from schedo.protocol.jobs import (
+    AttemptPage,
+    JobAnswer,
+    JobPage,
+    JobPatch,
+    JobRequest,
+    OutputPage,
+    WhyAnswer,
+)
+from schedo.protocol.operation import JSON_TYPE, AnswerKind, Operation
+from schedo.protocol.problems import ProblemKind
+from schedo.protocol.queues import QueueAnswer, QueuePage, QueuePatch
 from schedo.protocol.schedules import (
+    CronAnswer,
     CronRequest,
+    DecisionPage,
     EmptyRequest,
     PauseRequest,
     ResumeRequest,
+    ScheduleAnswer,
+    SchedulePage,
     ScheduleRequest,
+    TriggerAnswer,
     TriggerRequest,
 )
-from schedo.protocol.worker_operations import WORKER_OPERATIONS
+from schedo.protocol.system import HealthAnswer, InfoAnswer, ReadyAnswer
+from schedo.protocol.work import WorkAnswer, WorkRequest
+from schedo.protocol.workers import ProgressPage, WorkerAnswer, WorkerPage
 
 _JOB_FILTERS = (
     "state",
@@ -28,6 +52,8 @@ _JOB_FILTERS = (
     "created_before",
 )
 _PAGE = ("limit", "cursor")
+_JOB_OR_JOBS = (JobAnswer, JobsAnswer)
+_PLACED: dict[int, AnswerKind] = {200: _JOB_OR_JOBS, 201: _JOB_OR_JOBS, 202: _JOB_OR_JOBS}
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -35,11 +61,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/jobs",
         "Submit a job; the response arrives when the job is on disk.",
-        {
-            201: schemas.JobAnswer,
-            200: (schemas.JobAnswer, schemas.BatchAnswer),
-            202: schemas.JobAnswer,
-        },
+        {201: JobAnswer, 200: (JobAnswer, BatchAnswer), 202: JobAnswer},
         request=JobRequest,
         query=("wait",),
         takes_key=True,
@@ -49,7 +71,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/jobs:batch",
         "Submit up to 1,000 jobs in one commit; each has its own result, in order.",
-        {200: schemas.BatchAnswer},
+        {200: BatchAnswer},
         request=JobRequest,
         is_batch=True,
         takes_key=True,
@@ -59,16 +81,16 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/v1/jobs",
         "List jobs, newest first; payloads and results above 4 KiB are left out.",
-        {200: schemas.JobPage},
+        {200: JobPage},
         query=(*_JOB_FILTERS, *_PAGE),
     ),
-    Operation("get_job", "GET", "/v1/jobs/{id}", "Read a job.", {200: schemas.JobAnswer}),
+    Operation("get_job", "GET", "/v1/jobs/{id}", "Read a job.", {200: JobAnswer}),
     Operation(
         "update_job",
         "PATCH",
         "/v1/jobs/{id}",
         "Change when a waiting job runs, or its priority.",
-        {200: schemas.JobAnswer},
+        {200: JobAnswer},
         request=JobPatch,
     ),
     Operation(
@@ -76,14 +98,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/v1/jobs/{id}/attempts",
         "List the ended attempts that did not complete the job.",
-        {200: schemas.AttemptPage},
+        {200: AttemptPage},
     ),
     Operation(
         "get_output",
         "GET",
         "/v1/jobs/{id}/output",
         "Read the captured output; with stream= it is the bare text.",
-        {200: schemas.OutputPage},
+        {200: OutputPage},
         query=("stream", "attempt"),
     ),
     Operation(
@@ -91,7 +113,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/v1/jobs/{id}/wait",
         "Wait for the end of a job: 200, or 202 if the time is up first.",
-        {200: schemas.JobAnswer, 202: schemas.JobAnswer},
+        {200: JobAnswer, 202: JobAnswer},
         query=("timeout",),
         may_wait=True,
     ),
@@ -100,14 +122,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/v1/jobs/{id}/why",
         "Explain in one sentence why the job waits.",
-        {200: schemas.WhyAnswer},
+        {200: WhyAnswer},
     ),
     Operation(
         "cancel_job",
         "POST",
         "/v1/jobs/{id}:cancel",
         "Cancel a waiting job, or ask a running one to stop.",
-        {200: schemas.JobAnswer},
+        {200: JobAnswer},
         request=EmptyRequest,
     ),
     Operation(
@@ -115,7 +137,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/jobs/{id}:retry",
         "Queue a failed, cancelled or expired job again.",
-        {200: schemas.JobAnswer},
+        {200: JobAnswer},
         request=EmptyRequest,
     ),
     Operation(
@@ -123,16 +145,100 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/jobs/{id}:run",
         "Queue a scheduled or retrying job now.",
-        {200: schemas.JobAnswer},
+        {200: JobAnswer},
         request=EmptyRequest,
     ),
-    *WORKER_OPERATIONS,
+    Operation(
+        "work",
+        "POST",
+        "/v1/work",
+        "The worker protocol: report results, send heartbeats and poll for leases.",
+        {200: WorkAnswer},
+        request=WorkRequest,
+        is_large=True,
+        may_wait=True,
+    ),
+    Operation(
+        "list_workers",
+        "GET",
+        "/v1/workers",
+        "List workers: their state, slots, labels, resources and health.",
+        {200: WorkerPage},
+    ),
+    Operation("get_worker", "GET", "/v1/workers/{name}", "Read a worker.", {200: WorkerAnswer}),
+    Operation(
+        "cordon_worker",
+        "POST",
+        "/v1/workers/{name}:cordon",
+        "Give the worker no new work; its attempts go on.",
+        {200: WorkerAnswer},
+        request=EmptyRequest,
+    ),
+    Operation(
+        "uncordon_worker",
+        "POST",
+        "/v1/workers/{name}:uncordon",
+        "Give the worker new work again.",
+        {200: WorkerAnswer},
+        request=EmptyRequest,
+    ),
+    Operation(
+        "drain_worker",
+        "POST",
+        "/v1/workers/{name}:drain",
+        "Tell the worker to finish its attempts and leave.",
+        {200: WorkerAnswer},
+        request=EmptyRequest,
+    ),
+    Operation(
+        "invoke",
+        "POST",
+        "/v1/invoke",
+        "Run a job on a worker right now, or fail at once if no worker accepts it.",
+        _PLACED,
+        request=InvokeRequest,
+        may_wait=True,
+    ),
+    Operation(
+        "reserve",
+        "POST",
+        "/v1/reservations",
+        "Reserve slots for a short time: all of them or none.",
+        {201: ReservationAnswer},
+        request=ReserveRequest,
+    ),
+    Operation(
+        "commit_reservation",
+        "POST",
+        "/v1/reservations/{id}:commit",
+        "Run jobs on the reserved slots.",
+        _PLACED,
+        request=CommitRequest,
+        takes_nonce=True,
+        may_wait=True,
+    ),
+    Operation(
+        "release_reservation",
+        "POST",
+        "/v1/reservations/{id}:release",
+        "Release the reserved slots.",
+        {204: ""},
+        request=EmptyRequest,
+        takes_nonce=True,
+    ),
+    Operation(
+        "get_progress",
+        "GET",
+        "/v1/jobs/{id}/progress",
+        "Read the progress of a running attempt.",
+        {200: ProgressPage},
+    ),
     Operation(
         "list_schedules",
         "GET",
         "/v1/schedules",
         "List schedules by name.",
-        {200: schemas.SchedulePage},
+        {200: SchedulePage},
         query=_PAGE,
     ),
     Operation(
@@ -140,7 +246,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "PUT",
         "/v1/schedules/{name}",
         "Create or replace a schedule; the same again changes nothing.",
-        {201: schemas.ScheduleAnswer, 200: schemas.ScheduleAnswer},
+        {201: ScheduleAnswer, 200: ScheduleAnswer},
         request=ScheduleRequest,
     ),
     Operation(
@@ -148,7 +254,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/v1/schedules/{name}",
         "Read a schedule with its next fires and counters.",
-        {200: schemas.ScheduleAnswer},
+        {200: ScheduleAnswer},
     ),
     Operation(
         "delete_schedule",
@@ -162,7 +268,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/v1/schedules/{name}/decisions",
         "List the decisions on the latest instants, newest first.",
-        {200: schemas.DecisionPage},
+        {200: DecisionPage},
         query=("limit",),
     ),
     Operation(
@@ -170,7 +276,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/schedules/{name}:pause",
         "Stop firing, with a note that says why.",
-        {200: schemas.ScheduleAnswer},
+        {200: ScheduleAnswer},
         request=PauseRequest,
     ),
     Operation(
@@ -178,7 +284,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/schedules/{name}:resume",
         "Fire again, from now or from the given instant.",
-        {200: schemas.ScheduleAnswer},
+        {200: ScheduleAnswer},
         request=ResumeRequest,
     ),
     Operation(
@@ -186,7 +292,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/schedules/{name}:trigger",
         "Run the schedule's job now; its overlap policy decides unless another is given.",
-        {201: schemas.TriggerAnswer, 200: schemas.TriggerAnswer},
+        {201: TriggerAnswer, 200: TriggerAnswer},
         request=TriggerRequest,
     ),
     Operation(
@@ -194,7 +300,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/cron:explain",
         "Say in words what a cron expression means, and when it fires next.",
-        {200: schemas.CronAnswer},
+        {200: CronAnswer},
         request=CronRequest,
     ),
     Operation(
@@ -202,14 +308,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/v1/queues",
         "List queues with their counts of waiting jobs.",
-        {200: schemas.QueuePage},
+        {200: QueuePage},
     ),
     Operation(
         "update_queue",
         "PATCH",
         "/v1/queues/{name}",
         "Set a queue's limits.",
-        {200: schemas.QueueAnswer},
+        {200: QueueAnswer},
         request=QueuePatch,
     ),
     Operation(
@@ -217,7 +323,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/queues/{name}:pause",
         "Start no new jobs of this queue; running ones go on.",
-        {200: schemas.QueueAnswer},
+        {200: QueueAnswer},
         request=EmptyRequest,
     ),
     Operation(
@@ -225,7 +331,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/v1/queues/{name}:resume",
         "Start jobs of this queue again.",
-        {200: schemas.QueueAnswer},
+        {200: QueueAnswer},
         request=EmptyRequest,
     ),
     Operation(
@@ -233,7 +339,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/schedule",
         "Short form: run a command after some seconds, or a Task right now.",
-        {201: schemas.ShortAnswer, 200: JSON_TYPE},
+        {201: ShortAnswer, 200: JSON_TYPE},
         request=ShortRequest,
         takes_key=True,
         needs_body=True,
@@ -244,22 +350,18 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/status",
         "Short form: the state of the command.",
-        {200: schemas.ShortAnswer},
+        {200: ShortAnswer},
         query=("task_id",),
     ),
     Operation(
-        "check_health",
-        "GET",
-        "/healthz",
-        "Check that the process is alive.",
-        {200: schemas.HealthAnswer},
+        "check_health", "GET", "/healthz", "Check that the process is alive.", {200: HealthAnswer}
     ),
     Operation(
         "check_ready",
         "GET",
         "/readyz",
         "Check that the server accepts jobs and fires them on time.",
-        {200: schemas.ReadyAnswer, 503: schemas.ReadyAnswer},
+        {200: ReadyAnswer, 503: ReadyAnswer},
     ),
     Operation(
         "get_metrics",
@@ -269,20 +371,12 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: "text/plain"},
     ),
     Operation(
-        "get_info",
-        "GET",
-        "/v1/info",
-        "Versions and limits of this server.",
-        {200: schemas.InfoAnswer},
+        "get_info", "GET", "/v1/info", "Versions and limits of this server.", {200: InfoAnswer}
     ),
     Operation("get_openapi", "GET", "/openapi.json", "This document.", {200: JSON_TYPE}),
     Operation("get_docs", "GET", "/docs", "This document as a page.", {200: "text/html"}),
     Operation("get_docs_file", "GET", "/docs/{file}", "A file of that page.", {200: "text/plain"}),
     Operation(
-        "get_problem",
-        "GET",
-        "/problems/{code}",
-        "Explain an error code.",
-        {200: schemas.ProblemKindAnswer},
+        "get_problem", "GET", "/problems/{code}", "Explain an error code.", {200: ProblemKind}
     ),
 )

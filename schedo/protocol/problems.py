@@ -5,10 +5,10 @@ The registry is the tree in errors.py: each class is one code, and its docstring
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Self
 
-import orjson
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from schedo.errors import (
     Invalid,
@@ -19,14 +19,17 @@ from schedo.errors import (
     Problem,
     SchedoError,
     Unauthorized,
+    all_errors,
 )
+from schedo.protocol.fields import or_unset
+from schedo.protocol.jobs import JobAnswer
 
 PROBLEM_TYPE = b"application/problem+json"
 _RETRY_AFTER_S = 1
 
 
-class ProblemKind(NamedTuple):
-    """One kind of error as /problems/{code} explains it."""
+class ProblemKind(Struct, forbid_unknown_fields=True, frozen=True):
+    """The meaning of an error code."""
 
     code: str
     status: int
@@ -61,24 +64,17 @@ _CONNECTION_KINDS = (
 )
 
 
-def _list_classes(root: type[SchedoError]) -> Iterator[type[SchedoError]]:
-    yield root
-    for child in root.__subclasses__():
-        yield from _list_classes(child)
-
-
 def list_kinds() -> list[ProblemKind]:
     """Return every kind of error, by code."""
     kinds = {kind.code: kind for kind in _CONNECTION_KINDS}
-    for cls in _list_classes(SchedoError):  # the first class of a code documents it
-        if cls.__module__ == SchedoError.__module__ and cls.code not in kinds:
-            title = cls.code.replace("-", " ").capitalize().replace("json", "JSON")
-            description = (cls.__doc__ or "").partition("\n")[0]
-            kinds[cls.code] = ProblemKind(cls.code, cls.status, title, description)
+    for code, error in all_errors().items():
+        title = code.replace("-", " ").capitalize().replace("json", "JSON")
+        description = (error.__doc__ or "").partition("\n")[0]
+        kinds[code] = ProblemKind(code, error.status, title, description)
     kinds["internal"] = ProblemKind(
         "internal", 500, "Internal error", "A bug in schedo; the log has it under the request's id."
     )
-    return sorted(kinds.values())
+    return [kinds[code] for code in sorted(kinds)]
 
 
 KINDS = {kind.code: kind for kind in list_kinds()}
@@ -92,48 +88,73 @@ def get_kind(code: str) -> ProblemKind:
     return kind
 
 
-def problem_fields(error: SchedoError, request_id: str | None = None) -> dict[str, Any]:
-    """Return the problem document for an error."""
-    kind = KINDS.get(error.code) or KINDS["internal"]
-    answer: dict[str, Any] = {
-        "type": f"/problems/{kind.code}",
-        "title": kind.title,
-        "status": error.status,
-        "detail": str(error) or kind.description,
-        "code": kind.code,
-    }
-    if isinstance(error, Invalid) and error.problems:
-        answer["errors"] = [_locate(problem) for problem in error.problems]
-    if isinstance(error, NoCapacity):
-        answer |= {"considered": error.considered, "rejected": error.rejected}
-    if request_id is not None:
-        answer["request_id"] = request_id
-    return answer
+class PointedProblem(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The error of one field (JSON pointer) or one query parameter."""
+
+    detail: str
+    pointer: str | UnsetType = UNSET
+    parameter: str | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        """Say where: "?limit" is the query parameter, all else is a JSON pointer into the body."""
+        if problem.pointer.startswith("?"):
+            return cls(detail=problem.detail, parameter=problem.pointer[1:])
+        return cls(detail=problem.detail, pointer=problem.pointer)
+
+
+class ProblemAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
+    """An error as RFC 9457 has it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[PointedProblem] | UnsetType = UNSET
+    considered: int | UnsetType = UNSET
+    rejected: dict[str, int] | UnsetType = UNSET
+    job: JobAnswer | UnsetType = UNSET
+    jobs: list[JobAnswer] | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, error: SchedoError, request_id: str | None = None) -> Self:
+        kind = KINDS.get(error.code) or KINDS["internal"]
+        answer = cls(
+            type=f"/problems/{kind.code}",
+            title=kind.title,
+            status=error.status,
+            detail=str(error) or kind.description,
+            code=kind.code,
+            request_id=or_unset(request_id),
+        )
+        if isinstance(error, Invalid) and error.problems:
+            answer.errors = [PointedProblem.of(problem) for problem in error.problems]
+        if isinstance(error, NoCapacity):
+            answer.considered, answer.rejected = error.considered, error.rejected
+        return answer
+
+    @classmethod
+    def of_kind(cls, kind: ProblemKind) -> Self:
+        """Return the problem document of a kind without details."""
+        return cls(
+            type=f"/problems/{kind.code}",
+            title=kind.title,
+            status=kind.status,
+            detail=kind.description,
+            code=kind.code,
+        )
 
 
 def render_kind(kind: ProblemKind) -> bytes:
     """Return the problem document of a kind without details, as JSON."""
-    return orjson.dumps(
-        {
-            "type": f"/problems/{kind.code}",
-            "title": kind.title,
-            "status": kind.status,
-            "detail": kind.description,
-            "code": kind.code,
-        }
-    )
+    return msgspec.json.encode(ProblemAnswer.of_kind(kind))
 
 
 def render_problem(error: SchedoError, request_id: str | None = None) -> bytes:
     """Return the problem document for an error as JSON."""
-    return orjson.dumps(problem_fields(error, request_id))
-
-
-def _locate(problem: Problem) -> dict[str, str]:
-    """Say where: "?limit" is the query parameter, all else is a JSON pointer into the body."""
-    if problem.pointer.startswith("?"):
-        return {"parameter": problem.pointer[1:], "detail": problem.detail}
-    return {"pointer": problem.pointer, "detail": problem.detail}
+    return msgspec.json.encode(ProblemAnswer.of(error, request_id))
 
 
 def problem_headers(error: SchedoError) -> list[tuple[bytes, bytes]]:

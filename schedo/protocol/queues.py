@@ -1,15 +1,18 @@
-"""The request that changes the limits of a queue."""
+"""Queues: the request that changes their limits, and the answers that show them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schedo.core import limits
+from schedo.core.model import Queue
 from schedo.errors import Invalid
 from schedo.protocol import fields
-from schedo.protocol.fields import Duration
+from schedo.protocol.fields import Duration, DurationText, Instant
+from schedo.protocol.times import render_duration, render_instant
 
 _WEIGHT_MAX = 1_000
 Concurrency = Annotated[
@@ -40,3 +43,35 @@ class QueuePatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
                 raise Invalid.field("/priority_step", "this must be at most a day")
             changes["priority_step_us"] = step_us
         return changes
+
+
+class QueueAnswer(Struct, forbid_unknown_fields=True):
+    """The current state of a queue; concurrency null means no limit but the slots."""
+
+    name: str
+    concurrency: int | None
+    paused: bool
+    weight: int
+    priority_step: DurationText
+    running: int
+    waiting: dict[str, int]
+    counted_at: Instant
+
+    @classmethod
+    def of(cls, queue: Queue, running: int, waiting: Mapping[str, int], counted_at: int) -> Self:
+        return cls(
+            queue.name,
+            queue.concurrency,
+            queue.paused,
+            queue.weight,
+            render_duration(queue.priority_step_us),
+            running,
+            dict(waiting),
+            render_instant(counted_at),
+        )
+
+
+class QueuePage(Struct, forbid_unknown_fields=True):
+    """All queues that are configured or in use."""
+
+    items: list[QueueAnswer]

@@ -1,19 +1,45 @@
-"""Requests about schedules, and their conversion to the core's ScheduleSpec."""
+"""Schedules: the requests that put, explain and trigger them, and the answers that show them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal, NamedTuple, Self
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
 from schedo.core.cron import check_zone, parse_cron
-from schedo.core.model import Catchup, JobSpec, Overlap, Rule, ScheduleSpec
+from schedo.core.ids import render_id
+from schedo.core.model import (
+    Catchup,
+    DecisionRecord,
+    JobSpec,
+    Overlap,
+    Rule,
+    Schedule,
+    ScheduleSpec,
+)
 from schedo.core.triggers import check_rule
 from schedo.errors import Invalid, Problem
 from schedo.protocol import fields
-from schedo.protocol.fields import Duration, Instant
-from schedo.protocol.jobs import JobFields
+from schedo.protocol.fields import (
+    Duration,
+    DurationText,
+    Id,
+    Instant,
+    duration_or_unset,
+    instant_or_unset,
+    or_unset,
+)
+from schedo.protocol.jobs import JobAnswer, show_payload
+from schedo.protocol.options import (
+    JobFields,
+    OptionsAnswer,
+    RetryAnswer,
+    UniqueAnswer,
+    option_fields,
+)
+from schedo.protocol.times import render_duration, render_instant
 
 CronText = Annotated[
     str,
@@ -27,13 +53,15 @@ Zone = Annotated[str, Meta(description="An IANA zone name.", examples=["Europe/P
 OverlapName = Literal["skip", "allow", "buffer_one", "cancel_other"]
 CatchupName = Literal["latest", "all", "skip"]
 Note = Annotated[str, Meta(max_length=500)]
+Gap = Literal["after", "skip"]
+Fold = Literal["first", "last", "both"]
 
 
 class DstRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The handling of fixed times on days when the clock changes."""
 
-    gap: Literal["after", "skip"] = "after"
-    fold: Literal["first", "last", "both"] = "first"
+    gap: Gap = "after"
+    fold: Fold = "first"
 
 
 class ScheduleRequest(JobFields, kw_only=True):
@@ -158,3 +186,155 @@ def _read_zone(tz: str | None) -> str:
         return "UTC"
     check_zone(tz)
     return tz
+
+
+class DstAnswer(Struct, forbid_unknown_fields=True):
+    """The handling of fixed times when the clock changes."""
+
+    gap: Gap
+    fold: Fold
+
+
+class CountersAnswer(Struct, forbid_unknown_fields=True):
+    """The numbers of decisions on a schedule's instants."""
+
+    fired: int
+    missed: int
+    overlap_skipped: int
+    buffered: int
+
+
+class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
+    """The current state of a schedule; fields without a value are left out."""
+
+    name: str
+    cron: str | UnsetType = UNSET
+    normalized: str | UnsetType = UNSET
+    every: DurationText | UnsetType = UNSET
+    at: Instant | UnsetType = UNSET
+    tz: str
+    dst: DstAnswer | UnsetType = UNSET
+    jitter: DurationText | UnsetType = UNSET
+    start_at: Instant | UnsetType = UNSET
+    end_at: Instant | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    task: str
+    payload: Raw
+    queue: str
+    priority: int
+    retry: RetryAnswer | UnsetType = UNSET
+    expires_in: DurationText | UnsetType = UNSET
+    unique: UniqueAnswer | UnsetType = UNSET
+    overlap: OverlapName
+    catchup: CatchupName
+    catchup_window: DurationText
+    catchup_max: int
+    paused: bool
+    note: str | UnsetType = UNSET
+    created_at: Instant
+    updated_at: Instant
+    next_fires: list[Instant]
+    last_fired_at: Instant | UnsetType = UNSET
+    last_job: Id | UnsetType = UNSET
+    counters: CountersAnswer
+    warnings: list[str]
+
+    @classmethod
+    def of(
+        cls,
+        schedule: Schedule,
+        fires: Iterable[int] = (),
+        description: str | None = None,
+        warnings: Sequence[str] = (),
+    ) -> Self:
+        """Return the answer; fires are its next instants, description is in words."""
+        spec, rule, job = schedule.spec, schedule.spec.rule, schedule.spec.job
+        options = job.options
+        return cls(
+            name=spec.name,
+            cron=or_unset(spec.cron_source or rule.cron),
+            normalized=or_unset(rule.cron),
+            every=duration_or_unset(rule.every_us),
+            at=instant_or_unset(rule.at),
+            tz=rule.tz,
+            dst=UNSET if rule.cron is None else DstAnswer(rule.gap, rule.fold),
+            jitter=duration_or_unset(rule.jitter_us or None),
+            start_at=instant_or_unset(rule.start_at),
+            end_at=instant_or_unset(rule.end_at),
+            description=or_unset(description),
+            task=job.task,
+            payload=Raw(show_payload(job.task, job.payload)),
+            queue=job.queue,
+            priority=job.priority,
+            retry=UNSET if options.retry is None else RetryAnswer.of(options.retry),
+            expires_in=duration_or_unset(job.expires_in_us),
+            unique=UNSET if options.unique is None else UniqueAnswer.of(options.unique),
+            overlap=spec.overlap.value,
+            catchup=spec.catchup.value,
+            catchup_window=render_duration(spec.catchup_window_us),
+            catchup_max=spec.catchup_max,
+            paused=schedule.paused,
+            note=or_unset(schedule.note),
+            created_at=render_instant(schedule.created_at),
+            updated_at=render_instant(schedule.updated_at),
+            next_fires=[render_instant(fire) for fire in fires],
+            last_fired_at=instant_or_unset(schedule.last_fired_at),
+            last_job=UNSET if schedule.last_job_id is None else render_id(schedule.last_job_id),
+            counters=CountersAnswer(
+                schedule.fired, schedule.missed, schedule.overlap_skipped, schedule.buffered
+            ),
+            warnings=list(warnings),
+            **option_fields(options),
+        )
+
+
+class SchedulePage(Struct, forbid_unknown_fields=True):
+    """A page of schedules; without next_cursor it is the last."""
+
+    items: list[ScheduleAnswer]
+    next_cursor: str | UnsetType = UNSET
+
+
+class DecisionAnswer(Struct, forbid_unknown_fields=True):
+    """The decision on one instant, or on `count` instants that end with it."""
+
+    scheduled_for: Instant
+    decided_at: Instant
+    decision: str
+    count: int
+    job: Id | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, decision: DecisionRecord) -> Self:
+        return cls(
+            render_instant(decision.scheduled_for),
+            render_instant(decision.decided_at),
+            decision.decision.value,
+            decision.count,
+            UNSET if decision.job_id is None else render_id(decision.job_id),
+        )
+
+
+class DecisionPage(Struct, forbid_unknown_fields=True):
+    """The latest decisions of a schedule."""
+
+    items: list[DecisionAnswer]
+
+
+class TriggerAnswer(Struct, forbid_unknown_fields=True):
+    """The new job, or the unfinished job that prevented it."""
+
+    job: JobAnswer | UnsetType = UNSET
+    skipped_overlap: bool | UnsetType = UNSET
+    blocking_job: Id | UnsetType = UNSET
+
+
+class CronAnswer(Struct, forbid_unknown_fields=True):
+    """What a cron expression means."""
+
+    tz: str
+    description: str
+    next_fires: list[Instant]
+    warnings: list[str]
+    normalized: str | UnsetType = UNSET
+    every: DurationText | UnsetType = UNSET

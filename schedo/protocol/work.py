@@ -17,11 +17,20 @@ from msgspec import Meta, Struct
 from schedo.core import limits
 from schedo.core.model import LeaseKey, Options
 from schedo.core.value_limits import SAID_CHARACTERS_MAX, fit_progress, fit_text
+from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import Invalid, SchedoError, StaleLease
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Name
-from schedo.protocol.jobs import (
+from schedo.protocol.leases import (
+    LeaseAnswer,
+    LeaseText,
+    StopAnswer,
+    parse_lease,
+    render_lease,
+    whole_seconds,
+)
+from schedo.protocol.options import (
     Delivery,
     PresetName,
     RetryCount,
@@ -30,18 +39,13 @@ from schedo.protocol.jobs import (
     read_retry,
     retry_request,
 )
-from schedo.protocol.leases import (
-    LeaseAnswer,
-    LeaseText,
-    StopAnswer,
-    parse_lease,
-    render_lease,
-)
+from schedo.protocol.reading import Steps
 from schedo.protocol.requirements import Labels, Resources, escape, read_amounts, read_labels
 from schedo.protocol.results import ResultRequest, without_nul
 from schedo.protocol.times import render_duration
 
 PROTOCOL = 1
+HEARTBEATS_PER_TIMEOUT = 3
 NAMES_MAX = 1_000  # of tasks, and of queues
 SLOTS_MAX = 10_000
 ENTRIES_MAX = 1_000  # results, progress, offers in one request
@@ -66,7 +70,6 @@ WorkerName = Annotated[
 ]
 Names = Annotated[list[Name], Meta(max_length=NAMES_MAX)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
-ProgressParts = tuple[LeaseKey, float | None, str | None, str | None, str | None]
 
 
 class TaskDefaultsRequest(Struct, omit_defaults=True):
@@ -103,15 +106,15 @@ class ProgressRequest(Struct, omit_defaults=True):
     stdout: str | None = None
 
     @classmethod
-    def of(cls, parts: ProgressParts) -> Self:
+    def of(cls, progress: Progress) -> Self:
         """Return the progress without U+0000, which the server refuses."""
-        lease, *values = parts
+        lease, *values = progress
         return cls(render_lease(lease), *map(without_nul, values))
 
-    def read(self, pointer: str) -> ProgressParts:
-        """Return lease, percent, message, log and partial output, cut to the limits."""
+    def read(self, pointer: str) -> Progress:
+        """Return the progress, cut to the limits."""
         lease = parse_lease(self.lease, f"{pointer}/lease")
-        return (lease, *fit_progress(self.percent, self.message, self.log, self.stdout))
+        return Progress(lease, *fit_progress(self.percent, self.message, self.log, self.stdout))
 
 
 class RejectRequest(Struct, omit_defaults=True):
@@ -119,6 +122,11 @@ class RejectRequest(Struct, omit_defaults=True):
 
     lease: LeaseText
     reason: str | None = None
+
+    def read(self, pointer: str) -> tuple[LeaseKey, str]:
+        """Return the lease and the reason."""
+        lease = parse_lease(self.lease, f"{pointer}/lease")
+        return lease, fit_text(self.reason or "", SAID_CHARACTERS_MAX)
 
 
 class WorkRequest(Struct, kw_only=True, omit_defaults=True):
@@ -146,7 +154,35 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
     max_leases: Annotated[int, Meta(ge=0, le=ENTRIES_MAX)] | None = None
     session_timeout: Duration | None = None
 
-    def read_spec(self) -> WorkerSpec:
+    def to_poll(self) -> Steps[PollRequest]:
+        """Return the request for the engine, in steps."""
+        spec = self._read_spec()
+        yield
+        reports = []
+        for at, result in enumerate(self.results or ()):
+            reports.append(result.to_result(f"/results/{at}"))
+            yield
+        progress = []
+        for at, entry in enumerate(self.progress or ()):
+            progress.append(entry.read(f"/progress/{at}"))
+            yield
+        return PollRequest(
+            worker=spec.id,
+            session=self.session or "",
+            spec=spec,
+            running=_read_running(self.running),
+            reports=reports,
+            progress=progress,
+            accept=_read_leases("/accept", self.accept or []),
+            reject=[each.read(f"/reject/{at}") for at, each in enumerate(self.reject or ())],
+            is_draining=self.draining or False,
+            supports_offers=self.offers or False,
+            wait_s=self._read_wait(),
+            max_leases=self.max_leases,
+            session_timeout_s=self._read_session_timeout(),
+        )
+
+    def _read_spec(self) -> WorkerSpec:
         """Return the description of the worker."""
         return WorkerSpec(
             id=read_worker_name("/worker", self.worker),
@@ -161,31 +197,13 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
             polls=True,
         )
 
-    def read_running(self) -> frozenset[LeaseKey] | None:
-        """Return the attempts that the worker still runs; None: the request makes no statement."""
-        return None if self.running is None else frozenset(_read_leases("/running", self.running))
-
-    def read_accepted(self) -> list[LeaseKey]:
-        """Return the accepted offers."""
-        return _read_leases("/accept", self.accept or [])
-
-    def read_rejected(self) -> list[tuple[LeaseKey, str]]:
-        """Return the rejected offers, with the reasons."""
-        return [
-            (
-                parse_lease(each.lease, f"/reject/{at}/lease"),
-                fit_text(each.reason or "", SAID_CHARACTERS_MAX),
-            )
-            for at, each in enumerate(self.reject or ())
-        ]
-
-    def read_wait(self) -> float:
+    def _read_wait(self) -> float:
         """Return how long the server may hold a poll open, in seconds."""
         us = 0 if self.wait is None else fields.read_duration("/wait", self.wait)
         _check_most("/wait", us, WAIT_US_MAX)
         return us / limits.SECOND
 
-    def read_session_timeout(self) -> float:
+    def _read_session_timeout(self) -> float:
         """Return after how many seconds without a request the worker is lost."""
         if self.session_timeout is None:
             return SESSION_TIMEOUT_US_DEFAULT / limits.SECOND
@@ -221,6 +239,20 @@ class WorkAnswer(Struct, kw_only=True):
     session_timeout: float
     drain: bool
 
+    @classmethod
+    def of(cls, response: PollResponse, epoch: int, session_timeout_s: float) -> Self:
+        return cls(
+            protocol=PROTOCOL,
+            epoch=epoch,
+            leases=[LeaseAnswer.of(each, each.key in response.offers) for each in response.leases],
+            stop=[StopAnswer.of(stop) for stop in response.stops],
+            revoked=[render_lease(key) for key in response.revoked],
+            refused=[RefusedAnswer.of(key, reason) for key, reason in response.refused],
+            heartbeat=whole_seconds(session_timeout_s / HEARTBEATS_PER_TIMEOUT),
+            session_timeout=whole_seconds(session_timeout_s),
+            drain=response.drain,
+        )
+
 
 _answers = msgspec.json.Decoder(WorkAnswer)
 
@@ -248,6 +280,10 @@ def _read_names(pointer: str, names: list[str] | None) -> frozenset[str] | None:
     if names is None:
         return None
     return frozenset(fields.read_name(f"{pointer}/{at}", name) for at, name in enumerate(names))
+
+
+def _read_running(texts: list[str] | None) -> frozenset[LeaseKey] | None:
+    return None if texts is None else frozenset(_read_leases("/running", texts))
 
 
 def _read_leases(pointer: str, texts: list[str]) -> list[LeaseKey]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
+import msgspec
 import orjson
 
 from schedo.engine.sharing import STEP_S, in_steps
@@ -26,7 +27,10 @@ async def answer_page(
     next_cursor: str | None = None,
     headers: tuple[Header, ...] = (),
 ) -> Response:
-    """Return a page of the rendered items; they may be made while they are rendered."""
+    """Return a page of the items, which may be made while they are rendered.
+
+    `render` returns the Struct of an item, or the fields of a job.
+    """
     texts = _render_page(render, items, next_cursor)
     begin, has_more = await in_steps(_join(texts))
     if has_more:
@@ -40,9 +44,15 @@ def _render_page(
     yield b'{"items":['
     comma = b""
     for item in items:
-        yield comma + orjson.dumps(render(item))
+        yield comma + _encode(render(item))
         comma = b","
     yield b"]}" if next_cursor is None else b'],"next_cursor":%b}' % orjson.dumps(next_cursor)
+
+
+def _encode(answer: Any) -> bytes:
+    return (
+        msgspec.json.encode(answer) if isinstance(answer, msgspec.Struct) else orjson.dumps(answer)
+    )
 
 
 async def _render_rest(begin: bytes, texts: Iterator[bytes]) -> AsyncIterator[bytes]:

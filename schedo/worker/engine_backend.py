@@ -16,8 +16,7 @@ from schedo.core.value_limits import fit_progress
 from schedo.core.worker_messages import Progress
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
-from schedo.protocol.jobs import JobTemplate
-from schedo.protocol.responses import render_job
+from schedo.protocol.jobs import JobTemplate, render_job
 from schedo.tasks.backend import Record, SubmittedJob
 from schedo.tasks.progress import Said
 

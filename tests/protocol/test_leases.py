@@ -10,6 +10,7 @@ from schedo.core.retry import PRESETS
 from schedo.errors import Invalid
 from schedo.protocol.decode import decode_request
 from schedo.protocol.leases import parse_lease, render_lease
+from schedo.protocol.reading import at_once
 from schedo.protocol.work import TaskDefaultsRequest, WorkRequest
 
 
@@ -69,6 +70,6 @@ def test_defaults_that_are_announced_are_understood(options: Options) -> None:
     defaults = {"t": TaskDefaultsRequest.of(options)}
     body = msgspec.json.encode(WorkRequest(worker="w", task_defaults=defaults))
 
-    offer = decode_request(body, WorkRequest).read_spec()
+    offer = at_once(decode_request(body, WorkRequest).to_poll()).spec
 
     assert offer.task_defaults == {"t": options}

@@ -11,11 +11,9 @@ import pytest
 from schedo.core.model import PLAIN, Job, Options
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.errors import Invalid
-from schedo.protocol import schemas
 from schedo.protocol.decode import decode_request
-from schedo.protocol.jobs import JobRequest
+from schedo.protocol.jobs import JobAnswer, JobRequest, job_fields
 from schedo.protocol.requirements import read_amount, route_fields
-from schedo.protocol.responses import job_fields
 from schedo.protocol.schedules import ScheduleRequest
 
 
@@ -279,7 +277,7 @@ def test_a_job_shows_its_route() -> None:
     answer = orjson.loads(orjson.dumps(job_fields(job)))
 
     assert {name: answer[name] for name in ASKED} == ASKED
-    msgspec.convert(answer, schemas.JobAnswer)
+    msgspec.convert(answer, JobAnswer)
 
 
 def test_a_number_that_is_too_large_for_json_is_still_shown() -> None:

@@ -10,18 +10,18 @@ import pytest
 
 from schedo.core import limits
 from schedo.protocol.invocations import InvokeRequest, ReserveRequest, ShortRequest
-from schedo.protocol.jobs import JobRequest, RetryRequest, UniqueRequest
+from schedo.protocol.jobs import JobAnswer, JobRequest
 from schedo.protocol.leases import LeaseAnswer
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
+from schedo.protocol.options import RetryRequest, UniqueRequest
 from schedo.protocol.problems import KINDS
 from schedo.protocol.queues import QueuePatch
 from schedo.protocol.requirements import RequiresRequest
 from schedo.protocol.results import ErrorRequest, ResultRequest
 from schedo.protocol.schedules import ScheduleRequest
-from schedo.protocol.schemas import JobAnswer
 from schedo.protocol.work import ProgressRequest, WorkAnswer, WorkRequest
-from schedo.protocol.worker_shapes import ProgressAnswer, WorkerAnswer
+from schedo.protocol.workers import ProgressAnswer, WorkerAnswer
 from schedo.web.head import HEADERS_MAX
 from schedo.web.server import CONNECTIONS_MAX
 from tests.web.world import World

@@ -19,11 +19,10 @@ from schedo.core.model import JobSpec
 from schedo.engine.answers import Accepted
 from schedo.engine.sharing import STEP_S, in_steps
 from schedo.errors import BadJson, Invalid, SchedoError, TooLarge
-from schedo.protocol.jobs import JobRequest
+from schedo.protocol.jobs import JobRequest, job_fields, show_payload
 from schedo.protocol.pieces import PIECE_BYTES
-from schedo.protocol.problems import problem_fields
+from schedo.protocol.problems import ProblemAnswer
 from schedo.protocol.reading import Steps, read_item, read_small_item, split_array, split_lines
-from schedo.protocol.responses import job_fields, show_payload
 from schedo.web.context import AppContext
 from schedo.web.handlers.invocations import read_traceparent
 from schedo.web.http import Request, Response
@@ -121,7 +120,7 @@ def _render_items(specs: Sequence[Spec], results: Sequence[Result]) -> list[Fiel
 
 def _render_item(result: Result) -> Fields:
     if isinstance(result, SchedoError):
-        return {"status": result.status, "problem": problem_fields(result)}
+        return {"status": result.status, "problem": msgspec.to_builtins(ProblemAnswer.of(result))}
     if result.conflict:
         return {"status": 200, "job": result.job | {"conflict": True}}
     return {"status": 201, "job": result.job}
@@ -132,5 +131,5 @@ def _add_payload(pair: tuple[Fields, Spec]) -> Fields:
     item, spec = pair
     if item["status"] == 201 and "payload" not in item["job"]:
         assert isinstance(spec, JobSpec)
-        item["job"]["payload"] = show_payload(spec.task, spec.payload)
+        item["job"]["payload"] = orjson.Fragment(show_payload(spec.task, spec.payload))
     return item

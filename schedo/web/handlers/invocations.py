@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+import msgspec
 import orjson
 from msgspec.structs import replace
 
@@ -14,10 +15,15 @@ from schedo.core.states import State
 from schedo.core.worker_messages import WorkerStatus
 from schedo.errors import BadRequest, InvocationFailed, InvocationTimeout, Unavailable
 from schedo.protocol.fields import is_traceparent
-from schedo.protocol.invocations import CommitRequest, InvokeRequest, ReserveRequest, ShortRequest
-from schedo.protocol.problems import PROBLEM_TYPE, problem_fields
-from schedo.protocol.responses import job_fields
-from schedo.protocol.times import render_instant
+from schedo.protocol.invocations import (
+    CommitRequest,
+    InvokeRequest,
+    ReservationAnswer,
+    ReserveRequest,
+    ShortRequest,
+)
+from schedo.protocol.jobs import job_fields
+from schedo.protocol.problems import PROBLEM_TYPE, ProblemAnswer
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext
 from schedo.web.handlers.workers import spec_of
@@ -49,13 +55,7 @@ async def reserve(context: AppContext, request: Request) -> Response:
         count=fields.count,
         ttl_s=fields.read_ttl(),
     )
-    answer = {
-        "id": reservation.id,
-        "nonce": reservation.nonce,
-        "workers": list(reservation.workers),
-        "expires_at": render_instant(reservation.expires_at),
-    }
-    return Response(201, orjson.dumps(answer))
+    return Response(201, msgspec.json.encode(ReservationAnswer.of(reservation)))
 
 
 async def commit_reservation(context: AppContext, request: Request) -> Response:
@@ -159,7 +159,8 @@ async def _answer_failed(
     why = f": {job.failure.message}" if job.failure is not None else ""
     error = InvocationFailed(f"job {render_id(job.id)} is {job.state.value}{why}")
     shown = await _show(context, jobs)
-    body = problem_fields(error, request.id) | ({"jobs": shown} if is_many else {"job": shown[0]})
+    problem = msgspec.to_builtins(ProblemAnswer.of(error, request.id))
+    body = problem | ({"jobs": shown} if is_many else {"job": shown[0]})
     return Response(error.status, orjson.dumps(body), content_type=PROBLEM_TYPE)
 
 

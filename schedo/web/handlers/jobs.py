@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
-import orjson
+import msgspec
 
 from schedo.core.ids import parse_id, render_id
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
 from schedo.errors import NotFound
-from schedo.protocol.cursors import parse_number_cursor, render_cursor
-from schedo.protocol.jobs import JobPatch
+from schedo.protocol.invocations import ShortAnswer
+from schedo.protocol.jobs import AttemptAnswer, JobPatch, WhyAnswer, job_fields, render_job
 from schedo.protocol.query import (
     ATTEMPT_MAX,
     WAIT_US_DEFAULT,
     Values,
     bad_parameter,
+    parse_number_cursor,
     read_choice,
     read_instant,
     read_limit,
@@ -26,12 +27,7 @@ from schedo.protocol.query import (
     read_state,
     read_unique_key,
     read_wait,
-)
-from schedo.protocol.responses import (
-    attempt_fields,
-    job_fields,
-    render_job,
-    short_fields,
+    render_cursor,
 )
 from schedo.store.base import JobFilter
 from schedo.web.context import AppContext
@@ -131,14 +127,14 @@ async def answer_when_ended(
 async def explain_job(context: AppContext, request: Request) -> Response:
     job = await context.engine.get(_job_id(request))
     why = context.engine.why(job)
-    answer = {"id": render_id(job.id), "state": job.state.value, "why": why}
-    return Response(200, orjson.dumps(answer))
+    answer = WhyAnswer(render_id(job.id), job.state.value, why)
+    return Response(200, msgspec.json.encode(answer))
 
 
 async def list_attempts(context: AppContext, request: Request) -> Response:
     job = await context.engine.get(_job_id(request))
     attempts = await context.engine.store.list_attempts(job.id)
-    return await answer_page(attempt_fields, attempts)
+    return await answer_page(AttemptAnswer.of, attempts)
 
 
 async def get_output(context: AppContext, request: Request) -> Response:
@@ -171,7 +167,7 @@ async def short_status(context: AppContext, request: Request) -> Response:
     if task_id is None:
         raise bad_parameter("task_id", "this parameter is required")
     job = await context.engine.get(parse_id(task_id))
-    return Response(200, orjson.dumps(short_fields(job)))
+    return Response(200, msgspec.json.encode(ShortAnswer.of(job)))
 
 
 async def _answer_change(context: AppContext, change: Awaitable[Job]) -> Response:

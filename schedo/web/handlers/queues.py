@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import orjson
+import msgspec
 
 from schedo.core.model import Queue
 from schedo.protocol import fields
-from schedo.protocol.queues import QueuePatch
-from schedo.protocol.responses import queue_fields
+from schedo.protocol.queues import QueueAnswer, QueuePatch
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 from schedo.web.pages import answer_page
@@ -15,7 +14,7 @@ from schedo.web.pages import answer_page
 
 async def list_queues(context: AppContext, request: Request) -> Response:
     queues = await context.engine.list_queues()
-    return await answer_page(lambda status: queue_fields(*status), queues)
+    return await answer_page(lambda status: QueueAnswer.of(*status), queues)
 
 
 async def update_queue(context: AppContext, request: Request) -> Response:
@@ -33,7 +32,7 @@ async def resume_queue(context: AppContext, request: Request) -> Response:
 
 async def _answer(context: AppContext, queue: Queue) -> Response:
     status = await context.engine.get_queue_status(queue.name)
-    return Response(200, orjson.dumps(queue_fields(*status._replace(queue=queue))))
+    return Response(200, msgspec.json.encode(QueueAnswer.of(*status._replace(queue=queue))))
 
 
 def _name(request: Request) -> str:

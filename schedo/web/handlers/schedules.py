@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
+import msgspec
 import orjson
+from msgspec import UNSET
 
 from schedo.core import limits
 from schedo.core.cron import explain, parse_cron
@@ -14,14 +15,18 @@ from schedo.core.model import Overlap, Rule, Schedule
 from schedo.core.triggers import next_after
 from schedo.errors import BadRequest
 from schedo.protocol import fields
-from schedo.protocol.cursors import parse_name_cursor, render_cursor
-from schedo.protocol.query import read_limit
-from schedo.protocol.responses import decision_fields, job_fields, schedule_fields
+from schedo.protocol.fields import duration_or_unset, or_unset
+from schedo.protocol.jobs import job_fields
+from schedo.protocol.query import parse_name_cursor, read_limit, render_cursor
 from schedo.protocol.schedules import (
+    CronAnswer,
     CronRequest,
+    DecisionAnswer,
     PauseRequest,
     ResumeRequest,
+    ScheduleAnswer,
     ScheduleRequest,
+    TriggerAnswer,
     TriggerRequest,
 )
 from schedo.protocol.times import render_duration, render_instant
@@ -63,7 +68,7 @@ async def list_decisions(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
     schedule = await context.engine.get_schedule(_name(request))
     decisions = await context.engine.store.list_decisions(schedule.id, limit)
-    return await answer_page(decision_fields, decisions)
+    return await answer_page(DecisionAnswer.of, decisions)
 
 
 async def pause_schedule(context: AppContext, request: Request) -> Response:
@@ -88,35 +93,30 @@ async def trigger_schedule(context: AppContext, request: Request) -> Response:
     if job is not None:
         made = {"job": job_fields(job, await context.learn_names([job]))}
         return Response(201, orjson.dumps(made))
-    skipped: dict[str, Any] = {"skipped_overlap": True}
-    if skipped_by is not None:
-        skipped["blocking_job"] = render_id(skipped_by)
-    return Response(200, orjson.dumps(skipped))
+    blocking = UNSET if skipped_by is None else render_id(skipped_by)
+    skipped = TriggerAnswer(skipped_overlap=True, blocking_job=blocking)
+    return Response(200, msgspec.json.encode(skipped))
 
 
 async def explain_cron(context: AppContext, request: Request) -> Response:
     when = (await request.read(CronRequest)).read()
     rule = Rule(cron=when.normalized, every_us=when.every_us, tz=when.tz)
-    answer: dict[str, Any] = {
-        "tz": when.tz,
-        "description": _explain(rule),
-        "next_fires": [
-            render_instant(fire) for fire in _next_fires(rule, context.engine.clock.now())
-        ],
-        "warnings": when.warnings,
-    }
-    if when.normalized is not None:
-        answer["normalized"] = when.normalized
-    if when.every_us is not None:
-        answer["every"] = render_duration(when.every_us)
-    return Response(200, orjson.dumps(answer))
+    answer = CronAnswer(
+        tz=when.tz,
+        description=_explain(rule),
+        next_fires=[render_instant(fire) for fire in _next_fires(rule, context.engine.clock.now())],
+        warnings=list(when.warnings),
+        normalized=or_unset(when.normalized),
+        every=duration_or_unset(when.every_us),
+    )
+    return Response(200, msgspec.json.encode(answer))
 
 
 def _answer(context: AppContext, schedule: Schedule, status: int = 200) -> Response:
-    return Response(status, orjson.dumps(_describe(context, schedule)))
+    return Response(status, msgspec.json.encode(_describe(context, schedule)))
 
 
-def _describe(context: AppContext, schedule: Schedule) -> dict[str, Any]:
+def _describe(context: AppContext, schedule: Schedule) -> ScheduleAnswer:
     rule, source = schedule.spec.rule, schedule.spec.cron_source
     now = context.engine.clock.now()
     # If the clock was set back, it passes instants again that have a decision already.
@@ -126,7 +126,7 @@ def _describe(context: AppContext, schedule: Schedule) -> dict[str, Any]:
     if not fires:
         warnings.append(f"it will not fire again: {_why_never(rule)}")
     shown = [] if schedule.paused else fires
-    return schedule_fields(schedule, shown, _explain(rule), warnings)
+    return ScheduleAnswer.of(schedule, shown, _explain(rule), warnings)
 
 
 def _why_never(rule: Rule) -> str:

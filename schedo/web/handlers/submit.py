@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import repeat
 
+import msgspec
 import orjson
 from msgspec.structs import replace
 
@@ -14,10 +15,9 @@ from schedo.core.model import JobSpec, ReadyKey
 from schedo.core.requirements import Requirements
 from schedo.engine.answers import Accepted
 from schedo.errors import Invalid, SchedoError, TooLarge, Unsatisfiable
-from schedo.protocol.invocations import ShortRequest
-from schedo.protocol.jobs import JobRequest
+from schedo.protocol.invocations import ShortAnswer, ShortRequest
+from schedo.protocol.jobs import JobRequest, job_fields, job_id_in, show_payload
 from schedo.protocol.query import bad_parameter, read_wait
-from schedo.protocol.responses import job_fields, job_id_in, short_fields, show_payload
 from schedo.web.context import AppContext
 from schedo.web.handlers.batches import Fields, Result, replay_many, submit_many
 from schedo.web.handlers.invocations import invoke_short, read_traceparent
@@ -105,14 +105,14 @@ async def short_schedule(context: AppContext, request: Request) -> Response:
     spec = job.to_spec()
     context.check_work(spec)
 
-    def render(results: Sequence[Result]) -> Response:
+    def render(results: Sequence[Accepted[ShortAnswer] | SchedoError]) -> Response:
         if isinstance(results[0], SchedoError):
             return answer_error(results[0], request.id)
-        return Response(201, orjson.dumps(results[0].job))
+        return Response(201, msgspec.json.encode(results[0].job))
 
     async def submit(record_of: StoreResponse | None) -> Response:
         record = make_record(record_of, render)
-        return render(await context.engine.submit([spec], view=short_fields, answer=record))
+        return render(await context.engine.submit([spec], view=ShortAnswer.of, answer=record))
 
     return await once.perform(context, submit)
 
@@ -129,5 +129,5 @@ def _complete(result: Accepted[Fields], spec: JobSpec) -> Fields:
     if result.conflict:
         fields["conflict"] = True
     elif "payload" not in fields:
-        fields["payload"] = show_payload(spec.task, spec.payload)
+        fields["payload"] = orjson.Fragment(show_payload(spec.task, spec.payload))
     return fields

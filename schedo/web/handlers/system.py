@@ -7,16 +7,18 @@ import sqlite3
 from functools import lru_cache
 from importlib import resources
 
-import orjson
+import msgspec
+from msgspec import UNSET
 
 from schedo.core import limits
 from schedo.errors import NotFound
 from schedo.protocol.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
 from schedo.protocol.problems import get_kind
+from schedo.protocol.system import HealthAnswer, InfoAnswer, ReadyAnswer
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 
-_ALIVE = b'{"status":"ok"}'
+_ALIVE = msgspec.json.encode(HealthAnswer("ok"))
 _FILES = {
     "openapi.json": b"application/json",
     "docs.html": b"text/html; charset=utf-8",
@@ -36,21 +38,19 @@ async def check_ready(context: AppContext, request: Request) -> Response:
     if context.draining.is_set():
         reasons.append("the server is stopping")
     is_ready = health.ready and not context.draining.is_set()
-    answer = {"ready": is_ready, "reasons": reasons}
-    if health.clock_behind_us:
-        answer["notes"] = [_describe_clock(health.clock_behind_us)]
-    body = orjson.dumps(answer)
+    notes = [_describe_clock(health.clock_behind_us)] if health.clock_behind_us else UNSET
+    body = msgspec.json.encode(ReadyAnswer(is_ready, reasons, notes))
     return Response(200 if is_ready else 503, body)
 
 
 async def get_info(context: AppContext, request: Request) -> Response:
-    info = {
-        "version": context.settings.version,
-        "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
-        "tzdata": _tzdata_version(),
-        "shell": context.settings.allow_shell,
-        "limits": {
+    info = InfoAnswer(
+        version=context.settings.version,
+        python=platform.python_version(),
+        sqlite=sqlite3.sqlite_version,
+        tzdata=_tzdata_version(),
+        shell=context.settings.allow_shell,
+        limits={
             "body_bytes": BODY_BYTES_MAX,
             "batch_bytes": BATCH_BYTES_MAX,
             "batch_jobs": limits.BATCH_JOBS_MAX,
@@ -59,8 +59,8 @@ async def get_info(context: AppContext, request: Request) -> Response:
             "output_bytes": limits.OUTPUT_BYTES_MAX,
             "attempts": limits.ATTEMPTS_MAX,
         },
-    }
-    return Response(200, orjson.dumps(info))
+    )
+    return Response(200, msgspec.json.encode(info))
 
 
 async def get_openapi(context: AppContext, request: Request) -> Response:
@@ -79,7 +79,7 @@ async def get_docs_file(context: AppContext, request: Request) -> Response:
 
 
 async def get_problem(context: AppContext, request: Request) -> Response:
-    return Response(200, orjson.dumps(get_kind(request.params["code"])._asdict()))
+    return Response(200, msgspec.json.encode(get_kind(request.params["code"])))
 
 
 def _describe_clock(behind_us: int) -> str:

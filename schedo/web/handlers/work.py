@@ -14,19 +14,17 @@ from typing import TypeVar
 import msgspec
 
 from schedo.core.limits import BODY_BYTES_UNCOUNTED
-from schedo.core.worker_messages import PollRequest, PollResponse, Progress
+from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.sharing import in_steps
 from schedo.errors import Forbidden, NotFound, Unavailable
-from schedo.protocol.leases import LeaseAnswer, StopAnswer, render_lease, whole_seconds
 from schedo.protocol.reading import Steps, at_once
-from schedo.protocol.work import PROTOCOL, RefusedAnswer, WorkAnswer, WorkRequest
+from schedo.protocol.work import WorkAnswer, WorkRequest
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext, KnownWorker
 from schedo.web.http import Request, Response
 from schedo.web.permissions import WorkerPermission
 
-HEARTBEATS_PER_TIMEOUT = 3
 _WORKERS_REMEMBERED_MAX = 4_096
 _PARTS_SHARED_MAX = 64
 T = TypeVar("T")
@@ -51,22 +49,8 @@ async def work(context: AppContext, request: Request) -> Response:
             response = found
     else:
         response = await context.engine.sessions.work(poll._replace(wait_s=0.0))
-    answer = _make_answer(response, context.engine.health().epoch, poll.session_timeout_s)
+    answer = WorkAnswer.of(response, context.engine.health().epoch, poll.session_timeout_s)
     return Response(200, msgspec.json.encode(answer))
-
-
-def _make_answer(response: PollResponse, epoch: int, session_timeout_s: float) -> WorkAnswer:
-    return WorkAnswer(
-        protocol=PROTOCOL,
-        epoch=epoch,
-        leases=[LeaseAnswer.of(each, each.key in response.offers) for each in response.leases],
-        stop=[StopAnswer.of(stop) for stop in response.stops],
-        revoked=[render_lease(key) for key in response.revoked],
-        refused=[RefusedAnswer.of(key, reason) for key, reason in response.refused],
-        heartbeat=whole_seconds(session_timeout_s / HEARTBEATS_PER_TIMEOUT),
-        session_timeout=whole_seconds(session_timeout_s),
-        drain=response.drain,
-    )
 
 
 async def _answer_stopping(context: AppContext, poll: PollRequest) -> PollResponse:
@@ -80,31 +64,8 @@ async def _answer_stopping(context: AppContext, poll: PollRequest) -> PollRespon
 
 
 def _make_poll(context: AppContext, request: Request, fields: WorkRequest) -> Steps[PollRequest]:
-    spec = fields.read_spec()
-    yield
-    reports = []
-    for at, result in enumerate(fields.results or ()):
-        reports.append(result.to_result(f"/results/{at}"))
-        yield
-    progress = []
-    for at, entry in enumerate(fields.progress or ()):
-        progress.append(Progress(*entry.read(f"/progress/{at}")))
-        yield
-    poll = PollRequest(
-        worker=spec.id,
-        session=fields.session or "",
-        spec=spec,
-        running=fields.read_running(),
-        reports=reports,
-        progress=progress,
-        accept=fields.read_accepted(),
-        reject=fields.read_rejected(),
-        is_draining=fields.draining or False,
-        supports_offers=fields.offers or False,
-        wait_s=fields.read_wait(),
-        max_leases=fields.max_leases,
-        session_timeout_s=fields.read_session_timeout(),
-    )
+    poll = yield from fields.to_poll()
+    spec = poll.spec
     if request.grant is not None:
         spec = request.grant.narrow(spec)
     return poll._replace(spec=_remember(context, request, spec))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from schedo.errors import Invalid, SchedoError
+from schedo.errors import Invalid, SchedoError, all_errors
 from schedo.protocol.jobs import JobTemplate
 from schedo.tasks.backend import Record, SubmittedJob
 from schedo.worker.process.frames import BackendRequest, BackendResponse, BadFrame, Refusal
@@ -77,11 +77,4 @@ class ChildBackend:
 
 def build_error(refusal: Refusal) -> SchedoError:
     """Return the error that the server raised."""
-    kind = next((kind for kind in _tree(SchedoError) if kind.code == refusal.code), SchedoError)
-    return kind(refusal.message)
-
-
-def _tree(kind: type[SchedoError]) -> Iterator[type[SchedoError]]:
-    yield kind
-    for child in kind.__subclasses__():
-        yield from _tree(child)
+    return all_errors().get(refusal.code, SchedoError)(refusal.message)

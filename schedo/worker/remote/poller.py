@@ -26,6 +26,7 @@ from schedo.client.messages import Answer, Operation
 from schedo.core.leases import AttemptResult, Lease, Released
 from schedo.core.model import LeaseKey
 from schedo.core.value_limits import fit_report
+from schedo.core.worker_messages import Progress
 from schedo.errors import Conflict, SchedoError, Unavailable
 from schedo.protocol.leases import LeaseAnswer, StopAnswer, parse_lease, render_lease
 from schedo.protocol.results import ResultRequest
@@ -145,8 +146,8 @@ class Poller:
 
     def send_progress(self, key: LeaseKey, update: Said) -> None:
         """Put the progress of a running attempt into the outbox."""
-        parts = (key, update.percent, update.message, update.log, update.output)
-        self.outbox.add(Message.of(ProgressRequest.of(parts)))
+        progress = Progress(key, *msgspec.structs.astuple(update))
+        self.outbox.add(Message.of(ProgressRequest.of(progress)))
 
     # Polls.
 

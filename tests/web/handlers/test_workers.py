@@ -11,7 +11,7 @@ import pytest
 from schedo.core.ids import parse_id, render_id
 from schedo.core.model import LeaseKey
 from schedo.core.worker_messages import Progress, ProgressLine
-from schedo.protocol import worker_shapes
+from schedo.protocol import workers
 from schedo.protocol.work import parse_answer
 from schedo.web.settings import WebSettings
 from tests.web.placing import PlacingWorld, make_lease
@@ -31,7 +31,7 @@ async def test_workers_are_listed_by_name(world: PlacingWorld) -> None:
     page = (await world.get("/v1/workers")).json()
 
     assert [item["name"] for item in page["items"]] == ["w1", "w2"]
-    msgspec.convert(page, worker_shapes.WorkerPage)
+    msgspec.convert(page, workers.WorkerPage)
 
 
 async def test_a_worker_shows_what_it_is_and_what_it_has(world: PlacingWorld) -> None:
@@ -119,7 +119,7 @@ async def test_progress_is_read_while_the_job_runs(world: PlacingWorld) -> None:
         },
         {"at": "2026-11-20T11:04:05.000001Z", "attempt": 2, "message": "more"},
     ]
-    msgspec.convert(page, worker_shapes.ProgressPage)
+    msgspec.convert(page, workers.ProgressPage)
     assert (await world.get(f"/v1/jobs/{render_id(7)}/progress")).status == 404
 
 

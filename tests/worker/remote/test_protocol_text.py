@@ -12,6 +12,7 @@ import pytest
 
 from schedo.protocol.decode import decode_request
 from schedo.protocol.leases import LeaseAnswer, StopAnswer
+from schedo.protocol.reading import at_once
 from schedo.protocol.results import ErrorRequest, OutputRequest, ResultRequest
 from schedo.protocol.work import (
     ProgressRequest,
@@ -53,13 +54,7 @@ def test_the_server_takes_the_requests_of_the_examples() -> None:
     requests = [decode_request(body, WorkRequest) for body in examples("→")]
 
     assert len(requests) == 14
-    assert {request.read_spec().slots for request in requests} == {2}
-    for request in requests:
-        request.read_running()
-        request.read_accepted()
-        request.read_rejected()
-        for at, result in enumerate(request.results or ()):
-            result.to_result(f"/results/{at}")
+    assert {at_once(request.to_poll()).spec.slots for request in requests} == {2}
 
 
 def test_the_worker_takes_the_responses_of_the_examples() -> None:

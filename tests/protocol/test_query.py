@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.errors import BadRequest
-from schedo.protocol.cursors import parse_name_cursor, parse_number_cursor, render_cursor
+from schedo.protocol.query import parse_name_cursor, parse_number_cursor, render_cursor
 
 
 def test_a_cursor_leads_back_to_its_place() -> None:

@@ -1,4 +1,4 @@
-"""Answers have the documented shapes; the shapes refuse every field that they do not know."""
+"""Answers are what their Structs say, which refuse every field that they do not know."""
 
 from __future__ import annotations
 
@@ -27,19 +27,24 @@ from schedo.core.model import (
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.states import State
 from schedo.errors import BadJson, Invalid, NoCapacity, Overloaded, Problem, SchedoError, StoreError
-from schedo.protocol import schemas
-from schedo.protocol.problems import KINDS, get_kind, problem_headers, render_problem
-from schedo.protocol.responses import (
-    attempt_fields,
-    decision_fields,
+from schedo.protocol.invocations import ShortAnswer
+from schedo.protocol.jobs import (
+    AttemptAnswer,
+    JobAnswer,
     job_fields,
     job_id_in,
-    queue_fields,
     render_job,
-    schedule_fields,
-    short_fields,
     show_payload,
 )
+from schedo.protocol.problems import (
+    KINDS,
+    ProblemAnswer,
+    get_kind,
+    problem_headers,
+    render_problem,
+)
+from schedo.protocol.queues import QueueAnswer
+from schedo.protocol.schedules import DecisionAnswer, ScheduleAnswer
 
 T0 = 1_795_172_645_000_000
 FULL = Job(
@@ -90,14 +95,14 @@ def test_a_job_has_its_documented_shape_in_every_state(job: Job, state: State) -
     changed = job.copy()
     changed.state = state
 
-    read(render_job(changed), schemas.JobAnswer)
-    read(orjson.dumps(short_fields(changed)), schemas.ShortAnswer)
+    read(render_job(changed), JobAnswer)
+    read(msgspec.json.encode(ShortAnswer.of(changed)), ShortAnswer)
 
 
 def test_a_full_job_shows_everything() -> None:
     answer = orjson.loads(render_job(FULL, {9: "daily"}))
 
-    assert set(answer) == set(schemas.JobAnswer.__struct_fields__) - {
+    assert set(answer) == set(JobAnswer.__struct_fields__) - {
         "failed_at",
         "cancelled_at",
         "expired_at",
@@ -146,9 +151,9 @@ def test_the_id_is_found_in_a_rendered_job_without_parsing_it() -> None:
 
 
 def test_the_short_form_shows_the_command_and_how_it_ended() -> None:
-    answer = short_fields(FULL)
+    answer = ShortAnswer.of(FULL)
 
-    assert (answer["command"], answer["exit_code"], answer["error"]) == ("x", 0, "killed")
+    assert (answer.command, answer.exit_code, answer.error) == ("x", 0, "killed")
 
 
 def test_a_schedule_has_its_documented_shape() -> None:
@@ -165,28 +170,23 @@ def test_a_schedule_has_its_documented_shape() -> None:
     for rule in (spec.rule, Rule(every_us=5), Rule(at=T0)):
         changed = msgspec.structs.replace(spec, rule=rule)
         schedule.spec = changed
-        answer = schedule_fields(schedule, [T0], "words", ["careful"])
-        read(orjson.dumps(answer), schemas.ScheduleAnswer)
-    assert answer["at"] == "2026-11-20T11:04:05.000000Z"
+        answer = ScheduleAnswer.of(schedule, [T0], "words", ["careful"])
+        read(msgspec.json.encode(answer), ScheduleAnswer)
+    assert answer.at == "2026-11-20T11:04:05.000000Z"
 
 
 def test_the_other_answers_have_their_documented_shapes() -> None:
     failure = Failure("timeout", "too late")
-    for answer, shape in (
-        (queue_fields(Queue("q"), 1, {"queued": 2}, 0), schemas.QueueAnswer),
-        (decision_fields(DecisionRecord(1, T0, T0, Decision.FIRED, 7)), schemas.DecisionAnswer),
-        (decision_fields(DecisionRecord(1, T0, T0, Decision.MISSED)), schemas.DecisionAnswer),
-        (
-            attempt_fields(AttemptRecord(1, 1, 1, "w", T0, T0, "failed", failure)),
-            schemas.AttemptAnswer,
-        ),
-        (
-            attempt_fields(AttemptRecord(1, 1, 1, None, None, T0, "lost", None)),
-            schemas.AttemptAnswer,
-        ),
-        (get_kind("invalid")._asdict(), schemas.ProblemKindAnswer),
-    ):
-        read(orjson.dumps(answer), shape)
+    answers: tuple[msgspec.Struct, ...] = (
+        QueueAnswer.of(Queue("q"), 1, {"queued": 2}, 0),
+        DecisionAnswer.of(DecisionRecord(1, T0, T0, Decision.FIRED, 7)),
+        DecisionAnswer.of(DecisionRecord(1, T0, T0, Decision.MISSED)),
+        AttemptAnswer.of(AttemptRecord(1, 1, 1, "w", T0, T0, "failed", failure)),
+        AttemptAnswer.of(AttemptRecord(1, 1, 1, None, None, T0, "lost", None)),
+        get_kind("invalid"),
+    )
+    for answer in answers:
+        assert read(msgspec.json.encode(answer), type(answer)) == answer
 
 
 def test_a_problem_names_its_fields_and_its_parameters() -> None:
@@ -194,7 +194,7 @@ def test_a_problem_names_its_fields_and_its_parameters() -> None:
 
     text = render_problem(error, "r-1")
 
-    read(text, schemas.ProblemAnswer)
+    read(text, ProblemAnswer)
     assert orjson.loads(text) == {
         "type": "/problems/invalid",
         "title": "Invalid",
@@ -235,7 +235,7 @@ def test_a_large_payload_with_a_secret_is_masked_without_being_read(
 
     with monkeypatch.context() as patch:
         patch.setattr(orjson, "loads", refuse)
-        shown = orjson.dumps(show_payload("http", payload))
+        shown = show_payload("http", payload)
 
     assert orjson.loads(shown) == {
         "url": "http://a/",

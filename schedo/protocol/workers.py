@@ -1,0 +1,92 @@
+"""The answers about workers, and the progress of their attempts."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from msgspec import UNSET, Struct, UnsetType
+
+from schedo.core.limits import SECOND
+from schedo.core.worker_messages import ProgressLine, WorkerStatus
+from schedo.protocol.fields import DurationText, Instant, instant_or_unset, or_unset
+from schedo.protocol.requirements import amount_fields
+from schedo.protocol.times import render_duration, render_instant
+
+
+class WorkerAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A worker. Without tasks or queues it takes any, without health it is healthy."""
+
+    name: str
+    kind: Literal["remote", "process", "server", "embedded"]
+    state: str
+    slots: int
+    running: int
+    free: int
+    tasks: list[str] | UnsetType = UNSET
+    queues: list[str] | UnsetType = UNSET
+    labels: dict[str, str]
+    resources: dict[str, int | float]
+    resources_used: dict[str, int | float]
+    version: str | UnsetType = UNSET
+    connected_at: Instant | UnsetType = UNSET
+    last_seen_at: Instant | UnsetType = UNSET
+    session_timeout: DurationText | UnsetType = UNSET
+    health: str | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, seen: WorkerStatus) -> Self:
+        return cls(
+            name=seen.name,
+            kind=seen.kind,
+            state=seen.state,
+            slots=seen.slots,
+            running=seen.running,
+            free=max(0, seen.slots - seen.running),
+            tasks=UNSET if seen.tasks is None else sorted(seen.tasks),
+            queues=UNSET if seen.queues is None else sorted(seen.queues),
+            labels=dict(seen.labels),
+            resources=amount_fields(seen.resources),
+            resources_used=amount_fields(seen.resources_used),
+            version=or_unset(seen.version),
+            connected_at=instant_or_unset(seen.connected_at),
+            last_seen_at=instant_or_unset(seen.last_seen_at),
+            session_timeout=UNSET
+            if seen.session_timeout_s is None
+            else render_duration(round(seen.session_timeout_s * SECOND)),
+            health=or_unset(seen.health),
+        )
+
+
+class WorkerPage(Struct, forbid_unknown_fields=True):
+    """All known workers."""
+
+    items: list[WorkerAnswer]
+
+
+class ProgressAnswer(Struct, forbid_unknown_fields=True):
+    """The progress of a running attempt."""
+
+    at: Instant
+    attempt: int
+    percent: float | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    log: str | UnsetType = UNSET
+    stdout: str | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, line: ProgressLine) -> Self:
+        key, percent, message, log, partial = line.progress
+        return cls(
+            at=render_instant(line.at),
+            attempt=key.attempt,
+            percent=or_unset(percent),
+            message=or_unset(message),
+            log=or_unset(log),
+            stdout=or_unset(partial),
+        )
+
+
+class ProgressPage(Struct, forbid_unknown_fields=True):
+    """The latest progress of a job, oldest first."""
+
+    items: list[ProgressAnswer]
