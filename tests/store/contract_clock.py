@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from schedo.core.ids import ID_MAX
+from schedo.core.changes import Changes
+from schedo.core.ids import ID_MAX, first_id
 from schedo.core.limits import HOUR, MINUTE
 from schedo.core.loads import LoadExpired, LoadJob, LoadSchedules, LoadTimers, PromoteDue
-from schedo.core.model import Job, Rule, Schedule, ScheduleSpec, Trigger
+from schedo.core.model import Decision, DecisionRecord, Job, Rule, Schedule, ScheduleSpec, Trigger
 from schedo.core.paged_index import START
 from schedo.core.states import State
 from schedo.errors import StoreError
@@ -172,3 +175,10 @@ class ClockClaims(Claims):
         counts = await store.count_jobs()
 
         assert counts.by_queue == {"default": {"scheduled": 2}}
+
+    async def test_the_last_id_is_not_older_than_the_newest_decision(self, store: Store) -> None:
+        skipped = DecisionRecord(1, 40, 50, Decision.SKIPPED_OVERLAP, None)
+        await store.commit(Changes(decisions=[skipped]))
+        await store.commit(Changes(decisions=[dataclasses.replace(skipped, decided_at=30)]))
+
+        assert (await self.reopen(store)).last_id == first_id(50)

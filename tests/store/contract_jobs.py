@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from schedo.core.changes import Changes
-from schedo.core.ids import first_id
 from schedo.core.loads import (
     LoadExpired,
     LoadJob,
@@ -19,18 +18,7 @@ from schedo.core.loads import (
     Promoted,
     PromoteDue,
 )
-from schedo.core.model import (
-    Decision,
-    DecisionRecord,
-    Failure,
-    Job,
-    Options,
-    Queue,
-    ReadyKey,
-    Retry,
-    Trigger,
-    Unique,
-)
+from schedo.core.model import Failure, Job, Options, Queue, ReadyKey, Retry, Trigger, Unique
 from schedo.core.paged_index import START
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
@@ -137,13 +125,6 @@ class JobClaims(Claims):
         await store.commit(of_schedules(make_schedule(id=900)))
 
         assert (await self.reopen(store)).last_id == 900
-
-    async def test_the_last_id_is_not_older_than_the_newest_decision(self, store: Store) -> None:
-        skipped = DecisionRecord(1, 40, 50, Decision.SKIPPED_OVERLAP, None)
-        await store.commit(Changes(decisions=[skipped]))
-        await store.commit(Changes(decisions=[dataclasses.replace(skipped, decided_at=30)]))
-
-        assert (await self.reopen(store)).last_id == first_id(50)
 
     async def test_closing_twice_is_harmless(self, store: Store) -> None:
         await store.close()
