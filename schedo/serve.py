@@ -27,18 +27,15 @@ import schedo
 from schedo.client.tokens import check_token, read_private
 from schedo.clock import SystemClock
 from schedo.config import Config, check_config
+from schedo.core.built_in import BUILT_IN, find_permissions, may_run
 from schedo.engine.engine import Engine
 from schedo.errors import Exit, Invalid, SchedoError, Unavailable, exit_of_server
 from schedo.logs import start_logging
 from schedo.loops import new_loop
 from schedo.store import open_store
-from schedo.tasks.http.payload import check_http_payload
+from schedo.tasks.built_in import RunnerSettings, make_runners, payload_checks
 from schedo.tasks.http.signatures import parse_secrets
-from schedo.tasks.http.task import HttpRunner
-from schedo.tasks.runner import Runner
 from schedo.tasks.shell.orphans import Orphans
-from schedo.tasks.shell.payload import check_shell_payload
-from schedo.tasks.shell.task import ISOLATED_TASKS, ShellRunner
 from schedo.web.app import WebApp, build_app
 from schedo.web.permissions import WorkerPermission, parse_grants
 from schedo.web.server import HttpServer
@@ -168,21 +165,20 @@ class _Workers:
         self._orphans: Orphans | None = None
         if config.allow_shell and engine.store.path is not None:
             self._orphans = Orphans(Path(engine.store.path + ".children"))
-        http = HttpRunner(
-            config.webhook_allow,
-            f"schedo/{schedo.__version__}",
-            secrets=_read_secrets(config.webhook_secrets_file),
+        permissions = find_permissions(config)
+        self._runners = make_runners(
+            (name for name in BUILT_IN if may_run(name, permissions)),
+            RunnerSettings(
+                user_agent=f"schedo/{schedo.__version__}",
+                webhook_allow=config.webhook_allow,
+                webhook_secrets=_read_secrets(config.webhook_secrets_file),
+                output_dir=Path(config.output_dir) if config.output_dir else None,
+                orphans=self._orphans,
+            ),
         )
-        engine.add_reasons(http.not_ready_reasons)
-        runners: dict[str, Runner] = {"http": http}
-        self._shell: ShellRunner | None = None
-        if config.allow_shell:
-            output_dir = Path(config.output_dir) if config.output_dir else None
-            runners["shell"] = self._shell = ShellRunner(output_dir, self._orphans)
-            engine.add_reasons(self._shell.not_ready_reasons)
-        self._local = LocalWorker(
-            engine, "local", config.concurrency, runners, isolated_tasks=ISOLATED_TASKS
-        )
+        for runner in self._runners.values():
+            engine.add_reasons(runner.not_ready_reasons)
+        self._local = LocalWorker(engine, "local", config.concurrency, self._runners)
         self._children: ProcessPool | None = None
         if config.app is not None:
             slots = -(-config.concurrency // config.processes)
@@ -215,8 +211,8 @@ class _Workers:
         if self._children is not None:
             stops.append(self._children.stop(grace_s))
         await asyncio.gather(*stops)
-        if self._shell is not None:
-            self._shell.close()
+        for runner in self._runners.values():
+            runner.close()
         if self._orphans is not None:
             self._orphans.close()
 
@@ -248,8 +244,8 @@ def _web_settings(config: Config) -> WebSettings:
         token_sha256=[hashlib.sha256(token.reveal().encode()).digest()] if token else None,
         worker_tokens=read_worker_tokens(config),
         allowed_hosts=(*LOOPBACK_HOSTS, config.host, *config.allowed_hosts),
-        allow_shell=config.allow_shell,
-        payload_checks={"shell": check_shell_payload, "http": check_http_payload},
+        permissions=find_permissions(config),
+        payload_checks=payload_checks(),
         version=schedo.__version__,
     )
 

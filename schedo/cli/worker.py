@@ -13,8 +13,13 @@ import click
 from schedo.cli.connection import DEFAULT_URL
 from schedo.cli.errors import BadConfiguration
 from schedo.client.tokens import read_token
+from schedo.core.built_in import BUILT_IN
 from schedo.errors import Invalid
 from schedo.hardening import harden_process
+
+_BUILT_IN = ", ".join(
+    f"{name} if allowed" if task.permission else name for name, task in BUILT_IN.items()
+)
 
 
 def _read_pairs(
@@ -61,7 +66,7 @@ def _read_list(
     envvar="SCHEDO_WORKER_TASKS",
     callback=_read_list,
     metavar="A,B",
-    help="Run only these tasks.  [default: those of the app, http, and shell if allowed]",
+    help=f"Run only these tasks.  [default: those of the app, {_BUILT_IN}]",
 )
 @click.option(
     "--queues",
@@ -155,7 +160,7 @@ def _read_list(
     help="Lowest level to log.",
 )
 def worker(log_format: Any, log_level: str, **options: Any) -> None:
-    """Run jobs of a server: the tasks of MODULE:NAME if given, http jobs, and shell if allowed.
+    """Run jobs of a server: the tasks of MODULE:NAME if given, and the built-in tasks.
 
     SIGTERM starts a drain: running jobs may finish within --drain-grace, and the server runs the
     others elsewhere. Every option can also be set by a variable: SCHEDO_URL, SCHEDO_WORKER_NAME,

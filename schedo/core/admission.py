@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from schedo.core.built_in import BUILT_IN
 from schedo.core.commands import Accepted, Submit
 from schedo.core.ids import IdSource, render_id
 from schedo.core.job_table import JobTable
@@ -17,8 +18,6 @@ from schedo.core.states import State
 from schedo.core.worker_pool import WorkerPool
 from schedo.errors import DuplicateKey, Invalid, SchedoError
 
-# Only the user can know whether a command or a request may run twice, so they run once by default.
-BUILT_IN_RETRY: Mapping[str, Retry] = {"shell": ONCE, "http": ONCE}
 TASK_RETRY = Retry()
 RUN_RETRY = Retry(max_attempts=3)  # of a schedule's run without a policy of its own
 _TASKS_REMEMBERED_MAX = 4_096
@@ -150,8 +149,8 @@ class Admission:
         is_plain = options is PLAIN and default_retry is None
         if is_plain and task in self._plain:
             return self._plain[task]
-        is_built_in = task in BUILT_IN_RETRY
-        defaults = PLAIN if is_built_in else self._workers.task_defaults(task) or PLAIN
+        built_in = BUILT_IN.get(task)
+        defaults = PLAIN if built_in else self._workers.task_defaults(task) or PLAIN
         at_most_once = options.at_most_once
         if at_most_once is None:
             at_most_once = defaults.at_most_once
@@ -159,7 +158,7 @@ class Admission:
         if retry is None and not options.at_most_once:
             retry = defaults.retry
         if retry is None:
-            default_retry = default_retry or BUILT_IN_RETRY.get(task, TASK_RETRY)
+            default_retry = default_retry or (built_in.retry if built_in else TASK_RETRY)
             retry = ONCE if at_most_once else default_retry
         filled = msgspec.structs.replace(
             options,

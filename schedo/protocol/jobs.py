@@ -13,6 +13,7 @@ import msgspec
 import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from schedo.core.built_in import BUILT_IN
 from schedo.core.changes import AttemptRecord
 from schedo.core.ids import render_id
 from schedo.core.model import Failure, Job, JobSpec, Trigger
@@ -289,15 +290,18 @@ def job_fields(
 
 
 def show_payload(task: str, payload: bytes) -> bytes:
-    """Return a payload as it was sent, with the signing secret of an http job masked."""
+    """Return a payload as it was sent, with the secret of a built-in task masked."""
+    built_in = BUILT_IN.get(task)
+    if built_in is None or built_in.secret is None:
+        return payload
     # A key may also be written with escapes, so a backslash calls for an exact look.
-    if task == "http" and (b'"secret"' in payload or b"\\" in payload):
+    if f'"{built_in.secret}"'.encode() in payload or b"\\" in payload:
         try:
             members = _MEMBERS.decode(payload)
         except msgspec.ValidationError:  # no object
             members = {}
-        if members.get("secret", _NULL) != _NULL:
-            members["secret"] = _MASK
+        if members.get(built_in.secret, _NULL) != _NULL:
+            members[built_in.secret] = _MASK
             return msgspec.json.encode(members)
     return payload
 

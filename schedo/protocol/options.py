@@ -14,6 +14,7 @@ import orjson
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
+from schedo.core.built_in import BUILT_IN
 from schedo.core.model import PLAIN, Options, Retry, Unique
 from schedo.core.retry import PRESETS
 from schedo.errors import Invalid
@@ -37,6 +38,14 @@ PresetName = Annotated[str, Meta(extra_json_schema={"enum": list(PRESETS)})]
 Attempts = Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)]
 Delivery = Literal["at_least_once", "at_most_once"]
 UnfinishedState = Literal["scheduled", "blocked", "queued", "running", "retrying"]
+_BUILT_IN = ", ".join(f"{name} ({task.description})" for name, task in BUILT_IN.items())
+TaskName = Annotated[
+    Name,
+    Meta(
+        description=f"A task of an application, or built in: {_BUILT_IN}. 1 to 128 letters, digits,"
+        " dots, underscores and hyphens; no hyphen first."
+    ),
+]
 _NO_OPTIONS = (None,) * 10
 
 
@@ -138,7 +147,7 @@ class UniqueAnswer(Struct, rename={"states": "while", "lasts": "for"}):
 class JobFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """The fields that jobs and schedules share."""
 
-    task: Name
+    task: TaskName
     payload: Raw | UnsetType = UNSET
     queue: Name = limits.DEFAULT_QUEUE
     priority: Priority = 0

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from schedo.core.built_in import BUILT_IN
 from schedo.core.model import PLAIN, Options, ScheduleSpec
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.backend import Backend
-
-BUILT_IN = frozenset({"shell", "http"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,3 +54,15 @@ class Runner(Protocol):
 
     async def __call__(self, context: AttemptContext) -> AttemptResult:
         """Return how the attempt ended; raise only for a bug in the runner itself."""
+
+
+class BuiltInRunner(Runner, Protocol):
+    """The runner of a built-in task, with the defaults of what a simple task does not need."""
+
+    def not_ready_reasons(self) -> list[str]:
+        """Return why attempts would not start in time, in sentences."""
+        return []
+
+    def close(self) -> None:
+        """Release what the runner holds; no attempt runs any more."""
+        return

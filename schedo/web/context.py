@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from schedo.core.built_in import may_run
 from schedo.core.limits import LARGE_READS_MAX
 from schedo.core.model import Job, JobSpec
 from schedo.core.worker_pool import WorkerSpec
@@ -54,11 +55,11 @@ class AppContext:
     reads: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(LARGE_READS_MAX))
     unsent_room: Callable[[], Awaitable[None]] = _no_wait  # returns when few responses are unread
     metrics: SharedCall[bytes] | None = None  # the text of /metrics
-    has_shell_workers: bool = False  # since the start of this server
+    worker_tasks: set[str] = field(default_factory=set)  # built in, of all workers so far
 
     def check_work(self, spec: JobSpec) -> None:
-        """Refuse a shell job that no worker may run, or a payload that its task refuses."""
-        if spec.task == "shell" and not (self.settings.allow_shell or self.has_shell_workers):
+        """Refuse a job that no worker may run, or a payload that its task refuses."""
+        if spec.task not in self.worker_tasks and not may_run(spec.task, self.settings.permissions):
             raise ShellDisabled(
                 "neither this server nor a worker may run commands; "
                 "start one of them with --allow-shell"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from schedo.web.permissions import WorkerPermission
@@ -21,7 +22,7 @@ class WebSettings:
     allowed_hosts: Sequence[str] = (
         LOOPBACK_HOSTS  # names for the Host header, without port; "*" allows any
     )
-    allow_shell: bool = False
+    permissions: AbstractSet[str] = frozenset()  # of this server's own worker, see BuiltInTask
     # By task: raises Invalid if the task cannot run the payload.
     payload_checks: Mapping[str, Callable[[bytes], object]] = field(default_factory=dict)
     version: str = "0"

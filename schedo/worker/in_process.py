@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from schedo.core.built_in import find_isolated
 from schedo.core.leases import AttemptResult, Lease, StopRequest
 from schedo.core.model import LeaseKey, Options
 from schedo.core.worker_pool import WorkerSpec
@@ -28,7 +29,6 @@ class LocalWorker:
         *,
         task_defaults: Mapping[str, Options] | None = None,
         isolated: bool = False,
-        isolated_tasks: frozenset[str] = frozenset(),
     ) -> None:
         self._engine = engine
         self._executor = Executor(runners, slots, self)
@@ -39,7 +39,7 @@ class LocalWorker:
             None,
             dict(task_defaults or {}),
             isolated=isolated,
-            isolated_tasks=isolated_tasks & frozenset(runners),
+            isolated_tasks=find_isolated(runners),
         )
 
     def attach(self, *, durable_starts: bool = False) -> None:

@@ -28,7 +28,7 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
     (("--queues", "a,b c"), "queue 'b c'"),
     (("--queues", " ,"), "give at least one name, or omit the option for all"),
     (("--tasks", "fly"), "task 'fly': there is only http"),
-    (("--tasks", "shell"), "may not run commands"),
+    (("--tasks", "shell"), "may not run it; set allow_shell"),
     (("--output-dir", "out"), "this worker may not run commands"),
     (("--session-timeout", "1s"), "it must be 5 s to 1 h"),
     (("--session-timeout", "soon"), "session_timeout = 'soon'"),

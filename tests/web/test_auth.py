@@ -18,7 +18,9 @@ from schedo.web.settings import WebSettings
 from tests.web.world import Reply, World
 
 TOKEN = "correct-horse-battery-staple-0123456789"
-SECURED = WebSettings(token_sha256=[hashlib.sha256(TOKEN.encode()).digest()], allow_shell=True)
+SECURED = WebSettings(
+    token_sha256=[hashlib.sha256(TOKEN.encode()).digest()], permissions={"allow_shell"}
+)
 
 
 async def call(world: World, operation: Operation, headers: list[tuple[str, str]]) -> Reply:

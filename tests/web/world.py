@@ -152,7 +152,8 @@ class World(Browser):
         self.clock = VirtualClock(T0)
         self.engine = Engine(self.store, self.clock, draw=lambda: 0.5)
         self.hands = Hands()
-        super().__init__(build_app(self.engine, settings or WebSettings(allow_shell=True)))
+        settings = settings or WebSettings(permissions={"allow_shell"})
+        super().__init__(build_app(self.engine, settings))
 
     def hire(self, slots: int = 10) -> None:
         """Attach a worker for every task."""

@@ -39,12 +39,13 @@ from schedo.core.model import Failure
 from schedo.core.strict_json import decode_strictly
 from schedo.errors import BadJson, Invalid
 from schedo.protocol.times import parse_duration, render_instant
+from schedo.tasks.built_in import RunnerSettings
 from schedo.tasks.http.client import ExchangeFailed, Request, Response, exchange
 from schedo.tasks.http.egress import AddressRules, TargetRefused
 from schedo.tasks.http.payload import HttpPayload, Url, check_http_payload, parse_url
 from schedo.tasks.http.signatures import parse_secrets, render_signature
 from schedo.tasks.payloads import refuse_payload
-from schedo.tasks.runner import AttemptContext
+from schedo.tasks.runner import AttemptContext, BuiltInRunner
 from schedo.tasks.shortage import Shortage, is_shortage
 
 log = logging.getLogger("schedo.worker")
@@ -60,7 +61,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
-class HttpRunner:
+check_payload = check_http_payload
+
+
+def make_runner(settings: RunnerSettings) -> HttpRunner:
+    """Return the runner of one worker."""
+    return HttpRunner(settings.webhook_allow, settings.user_agent, secrets=settings.webhook_secrets)
+
+
+class HttpRunner(BuiltInRunner):
     """Runs http jobs; `allow` lists the private targets that they may call."""
 
     def __init__(

@@ -40,18 +40,16 @@ from schedo.core.leases import (
 from schedo.core.model import Failure
 from schedo.errors import Invalid
 from schedo.protocol.times import parse_duration, render_instant
+from schedo.tasks.built_in import RunnerSettings
 from schedo.tasks.payloads import refuse_payload
 from schedo.tasks.progress import Said
-from schedo.tasks.runner import AttemptContext
+from schedo.tasks.runner import AttemptContext, BuiltInRunner
 from schedo.tasks.shell.orphans import MARK, Leader, Orphans, kill_left
 from schedo.tasks.shell.output import OutputFile, PipeReader, Stream
 from schedo.tasks.shell.payload import ShellPayload, check_shell_payload
 from schedo.tasks.shell.spawner import Command, Running, Spawner, SpawnerDied
 from schedo.tasks.shortage import Shortage, is_shortage
 from schedo.tasks.threads import call_in_some_thread
-
-# The poison suspects of these tasks run in this process, isolated from other jobs.
-ISOLATED_TASKS = frozenset({"shell"})
 
 _KILL_WAIT_S = 5.0  # after SIGKILL; longer only in an uninterruptible system call
 _LAST_LINE_CHARACTERS_MAX = 200
@@ -65,7 +63,15 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 log = logging.getLogger("schedo.worker")
 
 
-class ShellRunner:
+check_payload = check_shell_payload
+
+
+def make_runner(settings: RunnerSettings) -> ShellRunner:
+    """Return the runner of one worker."""
+    return ShellRunner(settings.output_dir, settings.orphans)
+
+
+class ShellRunner(BuiltInRunner):
     """Runs shell jobs; writes their output to output_dir and records them in orphans.
 
     A poison suspect gets a spawner of its own: if that one dies, too, the suspect is the cause.

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from schedo.core import limits
+from schedo.core.built_in import may_run
 from schedo.errors import NotFound
 from schedo.protocol.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
 from schedo.protocol.problems import get_kind
@@ -49,7 +50,7 @@ async def get_info(context: AppContext, request: Request) -> Response:
         python=platform.python_version(),
         sqlite=sqlite3.sqlite_version,
         tzdata=_tzdata_version(),
-        shell=context.settings.allow_shell,
+        shell=may_run("shell", context.settings.permissions),
         limits={
             "body_bytes": BODY_BYTES_MAX,
             "batch_bytes": BATCH_BYTES_MAX,

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from schedo.core.built_in import BUILT_IN
 from schedo.core.limits import BODY_BYTES_UNCOUNTED
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
@@ -86,8 +87,7 @@ def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> Worker
         _check_name(context, spec.id, request.grant, known)
     spec = _share_parts(spec)
     context.workers[spec.id] = KnownWorker(request.client_id, spec)
-    if spec.tasks is not None and "shell" in spec.tasks:
-        context.has_shell_workers = True
+    context.worker_tasks.update(BUILT_IN.keys() & (spec.tasks or ()))
     return spec
 
 

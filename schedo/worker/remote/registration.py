@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from schedo.core.built_in import find_isolated
 from schedo.core.limits import SECOND
 from schedo.core.model import Options
 from schedo.errors import Invalid
@@ -28,7 +29,6 @@ from schedo.protocol.work import (
     WorkRequest,
     read_worker_name,
 )
-from schedo.tasks.shell.task import ISOLATED_TASKS
 from schedo.version import __version__
 
 SLOTS = 16
@@ -63,7 +63,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
             tasks=list(tasks),
             slots=self.slots,
             session_timeout=self.session_timeout_s,
-            isolated_tasks=sorted(ISOLATED_TASKS.intersection(tasks)) or None,
+            isolated_tasks=sorted(find_isolated(tasks)) or None,
             queues=self._read_queues(),
             labels=read_labels("label", self.labels) or None,
             resources=dict(resources) or None,

@@ -20,16 +20,17 @@ from typing import Any
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.errors import Unreachable
 from schedo.client.messages import parse_address
+from schedo.core.built_in import BUILT_IN, may_run
 from schedo.core.model import Options
 from schedo.errors import Invalid
+from schedo.tasks.built_in import RunnerSettings, make_runners
 from schedo.tasks.current_job import to_microseconds
-from schedo.tasks.http.task import HttpRunner
+from schedo.tasks.http.egress import AddressRules
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import Application
 from schedo.tasks.runner import Runner
 from schedo.tasks.shell.orphan_lists import OrphanList, find_directory
 from schedo.tasks.shell.orphans import Orphans
-from schedo.tasks.shell.task import ShellRunner
 from schedo.version import __version__
 from schedo.worker.executor import Executor
 from schedo.worker.http_backend import HttpBackend
@@ -91,9 +92,10 @@ class Worker:
         )
         self._grace_s = _seconds("grace", grace)
         self._app = app
-        self._allow_shell = allow_shell
+        self._permissions = frozenset({"allow_shell"} if allow_shell else ())
         self._output_dir = None if output_dir is None else Path(output_dir)
-        self._http = HttpRunner(webhook_allow, f"schedo/{__version__}")
+        AddressRules(webhook_allow)  # so that a bad rule is an error now
+        self._webhook_allow = webhook_allow
         self._stopping = asyncio.Event()
         self._executor: Executor | None = None  # while it runs
         self.tasks = self._choose_tasks(tasks)
@@ -160,10 +162,11 @@ class Worker:
 
     def _choose_tasks(self, wanted: Sequence[str] | None) -> list[str]:
         own = [] if self._app is None else list(self._app.registry.tasks)
-        able = sorted({*own, "http", *(["shell"] if self._allow_shell else [])})
+        able = sorted({*own, *(name for name in BUILT_IN if may_run(name, self._permissions))})
         for task in wanted or ():
-            if task == "shell" and not self._allow_shell:
-                raise Invalid("task 'shell': this worker may not run commands; set allow_shell")
+            if not may_run(task, self._permissions):
+                setting = BUILT_IN[task].permission
+                raise Invalid(f"task {task!r}: this worker may not run it; set {setting}")
             if task not in able:
                 raise Invalid(f"task {task!r}: there is only {', '.join(able)}")
         return able if wanted is None else sorted(set(wanted))
@@ -174,17 +177,21 @@ class Worker:
         return {task: options for task, options in defaults.items() if task in self.tasks}
 
     def _make_runners(self, stack: contextlib.AsyncExitStack) -> dict[str, Runner | TaskRunner]:
-        runners: dict[str, Runner | TaskRunner] = {"http": self._http}
-        if self._allow_shell:
-            runners["shell"] = ShellRunner(self._output_dir, _open_orphans(stack))
+        settings = RunnerSettings(
+            user_agent=f"schedo/{__version__}",
+            webhook_allow=self._webhook_allow,
+            output_dir=self._output_dir,
+            orphans=_open_orphans(stack) if "allow_shell" in self._permissions else None,
+        )
+        built_in = make_runners(self.tasks, settings)
+        for runner in built_in.values():
+            stack.callback(runner.close)
+        runners: dict[str, Runner | TaskRunner] = {**built_in}
         if self._app is not None:
             threads = ThreadPoolExecutor(self._registration.slots, thread_name_prefix="schedo")
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
             tasks = self._app.registry.tasks
             runners |= {name: TaskRunner(task, threads) for name, task in tasks.items()}
-        for runner in runners.values():
-            if hasattr(runner, "close"):
-                stack.callback(runner.close)
         return runners
 
     def _warn_of_schedules(self) -> None:

@@ -203,7 +203,7 @@ async def test_a_wait_ends_when_the_server_stops(world: PlacingWorld) -> None:
 
 
 async def test_commands_need_somebody_who_runs_them() -> None:
-    async with PlacingWorld(WebSettings(allow_shell=False)) as world:
+    async with PlacingWorld(WebSettings()) as world:
         reply = await invoke(world, task="shell", payload={"command": "true"})
 
     assert reply.code == "shell-disabled"

@@ -130,7 +130,7 @@ async def test_a_worker_can_read_the_response(world: PlacingWorld) -> None:
 
 
 async def test_commands_are_taken_if_a_worker_runs_them_though_the_server_does_not() -> None:
-    async with PlacingWorld(WebSettings(allow_shell=False)) as world:
+    async with PlacingWorld(WebSettings()) as world:
         job = {"task": "shell", "payload": {"command": "true"}}
         await world.work(worker="any")
 

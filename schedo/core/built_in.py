@@ -1,0 +1,47 @@
+"""The table of the built-in tasks: all that the rest of schedo knows about each of them.
+
+The code of a task is the module schedo/tasks/<name>/task.py; schedo/tasks/built_in.py loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from schedo.core.model import ONCE, Retry
+
+
+class BuiltInTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that workers can run without an application."""
+
+    description: str  # what it does, for the API's document and the command line
+    # Only the user can know whether a command or a request may run twice.
+    retry: Retry = ONCE  # of a job that is submitted without a policy
+    permission: str | None = None  # the setting without which a machine does not run it
+    isolates: bool = False  # its runner runs poison suspects isolated from other jobs
+    secret: str | None = None  # the member of its payload that responses mask
+
+
+BUILT_IN: Mapping[str, BuiltInTask] = {
+    "http": BuiltInTask(description="sends a request to a URL", secret="secret"),
+    "shell": BuiltInTask(description="runs a command", permission="allow_shell", isolates=True),
+}
+
+
+def may_run(task: str, permissions: AbstractSet[str]) -> bool:
+    """Return whether a machine with these permissions may run the task."""
+    built_in = BUILT_IN.get(task)
+    return built_in is None or built_in.permission is None or built_in.permission in permissions
+
+
+def find_isolated(tasks: Iterable[str]) -> frozenset[str]:
+    """Return the tasks whose runner runs poison suspects isolated from other jobs."""
+    return frozenset(name for name in tasks if name in BUILT_IN and BUILT_IN[name].isolates)
+
+
+def find_permissions(settings: object) -> frozenset[str]:
+    """Return the permissions that the settings give, by the names of their attributes."""
+    names = {task.permission for task in BUILT_IN.values() if task.permission is not None}
+    return frozenset(name for name in names if getattr(settings, name))

@@ -1,0 +1,31 @@
+"""What the table of the built-in tasks says about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.built_in import find_isolated, find_permissions, may_run
+
+
+class Settings:
+    """The settings of a machine that allows commands or not."""
+
+    def __init__(self, allow_shell: bool) -> None:
+        self.allow_shell = allow_shell
+
+
+@pytest.mark.parametrize(
+    ("task", "allow_shell", "expected"),
+    [
+        ("shell", False, False),
+        ("shell", True, True),
+        ("http", False, True),
+        ("of-an-application", False, True),
+    ],
+)
+def test_only_commands_need_a_permission(task: str, allow_shell: bool, expected: bool) -> None:
+    assert may_run(task, find_permissions(Settings(allow_shell))) is expected
+
+
+def test_only_commands_that_are_poison_suspects_run_isolated_beside_others() -> None:
+    assert find_isolated(["http", "shell", "of-an-application"]) == {"shell"}
