@@ -1,4 +1,4 @@
-"""Benchmarks: `make bench` prints the tables, `make bench-quick` the short ones.
+"""Benchmarks: `make bench` prints the full tables, `make bench-quick` those of short runs.
 
 The scripts in bench/server measure a whole server from outside; bench/README.md has the results.
 """

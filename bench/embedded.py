@@ -1,4 +1,4 @@
-"""An embedded engine on a real SQLite file, with a task that notes when it starts."""
+"""An embedded engine on a real SQLite file, with a task that records when it starts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ HEAD_START_US = 500_000
 
 
 class Probe:
-    """A local async task: notes its lateness in microseconds, and how often each job ran."""
+    """A local async task that records its lateness in microseconds and the runs of each job."""
 
     def __init__(self) -> None:
         self.lateness_us: list[int] = []
-        self.started_at = 0  # the last one
+        self.started_at = 0  # of the last run
         self.runs: Counter[int] = Counter()
         self._wanted = 0
         self._done = asyncio.Event()
@@ -40,7 +40,7 @@ class Probe:
         return AttemptResult(context.lease.key, Completed(b"null"))
 
     async def ran(self, count: int) -> None:
-        """Return once it has run so often."""
+        """Return once the task has run `count` times."""
         self._done.clear()
         self._wanted = count
         if len(self.lateness_us) < count:
@@ -51,7 +51,7 @@ class Probe:
 async def embedded(
     path: Path, slots: int = 100, runners: Mapping[str, Runner] | None = None
 ) -> AsyncIterator[tuple[Engine, Probe]]:
-    """A running engine on the file; it runs the task `probe`, and others, in this loop."""
+    """Run an engine on the file; it runs the task `probe` and the given tasks in this loop."""
     engine = Engine(SqliteStore(path), SystemClock())
     await engine.start()
     probe = Probe()
@@ -65,12 +65,12 @@ async def embedded(
 
 
 def probe_job(run_at: int | None = None) -> JobSpec:
-    """Return a job that the probe runs."""
+    """Return the spec of a job for the probe."""
     return JobSpec("probe", b"{}", run_at=run_at)
 
 
 async def fire(path: Path, offsets_us: Sequence[int]) -> list[int]:
-    """Run a job at each offset from a common start; return by how many us each was late.
+    """Run a job at each offset from a common start; return the lateness of each in microseconds.
 
     All are submitted before the first is due, as durable jobs; the commits of starts and ends go
     on beside the firing.
@@ -87,7 +87,7 @@ async def fire(path: Path, offsets_us: Sequence[int]) -> list[int]:
 
 
 async def complete(path: Path, count: int, batch: int, in_flight: int) -> float:
-    """Submit count jobs, so many a batch, and return jobs a second once all ends are durable."""
+    """Submit jobs in batches; once all ends are durable, return the number of jobs a second."""
     async with embedded(path) as (engine, probe):
         specs = [probe_job()] * batch
         left = iter(range(0, count, batch))

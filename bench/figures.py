@@ -1,4 +1,4 @@
-"""How measured values are summed up, and how they get into pytest-benchmark's tables."""
+"""Percentiles of measured values, and their display in pytest-benchmark's tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Replay:
         self._readings: list[float] = []
 
     def load(self, durations_s: Sequence[float]) -> None:
-        """Show these durations, one a round."""
+        """Show these durations, one in each round."""
         for duration in reversed(durations_s):
             self._readings += [duration, 0.0]
 
@@ -36,17 +36,17 @@ replay = Replay()
 
 
 def show(benchmark: BenchmarkFixture, durations_s: Sequence[float]) -> None:
-    """Put measured durations into the table of a test whose timer is `replay`."""
+    """Show measured durations in the table of a test whose timer is `replay`."""
     replay.load(durations_s)
     benchmark.pedantic(_nothing, rounds=len(durations_s))
 
 
 def _nothing() -> None:
-    """Stand in for the work that was measured already."""
+    """Do nothing; pytest-benchmark calls this in place of the work, which is already measured."""
 
 
 def percentile(sorted_values: Sequence[int], share: float) -> int:
-    """Return the value below which that share of the values lies."""
+    """Return the value below which this share of the values lies."""
     return sorted_values[min(len(sorted_values) - 1, int(len(sorted_values) * share))]
 
 
@@ -59,7 +59,7 @@ def percentiles(values: Sequence[int]) -> dict[str, int]:
 
 
 def poisson_offsets_us(rate: int, count: int, seed: int = 1) -> list[int]:
-    """Return when count events at an average of rate a second happen, from 0 on."""
+    """Return `count` random instants, starting at 0, at an average of `rate` a second."""
     draw = random.Random(seed)
     at = 0.0
     offsets = []

@@ -1,4 +1,4 @@
-"""The floors: the least that the same work costs with nothing of schedo in it."""
+"""The floors: the least that the same work costs without schedo."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class _Itimerspec(ctypes.Structure):
     _fields_ = (("interval", _Timespec), ("value", _Timespec))
 
 
-def ring_timerfd(dues_us: Sequence[int]) -> list[int]:
-    """Sleep until each instant in turn on a bare timerfd; return by how many us each was late."""
+def measure_timerfd(dues_us: Sequence[int]) -> list[int]:
+    """Sleep until each instant with a bare timerfd; return the lateness of each in microseconds."""
     libc = ctypes.CDLL(None, use_errno=True)
     fd = libc.timerfd_create(time.CLOCK_REALTIME, 0)
     if fd < 0:
@@ -53,7 +53,7 @@ UPDATE job SET state = 'completed', started_at = ?, ended_at = ?, attempt = 1 WH
 
 
 class BareTable:
-    """A SQLite file with one table of comparable rows, as durable as schedo's, without an index."""
+    """A SQLite file with one table without an index; its rows are as durable as schedo's."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
@@ -62,12 +62,12 @@ class BareTable:
         self._connection.execute(TABLE)
 
     def insert(self, ids: Sequence[int]) -> None:
-        """Make the rows durable in one commit."""
+        """Insert the rows in one durable commit."""
         now = time.time_ns() // 1000
         self._commit(INSERT, [(each, now, now, b'{"n":1}') for each in ids])
 
     def complete(self, ids: Sequence[int]) -> None:
-        """Make it durable in one commit that the rows' work is done."""
+        """Mark the rows as completed in one durable commit."""
         now = time.time_ns() // 1000
         self._commit(UPDATE, [(now, now, each) for each in ids])
 
@@ -77,12 +77,12 @@ class BareTable:
         self._connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Close the file."""
+
         self._connection.close()
 
 
 def commit_groups(path: Path, count: int, batch: int, *, is_completing: bool = True) -> float:
-    """Insert and complete count rows, one commit a batch for each; return rows a second."""
+    """Insert and complete rows, with two commits for each batch; return rows a second."""
     table = BareTable(path)
     began = time.perf_counter()
     for start in range(0, count, batch):
@@ -96,9 +96,9 @@ def commit_groups(path: Path, count: int, batch: int, *, is_completing: bool = T
 
 
 def run_xargs(count: int, at_once: int = 16) -> float:
-    """Run /bin/true count times with xargs; return how many a second."""
+    """Run /bin/true `count` times with xargs; return the number of runs a second."""
     words = b"x\n" * count
     began = time.perf_counter()
-    # The word goes to `true` as an argument, which it ignores.
+    # xargs passes each word to `true` as an argument, which `true` ignores.
     subprocess.run(["xargs", "-P", str(at_once), "-n", "1", "/bin/true"], input=words, check=True)
     return count / (time.perf_counter() - began)

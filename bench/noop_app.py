@@ -1,7 +1,7 @@
-"""The application that the benchmarks serve: tasks that do next to nothing.
+"""The application of the benchmarks, with tasks that do almost nothing.
 
-Each child process keeps a tally of the jobs it ran and writes it down when it ends, so that a
-benchmark can prove that every job ran once.
+Each child process counts the jobs that it ran and writes their numbers to a file when it ends, so
+that a benchmark can prove that every job ran once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def noop(n: int = 0) -> None:
 
 @app.task
 async def stamp(run: int = 0) -> int:
-    """Return when it was called, in microseconds."""
+    """Return the time of the call in microseconds."""
     return time.time_ns() // 1000
 
 
@@ -37,7 +37,7 @@ def _write_tally() -> None:
 
 
 def read_tallies(directory: Path) -> list[int]:
-    """Return the numbers of all jobs that ran, as often as they ran."""
+    """Return the numbers of all jobs that ran; a job that ran twice is listed twice."""
     numbers = array("q")
     for path in sorted(directory.glob("*.tally")):
         numbers.frombytes(path.read_bytes())

@@ -2,9 +2,9 @@
 
     python -m bench.report [--runs 3] [--only NAME ...] [--quick | --render]
 
-What was measured is kept in bench/results.json; a script that is left out keeps its last results.
-Short runs are only printed: their figures are not worth keeping.
-Take nothing else into the machine while it runs.
+bench/results.json stores the results; a script that does not run keeps its last results. The
+results of --quick are printed but not stored, because they are not accurate. Run nothing else on
+the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ SCRIPTS = (
     *("lateness", "start", "submits", "throughput", "shell", "workers", "memory", "storm"),
     "drift",
 )
-# Its hundreds of thousands of commits are not what drift is about, so it may do without a disk.
+# drift makes hundreds of thousands of commits but does not measure the disk, so it may use memory.
 EXTRA = {"drift": ["--directory", "/dev/shm"]} if Path("/dev/shm").is_dir() else {}
 Found = dict[str, Any]
 
 
 class Headline(NamedTuple):
-    """A figure that people come for, what it must reach, and what others reach."""
+    """A headline figure with its target and the values of other schedulers."""
 
     what: str
     script: str
-    figure: str  # of the script
+    figure: str  # the name of the script's figure
     target: str
     peers: str
 
@@ -145,7 +145,7 @@ HEADLINES = (
 
 
 def main() -> None:
-    """Measure what is asked for, then write the page."""
+    """Run the chosen scripts, then write the page."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -161,11 +161,11 @@ def main() -> None:
         for name, each in found:
             print(*_render_script(name, each), sep="\n")
     else:
-        write_down(found)
+        save_results(found)
 
 
-def write_down(found: Iterable[tuple[str, Found]]) -> None:
-    """Keep what was found, each as soon as it is there, then write the page."""
+def save_results(found: Iterable[tuple[str, Found]]) -> None:
+    """Store the results of each script as soon as it has ended, then write the page."""
     results: dict[str, Found] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, each in found:
         results[name] = each
@@ -177,7 +177,7 @@ def write_down(found: Iterable[tuple[str, Found]]) -> None:
 
 
 def measure(name: str, runs: int, is_quick: bool) -> Found:
-    """Run a script several times; return median, least and most of each figure."""
+    """Run a script several times; return the median, minimum and maximum of each figure."""
     words = ["-m", f"bench.server.{name}", *EXTRA.get(name, []), *(["--quick"] if is_quick else [])]
     answers = []
     for number in range(runs):
@@ -213,7 +213,7 @@ def _merge(same: tuple[Found, ...]) -> Found:
 
 
 def describe_machine() -> str:
-    """Return processor, cores, memory, system and Python in one line."""
+    """Return the processor, cores, memory, system and Python version in one line."""
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     memory = re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
     parts = [

@@ -1,8 +1,7 @@
-"""What one start costs while very much waits: an attempt ends, and the next job takes its slot.
+"""The cost of one start while 10,000 jobs wait: an attempt ends, and the next job gets its slot.
 
-All slots are taken and 10,000 jobs wait, in one lane or scattered over many. The figure is for 100
-jobs, each reported, and the next one started, in a turn of its own; it must not grow with the
-number of queues or tasks.
+All slots are in use, and the jobs wait under one ready key or under many. The figure is for 100
+ends and starts, each pair in a turn. It must not grow with the number of queues or tasks.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ Make = Callable[[], tuple[list[WorkerSpec], Iterable[JobSpec]]]
 BUSY = WorkerSpec("busy", 10)
 
 
-def one_lane() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
+def one_ready_key() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
     return [BUSY], (JobSpec("work") for _ in range(JOBS))
 
 
-def two_lanes() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
+def two_queues() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
     return [BUSY], (JobSpec("work", queue=f"q{n % 2}") for n in range(JOBS))
 
 
@@ -50,7 +49,7 @@ def queues() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
 
 
 def idle_beside() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
-    """A worker with free slots, which serves none of what waits."""
+    """Return jobs in many queues, and a second worker with free slots that cannot run them."""
     offers = [
         WorkerSpec("busy", 10, frozenset({"work"})),
         WorkerSpec("idle", 10, frozenset({"x"})),
@@ -63,26 +62,26 @@ def workers() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
     return offers, (JobSpec("work", queue=f"q{n % 100}") for n in range(JOBS))
 
 
-def routes() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
-    """Each worker is named by the jobs of a lane of its own."""
+def one_key_per_worker() -> tuple[list[WorkerSpec], Iterable[JobSpec]]:
+    """Return jobs that each require one of a thousand workers by name."""
     options = [Options(requirements=Requirements(worker=f"w{n}")) for n in range(1_000)]
     offers = [WorkerSpec(f"w{n}", 1) for n in range(1_000)]
     return offers, (JobSpec("work", options=options[n % 1_000]) for n in range(JOBS))
 
 
 SCENES: dict[str, Make] = {
-    "              1 lane": one_lane,
-    "             2 lanes": two_lanes,
+    "         1 ready key": one_ready_key,
+    "            2 queues": two_queues,
     " 1,000 tasks, 1 queue": tasks,
     "       10,000 queues": queues,
     "10,000 queues, a worker idle": idle_beside,
     "1,000 workers, 100 queues": workers,
-    "1,000 workers, each named": routes,
+    "1,000 workers, each named": one_key_per_worker,
 }
 
 
 def make_scheduler(offers: list[WorkerSpec], specs: Iterable[JobSpec]) -> Scheduler:
-    """Return a scheduler in which all specs are queued, as far as they do not run."""
+    """Return a scheduler with a job for each spec; all slots run a job, and the rest is queued."""
     scheduler = Scheduler(epoch=1, last_id=0, random=lambda: 0.5, capacity=JOBS)
     scheduler.restore([Queue("default")], [], [])
     deliver_nothing(scheduler)
@@ -118,7 +117,7 @@ def test_start(benchmark: BenchmarkFixture, scene: Make) -> None:
         return (scheduler, running), {}
 
     def run(scheduler: Scheduler, leases: list[Lease]) -> None:
-        """End what runs longest, again and again."""
+        """End the attempt that has run longest, and start the next job, 100 times."""
         for _ in range(STARTS):
             lease = leases.pop(0)
             scheduler.apply(AttemptResult(lease.key, Completed()), NOW)

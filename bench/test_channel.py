@@ -1,4 +1,4 @@
-"""Channels: what passes between the engine's parts, sent one by one and drained at once."""
+"""Channels, which connect the engine's parts: send items one by one and drain them at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The pure core: a job's whole life, from its submit to its recycled record, with no waiting.
+"""The pure core: the life of a job from its submit until its record is recycled.
 
-Submitted, told to be durable, started, reported, told to be durable again: what the scheduler
-itself costs, without loop, store and worker.
+A job is submitted, committed, started, completed and committed again. The figure is the cost of the
+scheduler alone, without event loop, store and worker.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def commit(scheduler: Scheduler) -> None:
 
 
 def live(scheduler: Scheduler, now: int, batch: int, delay_us: int) -> None:
-    """Let JOBS jobs live their lives, so many at a time."""
+    """Run JOBS jobs from submit to end, `batch` jobs at a time."""
     specs = [JobSpec("work", b"{}", delay_us=delay_us)] * batch
     for _ in range(0, JOBS, batch):
         scheduler.apply(Submit(specs), now)

@@ -1,4 +1,4 @@
-"""Cron: a hundred fire times in a row, in plain and in difficult expressions and zones."""
+"""Cron: find a hundred consecutive fires of simple and difficult expressions and zones."""
 
 from __future__ import annotations
 

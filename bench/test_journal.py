@@ -1,6 +1,6 @@
-"""Journal: what one durable commit takes by its size, beside a bare SQLite file in the same run.
+"""Journal: the duration of a durable commit by its size, beside a bare SQLite file.
 
-A commit is fast because its jobs reach the tables later; what that takes is shown too.
+A commit is fast because a flush writes its jobs to the tables later; the flush is measured as well.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def test_commit_ended(
 
 @pytest.mark.parametrize("size", SIZES, ids=size_name)
 @pytest.mark.benchmark(group="journal: fold ended jobs into the table")
-def test_fold(
+def test_flush(
     benchmark: BenchmarkFixture, runner: asyncio.Runner, store: SqliteStore, size: int
 ) -> None:
     ids = count(1)

@@ -1,10 +1,10 @@
-"""How late a local async task starts after its due time, beside a bare timerfd in the same run.
+"""The lateness of a local async task after its due instant, beside a bare timerfd in the same run.
 
     make bench K=lateness
 
-Each firing is a durable job in a real SQLite file, at a Poisson instant: the commits of starts and
-ends go on beside it. The table shows the lateness of single firings; the lines above it the
-percentiles. bench/server/lateness.py measures a whole server.
+The jobs are durable jobs in a real SQLite file, due at Poisson instants, so the commits of their
+starts and ends run at the same time. The table shows the lateness of single jobs; the lines above
+it show the percentiles. bench/server/lateness.py measures a whole server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.embedded import fire
 from bench.figures import QUICK, percentiles, poisson_offsets_us, replay, show
-from bench.floors import ring_timerfd
+from bench.floors import measure_timerfd
 from bench.server.filling import fill
 
 SECONDS = 1 if QUICK else 5
@@ -28,7 +28,7 @@ ARMED = [0, 10_000] if QUICK else [0, 1_000_000]
 FAR_S = 4 * 3600.0
 
 
-def tell(name: str, rate: int, late_us: list[int]) -> None:
+def print_percentiles(name: str, rate: int, late_us: list[int]) -> None:
     figures = "  ".join(f"{share} {us:>6} us" for share, us in percentiles(late_us).items())
     print(f"\n{rate:>6}/s  {name:<26}  {figures}", end="")
 
@@ -46,7 +46,7 @@ def test_embedded(benchmark: BenchmarkFixture, tmp_path: Path, rate: int, armed:
         late = runner.run(fire(path, offsets))
 
     assert min(late) >= 0, "none ran early"
-    tell(f"job, {armed:,} armed", rate, late)
+    print_percentiles(f"job, {armed:,} armed", rate, late)
     show(benchmark, [us / 1_000_000 for us in late])
 
 
@@ -54,7 +54,7 @@ def test_embedded(benchmark: BenchmarkFixture, tmp_path: Path, rate: int, armed:
 @pytest.mark.benchmark(group="lateness: due to handler's start", timer=replay)
 def test_bare_timerfd(benchmark: BenchmarkFixture, rate: int) -> None:
     start = time.time_ns() // 1000 + 100_000
-    late = ring_timerfd([start + at for at in poisson_offsets_us(rate, rate * SECONDS)])
+    late = measure_timerfd([start + at for at in poisson_offsets_us(rate, rate * SECONDS)])
 
-    tell("bare timerfd", rate, late)
+    print_percentiles("bare timerfd", rate, late)
     show(benchmark, [us / 1_000_000 for us in late])

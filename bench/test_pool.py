@@ -1,4 +1,4 @@
-"""The pool: a job's record used again, beside a new one."""
+"""The pool of job records: reuse a record, beside making a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands: one spawn alone, and many durable shell jobs at a time beside xargs."""
+"""Commands: one spawn alone, and many simultaneous durable shell jobs, beside xargs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_bare_posix_spawn(benchmark: BenchmarkFixture) -> None:
 
 
 async def run_jobs(path: Path) -> float:
-    """Return commands a second, from the submit until every end is durable."""
+    """Return the number of commands a second, from the first submit until all ends are durable."""
     runner = ShellRunner()
     async with embedded(path, AT_ONCE, {"shell": runner}) as (engine, _):
         specs = [JobSpec("shell", b'{"command":["/bin/true"]}')] * COUNT

@@ -1,4 +1,4 @@
-"""From a submit to the handler's start, one job after the other: a commit lies between them."""
+"""The time from a submit to the handler's start, one job after the other; it includes a commit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Durable throughput: from the first submit until every job's end is durable.
 
-The table shows the time a job takes of it; OPS is jobs a second. The floor is a bare SQLite file
-into which the same rows are inserted and completed.
+The table shows the time for each job; OPS is the number of jobs a second. The floor is a bare
+SQLite file in which the same rows are inserted and completed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ by_batch = pytest.mark.parametrize("batch", SIZES, ids=lambda size: f"batches of
 def measure(
     benchmark: BenchmarkFixture, tmp_path: Path, batch: int, run: Callable[[Path, int], float]
 ) -> None:
-    """Run several times, each in a directory of its own, and show seconds a job."""
+    """Run several times, each in a new directory, and show the seconds for each job."""
     count = COUNT if batch > 1 else COUNT // 4
     rates = []
     for number in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Timers: a thousand armed, cancelled or popped beside many others, up to a million."""
+"""Timers: arm, cancel or pop a thousand timers beside up to a million others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def timers(request: pytest.FixtureRequest) -> Timers:
 
 @pytest.fixture
 def others() -> list[tuple[int, int]]:
-    """Keys that are not armed yet, with their instants."""
+    """Return keys that are not armed yet, with their instants."""
     draw = random.Random(2)
     return [(-1 - n, draw.randrange(SPREAD_US)) for n in range(MORE)]
 

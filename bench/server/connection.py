@@ -1,6 +1,6 @@
-"""A client that costs little: raw HTTP/1.1 requests over kept connections.
+"""A cheap HTTP client: raw HTTP/1.1 requests over persistent connections.
 
-Client and server share the machine, so what the client takes is missing from the server.
+Client and server share the machine, so the client must take as little CPU as possible.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ OVERLOADED = 429
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The response to a request."""
 
     status: int
     body: bytes
 
     def json(self) -> Any:
-        """Return the body as data."""
+        """Return the parsed body."""
         return json.loads(self.body)
 
 
 class Connection(asyncio.Protocol):
-    """One connection, one request at a time."""
+    """A connection that carries one request at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own are no subclass of it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop has transports of its own
 
     def data_received(self, data: bytes) -> None:
         self._received = received = self._received + data if self._received else data
@@ -70,20 +70,20 @@ class Connection(asyncio.Protocol):
         return self._reply
 
     async def get(self, path: str) -> Any:
-        """Return the decoded answer to a GET."""
+        """Return the parsed response to a GET."""
         reply = await self.ask(request("GET", path))
         if reply.status >= 400:
             raise RuntimeError(f"GET {path} was answered with {reply.status}: {reply.body!r}")
         return reply.json()
 
     def close(self) -> None:
-        """Close the connection."""
+
         if self._transport is not None:
             self._transport.close()
 
 
 def request(method: str, path: str, body: bytes = b"") -> bytes:
-    """Return a whole request."""
+    """Return the bytes of a request."""
     head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -106,7 +106,7 @@ async def connect(server: Process) -> Connection:
 
 
 class Load(NamedTuple):
-    """What came of a number of requests: how long each and all together took."""
+    """The durations of many requests: of each, and of all together."""
 
     latency_us: list[int]
     elapsed_s: float
@@ -118,7 +118,7 @@ class Load(NamedTuple):
 
 
 async def send_all(server: Process, requests: Iterable[bytes], connections: int) -> Load:
-    """Send the requests, one at a time on each connection; what is refused for now is repeated."""
+    """Send the requests, one at a time on each connection; repeat those answered with 429."""
     opened = [await connect(server) for _ in range(connections)]
     left = iter(requests)
     latency: list[int] = []
@@ -145,8 +145,8 @@ async def send_all(server: Process, requests: Iterable[bytes], connections: int)
 
 
 async def until_idle(server: Process, pause_s: float = 0.01) -> None:
-    """Return once the server has no job that waits for a worker or runs."""
-    connection = await connect(server)  # a new one: the server closes those that were long idle
+    """Return once no job of the server waits for a worker or runs."""
+    connection = await connect(server)  # a new connection, because the server closes idle ones
     async with asyncio.timeout(DEADLINE_S):
         while True:
             queues = (await connection.get("/v1/queues"))["items"]

@@ -1,10 +1,10 @@
-"""A day of steady load in virtual time: does anything drift?
+"""A day of steady load in virtual time, to find out whether instants, memory or speed drift.
 
-The real engine and the real SQLite store with a clock that jumps from alarm to alarm: schedules of
-several intervals and jobs submitted a minute ahead, every job seen once, in order, at its instant.
-Ended jobs are pruned after an hour, so that memory, file and speed must stay as they were after the
-first hour. The floor of the speed is a bare SQLite file with as many commits. A day makes half a
-million of them: `--directory /dev/shm` takes the disk out of it.
+The script runs the real engine and the real SQLite store with a clock that jumps from alarm to
+alarm. Schedules fire at several intervals, and jobs are submitted a minute ahead; each job must run
+once, in order, at its instant. Ended jobs are pruned after an hour, so memory, file and speed must
+stay as they were after the first hour. The floor of the speed is a bare SQLite file with as many
+commits. A day makes half a million commits; `--directory /dev/shm` avoids the disk.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ T0 = 1_795_132_800 * SECOND  # 2026-11-20T00:00:00Z
 INTERVALS_S = (2, 3, 5, 10, 30, 60, 300, 3600)
 AHEAD = 60  # jobs submitted each minute, one due each second of the next
 PRUNE_BATCH = 500
-PRUNE_BATCHES = 2  # a minute makes about 130 jobs
+PRUNE_BATCHES = 2  # enough for the 130 jobs of a minute
 KEPT = Retention(completed_us=HOUR)
 
 
 class SteppingClock(VirtualClock):
-    """Goes on only when what an instant has set off is over, up to the end of the runs it made."""
+    """A clock that advances only when all jobs that an instant has started have ended."""
 
     async def run_until(self, engine: Engine, at: int) -> None:
-        """Move on to the instant, stopping at each one the engine has armed on the way."""
+        """Advance to the instant; stop at each instant for which the engine armed the clock."""
         await self._settle(engine)
         while self.armed_at is not None and self.armed_at <= at:
             await super().run_until(engine, self.armed_at)
@@ -48,13 +48,13 @@ class SteppingClock(VirtualClock):
         self._now = max(self._now, at)
 
     async def _settle(self, engine: Engine) -> None:
-        # A fire makes a job durable, its commit starts it, its end is one more commit.
+        # Three commits: a fire makes a job, the commit starts it, and its end is committed.
         for _ in range(3):
             await engine.flush()
 
 
-class Witness:
-    """A task that holds every run against the one instant that is next in its line."""
+class InstantCheck:
+    """A task that compares the instant of each run with the next expected one of its series."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
@@ -65,7 +65,7 @@ class Witness:
         self.errors = 0
 
     def expect(self, line: bytes, first: int, step: int) -> None:
-        """Say when a line's first run is due, and how far apart the others are."""
+        """Set the first instant of a series, and the distance between two instants."""
         self._next[line], self._steps[line] = first, step
 
     async def __call__(self, context: AttemptContext) -> AttemptResult:
@@ -79,7 +79,7 @@ class Witness:
 
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
-    """Measure so many hours."""
+    """Measure the given number of hours."""
     run(_measure(arguments.hours, directory, results))
 
 
@@ -87,48 +87,48 @@ async def _measure(hours: int, directory: Path, results: Results) -> None:
     clock = SteppingClock(T0)
     store = SqliteStore(directory / "bench.db")
     engine = Engine(store, clock, retention=KEPT)
-    witness = Witness(clock)
-    worker = LocalWorker(engine, "bench", 100, {"witness": witness})
+    instant_check = InstantCheck(clock)
+    worker = LocalWorker(engine, "bench", 100, {"instant_check": instant_check})
     rss: list[int] = []
     sizes: list[int] = []
     rates: list[float] = []
     await engine.start()
     worker.attach()
     try:
-        await _put_schedules(engine, witness)
+        await _put_schedules(engine, instant_check)
         for hour in range(hours):
-            before, began = witness.runs, time.perf_counter()
-            await _live_an_hour(engine, clock, T0 + hour * HOUR)
-            rates.append((witness.runs - before) / (time.perf_counter() - began))
+            before, began = instant_check.runs, time.perf_counter()
+            await _run_an_hour(engine, clock, T0 + hour * HOUR)
+            rates.append((instant_check.runs - before) / (time.perf_counter() - began))
             rss.append(_rss_bytes())
             sizes.append(await store.size_bytes())
     finally:
         await worker.drain(5.0)
         await engine.stop()
-    _judge(witness, hours, results)
-    floor = commit_groups(directory / "bare.db", min(witness.runs, 5_000), 1)
-    results.add("virtual lateness: max", witness.late_us, "us")
+    _check_runs(instant_check, hours, results)
+    floor = commit_groups(directory / "bare.db", min(instant_check.runs, 5_000), 1)
+    results.add("virtual lateness: max", instant_check.late_us, "us")
     results.add(f"memory after {hours} h", rss[-1], "bytes", rss[0], "after 1 h")
     results.add(f"file after {hours} h", sizes[-1], "bytes", sizes[min(1, hours - 1)], "after 2 h")
     results.add("jobs a second, last hour", rates[-1], "/s", rates[0], "first hour")
     results.add("jobs a second, last hour", rates[-1], "/s", floor, "bare commits")
 
 
-async def _put_schedules(engine: Engine, witness: Witness) -> None:
+async def _put_schedules(engine: Engine, instant_check: InstantCheck) -> None:
     for seconds in INTERVALS_S:
         line = b'{"every":%d}' % seconds
         rule = Rule(every_us=seconds * SECOND)
-        job = JobSpec("witness", line)
+        job = JobSpec("instant_check", line)
         await engine.put_schedule(ScheduleSpec(f"s{seconds}", rule, job, overlap=Overlap.ALLOW))
-        witness.expect(line, T0, seconds * SECOND)
-    witness.expect(b"{}", T0 + MINUTE, SECOND)
+        instant_check.expect(line, T0, seconds * SECOND)
+    instant_check.expect(b"{}", T0 + MINUTE, SECOND)
 
 
-async def _live_an_hour(engine: Engine, clock: VirtualClock, start: int) -> None:
+async def _run_an_hour(engine: Engine, clock: VirtualClock, start: int) -> None:
     for minute in range(60):
         now = start + minute * MINUTE
         specs = [
-            JobSpec("witness", b"{}", run_at=now + MINUTE + second * SECOND)
+            JobSpec("instant_check", b"{}", run_at=now + MINUTE + second * SECOND)
             for second in range(AHEAD)
         ]
         await engine.submit(specs, view=lambda job: job.id)
@@ -137,11 +137,13 @@ async def _live_an_hour(engine: Engine, clock: VirtualClock, start: int) -> None
             await engine.store.prune(clock.now(), KEPT, PRUNE_BATCH)
 
 
-def _judge(witness: Witness, hours: int, results: Results) -> None:
+def _check_runs(instant_check: InstantCheck, hours: int, results: Results) -> None:
     seconds = hours * 3600
     due = sum(-(-seconds // each) for each in INTERVALS_S) + seconds - 60
-    if (witness.runs, witness.errors) != (due, 0):
-        raise NotDone(f"{witness.runs} runs of {due}, {witness.errors} not at their instant")
+    if (instant_check.runs, instant_check.errors) != (due, 0):
+        raise NotDone(
+            f"{instant_check.runs} runs of {due}, {instant_check.errors} not at their instant"
+        )
     results.check(f"{due:,} runs in {hours} h, none missing, none twice, each at its instant")
 
 

@@ -1,6 +1,6 @@
 """The floor of every HTTP figure: uvicorn and Starlette with an endpoint that does nothing.
 
-It reads the body and answers as many bytes as schedo answers for a job. Run by the other scripts.
+The endpoint reads the body and sends as many bytes as schedo sends for a job. Other scripts run it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ANSWER = b'{"id":"' + b"0" * 320 + b'"}'
 
 
 async def answer(request: Request) -> Response:
-    """Take whatever comes."""
+    """Read the body and send a response of fixed length."""
     await request.body()
     return Response(ANSWER, 201, media_type="application/json")
 
@@ -26,7 +26,7 @@ app = Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST", "P
 
 
 def main() -> None:
-    """Listen on a free port, print it, and serve until SIGTERM."""
+    """Listen on a free port, print the port, and serve until SIGTERM."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     config = uvicorn.Config(
         app, http="httptools", loop="uvloop", access_log=False, log_level="error", lifespan="off"

@@ -1,4 +1,4 @@
-"""Proof that the work was done: what the store says after the server was restarted."""
+"""Checks in the store, after a restart of the server, that the work was done."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ STATES = "SELECT state, count(*) FROM job WHERE task = ? GROUP BY state"
 
 
 class NotDone(Exception):
-    """The server did not do what it was measured at."""
+    """The server did not do the work that was measured."""
 
 
-def ask_store(path: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
-    """Return the rows of a query on the store's file, which a server may hold."""
+def query_store(path: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    """Return the rows of a query on the store's file; a server may be running on it."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         return connection.execute(sql, values).fetchall()
 
 
 def check_completed(path: Path, task: str, count: int) -> str:
-    """Return a sentence if all jobs of the task completed at the first attempt; raise NotDone."""
-    states = dict(ask_store(path, STATES, task))
-    ((tries, losses, failures, odd),) = ask_store(
+    """Return a sentence if all jobs of the task completed at once, else raise NotDone."""
+    states = dict(query_store(path, STATES, task))
+    ((tries, losses, failures, odd),) = query_store(
         path,
         "SELECT sum(attempt), sum(losses), sum(failures),"
         " (SELECT count(*) FROM attempt JOIN job ON job.id = job_id WHERE task = ?)"
@@ -42,15 +42,15 @@ def check_completed(path: Path, task: str, count: int) -> str:
 
 
 def check_waiting(path: Path, task: str, count: int) -> str:
-    """Return a sentence if all jobs of the task wait for their time; raise NotDone."""
-    states = dict(ask_store(path, STATES, task))
+    """Return a sentence if all jobs of the task are scheduled, else raise NotDone."""
+    states = dict(query_store(path, STATES, task))
     if states != {"scheduled": count}:
         raise NotDone(f"of {count} jobs the store has {states}")
     return f"{count:,} jobs in the store after a restart, as many as were acknowledged"
 
 
 def check_once(ran: Iterable[int], count: int) -> str:
-    """Return a sentence if each of the jobs 0 to count - 1 ran once; raise NotDone."""
+    """Return a sentence if each of the jobs 0 to count - 1 ran once, else raise NotDone."""
     runs = Counter(ran)
     missing = [n for n in range(count) if not runs[n]]
     twice = [n for n, times in runs.items() if times > 1]

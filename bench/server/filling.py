@@ -1,7 +1,7 @@
-"""A store file with many jobs that wait for a far instant, made without a server.
+"""Makes a store file with many jobs that are due in the far future, without a server.
 
-One job goes in by the store's own commit; the others are copies of its row by SQL, because ten
-million through the API would take minutes. What a server finds in the file is the same.
+The store commits one job; SQL copies its row for the others, because ten million submits would take
+minutes. The file is the same as after submits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from schedo.store.sqlite.store import SqliteStore
 STEP_US = 1_000  # between two due instants
 CHUNK = 1_000_000
 ID_STEP = 256  # an id is the microsecond of creation times this
-BEHIND_US = 600_000_000  # so long ago the jobs were made
+BEHIND_US = 600_000_000  # the age of the jobs
 
 
 async def _start_file(path: Path, job: Job) -> None:
@@ -31,7 +31,7 @@ async def _start_file(path: Path, job: Job) -> None:
 
 
 def fill(path: Path, count: int, distance_s: float, task: str = "far") -> None:
-    """Make the file with count jobs of the task, the first due after distance_s seconds."""
+    """Make a file with `count` jobs of the task; the first is due in `distance_s` seconds."""
     now = time.time_ns() // 1000
     created, due = now - BEHIND_US, now + int(distance_s * 1_000_000)
     first = Job(
@@ -46,7 +46,7 @@ def fill(path: Path, count: int, distance_s: float, task: str = "far") -> None:
     )
     asyncio.run(_start_file(path, first))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA synchronous = OFF")  # nothing is promised of a file being made
+        connection.execute("PRAGMA synchronous = OFF")  # an unfinished file is thrown away
         names = [row[1] for row in connection.execute("PRAGMA table_info(job)")]
         moved = {name: f"{name} + n * {STEP_US}" for name in ("due_at", "rank")} | {"id": "id + n"}
         columns = ", ".join(moved.get(name, name) for name in names)

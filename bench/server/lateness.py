@@ -1,10 +1,10 @@
-"""How late jobs start, beside jobs that wait for a far instant.
+"""The lateness of job starts, beside many jobs that are due in the far future.
 
-Each firing is a durable job, due at a Poisson instant, submitted ahead. Three figures a setting:
+The jobs are durable, due at Poisson instants, and submitted ahead. Each setting has three figures:
 
-  embedded   an async handler in the engine's own loop, in this process: its own clock - due
-  server     `schedo serve`: when it started the job - due, from the store
-  child      `schedo serve`: the handler in a child process, its own clock - due
+  embedded   an async handler in the engine's own loop, in this process: the handler's clock - due
+  server     `schedo serve`: the start of the job in the store - due
+  child      `schedo serve`: the clock of the handler in a child process - due
 
 The floor is a bare timerfd loop in Python at the same instants.
 """
@@ -20,9 +20,9 @@ from pathlib import Path
 
 from bench.embedded import fire
 from bench.figures import percentiles, poisson_offsets_us
-from bench.floors import ring_timerfd
+from bench.floors import measure_timerfd
 from bench.server.connection import batch_request, run, send_all, until_idle
-from bench.server.evidence import NotDone, ask_store, check_completed
+from bench.server.evidence import NotDone, check_completed, query_store
 from bench.server.filling import fill
 from bench.server.process import NOOP_APP, Server
 from bench.server.script import Option, Results, positive_numbers, run_script, whole_numbers
@@ -36,7 +36,7 @@ WHERE task = 'stamp' AND payload = ?"""
 
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
-    """Measure each setting: a store file for each number of armed jobs and distance."""
+    """Measure each setting, with a store file for each number and distance of armed jobs."""
     settings = [(0, 0)] if 0 in arguments.armed else []
     settings += [(n, hours) for n in arguments.armed if n for hours in arguments.hours]
     for armed, hours in settings:
@@ -56,7 +56,7 @@ def _measure_rates(
     for rate in arguments.rates:
         dues[rate] = poisson_offsets_us(rate, rate * arguments.seconds)
         start = time.time_ns() // 1000 + 100_000
-        floors[rate] = percentiles(ring_timerfd([start + at for at in dues[rate]]))
+        floors[rate] = percentiles(measure_timerfd([start + at for at in dues[rate]]))
         late = run(fire(place / "bench.db", dues[rate]))
         _add(results, f"embedded, {rate:,}/s{beside}", late, floors[rate])
     total = 0
@@ -67,7 +67,7 @@ def _measure_rates(
         server.restart()
         results.check(check_completed(server.store, "stamp", total))
         for number, rate in enumerate(arguments.rates):
-            rows = ask_store(server.store, LATENESS, f'{{"run":{number}}}'.encode())
+            rows = query_store(server.store, LATENESS, f'{{"run":{number}}}'.encode())
             _add(results, f"server, {rate:,}/s{beside}", [row[0] for row in rows], floors[rate])
             _add(results, f"child, {rate:,}/s{beside}", [row[1] for row in rows], floors[rate])
 
@@ -83,7 +83,7 @@ def _add(results: Results, what: str, late: Sequence[int], floor: dict[str, int]
 
 
 def _histogram(late: Sequence[int]) -> str:
-    """Return how many lie up to each bound, in one line."""
+    """Return the number of values up to each bound, in one line."""
     parts, below = [], 0
     for bound in BUCKETS_US:
         count = sum(each <= bound for each in late)
@@ -95,7 +95,7 @@ def _histogram(late: Sequence[int]) -> str:
 
 
 async def _fire(server: Server, offsets_us: Sequence[int], number: int) -> None:
-    """Submit all jobs ahead, in batches, and return when all have ended."""
+    """Submit all jobs ahead in batches; return when all have ended."""
     start = time.time_ns() // 1000 + 2_000_000 + 150 * len(offsets_us)
     jobs = [
         {"task": "stamp", "payload": {"run": number}, "run_at": _instant(start + at)}

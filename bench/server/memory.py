@@ -1,9 +1,9 @@
-"""Memory, and how soon the server is ready again, with many jobs in its file.
+"""The server's memory and its time to start, with many jobs in its file.
 
-Up to 100,000 jobs go in over HTTP; more are written into the file by SQL (see filling.py). Each
-file is met by a fresh server. Ready means that /readyz says yes; working means that a command
-submitted then has run. The server is killed between two starts. The floor is an empty uvicorn and
-Starlette process.
+Up to 100,000 jobs are submitted over HTTP; more are written into the file by SQL (see filling.py).
+Each measurement starts a new server on the file. "Ready" means that /readyz answers 200; "working"
+means that a command submitted after the start has run. The server is killed between two starts. The
+floor is an empty process of uvicorn and Starlette.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _measure_starts(
 
 
 def _measure_empty(directory: Path, starts: int) -> tuple[float, float]:
-    """Return memory and seconds to the first answer of an empty web server."""
+    """Return the memory of an empty web server and the seconds until its first response."""
     held, ready = [], []
     for _ in range(starts):
         began = time.perf_counter()
@@ -93,7 +93,7 @@ async def _submit(server: Server, count: int) -> None:
 
 
 async def _run_true(server: Server) -> None:
-    """Run one command and see it completed."""
+    """Run one command and wait until it has completed."""
     connection = await connect(server)
     submitted = (await connection.ask(job_request(TRUE))).json()
     async with asyncio.timeout(30):

@@ -1,4 +1,4 @@
-"""A real `schedo serve` (or an empty web server) in a process of its own, ended by its own pid."""
+"""Runs `schedo serve`, or an empty web server, as a child process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Process:
         self.port = 0
 
     def start(self) -> float:
-        """Start it; return after how many seconds it said where it listens."""
+        """Start the process; return the seconds until it printed its address."""
         hidden = ("SCHEDO_", "PYTHONDONTWRITEBYTECODE")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
         began = time.perf_counter()
@@ -48,7 +48,7 @@ class Process:
             )
         try:
             self._read_address(self._process)
-        except BaseException:  # nobody else would end it
+        except BaseException:  # otherwise the process would keep running
             self.kill()
             raise
         return time.perf_counter() - began
@@ -73,14 +73,14 @@ class Process:
 
     @property
     def rss_bytes(self) -> int:
-        """How much memory the process itself holds now, without its children."""
+        """The resident memory of the process itself, without its children."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert found, "Linux says how much a process holds"
         return int(found[1]) * 1024
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Ask it to end and wait; kill it if it does not."""
+        """Send the signal and wait for the end; kill the process if it does not end."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -88,14 +88,14 @@ class Process:
             process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(DEADLINE_S)
-        finally:  # also when this script is ended meanwhile
+        finally:  # also if this script is interrupted meanwhile
             process.kill()
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
 
     def kill(self) -> None:
-        """End it without any warning."""
+        """Kill the process with SIGKILL."""
         self.stop(signal.SIGKILL)
 
     def __enter__(self) -> Self:
@@ -128,7 +128,7 @@ class Server(Process):
         )
 
     def start_ready(self) -> float:
-        """Start it; return after how many seconds /readyz said yes."""
+        """Start the server; return the seconds until /readyz answered 200."""
         began = time.perf_counter()
         self.start()
         deadline = began + DEADLINE_S
@@ -142,7 +142,7 @@ class Server(Process):
         raise RuntimeError(f"the server was not ready within {DEADLINE_S:g} s")
 
     def restart(self) -> None:
-        """End it in order and start it on the same file."""
+        """Stop the server with SIGTERM, and start it again on the same file."""
         self.stop()
         self.start_ready()
 

@@ -1,4 +1,4 @@
-"""What the scripts share: options, figures with their floors, and how both are printed."""
+"""The command line of the scripts: options, figures with their floors, and printing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench.server.evidence import NotDone
 
 
 class Figure(NamedTuple):
-    """One measured value, and the least or the most there could be."""
+    """A measured value with its floor."""
 
     what: str
     value: float
@@ -29,13 +29,13 @@ class Figure(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """How many times its floor the figure is."""
+        """The value divided by its floor."""
         return self.value / self.floor if self.floor else None
 
 
 @dataclass
 class Results:
-    """What a script found; a figure is shown as soon as it is there."""
+    """The results of a script; each figure is printed as soon as it is known."""
 
     is_quiet: bool = False
     figures: list[Figure] = field(default_factory=list)
@@ -49,21 +49,21 @@ class Results:
         floor: float | None = None,
         floor_what: str = "",
     ) -> None:
-        """Note a figure."""
+        """Add a figure, and print it."""
         figure = Figure(what, value, unit, floor, floor_what)
         self.figures.append(figure)
         if not self.is_quiet:
             print(render_figure(figure), flush=True)
 
     def check(self, sentence: str) -> None:
-        """Note that something was proven."""
+        """Add a sentence about a check that succeeded, and print it."""
         self.checks.append(sentence)
         if not self.is_quiet:
             print(f"    checked: {sentence}", flush=True)
 
 
 def render_value(value: float, unit: str) -> str:
-    """Return a value with three digits that count."""
+    """Return the value with about three significant digits."""
     if unit == "us":
         if value >= 1_000_000:
             return f"{value / 1_000_000:.2f} s"
@@ -76,7 +76,7 @@ def render_value(value: float, unit: str) -> str:
 
 
 def render_figure(figure: Figure) -> str:
-    """Return one line."""
+    """Return the figure as one line of text."""
     line = f"{figure.what:<66} {render_value(figure.value, figure.unit):>11}"
     if figure.floor and figure.ratio is not None:
         floor = f"{figure.floor_what} {render_value(figure.floor, figure.unit)}"
@@ -85,17 +85,17 @@ def render_figure(figure: Figure) -> str:
 
 
 def positive(text: str) -> int:
-    """Read a whole number from 1 on."""
+    """Parse a whole number of at least 1."""
     return _read_number(text, 1)
 
 
 def positive_numbers(text: str) -> list[int]:
-    """Read "100,1000" or "100 1000", each from 1 on."""
+    """Parse a list such as "100,1000" or "100 1000" of numbers of at least 1."""
     return _read_numbers(text, 1)
 
 
 def whole_numbers(text: str) -> list[int]:
-    """Read "0,1000" or "0 1000", each from 0 on."""
+    """Parse a list such as "0,1000" or "0 1000" of numbers of at least 0."""
     return _read_numbers(text, 0)
 
 
@@ -103,7 +103,7 @@ def _read_numbers(text: str, least: int) -> list[int]:
     numbers = [_read_number(word, least) for word in text.replace(",", " ").split()]
     if not numbers:
         raise argparse.ArgumentTypeError("give at least one number")
-    return [*dict.fromkeys(numbers)]  # each has a place of its own, so none comes twice
+    return [*dict.fromkeys(numbers)]  # without duplicates
 
 
 def _read_number(text: str, least: int) -> int:
@@ -126,7 +126,7 @@ Measure = Callable[[argparse.Namespace, Path, Results], None]
 
 
 class Option(NamedTuple):
-    """An option of a script with its default, and the one for --quick."""
+    """An option of a script, with its default and the default of --quick."""
 
     name: str
     default: object
@@ -136,10 +136,10 @@ class Option(NamedTuple):
 
 
 def run_script(doc: str, measure: Measure, options: Iterable[Option] = ()) -> None:
-    """Read the options, measure in a fresh directory, print; exit 1 if work was not done."""
+    """Parse the options, measure in a new directory and print; exit with 1 if work was not done."""
     known = list(options)
     arguments = _parse(doc, known, sys.argv[1:])
-    _take_signals()
+    _handle_signals()
     results = Results(is_quiet=arguments.json)
     error: str | None = None
     try:
@@ -161,13 +161,13 @@ def run_script(doc: str, measure: Measure, options: Iterable[Option] = ()) -> No
         sys.exit(f"not done: {error}")
 
 
-def _take_signals() -> None:
-    """Let SIGTERM end the script as Ctrl-C does: its server and its files go on the way out.
+def _handle_signals() -> None:
+    """Let SIGTERM end the script as Ctrl-C does, so that its server and files are removed.
 
-    asyncio cancels what runs in its loop; an exception that was raised in there could come in the
-    middle of a turn of the engine, and closing that would wait for ever.
+    On SIGINT, asyncio cancels the main task. An exception raised directly in the loop could
+    interrupt a turn of the engine, and closing the engine would then hang.
     """
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # some shells have it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # some shells start it ignored
     signal.signal(signal.SIGTERM, _interrupt)
 
 

@@ -1,8 +1,8 @@
 """Commands a second: /bin/true, 16 at a time, each a durable job with its output captured.
 
-All are submitted in batches; the clock runs from the first submit until the last end is durable.
-The floor is `xargs -P16` in the same run: the mean of one before and one after, for a machine that
-others use is not as fast from one second to the next.
+The jobs are submitted in batches. The time runs from the first submit until all ends are durable.
+The floor is `xargs -P16` in the same run: the mean of one run before and one after, because the
+speed of a shared machine changes from one second to the next.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From a submit over HTTP to the handler's start, on a server that has nothing else to do.
+"""The time from a submit over HTTP to the handler's start, on an idle server.
 
-One job after the other: the client reads the clock, submits, and the handler in a child process
-reads the clock when it is called. The job is durable before it may run, so an fsync is in it. The
-floor is an empty endpoint's answer, plus one commit of a bare SQLite file.
+Jobs run one after the other: the client reads the clock and submits, and the handler in a child
+process reads the clock when it is called. The job is durable before it runs, so an fsync is part of
+the time. The floor is a request to an empty endpoint plus one commit of a bare SQLite file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.figures import percentiles
 from bench.floors import BareTable
 from bench.server.connection import connect, job_request, run, send_all
-from bench.server.evidence import NotDone, ask_store, check_completed
+from bench.server.evidence import NotDone, check_completed, query_store
 from bench.server.process import NOOP_APP, Server, empty_server
 from bench.server.script import Option, Results, run_script
 
@@ -45,7 +45,7 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
 
 
 def commit_singly(table: BareTable, count: int) -> list[int]:
-    """Return how many us each of so many commits of one row takes."""
+    """Commit rows one by one; return the duration of each commit in microseconds."""
     took = []
     for n in range(count):
         began = time.perf_counter_ns()
@@ -55,8 +55,8 @@ def commit_singly(table: BareTable, count: int) -> list[int]:
 
 
 def read_starts(server: Server) -> list[tuple[int, int]]:
-    """Return by job when its handler was called, and how long after its creation it started."""
-    rows = ask_store(
+    """Return, for each job, the time of its handler's call and the time from creation to start."""
+    rows = query_store(
         server.store,
         "SELECT CAST(CAST(result AS TEXT) AS INTEGER), started_at - created_at FROM job"
         " WHERE task = 'stamp' ORDER BY id",
@@ -65,7 +65,7 @@ def read_starts(server: Server) -> list[tuple[int, int]]:
 
 
 async def submit_singly(server: Server, job: bytes, count: int) -> list[int]:
-    """Submit one job after the other and return when each was sent."""
+    """Submit one job after the other; return the time at which each was sent."""
     connection = await connect(server)
     sent = []
     for _ in range(count):

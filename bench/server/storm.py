@@ -1,8 +1,8 @@
-"""The API while very many cron schedules fire at the same second.
+"""The latency of the API while very many cron schedules fire at the same second.
 
-The schedules are put over HTTP, all with the same cron line. From two seconds before they are due
-until all runs have ended, other connections submit a job and read one, at a steady pace. The floors
-are the same requests to the idle server before, and to an empty endpoint.
+The schedules are created over HTTP, all with the same cron expression. From two seconds before they
+are due until all runs have ended, other connections submit a job and read it, at a steady rate. The
+floors are the same requests to an empty endpoint, and to the server before the schedules exist.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from bench.server.connection import (
     send_all,
     until_idle,
 )
-from bench.server.evidence import NotDone, ask_store, check_completed
+from bench.server.evidence import NotDone, check_completed, query_store
 from bench.server.process import NOOP_APP, Process, Server, empty_server
 from bench.server.script import Option, Results, run_script
 
-TRIAL = 500  # schedules put before, paused, to learn how long the others will take
+TRIAL = 500  # paused schedules, created first to estimate how long creating the others will take
 PROBE_PAUSE_S = 0.01
 CALM_S = 2.0
 CONNECTIONS = 32
@@ -41,7 +41,7 @@ FROM job WHERE trigger = 'schedule'"""
 
 
 class Storm(NamedTuple):
-    """What was seen."""
+    """The measurements of one storm."""
 
     puts: Load
     calm_us: list[int]
@@ -58,7 +58,7 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
         server.restart()
         probes = len(storm.calm_us) // 2 + len(storm.storm_us) // 2
         results.check(check_completed(server.store, "noop", count + probes))
-        ((runs, schedules, instants, started_us, ended_us),) = ask_store(server.store, RUNS)
+        ((runs, schedules, instants, started_us, ended_us),) = query_store(server.store, RUNS)
     if (runs, schedules, instants) != (count, count, 1):
         raise NotDone(f"{count} schedules made {runs} runs of {schedules} at {instants} instants")
     results.check(f"{count:,} schedules fired once each, all for the same instant")
@@ -89,7 +89,7 @@ async def _storm(server: Server, count: int) -> Storm:
 
 
 async def _put(server: Server, prefix: str, count: int, fields: dict[str, object]) -> Load:
-    """Put so many schedules that differ in nothing but their name."""
+    """Create `count` schedules that differ only in their names."""
     body = json.dumps({**fields, "tz": "UTC", "task": "noop"}).encode()
     names = [f"{prefix}-{n}" for n in range(count)]
     requests = [request("PUT", f"/v1/schedules/{name}", body) for name in names]
@@ -110,7 +110,7 @@ async def _probe_for(server: Process, seconds: float) -> list[int]:
 
 
 async def _probe(server: Process, until: asyncio.Task[None]) -> list[int]:
-    """Submit a job and read it, again and again; return how many us each request took."""
+    """Submit a job and read it, repeatedly; return the duration of each request in microseconds."""
     connection = await connect(server)
     took: list[int] = []
     while not until.done():

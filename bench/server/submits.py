@@ -1,8 +1,8 @@
 """Single submits over HTTP: POST /v1/jobs, each answered after its fsync.
 
-The jobs wait for an hour, so that nothing but accepting them is measured. One floor is an empty
-uvicorn and Starlette endpoint under the same client; the other a bare SQLite file that commits as
-many rows at once as there are connections. The process is killed before the jobs are counted.
+The jobs are due in an hour, so only their submits are measured. One floor is an empty endpoint of
+uvicorn and Starlette with the same client; the other is a bare SQLite file that commits as many
+rows at once as there are connections. The server is killed before the jobs are counted.
 """
 
 from __future__ import annotations

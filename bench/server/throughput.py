@@ -3,8 +3,8 @@
   embedded      the engine in this process, async handlers in its loop
   over HTTP     `schedo serve` with handlers in child processes, batches sent by this process
 
-The floor is a bare SQLite file into which the same rows are inserted and then completed, one commit
-a batch for each.
+The floor is a bare SQLite file in which the same rows are inserted and then completed, with two
+commits for each batch.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bench.embedded import complete
 from bench.floors import commit_groups
 from bench.noop_app import read_tallies
 from bench.server.connection import batch_request, job_request, run, send_all, until_idle
-from bench.server.evidence import NotDone, ask_store, check_completed, check_once
+from bench.server.evidence import NotDone, check_completed, check_once, query_store
 from bench.server.process import NOOP_APP, Server
 from bench.server.script import Option, Results, positive_numbers, run_script
 
 FLOOR = "bare commits"
-WARM_UP_S = 0.5  # for every child process to attach; the first alone would do all the work
+WARM_UP_S = 0.5  # until every child process has attached, so that they share the work
 
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
@@ -48,16 +48,16 @@ def _measure_http(
     with server:
         rate = run(complete_by_http(server, count, batch, connections))
         results.add(f"over HTTP, batches of {batch:,}", rate, "/s", floor, FLOOR)
-        server.restart()  # what is still in the store's journal is not in its tables
+        server.restart()  # this flushes the write buffer, so that the tables have all jobs
         results.check(check_completed(server.store, "noop", count))
         results.check(check_once(read_tallies(place), count))
-        ((own_us,),) = ask_store(server.store, "SELECT max(ended_at) - min(created_at) FROM job")
+        ((own_us,),) = query_store(server.store, "SELECT max(ended_at) - min(created_at) FROM job")
         what = f"over HTTP, batches of {batch:,}, by the server's own clock"
         results.add(what, count / own_us * 1_000_000, "/s", floor, FLOOR)
 
 
 async def complete_by_http(server: Server, count: int, batch: int, connections: int) -> float:
-    """Submit the jobs and return jobs a second once all have ended."""
+    """Submit the jobs; once all have ended, return the number of jobs a second."""
     jobs = [{"task": "noop", "payload": {"n": n}} for n in range(count)]
     if batch == 1:
         requests = [job_request(job) for job in jobs]

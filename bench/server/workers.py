@@ -1,9 +1,9 @@
-"""Workers on other machines: what POST /v1/work carries, what waiting costs, and invoking.
+"""Remote workers: lateness and rate of POST /v1/work, the cost of idle workers, invocations.
 
-  work     many workers with several slots each take no-op jobs at a steady rate: from due to
-           given, by the server's clock, and to the worker's having the lease, by this process's
-  idle     many workers that wait for work: what each costs the server in memory and processor
-  invoke   POST /v1/invoke and its answer, one at a time, with two workers
+  work     many workers with several slots run no-op jobs at a steady rate: the time from due to
+           dispatch, by the server's clock, and to the arrival of the lease, by this process's clock
+  idle     many workers with an open poll: the server's memory and CPU time for each
+  invoke   POST /v1/invoke and its response, one at a time, with two workers
 
 The workers are connections of this process, which shares the machine with the server. The floor
 of an invocation is two requests to an empty endpoint and two bare commits.
@@ -32,7 +32,7 @@ from bench.server.connection import (
     send_all,
     until_idle,
 )
-from bench.server.evidence import NotDone, ask_store, check_completed
+from bench.server.evidence import NotDone, check_completed, query_store
 from bench.server.process import Process, Server, empty_server
 from bench.server.script import Option, Results, run_script
 
@@ -50,7 +50,7 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
 
 
 class Workers:
-    """Workers that run no-op jobs: each one connection, results and the next request in one."""
+    """Workers that run no-op jobs, each over one connection; a poll carries the last results."""
 
     def __init__(self, server: Process, count: int, slots: int, took: Took | None = None) -> None:
         self._server = server
@@ -124,7 +124,7 @@ def _measure_work(arguments: argparse.Namespace, place: Path, results: Results) 
         run(drive(server))
         server.restart()
         results.check(check_completed(server.store, "noop", count))
-        given = percentiles([late for (late,) in ask_store(server.store, GIVEN)])
+        given = percentiles([late for (late,) in query_store(server.store, GIVEN)])
     found = percentiles(late_us)
     what = f"{arguments.workers} workers x {arguments.slots} slots, {arguments.rate:,} jobs/s"
     for share in ("p50", "p99", "max"):

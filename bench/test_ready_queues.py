@@ -1,4 +1,4 @@
-"""Ready lanes: a thousand jobs queued and taken, with more or fewer queues side by side."""
+"""Ready queues: add and take a thousand jobs, in one queue or in many."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def make_jobs(queues: int) -> list[Job]:
     ]
 
 
-def add_all(lanes: ReadyQueues, jobs: list[Job]) -> None:
+def add_all(ready: ReadyQueues, jobs: list[Job]) -> None:
     for job in jobs:
-        lanes.add(job)
+        ready.add(job)
 
 
-def take_all(lanes: ReadyQueues) -> None:
+def take_all(ready: ReadyQueues) -> None:
     for _ in range(JOBS):
-        assert lanes.take() is not None
+        assert ready.take() is not None
 
 
 @pytest.mark.parametrize("queues", QUEUES.values(), ids=list(QUEUES))
-@pytest.mark.benchmark(group="lanes: queue 1,000 jobs")
+@pytest.mark.benchmark(group="ready queues: add 1,000 jobs")
 def test_add(benchmark: BenchmarkFixture, queues: int) -> None:
     jobs = make_jobs(queues)
 
@@ -42,15 +42,15 @@ def test_add(benchmark: BenchmarkFixture, queues: int) -> None:
 
 
 @pytest.mark.parametrize("queues", QUEUES.values(), ids=list(QUEUES))
-@pytest.mark.benchmark(group="lanes: take 1,000 jobs in turn")
+@pytest.mark.benchmark(group="ready queues: take 1,000 jobs")
 def test_take(benchmark: BenchmarkFixture, queues: int) -> None:
     jobs = make_jobs(queues)
     workers = WorkerPool()
     workers.attach(WorkerSpec("bench", 10))
 
     def setup() -> tuple[tuple[ReadyQueues], dict[str, object]]:
-        lanes = ReadyQueues(workers)
-        add_all(lanes, jobs)
-        return (lanes,), {}
+        ready = ReadyQueues(workers)
+        add_all(ready, jobs)
+        return (ready,), {}
 
     benchmark.pedantic(take_all, setup=setup, rounds=ROUNDS)

@@ -1,4 +1,4 @@
-"""Wire: from the bytes of a request to checked jobs and back, beside orjson alone; and frames."""
+"""Protocol: decode requests into checked jobs, encode responses, beside orjson alone; frames."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _read_batch() -> Steps[list[JobSpec]]:
 
 
 def take(steps: Steps[T]) -> T:
-    """Return what the steps return."""
+    """Run all steps and return their result."""
     while True:
         try:
             next(steps)
@@ -116,7 +116,7 @@ LEASES = [
 
 @pytest.mark.benchmark(group="frames: to a child and back")
 def test_lease_100_jobs(benchmark: BenchmarkFixture) -> None:
-    """Write and read 100 leases in one frame."""
+    """Encode and decode 100 leases in one frame."""
 
     def lease() -> int:
         (frame,) = server_frames().feed(encode_frame(Leases(LEASES, 12.5)))
@@ -128,7 +128,7 @@ def test_lease_100_jobs(benchmark: BenchmarkFixture) -> None:
 
 @pytest.mark.benchmark(group="frames: to a child and back")
 def test_report_100_jobs(benchmark: BenchmarkFixture) -> None:
-    """Write and read 100 frames, each with the end of one job."""
+    """Encode and decode 100 frames, each with the result of one job."""
     frames = [Result(AttemptResult(key, Completed())) for key in KEYS]
 
     def report() -> int:
