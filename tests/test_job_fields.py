@@ -1,7 +1,7 @@
 """Every field of a job's request is kept, whichever interface submits the job.
 
-EXAMPLES has a value for each field of the request. A field that is added without one, or that one
-of the ways in does not take, fails here.
+tests/job_requests.py has an example of each field. A field that is added without one, that one of
+the interfaces does not take, or that an answer, a worker or a handler does not get fails here.
 """
 
 from __future__ import annotations
@@ -15,53 +15,39 @@ import pytest
 from click.testing import CliRunner
 
 from schedo.app.options import JobOptions as TypedOptions
-from schedo.app.options import ScheduleOptions, TaskOptions, make_job, make_schedule
+from schedo.app.options import Retry, ScheduleOptions, TaskOptions, make_job, make_schedule
 from schedo.cli.job_options import SHARED_FIELDS, SINGLE_FIELDS
 from schedo.cli.main import cli
-from schedo.client import operations
+from schedo.client import options as client_options
 from schedo.client.aio import AsyncClient
+from schedo.client.operations import JobFilters
 from schedo.client.sync import Client
 from schedo.core.ids import parse_id
-from schedo.core.model import JobSpec
-from schedo.protocol.decode import decode_checked
-from schedo.protocol.jobs import JobRequest
-from schedo.protocol.options import JobFields
+from schedo.core.leases import Lease
+from schedo.core.model import LeaseKey, Options, Trigger
+from schedo.protocol.leases import LeaseAnswer
+from schedo.protocol.operations import OPERATIONS
+from schedo.protocol.options import RetryRequest
+from schedo.protocol.schedules import ScheduleRequest
+from schedo.tasks.current_job import CurrentJob
+from schedo.tasks.runner import AttemptContext, StopSignal
 from schedo.worker.process import frames
 from tests.client.server import FakeServer, fake_server
+from tests.job_requests import (
+    EXAMPLES,
+    FIELDS,
+    FIRST,
+    SCHEDULE_FIELDS,
+    SECOND,
+    meaning,
+)
 from tests.web.world import World
 
-TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-EXAMPLES: dict[str, Any] = {
-    "queue": "gpu",
-    "priority": 3,
-    "retry": {"max_attempts": 4, "initial": "1s"},
-    "timeout": "30s",
-    "expires_in": "1h",
-    "unique": {"key": "k", "for": "10m"},
-    "delivery": "at_most_once",
-    "tags": ["red", "blue"],
-    "meta": {"owner": "ada"},
-    "requires": {"labels": {"gpu": "a100"}, "resources": {"cpu": 3}, "worker": "w1"},
-    "prefer": [{"zone": "lhr"}, {}],
-    "delay": "5m",
-    "run_at": "2999-01-01T00:00:00Z",
-    "expires_at": "2999-01-02T00:00:00Z",
-    "traceparent": TRACE,
-    "tracestate": "a=b",
-    "broadcast": True,
-}
-FIELDS = set(JobRequest.__struct_fields__) - {"task", "payload"}
-SCHEDULE_FIELDS = set(JobFields.__struct_fields__) - {"task", "payload"}
-# A request has one of each pair, and a broadcast has no unique key and is answered otherwise.
-ALTERNATIVES = {"run_at": "delay", "expires_at": "expires_in"}
-FIRST = {name: EXAMPLES[name] for name in EXAMPLES if name not in {*ALTERNATIVES, "broadcast"}}
-SECOND = {name: EXAMPLES[name] for name in ALTERNATIVES}
-
-
-def meaning(fields: dict[str, Any]) -> JobSpec:
-    """Return the job's spec that the server makes from a request with these fields."""
-    request = {"task": "t", "payload": {}, **fields}
-    return decode_checked(json.dumps(request).encode(), JobRequest).to_spec()
+(FILTERS,) = (
+    set(operation.query) - {"limit", "cursor"}
+    for operation in OPERATIONS
+    if operation.name == "list_jobs"
+)
 
 
 def options(kind: Any) -> set[str]:
@@ -93,15 +79,83 @@ async def test_every_field_of_a_request_over_http_is_kept(fields: dict[str, Any]
     assert job.expires_at == (spec.expires_at or job.created_at + (spec.expires_in_us or 0))
 
 
-def test_the_typed_options_are_the_fields_of_the_request() -> None:
-    in_python = {"retry": "retries"}  # it does not count the first attempt
-    wanted = {in_python.get(name, name) for name in FIELDS - {"broadcast"}}
+async def test_a_job_shows_every_field_of_its_request() -> None:
+    elsewhere = {"retry": "max_attempts", "unique": "unique_key", "delay": "scheduled_at"}
+    elsewhere |= {"expires_in": "expires_at"}
+    async with World() as world:
+        job = await world.submit(**FIRST)
 
-    assert options(TypedOptions) == wanted
-    assert options(operations.JobOptions) == FIELDS - {"broadcast"}
-    shared = {in_python.get(name, name) for name in SCHEDULE_FIELDS}
-    assert shared - {"unique"} == options(TaskOptions)
-    assert shared <= options(ScheduleOptions)
+    assert set(elsewhere.values()) <= set(job)
+    alike = set(FIRST) - set(elsewhere)
+    assert {name: job.get(name) for name in alike} == {name: FIRST[name] for name in alike}
+
+
+async def test_a_schedule_shows_every_field_of_its_request() -> None:
+    fields = {name: EXAMPLES[name] for name in SCHEDULE_FIELDS}
+    async with World() as world:
+        reply = await world.put("/v1/schedules/s", {"task": "t", "every": "1h", **fields})
+
+    assert reply.status == 201
+    alike = SCHEDULE_FIELDS - {"retry", "unique"}
+    assert {name: reply.json().get(name) for name in alike} == {n: fields[n] for n in alike}
+    assert {"retry", "unique"} <= set(reply.json())
+
+
+# What only the server needs, and what a worker needs but a handler does not.
+FOR_SERVERS = {"retry", "unique", "requirements"}
+FOR_WORKERS = {"timeout_us", "at_most_once", "tracestate"}
+
+
+def make_lease() -> Lease:
+    options = msgspec.structs.replace(meaning(FIRST).options, **dict.fromkeys(FOR_SERVERS))
+    key = LeaseKey(33, 1, 7)
+    return Lease(key, "w1", "t", "default", b"{}", options, 0, Trigger.SUBMIT, 0)
+
+
+def test_a_remote_worker_gets_every_option_that_is_not_for_the_server_alone() -> None:
+    lease = make_lease()
+
+    body = msgspec.json.encode(LeaseAnswer.of(lease))
+
+    assert msgspec.json.decode(body, type=LeaseAnswer).read("w1") == lease
+
+
+def test_a_child_process_gets_every_option_that_is_not_for_the_server_alone() -> None:
+    lease = make_lease()
+
+    frame = frames.encode_frame(frames.Leases([lease], 0.0))
+
+    assert list(frames.server_frames().feed(frame)) == [frames.Leases([lease], 0.0)]
+
+
+def test_a_handler_sees_every_option_that_is_not_for_others_alone() -> None:
+    lease = make_lease()
+
+    job = CurrentJob(AttemptContext(lease, StopSignal()))
+
+    for name in set(Options.__struct_fields__) - FOR_SERVERS - FOR_WORKERS:
+        assert getattr(job, name) == getattr(lease.options, name) != getattr(Options(), name)
+
+
+def in_python(names: set[str]) -> set[str]:
+    """Return the names in an application, where `retries` counts the tries after the first."""
+    return {"retries" if name == "retry" else name for name in names}
+
+
+def test_the_typed_options_are_the_fields_of_the_request() -> None:
+    of_schedules = set(ScheduleRequest.__struct_fields__) - {"task", "cron", "every", "at", "tz"}
+
+    assert options(client_options.JobOptions) == FIELDS - {"broadcast"}
+    assert options(TypedOptions) == in_python(FIELDS - {"broadcast"})
+    assert options(TaskOptions) == in_python(SCHEDULE_FIELDS - {"unique"})
+    assert options(ScheduleOptions) == in_python(of_schedules) | {"name"}
+    assert options(JobFilters) == set(FILTERS)
+
+
+def test_a_retry_policy_in_python_has_the_fields_of_the_request() -> None:
+    defaults = msgspec.structs.asdict(RetryRequest())
+
+    assert msgspec.structs.asdict(Retry()) == defaults
 
 
 @pytest.mark.parametrize("fields", [FIRST, SECOND], ids=["first", "second"])

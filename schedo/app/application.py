@@ -14,8 +14,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
-from schedo.app.options import Duration, ScheduleOptions, TaskOptions, make_job, make_schedule
+from schedo.app.options import ScheduleOptions, TaskOptions, make_job, make_schedule
 from schedo.app.tasks import Task
+from schedo.client.options import Duration
 from schedo.errors import Invalid
 from schedo.protocol.fields import read_name
 from schedo.tasks.arguments import Arguments

@@ -7,20 +7,22 @@ API rejects is rejected here with the same message, at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import msgspec
 
-from schedo.client.operations import render_options
+from schedo.client.options import (
+    Duration,
+    Instant,
+    SharedOptions,
+    SingleOptions,
+    render_options,
+)
 from schedo.core.model import ScheduleSpec
 from schedo.errors import Invalid
 from schedo.protocol.decode import decode_checked
 from schedo.protocol.jobs import JobRequest, JobTemplate
 from schedo.protocol.schedules import ScheduleRequest
-
-Duration = str | int | float | timedelta  # "90s", seconds, or a timedelta
-Instant = str | datetime  # RFC 3339 with an offset, or aware
 
 
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,30 +37,14 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
     until: Instant | None = None
 
 
-class TaskOptions(TypedDict, total=False):
+class TaskOptions(SharedOptions, total=False):
     """The default options of a task's jobs. `retries` does not count the first attempt."""
 
     retries: int | str | Retry | None
-    timeout: Duration | None
-    queue: str | None
-    priority: int | None
-    delivery: Literal["at_least_once", "at_most_once"] | None
-    expires_in: Duration | None
-    tags: Sequence[str] | None
-    meta: Mapping[str, Any] | None
-    requires: Mapping[str, Any] | None
-    prefer: Sequence[Mapping[str, Any]] | None
 
 
-class JobOptions(TaskOptions, total=False):
+class JobOptions(TaskOptions, SingleOptions, total=False):
     """The options of one job; they override those of its task."""
-
-    delay: Duration | None
-    run_at: Instant | None
-    expires_at: Instant | None
-    unique: str | Mapping[str, Any] | None
-    traceparent: str | None
-    tracestate: str | None
 
 
 class ScheduleOptions(TaskOptions, total=False):

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Unpack
 from schedo.client import operations
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
-from schedo.client.operations import Duration, Instant, JobFilters, JobOptions
+from schedo.client.operations import JobFilters
+from schedo.client.options import Duration, Instant, JobOptions
 from schedo.client.records import JobView, is_final
 from schedo.errors import SchedoError
 

@@ -1,7 +1,6 @@
 """All calls of the HTTP API as Operations, which both clients share.
 
-Values become JSON: a timedelta becomes seconds, an aware datetime becomes RFC 3339, and None is
-left out. A submit carries an Idempotency-Key, so that sending it twice makes one job.
+A submit carries an Idempotency-Key, so that sending it twice makes one job.
 """
 
 from __future__ import annotations
@@ -9,44 +8,20 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any, TypedDict
 from urllib.parse import quote, urlencode
 
 from schedo.client.errors import build_error
 from schedo.client.messages import Answer, Operation, Record
 from schedo.client.metrics import Scrape, parse_metrics
+from schedo.client.options import Instant, render_options, render_value
 from schedo.core import limits
 from schedo.errors import Invalid, SchedoError
-
-Duration = str | int | float | timedelta
-Instant = str | datetime
 
 PAGE_JOBS = 100
 # How long one request waits for the end of a job; proxies allow a quiet request more than that.
 POLL_S = 20.0
 _JSON = {"Content-Type": "application/json"}
-
-
-class JobOptions(TypedDict, total=False):
-    """The options of a submit beyond task and payload, with the API's names."""
-
-    delay: Duration | None
-    run_at: Instant | None
-    queue: str | None
-    priority: int | None
-    retry: Mapping[str, Any] | str | int | None
-    timeout: Duration | None
-    expires_in: Duration | None
-    expires_at: Instant | None
-    unique: Mapping[str, Any] | str | None
-    delivery: str | None
-    tags: Sequence[str] | None
-    meta: Mapping[str, Any] | None
-    requires: Mapping[str, Any] | None
-    prefer: Sequence[Mapping[str, Any]] | None
-    traceparent: str | None
-    tracestate: str | None
 
 
 class JobFilters(TypedDict, total=False):
@@ -57,6 +32,7 @@ class JobFilters(TypedDict, total=False):
     task: str | None
     schedule: str | None
     tag: str | None
+    unique_key: str | None
     created_after: Instant | None
     created_before: Instant | None
 
@@ -66,26 +42,6 @@ class Page(TypedDict):
 
     items: list[Record]
     next_cursor: str | None
-
-
-def render_value(value: object) -> object:
-    """Return an option as plain JSON data; raise Invalid for a datetime without a zone."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise Invalid(f"{value.isoformat()} has no time zone; use datetime.now(UTC) or similar")
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return {key: render_value(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [render_value(item) for item in value]
-    return value
-
-
-def render_options(options: Mapping[str, object]) -> Record:
-    """Return the options that were given as plain JSON data."""
-    return {key: render_value(value) for key, value in options.items() if value is not None}
 
 
 def render_job(task: str, payload: object, options: Mapping[str, Any]) -> Record:

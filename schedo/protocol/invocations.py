@@ -16,7 +16,7 @@ from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Id, Instant, Name, or_unset
 from schedo.protocol.jobs import JobAnswer, StateName, job_fields
-from schedo.protocol.options import read_meta, read_tags
+from schedo.protocol.options import TaskFields, read_meta, read_tags
 from schedo.protocol.query import WAIT_US_MAX
 from schedo.protocol.requirements import Preferences, RequiresRequest, read_conditions, read_route
 from schedo.protocol.times import render_duration, render_instant
@@ -27,19 +27,13 @@ Count = Annotated[int, Meta(ge=1, le=COUNT_MAX, description="How many, all or no
 OnLoss = Literal["fail", "retry_once"]
 
 
-class InvocationFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+class InvocationFields(TaskFields, kw_only=True):
     """The job of an invocation, and how long the caller waits for its end."""
 
-    task: Name
-    payload: Raw | UnsetType = UNSET
-    queue: Name = limits.DEFAULT_QUEUE
     wait: Annotated[
         Duration,
         Meta(description="How long to wait for the end; 0: until a worker accepted it."),
     ] = "30s"
-    timeout: Duration | None = None
-    tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
-    meta: dict[str, Any] | None = None
     on_loss: OnLoss = "fail"
 
     def read_wait(self) -> float:

@@ -144,20 +144,25 @@ class UniqueAnswer(Struct, rename={"states": "while", "lasts": "for"}):
         return cls(unique.key, unique.states, unique.on_conflict, duration_or_unset(unique.for_us))
 
 
-class JobFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """The fields that jobs and schedules share."""
+class TaskFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """The fields of every request that runs a task: of jobs, schedules and invocations."""
 
     task: TaskName
     payload: Raw | UnsetType = UNSET
     queue: Name = limits.DEFAULT_QUEUE
+    timeout: Duration | None = None
+    tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
+    meta: dict[str, Any] | None = None
+
+
+class JobFields(TaskFields, kw_only=True):
+    """The fields that jobs and schedules share."""
+
     priority: Priority = 0
     retry: RetryRequest | RetryCount | PresetName | None = None
-    timeout: Duration | None = None
     expires_in: Duration | None = None
     unique: UniqueRequest | Text | None = None
     delivery: Delivery | None = None
-    tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
-    meta: dict[str, Any] | None = None
     requires: RequiresRequest | None = None
     prefer: Preferences | None = None
 
@@ -210,7 +215,7 @@ class OptionsAnswer(CarriedOptions, kw_only=True):
     prefer: Preferences | UnsetType = UNSET
 
 
-# Their values in the core's Options; the trace context is in the answers for jobs and in leases.
+# The trace context is carried too, but only by the answers for jobs and by leases.
 CARRIED = (*CarriedOptions.__struct_fields__, "traceparent", "tracestate")
 _get_carried = attrgetter(*CARRIED)
 _NOTHING_CARRIED = _get_carried(PLAIN)
@@ -221,20 +226,29 @@ def carried_fields(options: Options) -> dict[str, Any]:
     values = _get_carried(options)
     if values == _NOTHING_CARRIED:
         return {}
-    return {
-        name: value
-        for name, value, default in zip(CARRIED, values, _NOTHING_CARRIED, strict=True)
-        if value != default
-    }
+    carried = zip(CARRIED, values, _NOTHING_CARRIED, strict=True)
+    return {name: value for name, value, default in carried if value != default}
 
 
 def option_fields(options: Options) -> dict[str, Any]:
-    """Return the options that the answers for jobs and schedules show, as plain JSON data."""
-    answer = carried_fields(options)
+    """Return the options that the answers for jobs and schedules show, as plain JSON data.
+
+    Every response with a job is made with it, so it takes each option by its name: that is twice as
+    fast as by CARRIED.
+    """
+    answer: dict[str, Any] = {}
     if options.at_most_once:
         answer["delivery"] = "at_most_once"
     if options.timeout_us is not None:
         answer["timeout"] = render_duration(options.timeout_us)
+    if options.tags:
+        answer["tags"] = options.tags
+    if options.meta is not None:
+        answer["meta"] = options.meta
+    if options.traceparent is not None:
+        answer["traceparent"] = options.traceparent
+    if options.tracestate is not None:
+        answer["tracestate"] = options.tracestate
     if options.requirements is not None:
         answer.update(route_fields(options.requirements))
     return answer

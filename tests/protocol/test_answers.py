@@ -24,7 +24,6 @@ from schedo.core.model import (
     Trigger,
     Unique,
 )
-from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.states import State
 from schedo.errors import BadJson, Invalid, NoCapacity, Overloaded, Problem, SchedoError, StoreError
 from schedo.protocol.invocations import ShortAnswer
@@ -45,6 +44,7 @@ from schedo.protocol.problems import (
 )
 from schedo.protocol.queues import QueueAnswer
 from schedo.protocol.schedules import DecisionAnswer, ScheduleAnswer
+from tests.job_requests import FIRST, meaning
 
 T0 = 1_795_172_645_000_000
 FULL = Job(
@@ -52,19 +52,7 @@ FULL = Job(
     task="t",
     payload=b'{"command":"x"}',
     state=State.COMPLETED,
-    options=Options(
-        retry=Retry(3),
-        timeout_us=5_000_000,
-        at_most_once=True,
-        unique=Unique("k"),
-        tags=("a",),
-        meta={"m": 1},
-        traceparent="00-1",
-        tracestate="s",
-        requirements=Requirements(
-            (Condition("gpu", "=", ("a100",)),), prefer=(Preference((), 1.0),)
-        ),
-    ),
+    options=meaning(FIRST).options,
     created_at=T0,
     due_at=T0 + 1,
     picked_at=T0 + 2,

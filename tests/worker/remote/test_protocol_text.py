@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import pytest
@@ -25,7 +24,6 @@ from schedo.protocol.work import (
 from tests.sources import ROOT
 
 TEXT = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
-WORDS = frozenset(re.findall(r"[a-z_0-9]+", TEXT))
 
 
 def examples(arrow: str) -> Iterator[bytes]:
@@ -37,17 +35,22 @@ def examples(arrow: str) -> Iterator[bytes]:
             yield json.dumps(value).encode()
 
 
+SECTIONS: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    "The request": (WorkRequest, RejectRequest),
+    "The response: 200": (WorkAnswer, LeaseAnswer, StopAnswer, RefusedAnswer),
+    "Results": (ResultRequest, ErrorRequest, OutputRequest),
+    "Progress": (ProgressRequest,),
+}
+
+
 @pytest.mark.parametrize(
-    "kind",
-    [
-        *(WorkRequest, ResultRequest, ErrorRequest, OutputRequest, ProgressRequest, RejectRequest),
-        *(WorkAnswer, LeaseAnswer, StopAnswer, RefusedAnswer),
-    ],
+    ("title", "kind"), [(title, kind) for title, kinds in SECTIONS.items() for kind in kinds]
 )
-def test_every_field_is_documented(kind: Any) -> None:
+def test_every_field_is_documented_in_its_section(title: str, kind: type[msgspec.Struct]) -> None:
+    text = TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     fields = {field.encode_name for field in msgspec.structs.fields(kind)}
 
-    assert fields - WORDS == set()
+    assert fields - set(re.findall(r"[a-z_0-9]+", text)) == set()
 
 
 def test_the_server_takes_the_requests_of_the_examples() -> None:
