@@ -102,8 +102,7 @@ def _raise_descriptor_limit() -> None:
 async def _serve(config: Config, accept_loss: bool) -> int:
     shutdown = _Shutdown()
     store = open_store(config.store, accept_loss=accept_loss)
-    engine = Engine(store, SystemClock(), retention=config.retention)
-    engine.on_fatal(shutdown.fail)
+    engine = Engine(store, SystemClock(), retention=config.retention, on_fatal=shutdown.fail)
     workers = _Workers(config, engine)
     handle_signals(shutdown.request, workers.stop_now)
     server = HttpServer()

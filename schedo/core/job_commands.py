@@ -22,7 +22,7 @@ from schedo.core.commands import (
 from schedo.core.ids import render_id
 from schedo.core.job_table import JobTable
 from schedo.core.leases import StopReason
-from schedo.core.loads import NOTHING_LOADED, Loaded, LoadJob, Needs
+from schedo.core.loads import Appliers, Loaded, LoadJob, Needs
 from schedo.core.model import Job, Trigger
 from schedo.core.running import RunningAttempts, reset_budget
 from schedo.core.states import TIMED, WAITING, State
@@ -39,17 +39,19 @@ class JobCommands:
         self._jobs = jobs
         self._transitions = transitions
         self._attempts = attempts
+        self.appliers: Appliers = {
+            **dict.fromkeys(_ACTIONS, self._apply),
+            **dict.fromkeys(_FOLLOW_UPS, self._follow_up),
+        }
 
-    def apply(self, command: JobCommand, now: int, loaded: Loaded) -> Job | Needs:
+    def _apply(self, command: JobCommand, now: int, loaded: Loaded) -> Job | Needs:
         """Change the job of the command; raise NotFound or IllegalTransition."""
         job = self._find(command.job_id, loaded)
         if job is None:
             raise no_job(command.job_id)
         return job if isinstance(job, Needs) else _ACTIONS[type(command)](self, job, command, now)
 
-    def follow_up(
-        self, command: JobFollowUp, now: int, loaded: Loaded = NOTHING_LOADED
-    ) -> Needs | None:
+    def _follow_up(self, command: JobFollowUp, now: int, loaded: Loaded) -> Needs | None:
         """Change the job of the follow-up, if there is one and its state allows the change."""
         job = self._find(command.job_id, loaded)
         if isinstance(job, Needs):

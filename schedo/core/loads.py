@@ -7,7 +7,7 @@ scheduler, and memory wins. This rule makes both pages and single records safe.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -110,3 +110,6 @@ class Needs(NamedTuple):
 # What the loads of a command have found, None included. Where memory has a newer record, it wins.
 Loaded = Mapping[RecordLoad, Any]
 NOTHING_LOADED: Loaded = MappingProxyType({})
+
+# What carries out the commands of each type.
+Appliers = dict[type, Callable[[Any, int, Loaded], Any]]

@@ -22,7 +22,7 @@ from schedo.core.commands import (
     UnblockNext,
 )
 from schedo.core.job_table import JobTable
-from schedo.core.loads import Loaded, LoadSchedule, Needs
+from schedo.core.loads import Appliers, Loaded, LoadSchedule, Needs
 from schedo.core.model import Schedule
 from schedo.core.runs import retry_before
 from schedo.core.schedules import Schedules
@@ -41,15 +41,20 @@ class ScheduleCommands:
         self._schedules = schedules
         self._jobs = jobs
         self._give_up_retry = give_up_retry
+        self.appliers: Appliers = {
+            PutSchedule: self._put,
+            **dict.fromkeys(_ACTIONS, self._apply),
+            **dict.fromkeys(_FOLLOW_UPS, self._follow_up),
+        }
 
-    def put(self, command: PutSchedule, now: int, loaded: Loaded) -> tuple[Schedule, bool] | Needs:
+    def _put(self, command: PutSchedule, now: int, loaded: Loaded) -> tuple[Schedule, bool] | Needs:
         """Create the schedule or change it to the spec; return it and whether it is new."""
         known = self._find(command.spec.name, loaded)
         if isinstance(known, Needs):
             return known
         return self._schedules.put(command.spec, known, now)
 
-    def apply(self, command: ScheduleCommand[Any], now: int, loaded: Loaded) -> Any:
+    def _apply(self, command: ScheduleCommand[Any], now: int, loaded: Loaded) -> Any:
         """Change the schedule of the command; raise NotFound."""
         schedule = self._find(command.name, loaded)
         if schedule is None:
@@ -58,7 +63,7 @@ class ScheduleCommands:
             return schedule
         return _ACTIONS[type(command)](self._schedules, schedule, command, now)
 
-    def follow_up(self, command: ScheduleFollowUp, now: int, loaded: Loaded) -> Needs | None:
+    def _follow_up(self, command: ScheduleFollowUp, now: int, loaded: Loaded) -> Needs | None:
         """Do the follow-up with the schedule, or with None if it is deleted."""
         schedule = self._find(command.schedule_id, loaded)
         if isinstance(schedule, Needs):

@@ -10,7 +10,7 @@ must load (`take_loads`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, TypeVar, overload
 
 from schedo.core import commands as c
@@ -28,11 +28,9 @@ from schedo.core.leases import (
     Lost,
     Outcome,
     Released,
-    StopReason,
-    StopRequest,
 )
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
-from schedo.core.loads import NOTHING_LOADED, Loaded, Needs
+from schedo.core.loads import NOTHING_LOADED, Appliers, Loaded, Needs
 from schedo.core.model import Job, LeaseKey, Location, Queue, ReadyKey
 from schedo.core.outcomes import OutcomeContext, settle
 from schedo.core.placement import Placement
@@ -41,6 +39,7 @@ from schedo.core.runs import RunCallbacks, ScheduledRun, retry_before
 from schedo.core.schedule_commands import ScheduleCommands
 from schedo.core.schedules import Schedules
 from schedo.core.states import State
+from schedo.core.stats import Delays, QueueStats, Stats, read_delays, read_queue, read_stats
 from schedo.core.transitions import JobTransitions
 from schedo.core.worker_pool import WorkerPool
 from schedo.errors import StaleLease
@@ -74,21 +73,23 @@ class Scheduler:
         self._transitions = JobTransitions(self.jobs, self.schedules, ended)
         self._expiry = Expiry(self.jobs, self._transitions)
         self.attempts = RunningAttempts(self.jobs, self.workers, epoch)
+        # Look-ups that a part answers: records in memory, and the state of running attempts.
+        self.find_job, self.find_schedule = self.jobs.find, self.schedules.find
+        self.is_live, self.runs = self.attempts.is_live, self.attempts.runs
+        self.stop_reason = self.attempts.stop_reason
+        # What the workers must do: attempts to start and to stop.
+        self.take_leases, self.take_stops = self.attempts.take_leases, self.attempts.take_stops
         of_jobs = JobCommands(self.jobs, self._transitions, self.attempts)
         of_schedules = ScheduleCommands(self.schedules, self.jobs, self._follow_up)
         self._admission = Admission(self.jobs, self._ids, self.workers, of_jobs.cancel)
         self.placements = Placement(
             self.jobs, self._admission, self.workers, self.attempts, self._transitions
         )
-        self._appliers: dict[type, Callable[[Any, int, Loaded], Any]] = {
+        self._appliers: Appliers = {
             AttemptResult: self._report,
             c.Submit: self._admission.submit,
-            **dict.fromkeys((c.Cancel, c.RetryJob, c.RunNow, c.Reschedule), of_jobs.apply),
-            c.PutSchedule: of_schedules.put,
-            **dict.fromkeys(
-                (c.DeleteSchedule, c.PauseSchedule, c.ResumeSchedule, c.TriggerSchedule),
-                of_schedules.apply,
-            ),
+            **of_jobs.appliers,
+            **of_schedules.appliers,
             c.ConfigureQueue: self._configure_queue,
             c.AttachWorker: self._attach,
             c.DetachWorker: self._detach,
@@ -104,15 +105,16 @@ class Scheduler:
             c.KeepIdempotencyRecord: self._keep_idempotency_record,
             c.ExpireAndTrim: self._expire_and_trim,
             c.Flush: _change_nothing,
-            **dict.fromkeys((c.CancelRun, c.UnblockRun, c.GiveUpRetry), of_jobs.follow_up),
-            **dict.fromkeys(
-                (c.CheckRetry, c.ResolveBlocked, c.UnblockNext), of_schedules.follow_up
-            ),
         }
 
     @property
     def last_id(self) -> int:
         return self._ids.last
+
+    @property
+    def offset_us(self) -> int:
+        """The wall clock minus the elapsed timeline."""
+        return self.jobs.offset_us
 
     # Commands.
 
@@ -280,31 +282,36 @@ class Scheduler:
 
     # Look-ups.
 
-    def find_job(self, job_id: int) -> Job | None:
-        """Return the record if it is in memory."""
-        return self.jobs.find(job_id)
+    @property
+    def uncommitted(self) -> Set[int]:
+        """The ids of the jobs that the next commit writes."""
+        return self.jobs.changes.jobs.keys()
 
-    def is_live(self, key: LeaseKey) -> bool:
-        """Return whether the lease is the current one of its job."""
-        return self.attempts.is_live(key)
+    def queue(self, name: str) -> QueueStats:
+        """Return the limits of a queue, and how many of its jobs run."""
+        return read_queue(name, self.jobs)
 
-    def runs(self, job_id: int) -> bool:
-        """Return whether an attempt of the job runs."""
-        return self.attempts.runs(job_id)
+    def queue_names(self) -> list[str]:
+        """Return the names of the queues that are in memory: with limits, or with active jobs."""
+        return [state.queue.name for state in self.jobs.ready_queues.queue_states()]
 
-    def stop_reason(self, job_id: int) -> StopReason | None:
-        """Return why the job's attempt was asked to stop, or None."""
-        return self.attempts.stop_reason(job_id)
+    def delays(self, now: int) -> Delays:
+        """Return what is due first, and for how long the backlogs have been due."""
+        return read_delays(self.jobs, self.schedules, now)
+
+    def stats(self) -> Stats:
+        """Return figures for monitoring; this goes through all ready keys and workers."""
+        return read_stats(self.jobs, self.schedules, self.workers)
+
+    def explain(self, job: Job) -> str:
+        """Return one sentence about what the job waits for, or how it ended."""
+        return explain(job, self.jobs, self.workers)
+
+    def next_timeout_at(self) -> int | None:
+        """Return the next instant at which `tick_attempts` has something to do, or None."""
+        return self.attempts.next_timeout_at()
 
     # What the engine takes after a turn.
-
-    def take_leases(self) -> list[Lease]:
-        """Return the leases to send; see `RunningAttempts.take_leases`."""
-        return self.attempts.take_leases()
-
-    def take_stops(self) -> list[StopRequest]:
-        """Return the requests to stop running attempts."""
-        return self.attempts.take_stops()
 
     def take_changes(self) -> Changes:
         """Return what the store must write; see `JobTable.take_changes`."""
@@ -362,10 +369,6 @@ class Scheduler:
                 self._follow_up(follow_up, now, {loads.LoadSchedule(which): loaded})
             case _:
                 pass  # it is for a command, which the engine applies again
-
-    def why(self, job: Job) -> str:
-        """Return one sentence about what the job waits for, or how it ended."""
-        return explain(job, self.jobs, self.workers)
 
     # The callbacks of the schedules (runs.RunCallbacks).
 

@@ -89,7 +89,7 @@ def tick(scheduler: Scheduler, clock: Clock, now: int) -> int | None:
     """
     if clock.step_us():
         scheduler.tick_attempts(now)
-        return scheduler.attempts.next_timeout_at()
+        return scheduler.next_timeout_at()
     scheduler.tick(now)
     return scheduler.next_wake_at()
 

@@ -23,9 +23,9 @@ class QueuedCommand(msgspec.Struct, frozen=True):
     finish: Callable[[Any], Any]
 
 
-def refuse(reply: asyncio.Future[Any], error: SchedoError) -> None:
-    """Set the error unless the caller has gone or has a reply."""
-    if not reply.done():
+def refuse(reply: asyncio.Future[Any] | None, error: SchedoError) -> None:
+    """Set the error unless there is no caller, or it has gone or has a reply."""
+    if reply is not None and not reply.done():
         reply.set_exception(error)
 
 

@@ -9,7 +9,7 @@ core/loads.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ class Batch:
 
     changes: Changes
     loads: list[Load] = field(default_factory=list)
-    later: Changes = field(default_factory=Changes)  # made while this batch is written
+    later: Set[int] = frozenset()  # jobs that change while this batch is written
     replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     # Commands that are applied again when their loads are delivered.
     unloaded: list[tuple[QueuedCommand, Needs]] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Committer:
             self._release(batch)
             # If a job of this batch has ended and then changed again, the next commit needs its
             # row: pruning waits.
-            if is_pruning and ended.isdisjoint(batch.later.jobs):
+            if is_pruning and ended.isdisjoint(batch.later):
                 await self._prune()
             if batch.loads:
                 self._deliver([(load, await self._load(load)) for load in batch.loads])

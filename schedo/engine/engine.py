@@ -11,7 +11,6 @@ from schedo.clock import Clock, elapsed_us
 from schedo.core import commands as core
 from schedo.core.changes import IdempotencyRecord
 from schedo.core.job_commands import no_job
-from schedo.core.leases import AttemptResult
 from schedo.core.limits import (
     READY_ENTRIES_MAX,
     UNCOMMITTED_JOBS_MAX,
@@ -24,6 +23,7 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted, Health, QueueStatus
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.dispatch import Transport
+from schedo.engine.failures import log_fatal
 from schedo.engine.gauges import (
     Gauges,
     JobCounts,
@@ -56,7 +56,9 @@ class Engine:
         draw: Callable[[], float] = random.random,
         window: int = WINDOW_ENTRIES,
         ready_limit: int = READY_ENTRIES_MAX,
+        on_fatal: Callable[[BaseException], None] = log_fatal,
     ) -> None:
+        """on_fatal: called with an error after which the process should end."""
         self.store = store
         self.clock = clock
         self._draw = draw
@@ -64,7 +66,8 @@ class Engine:
         self._ready_limit = ready_limit
         self.metrics = Metrics()
         self._scheduler: Scheduler | None = None
-        self._loop = EngineLoop(store, self._make_scheduler, LoopMonitor(clock, self.metrics))
+        monitor = LoopMonitor(clock, self.metrics)
+        self._loop = EngineLoop(store, self._make_scheduler, monitor, on_fatal)
         self._counts = JobCounts(store, clock)
         self._maintenance = Maintenance(self._loop, store.check, retention or Retention())
         self._payload_bytes = 0
@@ -73,6 +76,7 @@ class Engine:
         self.sessions = WorkerSessions(self._loop, self._placement)
         self.flush = self._loop.flush
         self.note_progress = self._loop.note_progress
+        self.report = self._loop.report
         self.note_leaving = store.note_leaving
         self.invoke = self._placement.invoke
         self.reserve = self._placement.reserve
@@ -109,10 +113,6 @@ class Engine:
         await self._maintenance.stop()
         await self._maintenance.check()
         await self._loop.stop()
-
-    def on_fatal(self, callback: Callable[[BaseException], None]) -> None:
-        """Set the callback for an error after which the process should end."""
-        self._loop.on_fatal = callback
 
     def add_reasons(self, check: Callable[[], list[str]]) -> None:
         """Add a readiness check; it returns, as sentences, why jobs would not start in time."""
@@ -194,7 +194,7 @@ class Engine:
         return job
 
     def _find(self, job_id: int) -> Job | None:
-        return self._loop.scheduler.jobs.find(job_id) if self._loop.failure is None else None
+        return self._loop.scheduler.find_job(job_id) if self._loop.failure is None else None
 
     async def cancel(self, job_id: int) -> Job:
         """End a waiting job, or request a running one to stop; cancelling twice is harmless."""
@@ -271,7 +271,7 @@ class Engine:
         return [self._freshest(s) for s in await self.store.list_schedules(after, limit)]
 
     def _freshest(self, schedule: Schedule) -> Schedule:
-        known = self._loop.scheduler.schedules.find(schedule.id)
+        known = self._loop.scheduler.find_schedule(schedule.id)
         return known.copy() if known is not None else schedule
 
     # Queues.
@@ -290,8 +290,7 @@ class Engine:
 
     def get_queue(self, name: str) -> Queue:
         """Return the queue's limits: the defaults if it was never configured."""
-        state = self._loop.scheduler.jobs.ready_queues.find_queue_state(name)
-        return state.queue if state is not None else Queue(name)
+        return self._loop.scheduler.queue(name).queue
 
     async def list_queues(self) -> Iterator[QueueStatus]:
         """Return every queue that has limits or unfinished jobs, by name; made one by one.
@@ -306,7 +305,7 @@ class Engine:
 
     def why(self, job: Job) -> str:
         """Return one sentence that says what the job waits for."""
-        return self._loop.scheduler.why(job)
+        return self._loop.scheduler.explain(job)
 
     # Workers.
 
@@ -321,10 +320,6 @@ class Engine:
     def detach(self, worker_id: str, message: str) -> None:
         """Remove the worker; the attempts that it still holds are lost."""
         self._loop.detach(worker_id, message)
-
-    def report(self, result: AttemptResult) -> None:
-        """Apply the result of an attempt."""
-        self._loop.report(result)
 
 
 def _copy_triggered(reply: core.Triggered) -> core.Triggered:

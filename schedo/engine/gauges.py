@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from schedo.clock import Clock, elapsed_us
 from schedo.core.limits import MILLISECOND, SECOND
-from schedo.core.model import Queue
 from schedo.core.states import State
 from schedo.engine.answers import QueueStatus
 from schedo.engine.clock_changes import behind_us
@@ -114,8 +113,7 @@ class JobCounts:
 async def list_queue_statuses(loop: EngineLoop, counts: JobCounts) -> Iterator[QueueStatus]:
     """Return the status of every queue with limits or unfinished jobs, by name; made one by one."""
     counted, counted_at = await counts.read_soon()
-    states = loop.scheduler.jobs.ready_queues.queue_states()
-    names = sorted(counted.by_queue.keys() | {state.queue.name for state in states})
+    names = sorted(counted.by_queue.keys() | set(loop.scheduler.queue_names()))
     return (_queue_status(loop, name, counted, counted_at) for name in names)
 
 
@@ -125,37 +123,26 @@ async def read_queue_status(loop: EngineLoop, counts: JobCounts, name: str) -> Q
 
 
 def _queue_status(loop: EngineLoop, name: str, counted: Counts, counted_at: int) -> QueueStatus:
-    state = loop.scheduler.jobs.ready_queues.find_queue_state(name)
     waiting = dict(counted.by_queue.get(name, {}))
     waiting.pop(State.RUNNING, None)
-    if state is None:
-        return QueueStatus(Queue(name), 0, waiting, counted_at)
-    return QueueStatus(state.queue, state.running, waiting, counted_at)
+    return QueueStatus(*loop.scheduler.queue(name), waiting, counted_at)
 
 
 async def read_gauges(loop: EngineLoop, store: Store, counts: JobCounts) -> Gauges:
     """Return the gauges at this moment."""
     counted, age_us = await counts.read()
     scheduler = loop.scheduler
-    jobs = scheduler.jobs
-    workers = list(scheduler.workers)
+    stats, delays = scheduler.stats(), scheduler.delays(loop.clock.now())
     return Gauges(
         await in_steps(_read_queues(loop, counted)),
         age_us,
-        {
-            "timers": len(jobs.timers),
-            "ready": sum(len(index) for _, index in jobs.ready_queues.ready_indexes()),
-            "schedules": scheduler.schedules.armed,
-        },
-        {
-            "jobs": jobs.backlog.age_us(loop.clock.now()),
-            "schedules": scheduler.schedules.order.backlog.age_us(loop.clock.now()),
-        },
-        len(jobs),
+        {"timers": stats.timers, "ready": stats.ready, "schedules": stats.schedules},
+        {"jobs": delays.jobs_backlog_us, "schedules": delays.schedules_backlog_us},
+        stats.jobs,
         loop.uncommitted,
-        len(workers),
-        sum(worker.spec.slots for worker in workers if worker.is_open),
-        sum(len(worker.running) for worker in workers),
+        stats.workers,
+        stats.slots,
+        stats.slots_busy,
         await store.size_bytes(),
         loop.monitor.lag_us,
         behind_us(scheduler, loop.clock),
@@ -166,20 +153,21 @@ def _read_queues(
     loop: EngineLoop, counted: Counts
 ) -> Generator[None, None, dict[str, QueueGauges]]:
     metrics: Metrics = loop.monitor.metrics
-    states = {state.queue.name: state for state in loop.scheduler.jobs.ready_queues.queue_states()}
+    scheduler = loop.scheduler
+    names = sorted(counted.by_queue.keys() | set(scheduler.queue_names()))
     queues: dict[str, QueueGauges] = {}
-    for number, name in enumerate(sorted(states.keys() | counted.by_queue.keys()), 1):
+    for number, name in enumerate(names, 1):
         if number % _QUEUES_IN_A_STEP == 0:
             yield
         label = metrics.name_queue(name)
         if label != OTHER_QUEUES:
             metrics.queue(name)  # it is measured by name from now on
-        queue_state = states.get(name)
+        queue, running = scheduler.queue(name)
         by_state = counted.by_queue.get(name, {})
         known = queues.get(label) or QueueGauges(0, 0, dict.fromkeys(WAITING_STATES, 0))
         queues[label] = QueueGauges(
-            known.running + (queue_state.running if queue_state is not None else 0),
-            known.paused + (queue_state is not None and queue_state.queue.paused),
+            known.running + running,
+            known.paused + queue.paused,
             {state: known.waiting[state] + by_state.get(state, 0) for state in WAITING_STATES},
         )
     return queues

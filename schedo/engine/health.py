@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence, Set
 
 from schedo.clock import Clock
 from schedo.core.changes import Changes
-from schedo.core.job_table import JobTable
 from schedo.core.leases import Lease
 from schedo.core.limits import SECOND, TURN_COMMANDS_US
 from schedo.core.scheduler import Scheduler
@@ -61,15 +60,17 @@ class LoopMonitor:
             self.metrics.loop_lag.observe(lag_us)
             self.note_lag(lag_us, now)
 
-    def started(self, leases: Sequence[Lease], jobs: JobTable, ready: Set[int], now: int) -> None:
+    def started(
+        self, leases: Sequence[Lease], scheduler: Scheduler, ready: Set[int], now: int
+    ) -> None:
         """Note the attempts that the turn dispatched; `ready`: jobs that found a slot at once."""
         if leases:
-            self.metrics.note_starts(leases, jobs, ready, now)
+            self.metrics.note_starts(leases, scheduler, ready, now)
 
-    def started_once(self, leases: Sequence[Lease], jobs: JobTable) -> None:
+    def started_once(self, leases: Sequence[Lease], scheduler: Scheduler) -> None:
         """Note at-most-once attempts, which are dispatched after their start is durable."""
         if leases:
-            self.metrics.note_starts(leases, jobs, frozenset(), self.clock.now(), once=True)
+            self.metrics.note_starts(leases, scheduler, frozenset(), self.clock.now(), once=True)
 
     def is_turn_long(self, began_at: int) -> bool:
         """Whether a turn has taken so long that the remaining commands wait for the next one."""
@@ -141,14 +142,13 @@ def _find_waits(scheduler: Scheduler, began_at: int, now: int) -> list[str]:
     Entries that were due before the server started do not count while they delay nothing else.
     """
     reasons = []
-    jobs, order = scheduler.jobs, scheduler.schedules.order
-    timer = jobs.timers.first()
-    for what, due_at in (("jobs", timer and timer[0]), ("schedules", order.fresh_at())):
+    delays = scheduler.delays(now)
+    for what, due_at in (("jobs", delays.job_due_at), ("schedules", delays.schedule_due_at)):
         if due_at is not None and now - max(due_at, began_at) > LAG_MAX_US:
             waited_s = (now - max(due_at, began_at)) / SECOND
             reasons.append(f"{what} that are due have waited for {waited_s:.1f} s")
-    for what, backlog in (("jobs", jobs.backlog), ("schedules", order.backlog)):
-        age_us = backlog.age_us(now)
+    ages = (("jobs", delays.jobs_backlog_us), ("schedules", delays.schedules_backlog_us))
+    for what, age_us in ages:
         if age_us > BACKLOG_AGE_MAX_US and now - age_us >= began_at:
             reasons.append(f"a backlog of {what} has been due for {age_us / SECOND:.1f} s")
     return reasons

@@ -33,7 +33,7 @@ from schedo.engine.clock_changes import ClockChanges, tick
 from schedo.engine.command_queue import QueuedCommand, as_is, refuse
 from schedo.engine.committer import Batch, Committer
 from schedo.engine.dispatch import Dispatcher, Transport
-from schedo.engine.failures import MUST_END, Bugs, interrupted, log_fatal
+from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.progress import ProgressLog
 from schedo.engine.recovery import Reconciliation
@@ -53,29 +53,33 @@ class EngineLoop:
     """Owns the scheduler and everything that touches it; all of it runs in one event loop."""
 
     def __init__(
-        self, store: Store, make_scheduler: Callable[[Snapshot], Scheduler], monitor: LoopMonitor
+        self,
+        store: Store,
+        make_scheduler: Callable[[Snapshot], Scheduler],
+        monitor: LoopMonitor,
+        on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._store = store
         self.clock = monitor.clock
         self.monitor = monitor
         self._clock_changes = ClockChanges(store, monitor, self._follow_clock)
         self._make_scheduler = make_scheduler
-        self._is_open = False
-        self._is_turn_due = False
+        self._on_fatal = on_fatal
+        self._is_open = self._is_turn_due = False
         self._replies: list[tuple[asyncio.Future[Any], Any]] = []  # for the next commit
         self._unloaded: list[tuple[QueuedCommand, Needs]] = []  # their loads are not under way
         self._batch = Batch(Changes())  # the one that the committer has taken last
+        self._inbox = Channel[QueuedCommand | AttemptResult](self.wake, INBOX_MAX)
+        # Applies the result of an attempt in the next turn.
+        self.report: Callable[[AttemptResult], None] = self._inbox.send
         self.progress = ProgressLog()
         self.dispatcher = Dispatcher(store.load_payload, self.report)
         self.waiters = EndWaiters()
         # Finds the worker of the previous server that may still run the attempt.
-        self.expect_worker: Callable[[Lease], tuple[WorkerSpec, Transport] | None] = lambda lease: (
-            None
-        )
+        self.expect_worker: Callable[[Lease], tuple[WorkerSpec, Transport] | None] = _expect_none
         self.on_ended: Callable[[LeaseKey], None] = lambda key: None
         self.cordoned: set[str] = set()  # names of workers
         self.on_recovered: Callable[[], None] = lambda: None
-        self.on_fatal: Callable[[BaseException], None] = log_fatal
         self.failure: SchedoError | None = Unavailable("the server is starting")
         self._bugs = Bugs()
 
@@ -87,7 +91,6 @@ class EngineLoop:
         # statements of a commit would wait for a busy loop five times, and a timer for a commit.
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
         self.loop = asyncio.get_running_loop()
-        self._inbox = Channel[QueuedCommand | AttemptResult](self.wake, INBOX_MAX)
         self._committer = Committer(
             self._store, self._take_batch, self._release, self._deliver, self._clock_changes
         )
@@ -134,10 +137,6 @@ class EngineLoop:
         """Apply the command in the next turn; if the store has failed, after the recovery."""
         self._inbox.send(QueuedCommand(command, None, finish))
 
-    def report(self, result: AttemptResult) -> None:
-        """Apply the result of an attempt in the next turn."""
-        self._inbox.send(result)
-
     def not_ready_reasons(self) -> list[str]:
         """Return, as sentences, why jobs are not accepted or would not start in time."""
         reasons = [] if self.failure is None else [str(self.failure)]
@@ -148,7 +147,7 @@ class EngineLoop:
     @property
     def uncommitted(self) -> int:
         """The number of changed jobs that the next commit will write."""
-        return len(self.scheduler.jobs.changes.jobs) if self._is_open else 0
+        return len(self.scheduler.uncommitted) if self._is_open else 0
 
     def wake(self) -> None:
         """Schedule a turn unless there is one already."""
@@ -227,10 +226,9 @@ class EngineLoop:
         # Results come before the timers: one that has arrived counts, even as its timeout passes.
         try:
             for item in items:
-                if type(item) is AttemptResult:
+                if isinstance(item, AttemptResult):
                     self._apply_result(scheduler, item, now)
                     continue
-                assert isinstance(item, QueuedCommand), "there is nothing else"
                 self._apply(item, now)
                 if item.reply is not None and self.monitor.is_turn_long(now):
                     break  # the other commands run in the next turn, after its timers
@@ -244,10 +242,10 @@ class EngineLoop:
             self._inbox.put_back(list(items))  # they run with the new scheduler
             self.break_off(error)
             return
-        has_replies = self._replies or self._unloaded or self.dispatcher.deferred
-        if has_replies or scheduler.has_pending_work:
+        waiting = self._replies or self._unloaded or self.dispatcher.deferred
+        if waiting or scheduler.has_pending_work:
             self._committer.wake()
-        self.monitor.started(leases, scheduler.jobs, ready, now := self.clock.now())
+        self.monitor.started(leases, scheduler, ready, now := self.clock.now())
         self._sleep_until(wake_at, now)
 
     def _apply(self, queued: QueuedCommand, now: int, loaded: Loaded = NOTHING_LOADED) -> None:
@@ -292,7 +290,7 @@ class EngineLoop:
     def _take_batch(self) -> Batch:
         scheduler = self.scheduler
         batch = self._batch = Batch(scheduler.take_changes(), scheduler.take_loads())
-        batch.later = scheduler.jobs.changes
+        batch.later = scheduler.uncommitted
         batch.replies, self._replies = self._replies, []
         batch.unloaded, self._unloaded = self._unloaded, []
         needed = [load for _, needs in batch.unloaded for load in needs.loads]
@@ -309,7 +307,7 @@ class EngineLoop:
                 reply.set_result(value)
         for lease in batch.leases:
             self.dispatcher.dispatch_deferred(lease)
-        self.monitor.started_once(batch.leases, self.scheduler.jobs)
+        self.monitor.started_once(batch.leases, self.scheduler)
         if batch.changes:
             self.wake()  # jobs that are durable now may start, and there is room for more
         self.waiters.release(batch.finals)
@@ -317,10 +315,9 @@ class EngineLoop:
     def _deliver(self, loaded: list[tuple[Load, Any]]) -> None:
         now = self.clock.now()
         self.scheduler.deliver(loaded, now)
-        if self._batch.unloaded:
-            found: dict[Any, Any] = dict(loaded)
-            for queued, _ in self._batch.unloaded:
-                self._apply(queued, now, found)
+        found: dict[Any, Any] = dict(loaded)
+        for queued, _ in self._batch.unloaded:
+            self._apply(queued, now, found)
         self.wake()
 
     async def _run_committer(self) -> None:
@@ -359,20 +356,19 @@ class EngineLoop:
         self._fail_waiting(interrupted(error))
         if isinstance(error, MUST_END):
             self._refuse_queued(error)  # no turn follows that could run them
-            self.on_fatal(error)
+            self._on_fatal(error)
 
     def _fail_waiting(self, error: SchedoError) -> None:
         """Fail the replies to commands whose changes are not durable: the scheduler is dropped."""
         for reply, _ in (*self._replies, *self._batch.replies):
             refuse(reply, error)
         for queued, _ in (*self._unloaded, *self._batch.unloaded):
-            if queued.reply is not None:
-                refuse(queued.reply, error)
+            refuse(queued.reply, error)
         self._replies, self._unloaded, self._batch = [], [], Batch(Changes())
 
     def _refuse_queued(self, error: SchedoError) -> None:
         for item in self._inbox.drain():
-            if isinstance(item, QueuedCommand) and item.reply is not None:
+            if isinstance(item, QueuedCommand):
                 refuse(item.reply, error)
 
     async def _recover(self, snapshot: Snapshot) -> None:
@@ -398,3 +394,7 @@ class EngineLoop:
         self.failure = None
         self.on_recovered()
         self.wake()
+
+
+def _expect_none(lease: Lease) -> None:
+    return None

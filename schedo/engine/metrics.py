@@ -19,10 +19,10 @@ from collections import Counter
 from collections.abc import Sequence, Set
 
 from schedo.core.changes import Changes
-from schedo.core.job_table import JobTable
 from schedo.core.leases import Lease
 from schedo.core.limits import REQUEUE_BOOST_US
 from schedo.core.model import Decision, JobSpec, Trigger
+from schedo.core.scheduler import Scheduler
 from schedo.core.states import FINAL
 
 # fmt: off
@@ -117,15 +117,15 @@ class Metrics:
     def note_starts(
         self,
         leases: Sequence[Lease],
-        jobs: JobTable,
+        scheduler: Scheduler,
         ready: Set[int],
         now: int,
         *,
         once: bool = False,
     ) -> None:
         """Count dispatched attempts; `once`: only at-most-once ones, else only the others."""
-        find, began_at, late = jobs.find, self.began_at, self.start_lateness
-        offset_us = jobs.offset_us
+        find, began_at, late = scheduler.find_job, self.began_at, self.start_lateness
+        offset_us = scheduler.offset_us
         queue, delays, seen_us, bucket = "", late, 0, 0
         for lease in leases:
             if bool(lease.options.at_most_once) is not once:

@@ -12,7 +12,7 @@ from tests.core.server import Server
 
 
 def why(server: Server, job: Job) -> str:
-    return server.scheduler.why(server.job(job.id))
+    return server.scheduler.explain(server.job(job.id))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def why(server: Server, job: Job) -> str:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_state_has_its_sentence(job: Job, sentence: str) -> None:
-    assert Server().scheduler.why(job) == sentence
+    assert Server().scheduler.explain(job) == sentence
 
 
 def test_a_job_of_a_paused_queue_is_explained() -> None:
@@ -103,7 +103,10 @@ def test_a_job_with_an_unknown_ready_key_is_explained() -> None:
     server = Server()
     elsewhere = make_job(state=State.QUEUED, due_at=HOUR)
 
-    assert server.scheduler.why(elsewhere) == "at least 0 ready jobs of its queue and task go first"
+    assert (
+        server.scheduler.explain(elsewhere)
+        == "at least 0 ready jobs of its queue and task go first"
+    )
 
 
 NEEDS_GPU = Options(requirements=Requirements(resources=(("gpu", 1_000),)))

@@ -154,20 +154,16 @@ def raise_bug(reply: None) -> None:
 
 async def test_a_turn_that_breaks_once_is_recovered_from(path: Path) -> None:
     async with running(path) as world:
-        fatal: list[BaseException] = []
-        world.engine.on_fatal(fatal.append)
         world.engine._loop.enqueue(Flush(), raise_bug)
 
         assert await ends(world, (await submitted(world)).id) is State.COMPLETED
-        assert not fatal
+        assert not world.fatal
 
 
 async def test_a_turn_that_breaks_repeatedly_ends_the_server(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(path) as world:
-        ended = asyncio.get_running_loop().create_future()
-        world.engine.on_fatal(ended.set_result)
 
         def stumble(scheduler: Scheduler, now: int, /, **rest: object) -> None:
             raise ZeroDivisionError
@@ -176,8 +172,9 @@ async def test_a_turn_that_breaks_repeatedly_ends_the_server(
         world.engine._loop.wake()
 
         async with asyncio.timeout(10):
-            error = await ended
-        assert "internal errors repeat" in str(error)
+            while not world.fatal:
+                await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
+        assert "internal errors repeat" in str(world.fatal[0])
         with pytest.raises(SchedoError):
             await world.submit()
 
@@ -186,8 +183,6 @@ async def test_a_commit_that_is_always_refused_ends_the_server(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(path) as world:
-        ended = asyncio.get_running_loop().create_future()
-        world.engine.on_fatal(ended.set_result)
 
         async def refuse(changes: object) -> None:
             raise OverflowError("Python int too large to convert to SQLite INTEGER")
@@ -195,7 +190,7 @@ async def test_a_commit_that_is_always_refused_ends_the_server(
         monkeypatch.setattr(world.store, "commit", refuse)
         monkeypatch.setattr(loop, "RECOVERY_PAUSE_S", 0.01)
         async with asyncio.timeout(10):
-            while not ended.done():
+            while not world.fatal:
                 world.worker.attach()
                 with pytest.raises(SchedoError):
                     await world.submit()
@@ -207,8 +202,6 @@ async def test_a_disk_that_fails_for_long_does_not_end_the_server(
 ) -> None:
     monkeypatch.setattr(loop, "RECOVERY_PAUSE_S", 0.01)
     async with running(path) as world:
-        fatal: list[BaseException] = []
-        world.engine.on_fatal(fatal.append)
         world.store.fail_next(*[StoreError("another program is writing")] * 30)
         with pytest.raises(StoreError):
             await world.submit(delay_us=MINUTE)
@@ -218,7 +211,7 @@ async def test_a_disk_that_fails_for_long_does_not_end_the_server(
                 await world.submit(delay_us=MINUTE)
         await recovered(world)
 
-        assert not fatal
+        assert not world.fatal
 
 
 async def test_a_failing_transport_cannot_stop_the_turns(path: Path) -> None:

@@ -59,12 +59,14 @@ class World:
         self.path = path
         self.clock = VirtualClock(now)
         self.store = FaultyStore(SqliteStore(path))
+        self.fatal: list[BaseException] = []  # errors after which the process should end
         self.engine = Engine(
             cast(Store, self.store),
             self.clock,
             draw=lambda: 0.5,
             window=window,
             ready_limit=2 * window,
+            on_fatal=self.fatal.append,
         )
         self.worker = HandWorker(self.engine, worker)
 

@@ -161,7 +161,7 @@ class Line:
         if server is None or server.is_dead or not server.is_open:
             return  # nobody listens, and this worker does not try again
         self.world.see(Reported, key, outcome, is_live)
-        server.tell(Engine.report, AttemptResult(key, outcome))
+        server.tell(lambda engine: engine.report(AttemptResult(key, outcome)))
 
     def _act(self, key: LeaseKey) -> None:
         random = self.world.random

@@ -63,8 +63,8 @@ class Server:
             draw=world.random.random,
             window=world.plan.window,
             ready_limit=2 * world.plan.window,
+            on_fatal=lambda error: self.die_soon(),
         )
-        self.engine.on_fatal(lambda error: self.die_soon())
         self.context = Context()
         self.context.run(_server.set, self)
 

@@ -1,0 +1,66 @@
+"""What the scheduler holds in memory, in figures."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schedo.core.job_table import JobTable
+from schedo.core.model import Queue
+from schedo.core.schedules import Schedules
+from schedo.core.worker_pool import WorkerPool
+
+
+class QueueStats(NamedTuple):
+    """The limits of a queue, and how many of its jobs run."""
+
+    queue: Queue
+    running: int
+
+
+class Delays(NamedTuple):
+    """What is due first, as instants, and for how long the oldest of each backlog has been due."""
+
+    job_due_at: int | None
+    schedule_due_at: int | None
+    jobs_backlog_us: int
+    schedules_backlog_us: int
+
+
+class Stats(NamedTuple):
+    """How many entries each order holds, how many records there are, and how busy workers are."""
+
+    timers: int
+    ready: int
+    schedules: int
+    jobs: int
+    workers: int
+    slots: int
+    slots_busy: int
+
+
+def read_queue(name: str, jobs: JobTable) -> QueueStats:
+    """Return the figures of the queue; it has the default limits if it was never configured."""
+    state = jobs.ready_queues.find_queue_state(name)
+    return QueueStats(Queue(name), 0) if state is None else QueueStats(state.queue, state.running)
+
+
+def read_delays(jobs: JobTable, schedules: Schedules, now: int) -> Delays:
+    """Return what is due first, and the ages of the backlogs."""
+    timer, order = jobs.timers.first(), schedules.order
+    return Delays(
+        timer and timer[0], order.fresh_at(), jobs.backlog.age_us(now), order.backlog.age_us(now)
+    )
+
+
+def read_stats(jobs: JobTable, schedules: Schedules, workers: WorkerPool) -> Stats:
+    """Count everything; this goes through all ready keys and all workers."""
+    attached = list(workers)
+    return Stats(
+        len(jobs.timers),
+        sum(len(index) for _, index in jobs.ready_queues.ready_indexes()),
+        schedules.armed,
+        len(jobs),
+        len(attached),
+        sum(worker.spec.slots for worker in attached if worker.is_open),
+        sum(len(worker.running) for worker in attached),
+    )
