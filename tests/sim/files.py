@@ -34,8 +34,8 @@ MEMORY = Path("/dev/shm")
 COUNTDOWNS = (1, 1, 1, 2, 3, 4, 6, 10)  # the statement of a call that fails; most have few
 UNCOMPARED = {"size_bytes", "find_idempotency_record", "list_outputs", "load_payload"}
 _NOT_COUNTED = ("PRAGMA", "ROLLBACK")
-_APPEND = "INSERT INTO journal"
-_REPLAY = "DELETE FROM journal"  # of all entries: the transaction is no commit of the engine's
+_APPEND = "INSERT INTO write_buffer"
+_REPLAY = "DELETE FROM write_buffer"  # of all entries: the transaction is no commit of the engine's
 
 
 class Files:

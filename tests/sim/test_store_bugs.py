@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from schedo.store.sqlite import write_buffer, writes
+from schedo.store.sqlite import buffer_entries, write_buffer, writes
+from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.connection import transaction, unsynced
-from schedo.store.sqlite.rows import Row
 from schedo.store.sqlite.write_buffer import WriteBuffer
 from schedo.store.sqlite.writes import Commit, Statement
 from tests.sim.checkers import check
@@ -53,7 +53,7 @@ def forget_an_update(patch: pytest.MonkeyPatch) -> None:
 
 def replay_out_of_order(patch: pytest.MonkeyPatch) -> None:
     """A start reads the newest entry first."""
-    patch.setattr(write_buffer, "_ENTRIES", "SELECT id, body FROM journal ORDER BY id DESC")
+    patch.setattr(buffer_entries, "_ENTRIES", "SELECT id, body FROM {} ORDER BY id DESC")
 
 
 def delete_entries_before_they_are_folded(patch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def delete_entries_before_they_are_folded(patch: pytest.MonkeyPatch) -> None:
         if count:
             with unsynced(connection), transaction(connection):
                 connection.execute(
-                    "DELETE FROM journal WHERE id <= ?", (self._entries[count - 1].id,)
+                    "DELETE FROM write_buffer WHERE id <= ?", (self._entries[count - 1].id,)
                 )
         honest(self, connection, count)
 

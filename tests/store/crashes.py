@@ -53,7 +53,7 @@ async def crashed(path: Path, tmp_path: Path, *, jobs: int = 12) -> Path:
     store = SqliteStore(path)
     await store.open()
     for number in range(1, jobs + 1):
-        # Every third one has a tag, so it is no entry of the journal.
+        # Every third one has a tag, so it is no entry of the write buffer.
         tags = ("a",) if number % 3 == 0 else ()
         await put(store, make_job(id=number, payload=b"x" * 300, options=Options(tags=tags)))
         if number == jobs // 2:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from schedo.core.model import Job
+from schedo.store.sqlite.schema import APPLICATION_ID, list_migrations
 from schedo.store.sqlite.store import SqliteStore
 from tests.store.steps import listed
 
@@ -35,14 +36,27 @@ class Crashed:
         return {job.id: job for job in found if job is not None}
 
 
+def make_old_file(path: Path, version: int, script: str = "") -> None:
+    """Make a database as an earlier version of schedo has left it."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    scripts = [file.read_text(encoding="utf-8") for file in list_migrations()[:version]]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "PRAGMA journal_mode = WAL;"
+            + "".join(scripts)
+            + f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {version};"
+            + script
+        )
+
+
 async def raw(store: SqliteStore, statement: str, *values: object) -> list[Any]:
     """Run a statement after all earlier calls, without a flush."""
     assert store._writer is not None
     return await store._writer.run(lambda c: c.execute(statement, values).fetchall())
 
 
-async def in_journal(store: SqliteStore) -> int:
-    return int((await raw(store, "SELECT count(*) FROM journal"))[0][0])
+async def in_buffer(store: SqliteStore) -> int:
+    return int((await raw(store, "SELECT count(*) FROM write_buffer"))[0][0])
 
 
 async def in_table(store: SqliteStore) -> dict[int, str]:

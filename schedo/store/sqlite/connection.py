@@ -185,7 +185,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         connection.execute("BEGIN IMMEDIATE")
         yield
-        ((number,),) = connection.execute(_COUNT).fetchall()
+        counted = connection.execute(_COUNT).fetchall()
         connection.execute("COMMIT")
     except BaseException:
         # SQLite may have rolled back already, and on a failing disk this fails too. The first error
@@ -194,7 +194,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
         raise
     if isinstance(connection, Writer):
-        connection.commits = number
+        connection.commits = counted[0][0] if counted else 0  # an old file before its migration
 
 
 def last_commit(connection: sqlite3.Connection) -> int:

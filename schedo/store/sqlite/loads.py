@@ -56,7 +56,7 @@ def _ready(connection: sqlite3.Connection, load: LoadReady, offset_us: int) -> A
         load.limit,
         queue=key.queue,
         task=key.task,
-        route=rows.requirements_text(key.requirements),
+        requirements=rows.requirements_text(key.requirements),
     )
     return rows.jobs_from_rows(found, offset_us)
 

@@ -11,10 +11,10 @@ from schedo.core import limits
 from schedo.core.ids import first_id
 from schedo.core.states import State
 from schedo.store.base import JobFilter
-from schedo.store.sqlite.rows import JOB_COLUMNS, SCHEDULE_COLUMNS
+from schedo.store.sqlite import rows
 
-_JOB = ", ".join(JOB_COLUMNS)
-_SCHEDULE = ", ".join(SCHEDULE_COLUMNS)
+_JOB = ", ".join(rows.JOB.names)
+_SCHEDULE = ", ".join(rows.SCHEDULE.names)
 _TIMED = "(state = 'scheduled' OR state = 'retrying')"
 _WAITING = "(state = 'scheduled' OR state = 'blocked' OR state = 'queued' OR state = 'retrying')"
 _UNFINISHED = (
@@ -53,34 +53,34 @@ SELECT max(
 DECIDED_AT = "SELECT coalesce((SELECT value FROM meta WHERE name = 'decided_at'), 0)"
 
 # Skips from key to key through the index, so its cost is the number of ready keys, not of jobs. The
-# three steps are separate because SQLite seeks by the first part of (queue, task, route) > (...).
+# three steps are separate because SQLite seeks by the first part of (queue, ...) > (...) only.
 READY_KEYS = """
-WITH RECURSIVE found (queue, task, route) AS (
-    SELECT queue, task, route FROM (
-        SELECT queue, task, route FROM job WHERE state = 'queued'
-        ORDER BY queue, task, route LIMIT 1
+WITH RECURSIVE found (queue, task, requirements) AS (
+    SELECT queue, task, requirements FROM (
+        SELECT queue, task, requirements FROM job WHERE state = 'queued'
+        ORDER BY queue, task, requirements LIMIT 1
     )
     UNION ALL
-    SELECT following.queue, following.task, following.route
+    SELECT following.queue, following.task, following.requirements
     FROM found CROSS JOIN job AS following ON following.id = coalesce(
         (
             SELECT id FROM job WHERE state = 'queued' AND queue = found.queue AND task = found.task
-            AND route > found.route ORDER BY route LIMIT 1
+            AND requirements > found.requirements ORDER BY requirements LIMIT 1
         ), (
             SELECT id FROM job WHERE state = 'queued' AND queue = found.queue AND task > found.task
-            ORDER BY task, route LIMIT 1
+            ORDER BY task, requirements LIMIT 1
         ), (
             SELECT id FROM job WHERE state = 'queued' AND queue > found.queue
-            ORDER BY queue, task, route LIMIT 1
+            ORDER BY queue, task, requirements LIMIT 1
         )
     )
 )
-SELECT queue, task, route FROM found"""
+SELECT queue, task, requirements FROM found"""
 BLOCKED = f"SELECT schedule_id, id FROM job WHERE state = 'blocked' AND {_LISTED_STATE} ORDER BY id"
 
 TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {_TIMED} AND due_elapsed = :elapsed", "due_at")
 DUE = _paged(
-    "SELECT due_at, id, rank, queue, task, route FROM job"
+    "SELECT due_at, id, rank, queue, task, requirements FROM job"
     f" WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at <= :until",
     "due_at",
 )
@@ -89,7 +89,7 @@ QUEUE_JOBS = (
 )
 READY = _paged(
     f"SELECT {_JOB} FROM job WHERE state = 'queued'"
-    " AND queue = :queue AND task = :task AND route = :route",
+    " AND queue = :queue AND task = :task AND requirements = :requirements",
     "rank",
 )
 RUNNING = f"""
@@ -118,13 +118,12 @@ FROM json_each(:ids) AS schedule CROSS JOIN job AS run ON run.id IN (
     SELECT id FROM job WHERE schedule_id IS NOT NULL AND {_UNFINISHED}
     AND schedule_id = schedule.value ORDER BY id LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
 ) ORDER BY run.id"""
-DECISIONS = """
-SELECT schedule_id, scheduled_for, decided_at, verdict, job_id, count FROM decision
+DECISIONS = f"""
+SELECT {", ".join(rows.DECISION.names)} FROM decision
 WHERE schedule_id = ? ORDER BY number DESC LIMIT ?"""
 
-ATTEMPTS = """
-SELECT job_id, attempt, epoch, worker, started_at, ended_at, outcome, failure FROM attempt
-WHERE job_id = ? ORDER BY number"""
+ATTEMPTS = f"""
+SELECT {", ".join(rows.ATTEMPT.names)} FROM attempt WHERE job_id = ? ORDER BY number"""
 OUTPUT_SIZES = """
 SELECT attempt, stream, length(head), length(tail), total_bytes FROM output
 WHERE job_id = ? ORDER BY attempt, stream"""
@@ -133,9 +132,9 @@ OUTPUT_PARTS = {
     "head": f"SELECT substr(head, ? + 1, ?) {_OUTPUT_PART}",
     "tail": f"SELECT substr(tail, ? + 1, ?) {_OUTPUT_PART}",
 }
-QUEUES = "SELECT name, concurrency, paused, weight, priority_step_us FROM queue ORDER BY name"
+QUEUES = f"SELECT {', '.join(rows.QUEUE.names)} FROM queue ORDER BY name"
 IDEMPOTENCY_RECORD = (
-    "SELECT scope, fingerprint, status, body, created_at FROM answer WHERE scope = ?"
+    f"SELECT {', '.join(rows.IDEMPOTENCY_RECORD.names)} FROM idempotency_record WHERE scope = ?"
 )
 
 # Covering scans of unfinished jobs; ended jobs are not read.
@@ -169,8 +168,8 @@ DELETE_JOB = (
     "DELETE FROM output WHERE job_id = ?",
 )
 DELETE_IDEMPOTENCY_RECORDS = """
-DELETE FROM answer WHERE rowid IN (
-    SELECT rowid FROM answer WHERE created_at <= ? ORDER BY created_at LIMIT ?
+DELETE FROM idempotency_record WHERE rowid IN (
+    SELECT rowid FROM idempotency_record WHERE created_at <= ? ORDER BY created_at LIMIT ?
 )"""
 
 # A list omits large results too: a page of them could be a gigabyte.

@@ -77,4 +77,4 @@ class ConcurrentReads:
 
     async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
         found = await self._read(reads.fetch_all, queries.IDEMPOTENCY_RECORD, (scope,))
-        return rows.idempotency_record_from_row(found[0]) if found else None
+        return IdempotencyRecord(*found[0]) if found else None

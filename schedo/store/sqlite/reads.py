@@ -13,14 +13,13 @@ from schedo.core.model import Job, Schedule
 from schedo.core.states import State
 from schedo.store.base import ClockMark, OutputPiece, OutputSize, Snapshot
 from schedo.store.sqlite import queries, rows
+from schedo.store.sqlite.columns import Row
 
 _INTEGER_MIN = -(2**63)
 _INTEGER_MAX = 2**63 - 1
 _BEFORE_ALL = (_INTEGER_MIN, _INTEGER_MIN)
-_DUE = itemgetter(rows.JOB_COLUMNS.index("due_at"), rows.JOB_COLUMNS.index("id"))
-_NEXT_FIRE = itemgetter(
-    rows.SCHEDULE_COLUMNS.index("next_fire_at"), rows.SCHEDULE_COLUMNS.index("id")
-)
+_DUE = itemgetter(rows.JOB.names.index("due_at"), rows.JOB.names.index("id"))
+_NEXT_FIRE = itemgetter(rows.SCHEDULE.names.index("next_fire_at"), rows.SCHEDULE.names.index("id"))
 _CLOCK_NAMES = [f"clock_{name}" for name in ClockMark._fields]
 
 
@@ -49,7 +48,7 @@ def load_clock(connection: sqlite3.Connection) -> ClockMark:
 
 def fetch_all(
     connection: sqlite3.Connection, query: str, parameters: Sequence[object]
-) -> list[rows.Row]:
+) -> list[Row]:
     """Return the rows of a query."""
     return connection.execute(query, parameters).fetchall()
 
@@ -72,7 +71,7 @@ def page_of_rows(
     after: tuple[int, int] | None,
     limit: int,
     **named: str | int,
-) -> list[rows.Row]:
+) -> list[Row]:
     """Return the rows of a page in the order of the query."""
     value, last_id = after or _BEFORE_ALL
     parameters: dict[str, str | int] = {"value": value, "id": last_id, "limit": limit, **named}
@@ -89,9 +88,9 @@ def page_of_timelines(
     after: tuple[int, int] | None,
     limit: int,
     offset_us: int,
-    key: Callable[[rows.Row], tuple[int, int]],
+    key: Callable[[Row], tuple[int, int]],
     until: int = _INTEGER_MAX,
-) -> list[tuple[tuple[int, int], rows.Row]]:
+) -> list[tuple[tuple[int, int], Row]]:
     """Return a page of both timelines, the wall clock's and the elapsed one, in one order.
 
     Each row comes with its (key, id); the key is an instant of the wall clock.
@@ -190,7 +189,7 @@ def schedule(connection: sqlite3.Connection, offset_us: int, which: str | int) -
 
 
 def _with_active(
-    connection: sqlite3.Connection, found_rows: list[rows.Row], offset_us: int
+    connection: sqlite3.Connection, found_rows: list[Row], offset_us: int
 ) -> list[Schedule]:
     found = [rows.schedule_from_row(row, offset_us) for row in found_rows]
     by_id = {schedule.id: schedule for schedule in found}

@@ -1,8 +1,7 @@
 """The rows of jobs, schedules and their dependent records.
 
-`*_row` returns the values to bind, `*_from_row` returns the record. A job's columns have the order
-of the Job's fields, so that a row becomes a Job without lookups by name. Enums are bound as plain
-text, because sqlite3 looks for a slow adapter for every subclass of str.
+`*_row` returns the values to bind, `*_from_row` returns the record. A new field of a record needs a
+migration that adds its column, and a word here only if it is a special one.
 
 Instants that count elapsed time are stored on the elapsed timeline, so that no row is rewritten
 when the clock is set. The store has one offset: it is subtracted on a write and added on a read.
@@ -11,7 +10,7 @@ Everywhere else an instant is one of the wall clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from sys import intern
 from typing import Any
@@ -19,140 +18,67 @@ from typing import Any
 import msgspec
 
 from schedo.core.changes import AttemptRecord, IdempotencyRecord, Output
-from schedo.core.model import (
-    PLAIN,
-    Decision,
-    DecisionRecord,
-    Failure,
-    Job,
-    Options,
-    Queue,
-    ReadyKey,
-    Schedule,
-    ScheduleSpec,
-    Trigger,
-)
+from schedo.core.model import PLAIN, DecisionRecord, Job, Options, Queue, ReadyKey, Schedule
 from schedo.core.requirements import Requirements
-from schedo.core.states import State
-
-Row = tuple[Any, ...]
-
-JOB_COLUMNS = (
-    *("id", "task", "queue", "payload", "priority", "options", "state", "created_at", "due_at"),
-    *("rank", "picked_at", "started_at", "ended_at", "attempt", "failures", "losses", "epoch"),
-    "worker",
-    *("schedule_id", "scheduled_for", "trigger", "missed_count", "unique_key", "expires_at"),
-    *("cancel_requested_at", "result", "failure", "due_elapsed", "expires_elapsed", "offset_us"),
-)
-# The requirements are in the options too: the column `route` is for the index of ready keys.
-JOB_INSERTED_COLUMNS = (*JOB_COLUMNS, "route")
-# The columns that can change. The payload and the options never change.
-JOB_MUTABLE_COLUMNS = (
-    *("priority", "state", "due_at", "rank", "picked_at", "started_at", "ended_at", "attempt"),
-    *("failures", "losses", "epoch", "worker", "missed_count", "unique_key", "expires_at"),
-    *("cancel_requested_at", "result", "failure", "due_elapsed", "expires_elapsed"),
-)
-SCHEDULE_COLUMNS = (
-    *("id", "name", "spec", "created_at", "updated_at", "evaluated_through", "next_fire_at"),
-    *("paused", "note", "fired", "missed", "overlap_skipped", "buffered", "last_fired_at"),
-    *("last_job_id", "phase_us", "elapsed"),
-)
-
-_STATE_TEXT: dict[str, str] = {state: str(state.value) for state in State}
-_TRIGGER_TEXT: dict[str, str] = {trigger: str(trigger.value) for trigger in Trigger}
-_DECISION_TEXT: dict[str, str] = {kind: str(kind.value) for kind in Decision}
-_STATES = {str(state.value): state for state in State}
-_TRIGGERS = {str(trigger.value): trigger for trigger in Trigger}
+from schedo.store.sqlite.columns import Codec, Columns, Row
 
 _encode = msgspec.json.Encoder().encode
-_decode_options = msgspec.json.Decoder(Options).decode
 _decode_requirements = msgspec.json.Decoder(Requirements).decode
-_decode_failure = msgspec.json.Decoder(Failure).decode
-_decode_spec = msgspec.json.Decoder(ScheduleSpec).decode
+# Waiting jobs with the same options share one object.
+_decode_options = lru_cache(maxsize=256)(msgspec.json.Decoder(Options).decode)
 
 
-def new_job_row(
-    job: Job, payload: bytes | None, options: str | None, requirements: str, offset_us: int
-) -> Row:
-    """Return the values of JOB_INSERTED_COLUMNS."""
-    return (
-        job.id,
-        job.task,
-        job.queue,
-        payload,
-        job.priority,
-        options,
-        _STATE_TEXT[job.state],
-        job.created_at,
-        job.due_at - offset_us if job.due_elapsed else job.due_at,
-        job.rank,
-        job.picked_at,
-        job.started_at,
-        job.ended_at,
-        job.attempt,
-        job.failures,
-        job.losses,
-        job.epoch,
-        job.worker,
-        job.schedule_id,
-        job.scheduled_for,
-        _TRIGGER_TEXT[job.trigger],
-        job.missed_count,
-        job.unique_key,
-        _stored_expiry(job, offset_us) if job.expires_elapsed else job.expires_at,
-        job.cancel_requested_at,
-        job.result,
-        None if job.failure is None else _encode(job.failure).decode(),
-        1 if job.due_elapsed else 0,  # sqlite3 looks for an adapter for a bool, too
-        1 if job.expires_elapsed else 0,
-        job.offset_us,
-        requirements,
-    )
+JOB = Columns(
+    Job,
+    memory_only=("is_new", "location", "poison_suspect"),
+    fixed=(
+        *("id", "task", "queue", "payload", "options", "created_at", "schedule_id"),
+        *("scheduled_for", "trigger", "offset_us"),
+    ),
+    # The requirements are in the options too: this column is for the index of ready keys.
+    derived={"requirements": "requirements"},
+    codecs={
+        # Thousands of waiting jobs share a few names.
+        "task": Codec("record.task", "intern({})"),
+        "queue": Codec("record.queue", "intern({})"),
+        "payload": Codec("payload"),  # None: it is large and in job_payload
+        "options": Codec("options", "PLAIN if {0} is None else decode_options({0})"),
+        "due_at": Codec("record.due_at - offset_us if record.due_elapsed else record.due_at"),
+        "expires_at": Codec(
+            "record.expires_at - offset_us if record.expires_elapsed"
+            " and record.expires_at is not None else record.expires_at"
+        ),
+    },
+    scope={"intern": intern, "PLAIN": PLAIN, "decode_options": _decode_options},
+)
+SCHEDULE = Columns(
+    Schedule,
+    memory_only=("active", "blocked"),
+    fixed=("id",),
+    derived={"name": "record.spec.name", "elapsed": "1 if record.counts_elapsed else 0"},
+)
+QUEUE = Columns(Queue, fixed=("name",))
+ATTEMPT = Columns(AttemptRecord)
+DECISION = Columns(DecisionRecord)
+IDEMPOTENCY_RECORD = Columns(IdempotencyRecord)
 
-
-def known_job_row(job: Job, offset_us: int) -> Row:
-    """Return the values of JOB_MUTABLE_COLUMNS and the id."""
-    return (
-        job.priority,
-        _STATE_TEXT[job.state],
-        job.due_at - offset_us if job.due_elapsed else job.due_at,
-        job.rank,
-        job.picked_at,
-        job.started_at,
-        job.ended_at,
-        job.attempt,
-        job.failures,
-        job.losses,
-        job.epoch,
-        job.worker,
-        job.missed_count,
-        job.unique_key,
-        _stored_expiry(job, offset_us) if job.expires_elapsed else job.expires_at,
-        job.cancel_requested_at,
-        job.result,
-        None if job.failure is None else _encode(job.failure).decode(),
-        1 if job.due_elapsed else 0,
-        1 if job.expires_elapsed else 0,
-        job.id,
-    )
-
-
-def _stored_expiry(job: Job, offset_us: int) -> int | None:
-    return None if job.expires_at is None else job.expires_at - offset_us
+# The arguments of new_job_row are what several jobs of a commit may share, or what depends on size.
+new_job_row = JOB.compile_row(JOB.inserted, "payload", "options", "requirements", "offset_us")
+known_job_row = JOB.compile_row((*JOB.mutable, "id"), "offset_us")
+_job_from_row: Callable[[Row], Job] = JOB.compile_record()
+_schedule_row = SCHEDULE.compile_row(SCHEDULE.inserted)
+_schedule_from_row: Callable[[Row], Schedule] = SCHEDULE.compile_record()
+queue_row = QUEUE.compile_row(QUEUE.names)
+queue_from_row: Callable[[Row], Queue] = QUEUE.compile_record()
+decision_row = DECISION.compile_row(DECISION.names)
+decision_from_row: Callable[[Row], DecisionRecord] = DECISION.compile_record()
+_attempt_row = ATTEMPT.compile_row(ATTEMPT.names)
+attempt_from_row: Callable[[Row], AttemptRecord] = ATTEMPT.compile_record()
 
 
 def job_from_row(row: Row, offset_us: int) -> Job:
-    """Return the job whose columns are JOB_COLUMNS."""
-    job = Job(*row)
-    # Thousands of waiting jobs share a few names.
-    job.task = intern(row[1])
-    job.queue = intern(row[2])
-    job.options = PLAIN if row[5] is None else _options_from_text(row[5])
-    job.state = _STATES[row[6]]
-    job.trigger = _TRIGGERS[row[20]]
-    if row[26] is not None:
-        job.failure = _decode_failure(row[26])
-    job.due_elapsed, job.expires_elapsed = bool(row[27]), bool(row[28])
+    """Return the job of the values of JOB.names."""
+    job = _job_from_row(row)
     if offset_us:
         job.shift(offset_us)
     return job
@@ -174,61 +100,28 @@ def requirements_text(requirements: Requirements | None) -> str:
 
 
 def ready_key_from_row(row: Row) -> ReadyKey:
-    """Return the ready key of (queue, task, route)."""
+    """Return the ready key of (queue, task, requirements)."""
     return ReadyKey(row[0], row[1], requirements=_decode_requirements(row[2]) if row[2] else None)
 
 
-@lru_cache(maxsize=256)
-def _options_from_text(text: str) -> Options:
-    return _decode_options(text)  # waiting jobs with the same options share one object
-
-
 def schedule_row(schedule: Schedule, offset_us: int) -> Row:
-    """Return the values of SCHEDULE_COLUMNS."""
-    elapsed = schedule.counts_elapsed
-    if elapsed and offset_us:
+    """Return the values of SCHEDULE.inserted."""
+    if offset_us and schedule.counts_elapsed:
         schedule = schedule.copy()
         schedule.shift(-offset_us)
-    return (
-        schedule.id,
-        schedule.spec.name,
-        _encode(schedule.spec).decode(),
-        schedule.created_at,
-        schedule.updated_at,
-        schedule.evaluated_through,
-        schedule.next_fire_at,
-        schedule.paused,
-        schedule.note,
-        schedule.fired,
-        schedule.missed,
-        schedule.overlap_skipped,
-        schedule.buffered,
-        schedule.last_fired_at,
-        schedule.last_job_id,
-        schedule.phase_us,
-        int(elapsed),
-    )
+    return _schedule_row(schedule)
 
 
 def schedule_from_row(row: Row, offset_us: int) -> Schedule:
-    """Return the schedule of SCHEDULE_COLUMNS, without its active jobs."""
-    schedule = Schedule(row[0], *row[2:-1])
-    schedule.spec = _decode_spec(row[2])
-    schedule.paused = bool(row[7])
+    """Return the schedule of the values of SCHEDULE.names, without its active jobs."""
+    schedule = _schedule_from_row(row)
     schedule.shift(offset_us)
     return schedule
 
 
 def attempt_row(attempt: AttemptRecord) -> dict[str, Any]:
     """Return the named values of an attempt."""
-    failure = None if attempt.failure is None else _encode(attempt.failure).decode()
-    return {**attempt._asdict(), "failure": failure}
-
-
-def attempt_from_row(row: Row) -> AttemptRecord:
-    """Return the attempt whose columns are the AttemptRecord's fields."""
-    attempt = AttemptRecord(*row)
-    return attempt if row[7] is None else attempt._replace(failure=_decode_failure(row[7]))
+    return dict(zip(ATTEMPT.names, _attempt_row(attempt), strict=True))
 
 
 def output_row(output: Output) -> dict[str, Any]:
@@ -242,35 +135,3 @@ def output_row(output: Output) -> dict[str, Any]:
         "tail": capture.tail,
         "total_bytes": capture.total_bytes,
     }
-
-
-def decision_row(decision: DecisionRecord) -> Row:
-    """Return the values of the DecisionRecord's fields."""
-    return (
-        decision.schedule_id,
-        decision.scheduled_for,
-        decision.decided_at,
-        _DECISION_TEXT[decision.decision],
-        decision.job_id,
-        decision.count,
-    )
-
-
-def decision_from_row(row: Row) -> DecisionRecord:
-    """Return the decision whose columns are the DecisionRecord's fields."""
-    return DecisionRecord(row[0], row[1], row[2], Decision(row[3]), row[4], row[5])
-
-
-def queue_row(queue: Queue) -> Row:
-    """Return the values of the Queue's fields."""
-    return (queue.name, queue.concurrency, queue.paused, queue.weight, queue.priority_step_us)
-
-
-def queue_from_row(row: Row) -> Queue:
-    """Return the queue whose columns are the Queue's fields."""
-    return Queue(row[0], row[1], bool(row[2]), row[3], row[4])
-
-
-def idempotency_record_from_row(row: Row) -> IdempotencyRecord:
-    """Return the record whose columns are the IdempotencyRecord's fields."""
-    return IdempotencyRecord(*row)

@@ -25,13 +25,14 @@ from schedo.errors import NotFound, StoreBroken, StoreDamaged, StoreError, Store
 from schedo.store.base import ClockMark, Retention, Snapshot
 from schedo.store.sqlite import bad_values, loads, queries, reads, startup_checks, writes
 from schedo.store.sqlite import connection as connections
+from schedo.store.sqlite.buffer_entries import has_entries, replay, write_layout
 from schedo.store.sqlite.connection import MEMORY, Connection
 from schedo.store.sqlite.file_guard import DatabaseGuard, FileGuard
 from schedo.store.sqlite.path_checks import size_bytes
 from schedo.store.sqlite.pruning import prune
 from schedo.store.sqlite.read_connection import ConcurrentReads
 from schedo.store.sqlite.schema import check_file, migrate
-from schedo.store.sqlite.write_buffer import WriteBuffer, replay
+from schedo.store.sqlite.write_buffer import WriteBuffer
 from schedo.store.sqlite.writes import Commit
 
 log = logging.getLogger("schedo.store")
@@ -241,9 +242,12 @@ class SqliteStore(ConcurrentReads):
     def _prepare(self, connection: sqlite3.Connection) -> Snapshot:
         check_file(connection, self._name)
         connections.prepare_writer(connection)
+        if has_entries(connection):
+            with connections.transaction(connection):
+                replay(connection)
         migrate(connection)
         with connections.transaction(connection):
-            replay(connection)
+            write_layout(connection)
             writes.raise_epoch(connection)
             self._guard.attach(connection)
         self._guard.begin(connection)

@@ -1,35 +1,41 @@
-"""The write buffer: jobs that are durable in the journal table and not yet in the job table.
+"""The write buffer: jobs that are durable in a table of their own and not yet in the job table.
 
 To insert and update a job takes ten times as long as to append it to a table without an index, and
 most jobs end within milliseconds of their first commit. So a commit with nothing but bufferable
-jobs is one row of the journal table, as durable as any other commit. Memory merges the entries of
+jobs is one row of that table, as durable as any other commit. Memory merges the entries of
 each job into one row, and a later flush writes these rows to the job table together.
 
 - The tables alone are complete only while the buffer is empty: each read or write of them flushes
   first.
 - The entries have values, never differences. So a replay in order is correct even if the tables
   have a part of the entries already.
-- After a failed transaction the rows in memory are unreliable: the next call replays the journal
-  table.
+- After a failed transaction the rows in memory are unreliable: the next call replays the table of
+  the entries.
 
 Everything here runs in the writer's thread; any thread may test whether the buffer is empty.
 """
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
 from schedo.core.states import State
-from schedo.store.sqlite import rows, writes
+from schedo.store.sqlite import writes
+from schedo.store.sqlite.buffer_entries import (
+    LAYOUT,
+    BufferableJobs,
+    encode,
+    merge_entry,
+    replay,
+)
+from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.connection import (
     count_statement,
     sync_commits,
@@ -37,10 +43,7 @@ from schedo.store.sqlite.connection import (
     undone,
     unsynced,
 )
-from schedo.store.sqlite.rows import Row
-from schedo.store.sqlite.writes import INSERT_JOB, UPDATE_JOB, BufferableJobs, Commit, Statement
-
-log = logging.getLogger("schedo.store")
+from schedo.store.sqlite.writes import Commit, Statement
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,45 +60,26 @@ FLUSH_ROWS = 250
 # it saves.
 ENTRY_BYTES_MAX = 524_288
 
-# The first value of every entry. A change of the columns gets a new number, and `_read` keeps
-# reading the old formats: a new version may find the entries of an old one that crashed.
-_FORMAT = 3
-_WITHOUT_CLOCK = 2  # all instants were on the wall clock
-_WITHOUT_REQUIREMENTS = 1  # moreover, jobs had no requirements
-
 # Each step of a statement gives the interpreter to the loop's thread, and waiting for its return
 # can take longer than the step. So the statement that appends an entry, which is a transaction by
 # itself, also checks its jobs: no new job is in the table (ids grow, so there is hardly ever a row
 # in their range), and all known jobs are.
 APPEND = """
-INSERT INTO journal (body) SELECT :body
+INSERT INTO write_buffer (body) SELECT :body
 WHERE NOT EXISTS (SELECT 1 FROM job WHERE id BETWEEN :first AND :last)
 AND (
     SELECT count(*) FROM json_each(:known) AS known CROSS JOIN job ON job.id = known.value
 ) = :known_count"""
-_ENTRIES = "SELECT id, body FROM journal ORDER BY id"
-_DELETE = "DELETE FROM journal WHERE id <= ?"
+_DELETE = "DELETE FROM write_buffer WHERE id <= ?"
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[int, list[tuple[Any, ...]], list[tuple[Any, ...]]]).decode
 _encode_ids = msgspec.json.Encoder().encode
 
-# The errors of SQLite and its binding for values that a column refuses.
-_UNFIT = (
-    *(sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError, sqlite3.DataError),
-    *(OverflowError, ValueError),
-)
-_NEW_WIDTH = len(rows.JOB_INSERTED_COLUMNS)
-_KNOWN_WIDTH = len(rows.JOB_MUTABLE_COLUMNS) + 1
-_POSITIONS = {name: at for at, name in enumerate(rows.JOB_INSERTED_COLUMNS)}
-_STATE, _QUEUED = _POSITIONS["state"], str(State.QUEUED.value)
-_MUTABLE_POSITIONS = {name: _NEW_WIDTH + at for at, name in enumerate(rows.JOB_MUTABLE_COLUMNS)}
-# From a new row followed by a known row: the merged new row.
-_merge = itemgetter(*(_MUTABLE_POSITIONS.get(name, at) for name, at in _POSITIONS.items()))
+_STATE, _QUEUED = LAYOUT.new.index("state"), str(State.QUEUED.value)
+_merge = LAYOUT.merger()
 
 
 class Entry(NamedTuple):
-    """One row of the journal table; new and known: the number of jobs it added to the buffer."""
+    """One row of the table; new and known: the number of jobs it added to the buffer."""
 
     id: int
     new: int
@@ -115,7 +99,7 @@ class WriteBuffer:
         self._size = 0
         self._waiting = 0
         self._old = 0  # the newest entry at the last call of flush_old
-        self._is_consistent = True  # memory agrees with the journal table
+        self._is_consistent = True  # memory agrees with the entries
 
     def __bool__(self) -> bool:
         """Whether the tables may be incomplete."""
@@ -135,7 +119,7 @@ class WriteBuffer:
         return len(self._new) + len(self._known)
 
     def forget(self) -> None:
-        """Drop the rows in memory; the next call replays the journal table."""
+        """Drop the rows in memory; the next call replays the entries."""
         self._is_consistent = False  # first, because other threads test whether it is empty
         self._clear()
 
@@ -217,7 +201,7 @@ class WriteBuffer:
 
     def _append(self, connection: sqlite3.Connection, jobs: BufferableJobs) -> bool:
         """Append the rows as an entry; return False if they must go to the tables at once."""
-        body = _encode((_FORMAT, jobs.new, jobs.known))
+        body = encode(jobs)
         size = len(body)
         if (
             size > ENTRY_BYTES_MAX
@@ -233,7 +217,7 @@ class WriteBuffer:
         entry = appended.lastrowid
         assert entry is not None
         new, known = len(self._new), len(self._known)
-        _merge_entry(self._new, self._known, jobs)
+        merge_entry(self._new, self._known, jobs, _merge)
         waiting = sum(1 for row in jobs.new if row[_STATE] != _QUEUED)
         self._entries.append(
             Entry(entry, len(self._new) - new, len(self._known) - known, size, waiting)
@@ -291,62 +275,6 @@ class WriteBuffer:
         self._size = self._waiting = self._old = 0
 
 
-def _merge_entry(new: dict[int, Row], known: dict[int, Row], jobs: BufferableJobs) -> None:
-    """Merge the rows of one entry into the buffered rows."""
-    for row in jobs.known:
-        job_id = row[-1]
-        before = new.get(job_id)
-        if before is None:
-            known[job_id] = row
-        else:
-            new[job_id] = _merge(before + row)
-    for row in jobs.new:
-        new[row[0]] = row
-
-
 def _drop_first(pending: dict[int, Row], count: int) -> None:
     for job_id in [*islice(pending, count)]:
         del pending[job_id]
-
-
-def replay(connection: sqlite3.Connection) -> None:
-    """Write the entries of the journal table to the other tables; needs a transaction.
-
-    An entry that cannot be read or written is logged and skipped, so that it cannot keep the file
-    from opening.
-    """
-    new: dict[int, Row] = {}
-    known: dict[int, Row] = {}
-    for entry, body in connection.execute(_ENTRIES).fetchall():
-        try:
-            _merge_entry(new, known, _read(body))
-        except ValueError as error:  # msgspec's errors are ValueErrors too
-            log.error("entry %d of the store's journal is unreadable and skipped: %s", entry, error)
-    for sql, pending in ((UPDATE_JOB, known), (INSERT_JOB, new)):
-        for job_id, row in pending.items():
-            try:
-                is_written = connection.execute(sql, row).rowcount == 1
-                reason = None if is_written else "it is not in the store"
-            except _UNFIT as error:
-                reason = str(error)
-            if reason is not None:
-                log.error(
-                    "a change of job %d in the store's journal is skipped: %s", job_id, reason
-                )
-    connection.execute("DELETE FROM journal")
-
-
-def _read(body: bytes) -> BufferableJobs:
-    number, new, known = _decode(body)
-    if number == _WITHOUT_REQUIREMENTS:
-        new = [(*row, "") for row in new]
-    if number in (_WITHOUT_REQUIREMENTS, _WITHOUT_CLOCK):
-        new = [(*row[:-1], 0, 0, 0, row[-1]) for row in new]
-        known = [(*row[:-1], 0, 0, row[-1]) for row in known]
-    elif number != _FORMAT:
-        raise ValueError(f"its format is {number}")
-    if {*map(len, new)} - {_NEW_WIDTH} or {*map(len, known)} - {_KNOWN_WIDTH}:
-        raise ValueError("a row has too many values, or too few")
-    if not all(type(job_id) is int for job_id in (*(r[0] for r in new), *(r[-1] for r in known))):
-        raise ValueError("a row has no job id")
-    return BufferableJobs(new, known)

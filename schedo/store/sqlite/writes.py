@@ -18,50 +18,55 @@ from schedo.core.model import PLAIN, Job
 from schedo.errors import StoreRefused
 from schedo.store.base import ClockMark
 from schedo.store.sqlite import rows
+from schedo.store.sqlite.buffer_entries import BufferableJobs
+from schedo.store.sqlite.columns import Row
+from schedo.store.sqlite.rows import ATTEMPT, DECISION, IDEMPOTENCY_RECORD, JOB, QUEUE, SCHEDULE
 
-INSERT_JOB = (
-    f"INSERT INTO job ({', '.join(rows.JOB_INSERTED_COLUMNS)})"
-    f" VALUES ({', '.join('?' * len(rows.JOB_INSERTED_COLUMNS))})"
-)
-UPDATE_JOB = (
-    f"UPDATE job SET {', '.join(f'{name} = ?' for name in rows.JOB_MUTABLE_COLUMNS)} WHERE id = ?"
-)
 # INSERT_JOBS and UPDATE_JOBS write BULK_ROWS rows with one statement. Each step of a statement
 # releases the interpreter's lock to the event loop's thread, and the wait to get it back can take
 # ten times as long as writing one row.
 BULK_ROWS = 100
-INSERT_JOBS = INSERT_JOB + f", ({', '.join('?' * len(rows.JOB_INSERTED_COLUMNS))})" * (
-    BULK_ROWS - 1
-)
-_KNOWN_ROW = f"({', '.join('?' * (len(rows.JOB_MUTABLE_COLUMNS) + 1))})"
-_SET = [f"{name} = row.column{at}" for at, name in enumerate(rows.JOB_MUTABLE_COLUMNS, start=1)]
-UPDATE_JOBS = (
-    f"UPDATE job SET {', '.join(_SET)} FROM (VALUES {', '.join([_KNOWN_ROW] * BULK_ROWS)}) AS row"
-    f" WHERE job.id = row.column{len(_SET) + 1}"
-)
+
+
+def _insert(table: str, names: Sequence[str], count: int = 1) -> str:
+    row = f"({', '.join('?' * len(names))})"
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES {', '.join([row] * count)}"
+
+
+def _or_update(key: str, names: Sequence[str]) -> str:
+    changed = ", ".join(f"{name} = excluded.{name}" for name in names if name != key)
+    return f" ON CONFLICT ({key}) DO UPDATE SET {changed}"
+
+
+def _update_jobs(names: Sequence[str]) -> str:
+    row = f"({', '.join('?' * (len(names) + 1))})"
+    changed = [f"{name} = row.column{at}" for at, name in enumerate(names, start=1)]
+    return (
+        f"UPDATE job SET {', '.join(changed)} FROM (VALUES {', '.join([row] * BULK_ROWS)}) AS row"
+        f" WHERE job.id = row.column{len(names) + 1}"
+    )
+
+
+INSERT_JOB = _insert("job", JOB.inserted)
+INSERT_JOBS = _insert("job", JOB.inserted, BULK_ROWS)
+UPDATE_JOB = f"UPDATE job SET {', '.join(f'{name} = ?' for name in JOB.mutable)} WHERE id = ?"
+UPDATE_JOBS = _update_jobs(JOB.mutable)
 INSERT_PAYLOAD = "INSERT INTO job_payload (job_id, payload) VALUES (?, ?)"
 INSERT_TAG = "INSERT OR IGNORE INTO job_tag (tag, job_id) VALUES (?, ?)"
 
-_SCHEDULE_ROW = f"({', '.join('?' * len(rows.SCHEDULE_COLUMNS))})"
-_INSERT_SCHEDULE = f"INSERT INTO schedule ({', '.join(rows.SCHEDULE_COLUMNS)}) VALUES "
-_OR_UPDATE = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
-    f"{name} = excluded.{name}" for name in rows.SCHEDULE_COLUMNS[1:]
-)
-UPSERT_SCHEDULE = _INSERT_SCHEDULE + _SCHEDULE_ROW + _OR_UPDATE
-UPSERT_SCHEDULES = _INSERT_SCHEDULE + ", ".join([_SCHEDULE_ROW] * BULK_ROWS) + _OR_UPDATE
+_OR_UPDATE_SCHEDULE = _or_update("id", SCHEDULE.inserted)
+UPSERT_SCHEDULE = _insert("schedule", SCHEDULE.inserted) + _OR_UPDATE_SCHEDULE
+UPSERT_SCHEDULES = _insert("schedule", SCHEDULE.inserted, BULK_ROWS) + _OR_UPDATE_SCHEDULE
 DELETE_SCHEDULE = "DELETE FROM schedule WHERE id = ?"
 DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
 
-UPSERT_QUEUE = """
-INSERT INTO queue (name, concurrency, paused, weight, priority_step_us) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (name) DO UPDATE SET concurrency = excluded.concurrency, paused = excluded.paused,
-    weight = excluded.weight, priority_step_us = excluded.priority_step_us"""
+UPSERT_QUEUE = _insert("queue", QUEUE.names) + _or_update("name", QUEUE.names)
 
 # A late result may belong to a pruned job; its record would stay for ever.
-INSERT_ATTEMPT = """
-INSERT INTO attempt (job_id, number, attempt, epoch, worker, started_at, ended_at, outcome, failure)
-SELECT :job_id, (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE job_id = :job_id),
-    :attempt, :epoch, :worker, :started_at, :ended_at, :outcome, :failure
+INSERT_ATTEMPT = f"""
+INSERT INTO attempt (number, {", ".join(ATTEMPT.names)})
+SELECT (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE job_id = :job_id),
+    {", ".join(f":{name}" for name in ATTEMPT.names)}
 WHERE EXISTS (SELECT 1 FROM job WHERE id = :job_id)"""
 TRIM_ATTEMPTS = f"""
 DELETE FROM attempt WHERE job_id = :id
@@ -84,13 +89,14 @@ DELETE FROM output WHERE job_id = :id AND attempt <= (
 def _insert_decisions(count: int) -> str:
     """Return the statement that inserts `count` rows of decision_row."""
     # The numbers of a schedule's decisions continue, in the order of the rows.
-    values = ", ".join(f"(?, ?, ?, ?, ?, ?, {number})" for number in range(count))
+    names = DECISION.names
+    row = ", ".join("?" * len(names))
+    values = ", ".join(f"({row}, {number})" for number in range(count))
     return f"""
-INSERT INTO decision (schedule_id, number, scheduled_for, decided_at, verdict, job_id, count)
-SELECT column1,
-    (SELECT coalesce(max(number), 0) FROM decision WHERE schedule_id = column1)
-        + row_number() OVER (PARTITION BY column1 ORDER BY column7),
-    column2, column3, column4, column5, column6
+INSERT INTO decision (number, {", ".join(names)})
+SELECT (SELECT coalesce(max(number), 0) FROM decision WHERE schedule_id = column1)
+        + row_number() OVER (PARTITION BY column1 ORDER BY column{len(names) + 1}),
+    {", ".join(f"column{at}" for at in range(1, len(names) + 1))}
 FROM (VALUES {values})"""
 
 
@@ -115,9 +121,9 @@ INSERT_DECISION, INSERT_DECISIONS = _insert_decisions(1), _insert_decisions(BULK
 TRIM_DECISION, TRIM_DECISIONS = _trim_decisions(1), _trim_decisions(BULK_ROWS)
 
 RAISE_EPOCH = "UPDATE meta SET value = value + 1 WHERE name = 'epoch'"
-UPSERT_IDEMPOTENCY_RECORD = """
-INSERT OR REPLACE INTO answer (scope, fingerprint, status, body, created_at)
-VALUES (?, ?, ?, ?, ?)"""
+UPSERT_IDEMPOTENCY_RECORD = _insert("idempotency_record", IDEMPOTENCY_RECORD.names).replace(
+    "INSERT", "INSERT OR REPLACE", 1
+)
 
 
 # The position of the job's id in the rows of a statement.
@@ -149,13 +155,6 @@ class Statement(NamedTuple):
     rows: Sequence[Any]
     must_match: bool = False
     bulk_sql: str | None = None
-
-
-class BufferableJobs(NamedTuple):
-    """The rows of jobs that change only the job table, and none of its unique indexes."""
-
-    new: list[rows.Row]
-    known: list[rows.Row]
 
 
 class Commit(NamedTuple):
@@ -216,9 +215,9 @@ def _encode_jobs(
     jobs: Iterable[Job], offset_us: int
 ) -> tuple[list[Statement], BufferableJobs | None]:
     # Updates without a unique key come first: they may free a key that another job takes.
-    without_key: list[rows.Row] = []
-    with_key: list[rows.Row] = []
-    new: list[rows.Row] = []
+    without_key: list[Row] = []
+    with_key: list[Row] = []
+    new: list[Row] = []
     payloads: list[tuple[int, bytes]] = []
     tags: list[tuple[str, int]] = []
     is_bufferable = True
@@ -267,12 +266,12 @@ def job_of(sql: str, row: Any) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def insert_jobs(new: Sequence[rows.Row]) -> Statement:
+def insert_jobs(new: Sequence[Row]) -> Statement:
     """Return the statement that writes new jobs."""
     return Statement(INSERT_JOB, new, bulk_sql=INSERT_JOBS)
 
 
-def update_jobs(known: Sequence[rows.Row]) -> Statement:
+def update_jobs(known: Sequence[Row]) -> Statement:
     """Return the statement that writes known jobs, none of them with a unique key."""
     return Statement(UPDATE_JOB, known, must_match=True, bulk_sql=UPDATE_JOBS)
 

@@ -72,22 +72,3 @@ def test_numbers_have_no_gap(tmp_path: Path) -> None:
 
     with pytest.raises(AssertionError, match=r"\[1, 3\]"):
         list_migrations(tmp_path)
-
-
-def test_a_handed_back_attempt_is_migrated_to_released(
-    connection: sqlite3.Connection, tmp_path: Path
-) -> None:
-    for file in list_migrations()[:5]:
-        (tmp_path / file.name).write_text(file.read_text())
-    migrate(connection, tmp_path)
-    for number, outcome in enumerate(("handed_back", "lost")):
-        connection.execute(
-            "INSERT INTO attempt (job_id, number, attempt, epoch, ended_at, outcome)"
-            " VALUES (1, ?, 1, 1, 1, ?)",
-            (number, outcome),
-        )
-
-    migrate(connection)
-
-    outcomes = connection.execute("SELECT outcome FROM attempt ORDER BY number").fetchall()
-    assert outcomes == [("released",), ("lost",)]

@@ -17,7 +17,7 @@ from schedo.core.model import Job
 from schedo.core.paged_index import START
 from schedo.core.states import State
 from schedo.errors import StoreError, StoreLocked
-from schedo.store.sqlite import reads, rows
+from schedo.store.sqlite import reads
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job, make_schedule
 from tests.store.contract import StoreContract
@@ -151,16 +151,6 @@ class TestSqliteStore(StoreContract):
         # Names and options are shared, or a window of jobs would cost twice the memory.
         assert first.task is second.task
         assert first.options is second.options
-
-
-MEMORY_ONLY = ("is_new", "location", "poison_suspect")
-
-
-def test_a_row_has_the_order_of_the_fields() -> None:
-    fields = tuple(name for name in Job.__slots__ if name not in MEMORY_ONLY)
-
-    assert fields == rows.JOB_COLUMNS
-    assert set(rows.JOB_MUTABLE_COLUMNS) < set(rows.JOB_COLUMNS)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])

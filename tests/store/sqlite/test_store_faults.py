@@ -118,7 +118,7 @@ async def test_reads_need_no_room_for_a_flush(
 
     await put(store, make_job(id=1), make_job(id=2, payload=b"[2]"))
     monkeypatch.setattr(store._buffer, "_flush", fail)
-    for _ in range(2):  # what memory holds, and then what the journal does
+    for _ in range(2):  # what memory holds, and then what the write buffer does
         assert await listed(store) == [2, 1]
     job = await store.get_job(2)
     assert job is not None

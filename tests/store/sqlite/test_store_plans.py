@@ -28,8 +28,11 @@ PLANS = {
         "INDEX job_timers (due_elapsed=? AND due_at>? AND due_at<?)",
     ),
     "PromoteDue": (queries.QUEUE_JOBS, f"SEARCH job {KEY} (rowid=?)"),
-    "LoadReady, same": (queries.READY.same, "job_lane (queue=? AND task=? AND route=? AND rank=?"),
-    "LoadReady, later": (queries.READY.later, "(queue=? AND task=? AND route=? AND rank>?)"),
+    "LoadReady, same": (
+        queries.READY.same,
+        "job_ready (queue=? AND task=? AND requirements=? AND rank=?",
+    ),
+    "LoadReady, later": (queries.READY.later, "(queue=? AND task=? AND requirements=? AND rank>?)"),
     "load_running": (queries.RUNNING, "INDEX job_state (state=? AND id>?)"),
     "LoadExpired": (queries.EXPIRED, "INDEX job_expires (expires_elapsed=? AND expires_at"),
     "LoadJob": (queries.JOB, KEY),
@@ -56,12 +59,12 @@ PLANS = {
     "read_output": (queries.OUTPUT_PARTS["head"], "INDEX sqlite_autoindex_output_1 (job_id=?"),
     "find_idempotency_record": (
         queries.IDEMPOTENCY_RECORD,
-        "INDEX sqlite_autoindex_answer_1 (scope=?)",
+        "INDEX sqlite_autoindex_idempotency_record_1 (scope=?)",
     ),
     "prune ended jobs": (queries.ENDED, "COVERING INDEX job_ended (state=? AND ended_at"),
-    "prune answers": (
+    "prune idempotency records": (
         queries.DELETE_IDEMPOTENCY_RECORDS,
-        "COVERING INDEX answer_created (created_at<?)",
+        "COVERING INDEX idempotency_record_created (created_at<?)",
     ),
     "prune jobs": (queries.DELETE_JOB[0], KEY),
     "prune payloads": (queries.DELETE_JOB[1], KEY),
@@ -125,7 +128,7 @@ def test_a_list_uses_its_index_and_does_not_sort(
     assert "TEMP B-TREE" not in found
 
 
-@pytest.mark.parametrize(("state", "index"), [("queued", "job_lane"), ("scheduled", "job_timers")])
+@pytest.mark.parametrize(("state", "index"), [("queued", "job_ready"), ("scheduled", "job_timers")])
 def test_waiting_jobs_are_listed_out_of_the_index_that_has_them(
     connection: sqlite3.Connection, state: str, index: str
 ) -> None:
@@ -147,15 +150,15 @@ def test_the_active_jobs_of_a_page_of_schedules_are_found_through_their_index(
 def test_ready_keys_are_found_by_skipping_through_the_index(connection: sqlite3.Connection) -> None:
     found = plan(connection, queries.READY_KEYS)
 
-    assert "SEARCH job USING COVERING INDEX job_lane (queue=? AND task>?)" in found
-    assert "SEARCH job USING COVERING INDEX job_lane (queue>?)" in found
+    assert "SEARCH job USING COVERING INDEX job_ready (queue=? AND task>?)" in found
+    assert "SEARCH job USING COVERING INDEX job_ready (queue>?)" in found
     assert "TEMP B-TREE" not in found
 
 
 def test_counting_reads_indexes_alone(connection: sqlite3.Connection) -> None:
     found = plan(connection, queries.COUNTS)
 
-    assert "SCAN job USING COVERING INDEX job_lane" in found
+    assert "SCAN job USING COVERING INDEX job_ready" in found
     assert "SEARCH job USING INDEX job_state (state=?)" in found
     assert "SCAN job\n" not in found
 

@@ -1,4 +1,4 @@
-"""Commits that are durable in the journal table and reach the other tables later."""
+"""Commits that are durable in the write buffer and reach the other tables later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schedo.errors import StoreError
 from schedo.store.sqlite import write_buffer
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
-from tests.store.files import Crashed, in_journal, in_table, raw
+from tests.store.files import Crashed, in_buffer, in_table, raw
 from tests.store.steps import LARGE, ended, listed, of_jobs, put
 
 
@@ -41,7 +41,7 @@ async def test_a_commit_of_bufferable_jobs_is_one_row_and_changes_no_index(
 ) -> None:
     await put(store, *(make_job(id=n) for n in range(1, 101)))
 
-    assert (await in_journal(store), await in_table(store)) == (1, {})
+    assert (await in_buffer(store), await in_table(store)) == (1, {})
 
 
 async def test_a_job_that_ends_before_its_flush_is_written_once(store: SqliteStore) -> None:
@@ -57,7 +57,7 @@ async def test_a_job_that_ends_before_its_flush_is_written_once(store: SqliteSto
     # One insert of the job, three deletes of entries, and the number of the commit.
     assert (await raw(store, "SELECT total_changes()"))[0][0] - before == 5
     assert found == job
-    assert await in_journal(store) == 0
+    assert await in_buffer(store) == 0
 
 
 async def test_an_update_of_a_stored_job_is_buffered_too(store: SqliteStore) -> None:
@@ -67,9 +67,9 @@ async def test_an_update_of_a_stored_job_is_buffered_too(store: SqliteStore) -> 
 
     await store.commit(of_jobs(ended(job)))
 
-    assert (await in_journal(store), await in_table(store)) == (1, {1: "queued"})
+    assert (await in_buffer(store), await in_table(store)) == (1, {1: "queued"})
     assert (await store.load(LoadJob(1))) == job
-    assert (await in_journal(store), await in_table(store)) == (0, {1: "completed"})
+    assert (await in_buffer(store), await in_table(store)) == (0, {1: "completed"})
 
 
 async def test_an_update_of_a_job_that_is_not_there_fails_and_leaves_no_entry(
@@ -129,7 +129,7 @@ async def test_other_commits_flush_the_buffer_and_go_to_the_tables_at_once(
     await store.commit(changes)
 
     table = {1: "queued", 2: "queued"}
-    assert (await in_journal(store), await in_table(store)) == (0, table)
+    assert (await in_buffer(store), await in_table(store)) == (0, table)
 
 
 async def test_the_buffer_is_bounded(store: SqliteStore) -> None:
@@ -222,14 +222,14 @@ async def test_closing_cancels_the_timer(store: SqliteStore) -> None:
     assert timer.cancelled()
 
 
-async def test_closing_empties_the_journal_table(store: SqliteStore, path: Path) -> None:
+async def test_closing_empties_the_write_buffer(store: SqliteStore, path: Path) -> None:
     await put(store, make_job(id=1))
 
     await store.close()
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT id FROM job").fetchall() == [(1,)]
-        assert connection.execute("SELECT id FROM journal").fetchall() == []
+        assert connection.execute("SELECT id FROM write_buffer").fetchall() == []
 
 
 async def test_after_a_flush_commits_are_synced_again(store: SqliteStore) -> None:

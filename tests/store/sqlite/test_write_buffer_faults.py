@@ -1,10 +1,9 @@
-"""Buffered jobs when the process, the disk or a journal entry fails."""
+"""Buffered jobs when the process, the disk or a buffered entry fails."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -18,6 +17,7 @@ from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.states import State
 from schedo.errors import StoreFull
 from schedo.store.sqlite import rows, write_buffer
+from schedo.store.sqlite.buffer_entries import LAYOUT
 from schedo.store.sqlite.connection import prepare_writer
 from schedo.store.sqlite.schema import migrate
 from schedo.store.sqlite.store import SqliteStore
@@ -36,7 +36,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-async def test_journal_entries_survive_a_crash(store: SqliteStore, path: Path) -> None:
+async def test_buffered_entries_survive_a_crash(store: SqliteStore, path: Path) -> None:
     old, new = make_job(id=1), make_job(id=2, payload=b"[2]")
     await put(store, old)
     assert await listed(store) == [1]
@@ -50,7 +50,7 @@ async def test_journal_entries_survive_a_crash(store: SqliteStore, path: Path) -
     assert (found[1], found[2], found[3].state) == (old, new, State.QUEUED)
 
 
-async def test_journal_entries_of_a_crash_are_replayed_before_the_first_turn(
+async def test_buffered_entries_of_a_crash_are_replayed_before_the_first_turn(
     store: SqliteStore, path: Path
 ) -> None:
     await put(store, make_job(id=7, queue="a"))
@@ -61,21 +61,22 @@ async def test_journal_entries_of_a_crash_are_replayed_before_the_first_turn(
     await second.close()
 
     assert (opening.last_id, opening.ready_keys) == (7, [ReadyKey("a", "email.send")])
-    assert crashed.run("SELECT count(*) FROM journal") == [(0,)]
+    assert crashed.run("SELECT count(*) FROM write_buffer") == [(0,)]
 
 
+WIDTH = len(LAYOUT.new)
 GARBAGE = {
     "torn": b"\x93\x01\x91",
     "no message": b"\xc1\xff",
     "of another kind": msgspec.msgpack.encode({"a": 1}),
-    "of an unknown format": msgspec.msgpack.encode((99, [], [])),
-    "with a row that is too short": msgspec.msgpack.encode((1, [(1, 2)], [])),
-    "with a row that names no job": msgspec.msgpack.encode((1, [(None,) * 27], [])),
-    "with values that do not fit": msgspec.msgpack.encode((1, [(9, *(b"?",) * 26)], [])),
-    "with numbers beyond 63 bits": msgspec.msgpack.encode((1, [(9, *(2**63,) * 26)], [])),
-    "with lists for values": msgspec.msgpack.encode((1, [(9, *([],) * 26)], [])),
+    "of another version": msgspec.msgpack.encode((3, [], [])),
+    "with a row that is too short": msgspec.msgpack.encode(([(1, 2)], [])),
+    "with a row that names no job": msgspec.msgpack.encode(([(None,) * WIDTH], [])),
+    "with values that do not fit": msgspec.msgpack.encode(([(9, *(b"?",) * (WIDTH - 1))], [])),
+    "with numbers beyond 63 bits": msgspec.msgpack.encode(([(9, *(2**63,) * (WIDTH - 1))], [])),
+    "with lists for values": msgspec.msgpack.encode(([(9, *([],) * (WIDTH - 1))], [])),
     "with an update of a job that is not there": msgspec.msgpack.encode(
-        (3, [], [(*rows.known_job_row(make_job(), 0)[:-1], 12_345)])
+        ([], [(*rows.known_job_row(make_job(), 0)[:-1], 12_345)])
     ),
 }
 
@@ -86,29 +87,11 @@ async def test_an_invalid_entry_is_logged_and_the_others_are_kept(
 ) -> None:
     await put(store, make_job(id=1))
     crashed = Crashed(path)
-    crashed.run("INSERT INTO journal (body) VALUES (?)", body)
+    crashed.run("INSERT INTO write_buffer (body) VALUES (?)", body)
 
     assert sorted(await crashed.jobs()) == [1]
     assert [record.name for record in caplog.records] == ["schedo.store"]
     assert "skipped" in caplog.text
-
-
-async def test_a_file_without_a_journal_table_opens(path: Path) -> None:
-    path.parent.mkdir()
-    first = Path(write_buffer.__file__).parent / "migrations" / "0001_initial.sql"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            f"{first.read_text()}PRAGMA application_id = {0x5343444F}; PRAGMA user_version = 1;"
-        )
-    store = SqliteStore(path)
-
-    await store.open()
-    await put(store, make_job(id=1))
-    await store.close()
-    await store.open()
-
-    assert await listed(store) == [1]
-    await store.close()
 
 
 async def test_a_failed_flush_loses_nothing(store: SqliteStore, path: Path) -> None:
@@ -144,25 +127,15 @@ async def test_a_failed_background_flush_is_only_logged(store: SqliteStore) -> N
     assert len(await listed(store)) == 100
 
 
-async def test_a_snapshot_uses_the_journal_table_and_not_memory(store: SqliteStore) -> None:
+async def test_a_snapshot_uses_the_write_buffer_and_not_memory(store: SqliteStore) -> None:
     await put(store, make_job(id=1))
     # As if a commit had failed with an unknown outcome and is durable after all.
     row = rows.new_job_row(make_job(id=2), b"[2]", None, "", 0)
-    body = msgspec.msgpack.encode((3, [row], []))
-    await raw(store, "INSERT INTO journal (body) VALUES (?)", body)
+    body = msgspec.msgpack.encode(([row], []))
+    await raw(store, "INSERT INTO write_buffer (body) VALUES (?)", body)
 
     assert (await store.snapshot()).last_id == 2
     assert await listed(store) == [2, 1]
-
-
-async def test_an_entry_without_requirements_is_read(store: SqliteStore) -> None:
-    row = rows.new_job_row(make_job(id=2), b"[2]", None, "", 0)[:-4]
-    body = msgspec.msgpack.encode((1, [row], []))
-    await raw(store, "INSERT INTO journal (body) VALUES (?)", body)
-
-    opening = await store.snapshot()
-
-    assert (opening.last_id, opening.ready_keys) == (2, [ReadyKey("default", "email.send")])
 
 
 class UnclearConnection(sqlite3.Connection):
@@ -194,7 +167,7 @@ def test_a_commit_that_failed_and_is_durable_after_all_is_neither_lost_nor_writt
 ) -> None:
     jobs = WriteBuffer()
     jobs.commit(connection, encode(of_jobs(make_job(id=1))))
-    connection.unclear = "COMMIT" if is_folding else "INSERT INTO journal"
+    connection.unclear = "COMMIT" if is_folding else "INSERT INTO write_buffer"
     second = encode(of_jobs(make_job(id=2)))
     fail = (
         partial(jobs.flush, connection) if is_folding else partial(jobs.commit, connection, second)

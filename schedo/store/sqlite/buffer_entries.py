@@ -1,0 +1,177 @@
+"""The entries of the write buffer: one row of its table for each commit of bufferable jobs.
+
+An entry has the rows of the commit's new jobs and of its known jobs. Which columns they have is
+noted in the file when it is opened. So the next version of schedo, with other columns, can replay
+what a crash left: before it migrates the tables, as rows of the columns of then.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from schedo.store.sqlite import rows
+from schedo.store.sqlite.columns import Row
+
+log = logging.getLogger("schedo.store")
+
+
+class BufferableJobs(NamedTuple):
+    """The rows of jobs that change only the job table, and none of its unique indexes."""
+
+    new: list[Row]
+    known: list[Row]
+
+
+class Layout(NamedTuple):
+    """The columns of an entry's rows: the first one of new is the id, and the last one of known."""
+
+    new: tuple[str, ...]
+    known: tuple[str, ...]
+
+    def merger(self) -> Callable[[Row], Row]:
+        """Return the function from a new row followed by a known one to the merged new row."""
+        changed = {name: len(self.new) + at for at, name in enumerate(self.known)}
+        return itemgetter(*(changed.get(name, at) for at, name in enumerate(self.new)))
+
+
+LAYOUT = Layout(rows.JOB.inserted, (*rows.JOB.mutable, "id"))
+
+# Before the file noted the columns, an entry began with the number of its layout.
+_NEW_3 = (
+    *("id", "task", "queue", "payload", "priority", "options", "state", "created_at", "due_at"),
+    *("rank", "picked_at", "started_at", "ended_at", "attempt", "failures", "losses", "epoch"),
+    *("worker", "schedule_id", "scheduled_for", "trigger", "missed_count", "unique_key"),
+    *("expires_at", "cancel_requested_at", "result", "failure", "due_elapsed", "expires_elapsed"),
+    *("offset_us", "route"),
+)
+_KNOWN_3 = (
+    *("priority", "state", "due_at", "rank", "picked_at", "started_at", "ended_at", "attempt"),
+    *("failures", "losses", "epoch", "worker", "missed_count", "unique_key", "expires_at"),
+    *("cancel_requested_at", "result", "failure", "due_elapsed", "expires_elapsed", "id"),
+)
+_NUMBERED = {
+    1: Layout(_NEW_3[:-4], (*_KNOWN_3[:-3], "id")),
+    2: Layout((*_NEW_3[:-4], "route"), (*_KNOWN_3[:-3], "id")),
+    3: Layout(_NEW_3, _KNOWN_3),
+}
+
+_TABLES = "SELECT name FROM sqlite_schema WHERE name IN ('journal', 'write_buffer')"
+_ENTRIES = "SELECT id, body FROM {} ORDER BY id"
+_READ_LAYOUT = "SELECT kind, columns FROM write_buffer_layout"
+_WRITE_LAYOUT = "INSERT OR REPLACE INTO write_buffer_layout (kind, columns) VALUES (?, ?)"
+
+# The errors of SQLite and its binding for values that a column refuses.
+_UNFIT = (
+    *(sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError, sqlite3.DataError),
+    *(OverflowError, ValueError),
+)
+_encode = msgspec.msgpack.Encoder().encode
+_Rows = list[tuple[Any, ...]]
+_decode = msgspec.msgpack.Decoder(tuple[_Rows, _Rows]).decode
+_decode_numbered = msgspec.msgpack.Decoder(tuple[int, _Rows, _Rows]).decode
+
+
+def encode(jobs: BufferableJobs) -> bytes:
+    """Return the body of an entry."""
+    return _encode(jobs)
+
+
+def merge_entry(
+    new: dict[int, Row],
+    known: dict[int, Row],
+    jobs: BufferableJobs,
+    merge: Callable[[Row], Row],
+) -> None:
+    """Merge the rows of one entry into the rows of earlier ones, which are by job id."""
+    for row in jobs.known:
+        job_id = row[-1]
+        before = new.get(job_id)
+        if before is None:
+            known[job_id] = row
+        else:
+            new[job_id] = merge(before + row)
+    for row in jobs.new:
+        new[row[0]] = row
+
+
+def write_layout(connection: sqlite3.Connection) -> None:
+    """Note the columns of the entries that follow; needs a transaction, and an empty buffer."""
+    for kind, names in LAYOUT._asdict().items():
+        connection.execute(_WRITE_LAYOUT, (kind, msgspec.json.encode(names).decode()))
+
+
+def has_entries(connection: sqlite3.Connection) -> bool:
+    """Return whether there is something to replay, in a file of any version."""
+    found = connection.execute(_TABLES).fetchall()
+    return bool(found) and connection.execute(f"SELECT 1 FROM {found[0][0]}").fetchone() is not None
+
+
+def replay(connection: sqlite3.Connection) -> None:
+    """Write the entries to the job table, in a file of any version; needs a transaction.
+
+    An entry that cannot be read or written is logged and skipped, so that it cannot keep the file
+    from opening.
+    """
+    ((table,),) = connection.execute(_TABLES).fetchall()
+    bodies = connection.execute(_ENTRIES.format(table)).fetchall()
+    layout = _find_layout(connection, table, bodies)
+    new: dict[int, Row] = {}
+    known: dict[int, Row] = {}
+    for entry, body in bodies:
+        try:
+            jobs = _read(body, layout, is_numbered=table == "journal")
+            merge_entry(new, known, jobs, layout.merger())
+        except ValueError as error:  # msgspec's errors are ValueErrors too
+            log.error("entry %d of the write buffer is unreadable and skipped: %s", entry, error)
+    names = layout.new
+    insert = f"INSERT INTO job ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    update = f"UPDATE job SET {', '.join(f'{n} = ?' for n in layout.known[:-1])} WHERE id = ?"
+    _write(connection, update, known)
+    _write(connection, insert, new)
+    connection.execute(f"DELETE FROM {table}")
+
+
+def _find_layout(
+    connection: sqlite3.Connection, table: str, bodies: list[tuple[int, bytes]]
+) -> Layout:
+    if table == "write_buffer":
+        found = dict(connection.execute(_READ_LAYOUT).fetchall())
+        decoded = {kind: tuple(msgspec.json.decode(text)) for kind, text in found.items()}
+        return Layout(**decoded) if decoded else LAYOUT
+    for _, body in bodies:
+        try:
+            return _NUMBERED[_decode_numbered(body)[0]]
+        except (KeyError, ValueError):
+            continue
+    return _NUMBERED[3]
+
+
+def _read(body: bytes, layout: Layout, *, is_numbered: bool) -> BufferableJobs:
+    if is_numbered:
+        number, new, known = _decode_numbered(body)
+        if _NUMBERED.get(number) != layout:
+            raise ValueError(f"its layout is {number}")
+    else:
+        new, known = _decode(body)
+    if {*map(len, new)} - {len(layout.new)} or {*map(len, known)} - {len(layout.known)}:
+        raise ValueError("a row has too many values, or too few")
+    if not all(type(job_id) is int for job_id in (*(r[0] for r in new), *(r[-1] for r in known))):
+        raise ValueError("a row has no job id")
+    return BufferableJobs(new, known)
+
+
+def _write(connection: sqlite3.Connection, sql: str, by_id: dict[int, Row]) -> None:
+    for job_id, row in by_id.items():
+        try:
+            is_written = connection.execute(sql, row).rowcount == 1
+            reason = None if is_written else "it is not in the store"
+        except _UNFIT as error:
+            reason = str(error)
+        if reason is not None:
+            log.error("a change of job %d in the write buffer is skipped: %s", job_id, reason)
