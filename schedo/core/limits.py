@@ -91,12 +91,10 @@ TURN_FIRES_MAX = 50
 # Fires of one commit: a client that submits meanwhile must wait for this commit before its own.
 COMMIT_FIRES_MAX = 200
 
-# Memory that clients of the HTTP API can occupy, all connections together: incomplete heads,
-# pipelined requests, and responses that the client does not read.
-WAITING_BYTES_MAX = 8_388_608
-# Memory for request bodies, from their first byte until the request is carried out: pairs of the
-# largest body of a class and the bytes that all its bodies may occupy. Smaller bodies that arrive
-# at once are not counted.
-BODY_BYTES_UNCOUNTED = 4_096
-BODY_ROOMS = ((65_536, 4_194_304), (1_048_576, 4_194_304), (8_388_608, 8_388_608))
-LARGE_READS_MAX = 4  # concurrent responses with jobs and their outputs
+# All bytes in flight between the HTTP server and its clients, in and out, of all connections.
+BYTES_IN_FLIGHT_MAX = 25_165_824
+# The part of it that large bodies and responses claim before they are there: pairs of the largest
+# claim of a class and the share of the class. The rest is for what connections hold anyway: heads,
+# small bodies, what clients send ahead, small responses that they do not read.
+CLAIMED_BYTES = ((65_536, 4_194_304), (1_048_576, 4_194_304), (8_388_608, 8_388_608))
+SMALL_BODY_BYTES_MAX = 4_096  # a body up to this size is not claimed

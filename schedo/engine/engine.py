@@ -225,11 +225,12 @@ class Engine:
         waiter = self._loop.waiters.add(job_id)
         try:
             job = await self.get(job_id)
-            if not job.is_final:
-                async with asyncio.timeout(timeout_s):
-                    return await waiter
-            await self._loop.flush()
-            return job
+            if job.is_final:
+                await self._loop.flush()
+                return job
+            del job  # its payload may be large, and the wait long
+            async with asyncio.timeout(timeout_s):
+                return await waiter
         except TimeoutError:
             return await self.get(job_id)
         finally:

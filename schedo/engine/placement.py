@@ -48,6 +48,10 @@ class _Reservation:
         self.timer = timer
 
 
+def _ignore() -> None:
+    """Do nothing when the jobs have started."""
+
+
 class LivePlacement:
     """The offers and gangs by job id, and the reservations by id."""
 
@@ -74,17 +78,23 @@ class LivePlacement:
 
     # Requests of clients.
 
-    async def invoke(self, spec: JobSpec, count: int, wait_s: float) -> list[Job]:
+    async def invoke(
+        self, spec: JobSpec, count: int, wait_s: float, on_started: Callable[[], None] = _ignore
+    ) -> list[Job]:
         """Start `count` jobs now, all or none; return them after at most `wait_s` seconds.
 
-        Raise NoCapacity or Unsatisfiable; a failed job is returned like a completed one.
+        `on_started` is called when they are durable and the wait begins. Raise NoCapacity or
+        Unsatisfiable; a failed job is returned like a completed one.
         """
         ready_key = ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements)
+        starting = self._start(Invoke(spec, count))
+        del spec  # nothing large is kept during the wait
         try:
-            jobs = await self._start(Invoke(spec, count))
+            job_ids = [job.id for job in await starting]
         except Unsatisfiable as error:
             raise self._retryable_if_reconnectable(error, ready_key) from None
-        return await self._await_results(jobs, wait_s)
+        on_started()
+        return await self._await_results(job_ids, wait_s)
 
     async def reserve(
         self,
@@ -112,19 +122,28 @@ class LivePlacement:
         expires_at = self._loop.clock.now() + round(ttl_s * 1_000_000)
         return Reservation(id_, nonce, [slot.worker for slot in slots], expires_at)
 
-    async def commit(self, id_: str, nonce: str, spec: JobSpec, wait_s: float) -> list[Job]:
+    async def commit(
+        self,
+        id_: str,
+        nonce: str,
+        spec: JobSpec,
+        wait_s: float,
+        on_started: Callable[[], None] = _ignore,
+    ) -> list[Job]:
         """Run a job in each slot of the reservation; raise NoReservation if it is not open.
 
         Raise Unsatisfiable if its workers do not run such jobs; the reservation then stays open.
+        `on_started` is as in invoke.
         """
-
-        command = InvokeReserved(spec, self._find(id_, nonce).slots)
+        starting = self._start(InvokeReserved(spec, self._find(id_, nonce).slots), id_)
+        del spec
         try:
-            jobs = await self._start(command, id_)
+            job_ids = [job.id for job in await starting]
         except NoReservation:
             self._expire(id_)
             raise
-        return await self._await_results(jobs, wait_s)
+        on_started()
+        return await self._await_results(job_ids, wait_s)
 
     async def release(self, id_: str, nonce: str) -> None:
         """Free the reserved slots; raise NoReservation if the reservation is not open."""
@@ -322,12 +341,12 @@ class LivePlacement:
             elif (offer := self._offers.get(job_id)) is not None and offer.timer is None:
                 self._start_timer(offer)  # its worker may never poll again
 
-    async def _await_results(self, jobs: Sequence[Job], wait_s: float) -> list[Job]:
+    async def _await_results(self, job_ids: Sequence[int], wait_s: float) -> list[Job]:
         """Wait until the jobs have ended; without a wait, until workers have accepted them."""
-        offers = [offer for job in jobs if (offer := self._offers.get(job.id)) is not None]
+        offers = [offer for job_id in job_ids if (offer := self._offers.get(job_id)) is not None]
         if offers and not wait_s:
             await asyncio.wait([offer.accepted for offer in offers])
-        ended = await asyncio.gather(*(self._wait(job.id, wait_s) for job in jobs))
+        ended = await asyncio.gather(*(self._wait(job_id, wait_s) for job_id in job_ids))
         refused = [job for job in ended if job.failure and job.failure.type == NO_CAPACITY]
         if not refused:
             return list(ended)

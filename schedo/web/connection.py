@@ -3,8 +3,8 @@
 A connection carries out one request at a time. Bytes that a client sends ahead stay unparsed, and
 the connection receives no more of them until their turn comes; the next request begins when the
 client has read the earlier responses. So a connection holds a small, known number of bytes whatever
-the client sends, and a ledger of all connections adds up the bytes that wait for clients. The
-server checks deadlines once a second, so that requests need no timers.
+the client sends, and one account adds up the bytes of all connections (`web/bytes_in_flight.py`).
+The server checks deadlines once a second, so that requests need no timers.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.protocol.problems import KINDS, ProblemKind
 from schedo.web.chunked_body import BadChunk, Chunks
 from schedo.web.connection_stages import DEADLINES_S, Stage
 from schedo.web.cycle import UNREAD_BYTES_MAX, Exchange
 from schedo.web.fallback_responses import render_refusal
-from schedo.web.head import ORDINARY_HEAD_BYTES, BadHead, check_beginning, find_end, parse_head
-from schedo.web.light_event import LightEvent
+from schedo.web.head import BadHead, check_beginning, find_end, parse_head
+from schedo.web.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from schedo.web.connections import Connections
@@ -29,6 +30,8 @@ WRITE_DEADLINE_S = 30.0
 WRITE_BYTES_PER_S_MIN = 1_024
 LINGER_BYTES_MAX = 1_048_576  # in addition to the rest of a body with a Content-Length
 LINGER_BODY_BYTES_MAX = 33_554_432
+ORDINARY_REQUEST_BYTES = 8_192  # a connection with more is closed first when memory is short
+UNWANTED_BYTES_MAX = 8_192  # of a body that the application has not asked for yet
 SKIPPED_BYTES_MAX = 65_536  # of an unread body, if the connection stays open
 
 
@@ -39,24 +42,22 @@ class Connection(asyncio.BufferedProtocol):
         "__weakref__",
         "_chunks",
         "_exchange",
-        "_head_bytes",
         "_held",
         "_is_paused",
         "_is_surplus",
-        "_kept",
         "_left",
+        "_request_bytes",
         "_rest",
-        "_sent_at",
         "_shared",
         "_since",
         "_skipped",
-        "_writable",
-        "_written",
+        "outgoing",
         "stage",
         "transport",
     )
 
     transport: asyncio.Transport
+    outgoing: Outgoing
 
     def __init__(self, shared: Connections) -> None:
         self._shared = shared
@@ -69,12 +70,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_paused = False
         self._is_surplus = False
         self._skipped = 0
-        self._head_bytes = 0  # of the current request, if its head is large
-        self._held = 0  # bytes in the ledger
-        self._written = 0  # since the client had read everything
-        self._kept = 0  # and the size of the writes that it has not read whole
-        self._sent_at = 0.0  # when the client had last read everything
-        self._writable: LightEvent | None = None  # while it has not
+        self._request_bytes = 0  # of the current request: its head, and its body if it is small
+        self._held = 0  # bytes in the account
 
     # Callbacks of the event loop.
 
@@ -82,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = transport
         # Pause as soon as any byte waits: the next request begins when the client has read all.
         transport.set_write_buffer_limits(high=0)
+        self.outgoing = Outgoing(transport)
         self._is_surplus = not self._shared.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -89,16 +87,16 @@ class Connection(asyncio.BufferedProtocol):
         exchange, self._exchange = self._exchange, None
         if exchange is not None and not exchange.is_answered:
             exchange.leave()
-        writable, self._writable = self._writable, None
-        self._rest, self._head_bytes, self._chunks = b"", 0, None
+        self._rest, self._request_bytes, self._chunks = b"", 0, None
+        self.outgoing.resume()
         self._charge()
         self.stage = Stage.GONE
-        if writable is not None:
-            writable.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer to receive into. All connections share it, because none keeps it."""
-        is_long = self.stage is Stage.BODY or self.stage is Stage.LINGER
+        exchange = self._exchange
+        is_body = self.stage is Stage.BODY and exchange is not None and exchange.is_body_wanted
+        is_long = is_body or self.stage is Stage.LINGER
         return self._shared.long_buffer if is_long else self._shared.short_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -126,16 +124,11 @@ class Connection(asyncio.BufferedProtocol):
         """Close: a client that closes its half counts as disconnected."""
 
     def pause_writing(self) -> None:
-        if self._writable is None:
-            self._writable = LightEvent()
-            self._sent_at = self._shared.loop.time()
-            self._written = self.transport.get_write_buffer_size()
+        self.outgoing.pause(self._shared.loop.time())
 
     def resume_writing(self) -> None:
-        writable, self._writable = self._writable, None
-        if writable is None:
+        if not self.outgoing.resume():
             return
-        writable.set()
         self._charge()
         if self._rest and self.stage is Stage.HEAD and not self.transport.is_closing():
             self._since = self._shared.loop.time()
@@ -160,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self, is_first: bool, is_admitted: bool = False) -> None:
         """Begin the next request if its head is complete and its turn has come."""
-        if self._writable is not None or self.transport.is_closing():
+        if self.outgoing.is_unread or self.transport.is_closing():
             self._pause()
             return
         self._resume()
@@ -190,7 +183,9 @@ class Connection(asyncio.BufferedProtocol):
         keeps_alive = head.keeps_alive and not (shared.is_draining or self._is_surplus)
         exchange = Exchange(self, head.scope, keeps_alive, head.expects_continue)
         self._exchange = exchange
-        self._head_bytes = end if end > ORDINARY_HEAD_BYTES else 0
+        self._request_bytes = end
+        if head.body_bytes <= SMALL_BODY_BYTES_MAX:
+            self._request_bytes += head.body_bytes
         self._left = head.body_bytes
         self._chunks = Chunks() if head.is_chunked else None
         if head.body_bytes or head.is_chunked:
@@ -227,8 +222,13 @@ class Connection(asyncio.BufferedProtocol):
             self._skipped += len(data)
             if self._skipped > SKIPPED_BYTES_MAX:
                 self._linger()
-        elif exchange.unread_bytes > UNREAD_BYTES_MAX:
-            self._pause()
+        elif exchange.is_body_wanted:
+            if exchange.unread_bytes > UNREAD_BYTES_MAX:
+                self._pause()
+        else:
+            self._charge()
+            if exchange.unread_bytes > UNWANTED_BYTES_MAX:
+                self._pause()
 
     def _end_body(self, rest: bytes) -> None:
         """Wait for the response, which may have been sent already."""
@@ -243,19 +243,13 @@ class Connection(asyncio.BufferedProtocol):
     # The response: the methods of Peer.
 
     def write(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        was_paused = self._writable is not None
-        self.transport.write(data)
-        if self._writable is not None:
-            # The transport keeps each write as a whole until its last byte is sent.
-            self._kept = self._kept + len(data) if was_paused else len(data)
-            self._written += len(data) if was_paused else 0
-            self._charge()
+        if not self.transport.is_closing():
+            self.outgoing.write(data)
+            if self.outgoing.is_unread:
+                self._charge()
 
     async def flushed(self) -> None:
-        while self._writable is not None:
-            await self._writable.wait()
+        await self.outgoing.flushed()
 
     def want_body(self) -> None:
         if self.stage is Stage.BODY:
@@ -288,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
     def _end_exchange(self) -> None:
         """Continue with the next request."""
         self._exchange = None
-        self._head_bytes = 0
+        self._request_bytes = 0
         self._since = self._shared.loop.time()
         if self._rest:
             self.stage = Stage.HEAD
@@ -323,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
         self.stage, self._since = Stage.LINGER, self._shared.loop.time()
         self._left = min(self._left, LINGER_BODY_BYTES_MAX)
         self._chunks = None
-        self._head_bytes = 0
+        self._request_bytes = 0
         self._keep(b"")
         self._resume()
         self.transport.write_eof()
@@ -350,8 +344,8 @@ class Connection(asyncio.BufferedProtocol):
         waited_s = now - self._since
         is_unread = self._shared.is_draining and self.stage is Stage.HEAD
         self._charge()
-        if self._writable is not None:
-            if self.lag(now, WRITE_BYTES_PER_S_MIN) > WRITE_DEADLINE_S:
+        if self.outgoing.is_unread:
+            if self.outgoing.lag(now, WRITE_BYTES_PER_S_MIN) > WRITE_DEADLINE_S:
                 self.transport.abort()
         elif waited_s > DEADLINES_S.get(self.stage, waited_s):
             self._end_stage()
@@ -367,34 +361,31 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.refuse(KINDS["request-timeout"])
 
-    def lag(self, now: float, bytes_per_s: int) -> float:
-        """Return how many seconds the client is behind a reader of this rate."""
-        if self._writable is None:
-            return 0.0
-        return now - self._sent_at - (self._written - self._unsent()) / bytes_per_s
-
     @property
     def held(self) -> int:
-        """The number of bytes in the ledger for this connection."""
+        """The number of bytes in the account for this connection."""
         return self._held
 
     @property
     def has_sent_ahead(self) -> bool:
         """Whether it holds received bytes, and not only an unread response."""
-        return bool(self._rest) or self._head_bytes > 0
+        return bool(self._rest) or self._waiting() > ORDINARY_REQUEST_BYTES
 
     def idle_since(self) -> float | None:
         """Return since when the connection is idle; None if it is not."""
         is_idle = self.stage is Stage.IDLE or (self.stage is Stage.HEAD and not self._rest)
-        return self._since if is_idle and self._writable is None else None
+        return self._since if is_idle and not self.outgoing.is_unread else None
 
-    def _unsent(self) -> int:
-        return 0 if self._writable is None else self.transport.get_write_buffer_size()
+    def _waiting(self) -> int:
+        """The bytes of the current request; those of a large body until they are claimed."""
+        exchange = self._exchange
+        if exchange is None or exchange.is_body_wanted:
+            return self._request_bytes
+        return self._request_bytes + exchange.unread_bytes
 
     def _charge(self) -> None:
-        """Update the ledger."""
-        kept = 0 if self._writable is None else self._kept
-        held = len(self._rest) + self._head_bytes + kept
+        """Update the account."""
+        held = len(self._rest) + self._waiting() + self.outgoing.kept_bytes
         if held != self._held and self.stage is not Stage.GONE:
             change, self._held = held - self._held, held
             self._shared.charge(self, change)

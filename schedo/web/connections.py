@@ -1,8 +1,8 @@
 """All connections of one server: bounds their number and the memory that they hold together.
 
-One ledger counts the bytes that wait for clients: incomplete heads, requests sent ahead, unread
-responses. Above the limit the server closes the connections of the slowest clients, so that a
-client that reads does not pay for the others.
+When they hold more bytes than their part of the account (`web/bytes_in_flight.py`), the server
+closes the connections of the slowest clients, so that a client that reads does not pay for the
+others.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp
 
-from schedo.core.limits import WAITING_BYTES_MAX
 from schedo.engine.sharing import LoopShare
-from schedo.errors import Overloaded
+from schedo.web.bytes_in_flight import BytesInFlight
 
 if TYPE_CHECKING:
     from schedo.web.connection import Connection
 
 _SHORT_READ_BYTES = 8_192  # the most that a client may send ahead
 _LONG_READ_BYTES = 65_536
-ROOM_S_MAX = 10.0
-_ROOM_LOOK_S = 0.05
 _IDLE_CLOSED_AT_ONCE = 64
 # These must not wait behind a crowd, or the server counts as dead.
 HEALTH_CHECKS = (b"GET /healthz ", b"GET /readyz ", b"HEAD /healthz ", b"HEAD /readyz ")
@@ -38,16 +35,15 @@ class Connections:
     loop: asyncio.AbstractEventLoop
     share: LoopShare
     app: ASGIApp
+    in_flight: BytesInFlight
 
-    def __init__(self, connections_max: int, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
+    def __init__(self, connections_max: int) -> None:
         self._max = connections_max
-        self._bytes_max = waiting_bytes_max
         self.all: set[Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.default_headers: list[tuple[bytes, bytes]] = []
         self.is_draining = False
         self.requests = 0
-        self.waiting_bytes = 0
         self.emptied = asyncio.Event()
         self.long_buffer = memoryview(bytearray(_LONG_READ_BYTES))
         self.short_buffer = self.long_buffer[:_SHORT_READ_BYTES]
@@ -93,32 +89,24 @@ class Connections:
 
     def charge(self, connection: Connection, change: int) -> None:
         """Change the number of bytes that a connection holds."""
-        self.waiting_bytes += change
+        self.in_flight.by_connections += change
         if change > 0:
             self.shed(connection)
 
-    async def has_room(self) -> None:
-        """Wait until there is memory for a large response; raise Overloaded after ROOM_S_MAX."""
-        until = self.loop.time() + ROOM_S_MAX
-        while self.waiting_bytes > self._bytes_max:
-            if self.loop.time() > until:
-                raise Overloaded("too many large responses are unread; retry soon")
-            await asyncio.sleep(_ROOM_LOOK_S)
-            self.shed()
-
     def shed(self, but: Connection | None = None) -> None:
-        """Close the slowest clients first, until the ledger is at three quarters of the limit."""
-        if self.waiting_bytes <= self._bytes_max:
+        """Close the slowest clients if memory is short, until a quarter of it is free."""
+        account = self.in_flight
+        if account.by_connections <= account.connections_max:
             return
         now = self.loop.time()
         found = []
         for connection in self.all:
             if connection.held and connection is not but:
-                lag_s = connection.lag(now, SLOW_BYTES_PER_S)
+                lag_s = connection.outgoing.lag(now, SLOW_BYTES_PER_S)
                 if connection.has_sent_ahead or lag_s > SLOW_GRACE_S:
                     found.append((lag_s, connection.held, id(connection), connection))
         found.sort(reverse=True)
         for *_, connection in found:
-            if self.waiting_bytes <= self._bytes_max * 3 // 4:
+            if account.by_connections <= account.connections_max * 3 // 4:
                 break
             connection.shed()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from schedo.core.built_in import may_run
-from schedo.core.limits import LARGE_READS_MAX
 from schedo.core.model import Job, JobSpec
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.engine.sharing import SharedCall
 from schedo.errors import ShellDisabled
-from schedo.web.body_limiter import Intake
+from schedo.web.bytes_in_flight import BytesInFlight
 from schedo.web.http import Request, Response
 from schedo.web.limiter import WeightedSemaphore
 from schedo.web.settings import WebSettings
@@ -35,10 +33,6 @@ class KnownWorker(NamedTuple):
     spec: WorkerSpec
 
 
-async def _no_wait() -> None:
-    """No limit on unread responses."""
-
-
 @dataclass(slots=True)
 class AppContext:
     """The HTTP side of one server."""
@@ -51,9 +45,7 @@ class AppContext:
     polls: set[Callable[[], None]] = field(default_factory=set)  # each ends one open poll
     workers: dict[str, KnownWorker] = field(default_factory=dict)
     batches: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(BATCHED_JOBS_MAX))
-    intake: Intake = field(default_factory=Intake)
-    reads: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(LARGE_READS_MAX))
-    unsent_room: Callable[[], Awaitable[None]] = _no_wait  # returns when few responses are unread
+    in_flight: BytesInFlight = field(default_factory=BytesInFlight)
     metrics: SharedCall[bytes] | None = None  # the text of /metrics
     worker_tasks: set[str] = field(default_factory=set)  # built in, of all workers so far
 
@@ -67,16 +59,6 @@ class AppContext:
         check = self.settings.payload_checks.get(spec.task)
         if check is not None:
             check(spec.payload)
-
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[None]:
-        """Wait for a turn to read and render a response that may be large.
-
-        The block ends after the response is written, so the next one sees whether clients read it.
-        """
-        async with self.reads.taken(1):
-            await self.unsent_room()
-            yield
 
     async def learn_names(self, jobs: list[Job]) -> dict[int, str]:
         """Return the names of the jobs' schedules; they never change, so they are cached."""

@@ -64,6 +64,7 @@ class Exchange:
         "has_begun",
         "has_body",
         "is_answered",
+        "is_body_wanted",
         "is_gone",
         "keeps_alive",
         "scope",
@@ -81,6 +82,7 @@ class Exchange:
         self._parts: list[bytes] = []
         self.unread_bytes = 0
         self.has_body = False  # the whole body has arrived
+        self.is_body_wanted = False  # the application has asked for it
         self._lacks_body = True  # the application has not started, or waits for the body
         self._start: Any = None  # the head of the response, held until its body
         self._is_chunked = False
@@ -132,7 +134,7 @@ class Exchange:
 
     async def receive(self) -> dict[str, Any]:
         """Return the next ASGI message: a part of the body, or the disconnect."""
-        self._lacks_body = True
+        self._lacks_body = self.is_body_wanted = True
         if not self.is_gone and not self.is_answered:
             if self._expects_continue and not self.has_body:
                 self._peer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -177,11 +179,12 @@ class Exchange:
     def _begin(self, start: Any, more: bool) -> bytes:
         """Return the head of the response."""
         headers = [*self.scope["schedo.defaults"], *start["headers"]]
-        if more and self.scope["http_version"] == "1.1":
-            self._is_chunked = True
-            headers.append(_CHUNKED)
-        elif more:
-            self.keeps_alive = False  # the end of the connection ends the body
+        if more and not any(name == b"content-length" for name, _ in headers):
+            if self.scope["http_version"] == "1.1":
+                self._is_chunked = True
+                headers.append(_CHUNKED)
+            else:
+                self.keeps_alive = False  # the end of the connection ends the body
         if _CLOSE in headers:
             self.keeps_alive = False
         elif not (self.keeps_alive and self._peer.may_stay_open()):

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from starlette.types import Message, Receive, Scope, Send
 
-from schedo.core.limits import BODY_BYTES_UNCOUNTED
+from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.errors import BadRequest, MethodNotAllowed, Overloaded, TooLarge, UnsupportedMedia
 from schedo.protocol.operation import LINES_TYPE, Operation
 from schedo.protocol.query import parse_query
 from schedo.protocol.schedules import EmptyRequest
 from schedo.web.auth import ClientGone
-from schedo.web.body_limiter import BodySlot
+from schedo.web.bytes_in_flight import RECEIVING, Claim, TooSlow
 from schedo.web.context import AppContext, Handler
 from schedo.web.cycle import UNREAD_BYTES_MAX
 from schedo.web.http import JSON_TYPE, Request, send_answer
@@ -21,6 +21,7 @@ from schedo.web.http import JSON_TYPE, Request, send_answer
 _PLAIN_ENCODINGS = frozenset({b"", b"identity"})
 _UTF8 = frozenset({"", "charset=utf-8", 'charset="utf-8"'})
 _NO_BODY = b"{}"  # an empty body, if no field is required
+_CHUNKED_BYTES = 65_536  # the first claim of a body of unknown length
 
 
 class Endpoint:
@@ -46,74 +47,60 @@ class Endpoint:
             raise Overloaded(
                 "the server has too many connections for a request that waits; retry soon"
             )
-        headers: dict[bytes, bytes] = scope["schedo.headers"]
-        if operation.request is None:
-            _check_no_body(headers)
-            await self._perform(scope, receive, send, operation, handle)
-            return
-        media_type = _read_media_type(headers, operation)
-        length = _read_length(headers, operation)
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body", False) and len(body) <= BODY_BYTES_UNCOUNTED:
-            await self._perform(scope, receive, send, operation, handle, body, media_type)
-            return
-        size = length or (operation.body_bytes_max if message.get("more_body") else len(body))
-        async with self._context.intake.place(size) as place:
-            scope["schedo.leave"] = place.leave
-            body = await _read_body(body, message, receive, operation, place)
-            await asyncio.sleep(0)  # joining a large body took some milliseconds
-            await self._perform(scope, receive, send, operation, handle, body, media_type)
+        claim = Claim(self._context.in_flight)
+        try:
+            request = await _read_request(scope, receive, operation, claim)
+            request_id = request.id
+            answering = handle(self._context, request)
+            del request  # the handler may wait for long; it frees the body
+            await send_answer(send, await answering, request_id, claim)
+        except TooSlow:
+            raise ClientGone from None
+        finally:
+            claim.release()
 
-    async def _perform(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        operation: Operation,
-        handle: Handler,
-        body: bytes = b"",
-        media_type: str = "",
-    ) -> None:
-        """Call the handler and send its response."""
-        if not body and operation.request is not None and operation.body_is_optional:
+
+async def _read_request(
+    scope: Scope, receive: Receive, operation: Operation, claim: Claim
+) -> Request:
+    """Return the request with its whole body; raise the errors of a bad one."""
+    headers: dict[bytes, bytes] = scope["schedo.headers"]
+    body, media_type = b"", ""
+    if operation.request is None:
+        _check_no_body(headers)
+    else:
+        media_type = _read_media_type(headers, operation)
+        body = await _read_body(receive, headers, operation, claim)
+        if not body and operation.body_is_optional:
             body = _NO_BODY
 
-        async def gone() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
-        request = Request(
-            operation.name,
-            scope["path"],
-            scope["path_params"],
-            scope["schedo.headers"],
-            parse_query(scope["query_string"], operation.query),
-            body,
-            scope["schedo.request_id"],
-            scope.get("schedo.client_id", ""),
-            gone,
-            media_type == LINES_TYPE,
-            scope.get("schedo.grant"),
-            scope.pop("schedo.leave", _leave_nothing),
-        )
-        if operation.request is EmptyRequest:  # its handler does not read the body
-            await request.read(EmptyRequest)
-        request_id = request.id
-        carrying_out = handle(self._context, request)
-        del request, body  # the handler may wait for long; frees the body
-        await send_answer(send, await carrying_out, request_id)
+    request = Request(
+        operation.name,
+        scope["path"],
+        scope["path_params"],
+        headers,
+        parse_query(scope["query_string"], operation.query),
+        body,
+        scope["schedo.request_id"],
+        scope.get("schedo.client_id", ""),
+        gone,
+        claim,
+        media_type == LINES_TYPE,
+        scope.get("schedo.grant"),
+    )
+    if operation.request is EmptyRequest:  # its handler does not read the body
+        await request.read(EmptyRequest)
+        return request._replace(body=b"")
+    return request
 
 
 def _may_wait(operation: Operation, scope: Scope) -> bool:
     """Return whether the response may come much later."""
     return operation.may_wait or b"wait=" in scope["query_string"]
-
-
-def _leave_nothing() -> None:
-    """Release nothing: a small body has no share of a budget."""
 
 
 def _read_media_type(headers: Mapping[bytes, bytes], operation: Operation) -> str:
@@ -156,22 +143,62 @@ def _read_length(headers: Mapping[bytes, bytes], operation: Operation) -> int:
 
 
 async def _read_body(
-    body: bytes, message: Message, receive: Receive, operation: Operation, place: BodySlot
+    receive: Receive, headers: Mapping[bytes, bytes], operation: Operation, claim: Claim
 ) -> bytes:
-    """Return the whole body; stop reading beyond the limit."""
+    """Return the whole body, with a claim if it is large; stop reading beyond the limit."""
     bytes_max = operation.body_bytes_max
-    parts, size = [body], len(body)
-    async with place.receiving():
-        while message.get("more_body", False) and size <= bytes_max:
-            message = await receive()
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            place.note(len(parts[-1]))
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    if size > bytes_max:
+    length = _read_length(headers, operation)
+    if length > SMALL_BODY_BYTES_MAX:
+        await claim.take(length)
+    elif b"transfer-encoding" in headers:
+        await claim.take(_CHUNKED_BYTES)  # most of them are small
+    body = _Body()
+    if not claim.size:
+        while body.has_more and body.size <= bytes_max:
+            body.add(await receive())
+    else:
+        await _receive(body, receive, claim, claim.size)
+        if body.has_more and body.size < bytes_max:
+            await claim.take(bytes_max)
+            await _receive(body, receive, claim, bytes_max)
+    if body.size > bytes_max:
         raise _too_large(bytes_max)
-    return body if len(parts) == 1 else b"".join(parts)
+    if len(body.parts) == 1:
+        return body.parts[0]
+    whole = b"".join(body.parts)
+    await asyncio.sleep(0)  # joining a large body took some milliseconds
+    return whole
+
+
+async def _receive(body: _Body, receive: Receive, claim: Claim, bytes_max: int) -> None:
+    """Receive the body up to its end, or until it is larger than this."""
+    try:
+        async with claim.moving(RECEIVING):
+            while body.has_more and body.size <= bytes_max:
+                claim.note(body.add(await receive()))
+    except TooSlow:
+        raise Overloaded("this body is too slow while others wait for its memory") from None
+
+
+class _Body:
+    """The received parts of a body."""
+
+    __slots__ = ("has_more", "parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.has_more = True
+
+    def add(self, message: Message) -> int:
+        """Add what an ASGI message brings and return its size; raise ClientGone."""
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        part = message.get("body", b"")
+        self.parts.append(part)
+        self.size += len(part)
+        self.has_more = message.get("more_body", False)
+        return len(part)
 
 
 def _too_large(bytes_max: int) -> TooLarge:

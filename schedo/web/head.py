@@ -17,7 +17,6 @@ from schedo.protocol.problems import KINDS, ProblemKind
 
 URL_BYTES_MAX = 8_192
 HEAD_BYTES_MAX = 32_768
-ORDINARY_HEAD_BYTES = 4_096
 HEADERS_MAX = 100
 _FIRST_LINE_BYTES_MAX = URL_BYTES_MAX + 64
 _VERSIONS = frozenset({"1.1", "1.0"})

@@ -12,13 +12,14 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from starlette.types import Scope, Send
 
-from schedo.core.limits import BODY_BYTES_UNCOUNTED
+from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.engine.sharing import in_steps
 from schedo.errors import BadRequest, SchedoError
 from schedo.protocol.decode import decode_request
 from schedo.protocol.problems import PROBLEM_TYPE, problem_headers, render_problem
 from schedo.protocol.query import Values
 from schedo.protocol.reading import read_request
+from schedo.web.bytes_in_flight import SENDING, Claim
 from schedo.web.permissions import WorkerPermission
 
 JSON_TYPE = b"application/json"
@@ -33,6 +34,7 @@ SECURITY_HEADERS = [
     (b"cache-control", b"no-store"),
 ]
 Header = tuple[bytes, bytes]
+PIECE_BYTES = 65_536  # of a large response
 T = TypeVar("T", bound=Struct)
 
 
@@ -52,9 +54,9 @@ class Request(NamedTuple):
     id: str
     client_id: str  # identifies the token
     gone: Callable[[], Awaitable[None]]  # waits until the client has disconnected
+    claim: Claim  # the bytes in flight that it holds
     is_lines: bool = False  # the body is newline-delimited JSON
     grant: WorkerPermission | None = None  # of a worker token; None: no worker token
-    leave: Callable[[], None] = lambda: None  # releases the body's share of the budget
 
     def find_header(self, name: bytes) -> str | None:
         """Return a header as text, or None."""
@@ -66,7 +68,7 @@ class Request(NamedTuple):
 
         `see` gets the body's value, of a large one what names it.
         """
-        if len(self.body) <= BODY_BYTES_UNCOUNTED:
+        if len(self.body) <= SMALL_BODY_BYTES_MAX:
             return decode_request(self.body, kind, see)
         return await in_steps(read_request(self.body, kind, see))
 
@@ -96,18 +98,33 @@ def answer_error(error: SchedoError, request_id: str) -> Response:
     return Response(error.status, render_problem(error, request_id), headers, PROBLEM_TYPE)
 
 
-async def send_answer(send: Send, answer: Response, request_id: str) -> None:
-    """Send the response with the headers that all responses share."""
+async def send_answer(
+    send: Send, answer: Response, request_id: str, claim: Claim | None = None
+) -> None:
+    """Send the response with the headers that all responses share.
+
+    A large one is sent piece by piece; raise TooSlow if others wait for its claimed bytes.
+    """
     headers = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS, *answer.headers]
     if answer.status != 204:
         headers.append((b"content-type", answer.content_type))
         if answer.pieces is None:
             headers.append((b"content-length", b"%d" % len(answer.body)))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    if answer.pieces is not None:
-        async for piece in answer.pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": answer.body})
+    last = answer.body
+    if claim is not None and (answer.pieces is not None or len(last) > PIECE_BYTES):
+        pieces, last = answer.pieces or _cut(answer.body), b""
+        async for piece in pieces:
+            async with claim.moving(SENDING):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": last})
+
+
+async def _cut(body: bytes) -> AsyncIterator[memoryview]:
+    """Yield the body in pieces, without copies of them."""
+    view = memoryview(body)
+    for at in range(0, len(body), PIECE_BYTES):
+        yield view[at : at + PIECE_BYTES]
 
 
 def index_headers(scope: Scope) -> dict[bytes, bytes]:

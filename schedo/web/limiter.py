@@ -30,6 +30,10 @@ class WeightedSemaphore:
             self.leave(amount)
 
     @property
+    def in_use(self) -> int:
+        return self._taken
+
+    @property
     def has_waiting(self) -> bool:
         return bool(self._waiting)
 

@@ -14,11 +14,11 @@ import msgspec
 import orjson
 
 from schedo.engine.sharing import STEP_S, in_steps
-from schedo.web.http import Header, Response
+from schedo.web.http import PIECE_BYTES, Header, Response
 
 T = TypeVar("T")
 
-_PIECE_BYTES = 65_536
+LIST_BYTES = 1_048_576  # what a request for a list of unknown length claims
 
 
 async def answer_page(
@@ -64,14 +64,14 @@ async def _render_rest(begin: bytes, texts: Iterator[bytes]) -> AsyncIterator[by
 
 
 def _join(texts: Iterator[bytes]) -> Generator[None, None, tuple[bytes, bool]]:
-    """Return the next texts, about _PIECE_BYTES, and whether more may follow."""
+    """Return the next texts, about PIECE_BYTES, and whether more may follow."""
     parts: list[bytes] = []
     size = 0
     until = time.perf_counter() + STEP_S
     for text in texts:
         parts.append(text)
         size += len(text)
-        if size >= _PIECE_BYTES:
+        if size >= PIECE_BYTES:
             return b"".join(parts), True
         if time.perf_counter() > until:
             yield

@@ -16,7 +16,6 @@ from email.utils import formatdate
 
 import uvicorn
 
-from schedo.core.limits import WAITING_BYTES_MAX
 from schedo.engine.sharing import loop_share
 from schedo.web.app import WebApp
 from schedo.web.connection import Connection
@@ -33,10 +32,8 @@ _SETTLE_TURNS = 10  # asyncio takes 4 from accept() to connection_made()
 class HttpServer:
     """Serves one application on one address."""
 
-    def __init__(
-        self, connections_max: int = CONNECTIONS_MAX, waiting_bytes_max: int = WAITING_BYTES_MAX
-    ) -> None:
-        self._state = Connections(connections_max, waiting_bytes_max)
+    def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
+        self._state = Connections(connections_max)
         self._app: WebApp | None = None
         self._listeners: Sequence[asyncio.Server] = ()
         self._watch: asyncio.Task[None] | None = None
@@ -45,11 +42,6 @@ class HttpServer:
     def connections(self) -> list[Connection]:
         """The open connections."""
         return list(self._state.all)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """The number of bytes that wait for the clients of all connections."""
-        return self._state.waiting_bytes
 
     def shed_slow(self) -> None:
         """Close the connections of slow clients if memory is short."""
@@ -60,7 +52,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self._app = self._state.app = app
         self._state.loop, self._state.share = loop, loop_share()
-        app.context.unsent_room = self._state.has_room
+        self._state.in_flight = app.context.in_flight
         sockets = await _bind(host, port)
         server = _make_server(app, self._state)
         await server.startup(sockets)

@@ -141,10 +141,18 @@ class FakePlacing:
         self._sessions = sessions
         self.reserved = {"r1": "n1"}
 
-    async def invoke(self, spec: JobSpec, *, count: int, wait_s: float) -> list[Job]:
+    async def invoke(
+        self,
+        spec: JobSpec,
+        *,
+        count: int,
+        wait_s: float,
+        on_started: Callable[[], None] = lambda: None,
+    ) -> list[Job]:
         self.calls.append(Invoked(spec, count, wait_s))
         if self.error is not None:
             raise self.error
+        on_started()
         if self.is_slow:
             await self._sessions.hold("invoke")
         return self.jobs
@@ -158,10 +166,15 @@ class FakePlacing:
         return Reservation("r1", "n1", ["w1", "w2"], T0 + 10 * SECOND)
 
     async def commit_reservation(
-        self, reservation_id: str, nonce: str, spec: JobSpec, wait_s: float
+        self,
+        reservation_id: str,
+        nonce: str,
+        spec: JobSpec,
+        wait_s: float,
+        on_started: Callable[[], None],
     ) -> list[Job]:
         await self.release_reservation(reservation_id, nonce)
-        return await self.invoke(spec, count=1, wait_s=wait_s)
+        return await self.invoke(spec, count=1, wait_s=wait_s, on_started=on_started)
 
     async def release_reservation(self, reservation_id: str, nonce: str) -> None:
         if self.reserved.get(reservation_id) != nonce:

@@ -151,6 +151,19 @@ async def unread_answer(world: World, server: HttpServer, port: int) -> socket.s
     return sock
 
 
+async def test_a_large_answer_is_claimed_until_it_is_read(served: Served) -> None:
+    world, server, port = served
+    account = world.app.context.in_flight
+    sock = await unread_answer(world, server, port)
+    assert account.total >= 1_000_000
+
+    sock.close()
+
+    await connected(server, 0)
+    while account.total:
+        await turn()
+
+
 async def test_a_client_that_reads_nothing_is_cut_off_after_30_seconds(served: Served) -> None:
     world, server, port = served
     sock = await unread_answer(world, server, port)
@@ -167,7 +180,9 @@ async def test_a_client_that_reads_nothing_is_cut_off_after_30_seconds(served: S
 
 
 async def test_heads_that_do_not_end_are_bounded_together(world: World) -> None:
-    server = HttpServer(waiting_bytes_max=100_000)
+    server = HttpServer()
+    account = world.app.context.in_flight
+    account.connections_max = 100_000
     port = await server.start(world.app, "127.0.0.1", 0)
     streams = [await open_connection(port) for _ in range(20)]
     for _, writer in streams:
@@ -175,7 +190,7 @@ async def test_heads_that_do_not_end_are_bounded_together(world: World) -> None:
         for _ in range(3):
             await turn()
 
-    assert server.waiting_bytes <= 100_000
+    assert account.by_connections <= 100_000
     assert 1 <= len(server.connections) < 10
     assert (await talk(port, HEAD + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
     for _, writer in streams:

@@ -7,10 +7,13 @@ from typing import Any, cast
 
 import pytest
 
+from schedo.core.limits import CLAIMED_BYTES
+from schedo.web.bytes_in_flight import BytesInFlight
 from schedo.web.connection import Connection
 from schedo.web.connections import Connections
 
 KIB = 1_024
+CLAIMS = sum(share for _, share in CLAIMED_BYTES)
 
 
 class Wire:
@@ -52,9 +55,10 @@ class Wire:
 class Line:
     """Connections on such wires, in a time that the test sets."""
 
-    def __init__(self, waiting_bytes_max: int = 1_000 * KIB) -> None:
+    def __init__(self, bytes_max: int = 1_000 * KIB) -> None:
         self.now = 1_000.0
-        self.shared = Connections(100, waiting_bytes_max)
+        self.shared = Connections(100)
+        self.account = self.shared.in_flight = BytesInFlight(CLAIMS + bytes_max)
         self.shared.loop = cast(Any, self)
 
     def time(self) -> float:
@@ -98,7 +102,7 @@ def test_a_client_stays_that_reads_a_kibibyte_a_second(a_second: int, stays: boo
 
 
 def test_the_slowest_goes_when_memory_is_short() -> None:
-    line = Line(waiting_bytes_max=1_000 * KIB)
+    line = Line(bytes_max=1_000 * KIB)
     _, slow = line.connect(400 * KIB)
     line.wait(1)
     _, brisk = line.connect(400 * KIB)
@@ -108,11 +112,11 @@ def test_the_slowest_goes_when_memory_is_short() -> None:
     line.connect(600 * KIB)
 
     assert (slow.is_aborted, brisk.is_aborted) == (True, False)
-    assert line.shared.waiting_bytes <= 1_000 * KIB
+    assert line.account.by_connections <= 1_000 * KIB
 
 
 def test_a_client_without_time_to_read_is_not_closed() -> None:
-    line = Line(waiting_bytes_max=100 * KIB)
+    line = Line(bytes_max=100 * KIB)
     _, first = line.connect(400 * KIB)
     _, second = line.connect(400 * KIB)
     assert (first.is_aborted, second.is_aborted) == (False, False)
@@ -121,14 +125,14 @@ def test_a_client_without_time_to_read_is_not_closed() -> None:
     line.wait(0.5)
 
     assert (first.is_aborted, second.is_aborted) == (True, False)
-    assert line.shared.waiting_bytes == 0
+    assert line.account.by_connections == 0
 
 
-def test_a_closed_connection_leaves_the_ledger() -> None:
+def test_a_closed_connection_leaves_the_account() -> None:
     line = Line()
     connection, _ = line.connect(400 * KIB)
-    assert line.shared.waiting_bytes == 400 * KIB
+    assert line.account.by_connections == 400 * KIB
 
     connection.connection_lost(None)
 
-    assert (line.shared.waiting_bytes, line.shared.all) == (0, set())
+    assert (line.account.by_connections, line.shared.all) == (0, set())

@@ -26,6 +26,7 @@ from schedo.protocol.jobs import job_fields
 from schedo.protocol.problems import PROBLEM_TYPE, ProblemAnswer
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext
+from schedo.web.handlers.jobs import JOB_BYTES
 from schedo.web.handlers.workers import spec_of
 from schedo.web.http import Header, Request, Response, answer_error
 from schedo.web.idempotency import HEADER
@@ -38,11 +39,14 @@ async def invoke(context: AppContext, request: Request) -> Response:
     _refuse_key(request)
     fields = await request.read(InvokeRequest)
     spec = fields.to_spec(read_traceparent(request))
-    wait_s = fields.read_wait()
+    wait_s, count = fields.read_wait(), fields.count
     context.check_work(spec)
-    placing = context.engine.invoke(spec, count=fields.count, wait_s=wait_s)
+    started = request.claim.release
+    placing = context.engine.invoke(spec, count=count, wait_s=wait_s, on_started=started)
+    request = request._replace(body=b"")
+    del fields, spec  # nothing large is kept during the wait
     jobs = await _place(context, request, placing, wait_s)
-    return await _answer_placed(context, request, jobs, wait_s, fields.count > 1)
+    return await _answer_placed(context, request, jobs, wait_s, count > 1)
 
 
 async def reserve(context: AppContext, request: Request) -> Response:
@@ -65,7 +69,12 @@ async def commit_reservation(context: AppContext, request: Request) -> Response:
     wait_s = fields.read_wait()
     context.check_work(spec)
     nonce = _read_nonce(request)
-    placing = context.engine.commit_reservation(request.params["id"], nonce, spec, wait_s=wait_s)
+    started = request.claim.release
+    placing = context.engine.commit_reservation(
+        request.params["id"], nonce, spec, wait_s=wait_s, on_started=started
+    )
+    request = request._replace(body=b"")
+    del fields, spec
     jobs = await _place(context, request, placing, wait_s)
     return await _answer_placed(context, request, jobs, wait_s, len(jobs) > 1)
 
@@ -145,7 +154,7 @@ async def _answer_placed(
         status = 202
     elif any(job.state is not State.COMPLETED for job in jobs):
         return await _answer_failed(context, request, jobs, is_many)
-    shown = await _show(context, jobs)
+    shown = await _show(context, request, jobs)
     if is_many:
         return Response(status, orjson.dumps({"items": shown}))
     return Response(status, orjson.dumps(shown[0])).with_headers(_location(jobs[0]))
@@ -158,13 +167,15 @@ async def _answer_failed(
     job = next(job for job in jobs if job.state is not State.COMPLETED)
     why = f": {job.failure.message}" if job.failure is not None else ""
     error = InvocationFailed(f"job {render_id(job.id)} is {job.state.value}{why}")
-    shown = await _show(context, jobs)
+    shown = await _show(context, request, jobs)
     problem = msgspec.to_builtins(ProblemAnswer.of(error, request.id))
     body = problem | ({"jobs": shown} if is_many else {"job": shown[0]})
     return Response(error.status, orjson.dumps(body), content_type=PROBLEM_TYPE)
 
 
-async def _show(context: AppContext, jobs: list[Job]) -> list[dict[str, object]]:
+async def _show(context: AppContext, request: Request, jobs: list[Job]) -> list[dict[str, object]]:
+    if any(job.payload is None for job in jobs):
+        await request.claim.take(len(jobs) * JOB_BYTES, None)
     for job in jobs:
         if job.payload is None:
             job.payload = await context.engine.store.load_payload(job.id)

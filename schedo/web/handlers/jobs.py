@@ -32,17 +32,18 @@ from schedo.protocol.query import (
 from schedo.store.base import JobFilter
 from schedo.web.context import AppContext
 from schedo.web.handlers.outputs import read_output, render_outputs
-from schedo.web.http import Request, Response
+from schedo.web.http import JSON_TYPE, PIECE_BYTES, Request, Response
 from schedo.web.pages import answer_page
 
-_STREAMED_BYTES = 65_536  # a larger output is sent in pieces
+# What requests claim: for a job with its payload and result, and for a job of a list.
+JOB_BYTES = 1_048_576
+_LISTED_JOB_BYTES = 10_240
 _STREAMS = ("stdout", "stderr", "body")
 _PLAIN_TEXT = b"text/plain; charset=utf-8"
 
 
 async def get_job(context: AppContext, request: Request) -> Response:
-    async with context.reading():
-        return await _answer_job(context, await context.engine.get(_job_id(request)))
+    return await _answer_job(context, await _load_job(context, request))
 
 
 async def list_jobs(context: AppContext, request: Request) -> Response:
@@ -52,14 +53,14 @@ async def list_jobs(context: AppContext, request: Request) -> Response:
     which = await _read_filter(context, query)
     if which is None:
         return await answer_page(job_fields, ())
-    async with context.reading():
-        jobs = await context.engine.store.list_jobs(which, before, limit)
-        names = await context.learn_names(jobs)
-        describe = partial(job_fields, names=names, inline_bytes_max=PAYLOAD_INLINE_BYTES_MAX)
-        if len(jobs) < limit:
-            return await answer_page(describe, jobs)
-        cursor = render_cursor("jobs", query, str(jobs[-1].id))
-        return await answer_page(describe, jobs, cursor, (request.next_link(cursor),))
+    await request.claim.take(limit * _LISTED_JOB_BYTES)
+    jobs = await context.engine.store.list_jobs(which, before, limit)
+    names = await context.learn_names(jobs)
+    describe = partial(job_fields, names=names, inline_bytes_max=PAYLOAD_INLINE_BYTES_MAX)
+    if len(jobs) < limit:
+        return await answer_page(describe, jobs)
+    cursor = render_cursor("jobs", query, str(jobs[-1].id))
+    return await answer_page(describe, jobs, cursor, (request.next_link(cursor),))
 
 
 async def _read_filter(context: AppContext, query: Values) -> JobFilter | None:
@@ -90,19 +91,19 @@ async def update_job(context: AppContext, request: Request) -> Response:
     change = context.engine.reschedule(
         job_id, due_at=due_at, delay_us=delay_us, priority=patch.priority
     )
-    return await _answer_change(context, change)
+    return await _answer_change(context, request, change)
 
 
 async def cancel_job(context: AppContext, request: Request) -> Response:
-    return await _answer_change(context, context.engine.cancel(_job_id(request)))
+    return await _answer_change(context, request, context.engine.cancel(_job_id(request)))
 
 
 async def retry_job(context: AppContext, request: Request) -> Response:
-    return await _answer_change(context, context.engine.retry(_job_id(request)))
+    return await _answer_change(context, request, context.engine.retry(_job_id(request)))
 
 
 async def run_job(context: AppContext, request: Request) -> Response:
-    return await _answer_change(context, context.engine.run_now(_job_id(request)))
+    return await _answer_change(context, request, context.engine.run_now(_job_id(request)))
 
 
 async def wait_for_job(context: AppContext, request: Request) -> Response:
@@ -116,23 +117,23 @@ async def answer_when_ended(
     context: AppContext, request: Request, job_id: int, timeout_s: float
 ) -> Response:
     """Return 200 with the ended job, or 202 with the job as it stands when the time is up."""
-    request.leave()
+    request.claim.release()
     job = await context.run_until_drain(context.engine.wait(job_id, timeout_s), request.gone())
-    async with context.reading():
-        if job is None:
-            job = await context.engine.get(job_id)
-        return await _answer_job(context, job, 200 if job.is_final else 202)
+    await request.claim.take(JOB_BYTES, None)
+    if job is None:
+        job = await context.engine.get(job_id)
+    return await _answer_job(context, job, 200 if job.is_final else 202)
 
 
 async def explain_job(context: AppContext, request: Request) -> Response:
-    job = await context.engine.get(_job_id(request))
+    job = await _load_job(context, request)
     why = context.engine.why(job)
     answer = WhyAnswer(render_id(job.id), job.state.value, why)
     return Response(200, msgspec.json.encode(answer))
 
 
 async def list_attempts(context: AppContext, request: Request) -> Response:
-    job = await context.engine.get(_job_id(request))
+    job = await _load_job(context, request)
     attempts = await context.engine.store.list_attempts(job.id)
     return await answer_page(AttemptAnswer.of, attempts)
 
@@ -141,37 +142,47 @@ async def get_output(context: AppContext, request: Request) -> Response:
     """Read captured output: all of it as JSON, or one stream as text."""
     stream = read_choice(request.query, "stream", _STREAMS)
     attempt = read_number(request.query, "attempt", 1, ATTEMPT_MAX)
-    job = await context.engine.get(_job_id(request))
+    job = await _load_job(context, request)
     store = context.engine.store
     sizes = [
         size
         for size in await store.list_output_sizes(job.id)
         if attempt in (None, size.attempt) and stream in (None, size.stream)
     ]
+    content_type = JSON_TYPE
     if stream is None:
-        await context.unsent_room()
         pieces = render_outputs(store, job.id, sizes)
-        if sum(size.head + size.tail for size in sizes) > _STREAMED_BYTES:
-            return Response(200, b"", pieces=pieces)
-        return Response(200, b"".join([piece async for piece in pieces]))
-    if not sizes:
+    elif not sizes:
         raise NotFound(f"job {render_id(job.id)} has no {stream} that was kept")
-    latest = max(sizes, key=lambda size: size.attempt)
-    async with context.reading():
-        text = b"".join([part async for part in read_output(store, job.id, latest)])
-    return Response(200, text, content_type=_PLAIN_TEXT)
+    else:
+        content_type = _PLAIN_TEXT
+        sizes = [max(sizes, key=lambda size: size.attempt)]
+        pieces = read_output(store, job.id, sizes[0])
+    if sum(size.head + size.tail for size in sizes) > PIECE_BYTES:
+        return Response(200, b"", content_type=content_type, pieces=pieces)
+    text = b"".join([piece async for piece in pieces])
+    return Response(200, text, content_type=content_type)
 
 
 async def short_status(context: AppContext, request: Request) -> Response:
     task_id = request.query.get("task_id")
     if task_id is None:
         raise bad_parameter("task_id", "this parameter is required")
+    await request.claim.take(JOB_BYTES)
     job = await context.engine.get(parse_id(task_id))
     return Response(200, msgspec.json.encode(ShortAnswer.of(job)))
 
 
-async def _answer_change(context: AppContext, change: Awaitable[Job]) -> Response:
-    return await _answer_job(context, await change)
+async def _load_job(context: AppContext, request: Request) -> Job:
+    await request.claim.take(JOB_BYTES)
+    return await context.engine.get(_job_id(request))
+
+
+async def _answer_change(context: AppContext, request: Request, change: Awaitable[Job]) -> Response:
+    job = await change
+    if job.payload is None:
+        await request.claim.take(JOB_BYTES, None)
+    return await _answer_job(context, job)
 
 
 async def _answer_job(context: AppContext, job: Job, status: int = 200) -> Response:

@@ -127,6 +127,16 @@ def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
             "kind",
             [(kind, age_us / SECOND) for kind, age_us in gauges.backlogs_us.items()],
         ),
+        _one(
+            "schedo_http_bytes_in_flight",
+            "Bytes of requests and answers, of all connections.",
+            context.in_flight.total,
+        ),
+        _one(
+            "schedo_http_bytes_in_flight_max",
+            "How many there may be; beyond it, requests wait or are answered 429.",
+            context.in_flight.bytes_max,
+        ),
         _one("schedo_job_records", "Job records in memory.", gauges.records),
         _one("schedo_uncommitted_jobs", "Jobs not yet on their way to disk.", gauges.uncommitted),
         _one("schedo_workers", "Attached workers.", gauges.workers),

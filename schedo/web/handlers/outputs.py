@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import codecs
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
 from typing import Literal
 
 import orjson
 
+from schedo.engine.sharing import in_steps
 from schedo.store.base import OutputPiece, OutputSize, Store
 
 _PIECE_BYTES = 49_152  # a multiple of three, so that the base64 of the pieces joins
@@ -32,8 +33,7 @@ async def render_outputs(
         text = codecs.getincrementaldecoder("utf-8")("replace")
         check = _Utf8Check()
         async for part in read_output(store, job_id, size):
-            check.feed(part)
-            yield orjson.dumps(text.decode(part))[1:-1]
+            yield await in_steps(_render_text(text, check, part))
         end = orjson.dumps(text.decode(b"", final=True))[1:-1]
         truncated = b"true" if _left_out(size) else b"false"
         yield b'%b","total_bytes":%d,"truncated":%b' % (end, size.total, truncated)
@@ -44,6 +44,15 @@ async def render_outputs(
             yield b'"'
         yield b"}"
     yield b"]}"
+
+
+def _render_text(
+    text: codecs.IncrementalDecoder, check: _Utf8Check, part: bytes
+) -> Generator[None, None, bytes]:
+    """Return the part as the inside of a JSON string."""
+    check.feed(part)
+    yield
+    return orjson.dumps(text.decode(part))[1:-1]
 
 
 class _Utf8Check:

@@ -9,10 +9,11 @@ from schedo.protocol import fields
 from schedo.protocol.queues import QueueAnswer, QueuePatch
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
-from schedo.web.pages import answer_page
+from schedo.web.pages import LIST_BYTES, answer_page
 
 
 async def list_queues(context: AppContext, request: Request) -> Response:
+    await request.claim.take(LIST_BYTES)
     queues = await context.engine.list_queues()
     return await answer_page(lambda status: QueueAnswer.of(*status), queues)
 

@@ -35,6 +35,11 @@ from schedo.web.http import Request, Response
 from schedo.web.idempotency import HEADER
 from schedo.web.pages import answer_page
 
+# What requests claim: for a schedule with its payload, and for a list of them.
+_SCHEDULE_BYTES = 1_048_576
+_PAGE_BYTES = 8_388_608
+_LOADED_SCHEDULES = 8  # at a time
+
 
 async def put_schedule(context: AppContext, request: Request) -> Response:
     spec = (await request.read(ScheduleRequest)).to_spec(_name(request))
@@ -45,18 +50,37 @@ async def put_schedule(context: AppContext, request: Request) -> Response:
 
 
 async def get_schedule(context: AppContext, request: Request) -> Response:
+    await request.claim.take(_SCHEDULE_BYTES)
     return _answer(context, await context.engine.get_schedule(_name(request)))
 
 
 async def list_schedules(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
     after = parse_name_cursor("schedules", request.query)
-    schedules = await context.engine.list_schedules(after, limit)
+    await request.claim.take(_PAGE_BYTES)
+    schedules, is_last = await _load_page(context, after, limit)
     describe = partial(_describe, context)
-    if len(schedules) < limit:
+    if is_last:
         return await answer_page(describe, schedules)
     cursor = render_cursor("schedules", request.query, schedules[-1].name)
     return await answer_page(describe, schedules, cursor, (request.next_link(cursor),))
+
+
+async def _load_page(
+    context: AppContext, after: str | None, limit: int
+) -> tuple[list[Schedule], bool]:
+    """Return a page of schedules, and whether it is the last; it ends early if it is large."""
+    found: list[Schedule] = []
+    size = 0
+    while len(found) < limit and size < _PAGE_BYTES // 2:
+        count = min(limit - len(found), _LOADED_SCHEDULES)
+        more = await context.engine.list_schedules(after, count)
+        found += more
+        if len(more) < count:
+            return found, True
+        size += sum(len(schedule.spec.job.payload) for schedule in more)
+        after = found[-1].name
+    return found, False
 
 
 async def delete_schedule(context: AppContext, request: Request) -> Response:

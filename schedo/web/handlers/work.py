@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from schedo.core.built_in import BUILT_IN
-from schedo.core.limits import BODY_BYTES_UNCOUNTED
+from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.sharing import in_steps
@@ -35,13 +35,13 @@ async def work(context: AppContext, request: Request) -> Response:
     """Apply a worker's request; a poll stays open until there is a lease or a stop."""
     fields = await request.read(WorkRequest)
     steps = _make_poll(context, request, fields)
-    poll = at_once(steps) if len(request.body) <= BODY_BYTES_UNCOUNTED else await in_steps(steps)
+    poll = at_once(steps) if len(request.body) <= SMALL_BODY_BYTES_MAX else await in_steps(steps)
     del fields, steps
     if context.draining.is_set():
         response = await _take_last(context, poll)
-    elif poll.wait_s and not (poll.reports and len(request.body) > BODY_BYTES_UNCOUNTED):
+    elif poll.wait_s and not (poll.reports and len(request.body) > SMALL_BODY_BYTES_MAX):
         # An open poll holds no body; a large body with results is answered at once instead.
-        request.leave()
+        request.claim.release()
         request = request._replace(body=b"")
         found = await context.run_until_disconnect(context.engine.sessions.work(poll), request.gone)
         if found is None:

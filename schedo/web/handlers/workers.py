@@ -11,10 +11,11 @@ from schedo.protocol import fields
 from schedo.protocol.workers import ProgressAnswer, WorkerAnswer
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
-from schedo.web.pages import answer_page
+from schedo.web.pages import LIST_BYTES, answer_page
 
 
 async def list_workers(context: AppContext, request: Request) -> Response:
+    await request.claim.take(LIST_BYTES)
     workers = sorted(context.engine.sessions.list(), key=lambda seen: seen.name)
     return await answer_page(WorkerAnswer.of, workers)
 
@@ -36,6 +37,7 @@ async def drain_worker(context: AppContext, request: Request) -> Response:
 
 
 async def get_progress(context: AppContext, request: Request) -> Response:
+    await request.claim.take(LIST_BYTES)
     job = await context.engine.get(parse_id(request.params["id"]))
     lines = context.engine.sessions.progress_of(job.id)
     return await answer_page(ProgressAnswer.of, lines)

@@ -1,0 +1,153 @@
+"""One account of the bytes in flight, in and out, of all connections.
+
+Connections count what they hold anyway: the heads and small bodies of requests that are not
+answered yet, what clients send ahead, and what they do not read. A large body or response claims
+its bytes before they are there, and waits until they are free. Claims share the bound by their
+size: large ones wait for large ones, and a small request waits for none of them. While others wait,
+a client that sends or reads too slowly loses its claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from schedo.core.limits import BYTES_IN_FLIGHT_MAX, CLAIMED_BYTES
+from schedo.errors import Overloaded
+from schedo.web.limiter import WeightedSemaphore
+
+WAIT_S_MAX = 10.0
+_LOOK_S = 0.1
+
+
+class TooSlow(Exception):
+    """The client was too slow while others waited for the bytes that it holds."""
+
+
+class Pace(NamedTuple):
+    """What is too slow while others wait."""
+
+    bytes_per_s: int  # on average, since the claim; 0: any
+    pause_s_max: float
+
+
+RECEIVING = Pace(524_288, 0.25)
+SENDING = Pace(0, 1.25)  # for one piece of a response
+
+
+class BytesInFlight:
+    """The account of one server."""
+
+    def __init__(self, bytes_max: int = BYTES_IN_FLIGHT_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.by_connections = 0
+        self.connections_max = bytes_max - sum(share for _, share in CLAIMED_BYTES)
+        self._classes = [SizeClass(largest, share) for largest, share in CLAIMED_BYTES]
+
+    @property
+    def total(self) -> int:
+        return self.by_connections + sum(each.room.in_use for each in self._classes)
+
+    def class_of(self, size: int) -> SizeClass:
+        """Return the class of a claim; above the largest class, a claim takes all of its share."""
+        return next((each for each in self._classes if size <= each.largest), self._classes[-1])
+
+
+class SizeClass:
+    """The share of claims up to one size, and those whose bytes move."""
+
+    def __init__(self, largest: int, bytes_max: int) -> None:
+        self.largest = largest
+        self.room = WeightedSemaphore(bytes_max)
+        self.moving: set[Claim] = set()
+        self._look: asyncio.TimerHandle | None = None
+
+    async def take(self, size: int, wait_s_max: float | None) -> None:
+        """Wait for the bytes; raise Overloaded after `wait_s_max`, None: never."""
+        if not self.room.has_room_for(size):
+            self._look_later()
+        try:
+            async with asyncio.timeout(wait_s_max):
+                await self.room.enter(size)
+        except TimeoutError:
+            raise Overloaded("too many large requests at a time; retry soon") from None
+
+    def _look_later(self) -> None:
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(_LOOK_S, self._check_moving)
+
+    def _check_moving(self) -> None:
+        self._look = None
+        if self.room.has_waiting:
+            now = asyncio.get_running_loop().time()
+            for claim in list(self.moving):
+                claim.end_if_slow(now)
+            self._look_later()
+
+
+class Claim:
+    """The bytes that one request has claimed; none at first."""
+
+    __slots__ = ("_account", "_class", "_moved", "_moved_at", "_pace", "_since", "_timeout", "size")
+
+    _class: SizeClass
+    _since: float  # of the claim
+    _moved: int  # bytes since then
+    _pace: Pace
+    _moved_at: float
+    _timeout: asyncio.Timeout
+
+    def __init__(self, account: BytesInFlight) -> None:
+        self._account = account
+        self.size = 0
+
+    async def take(self, size: int, wait_s_max: float | None = WAIT_S_MAX) -> None:
+        """Claim so many bytes in place of those before; raise Overloaded if none become free.
+
+        A request that has had an effect gives None for `wait_s_max`: it is not refused any more.
+        """
+        size_class = self._account.class_of(size)
+        if self.size and size_class is self._class:
+            self.release()  # it may not wait for itself
+        await size_class.take(size, wait_s_max)
+        self.release()
+        self._class, self.size = size_class, size
+        self._moved, self._since = 0, asyncio.get_running_loop().time()
+
+    def release(self) -> None:
+        """Give the bytes back; harmless if there are none."""
+        if self.size:
+            self._class.room.leave(self.size)
+            self.size = 0
+
+    @asynccontextmanager
+    async def moving(self, pace: Pace) -> AsyncIterator[None]:
+        """Receive or send claimed bytes; raise TooSlow if others wait and the client is slow."""
+        if not self.size:
+            yield
+            return
+        moving = self._class.moving
+        self._pace, self._timeout = pace, asyncio.timeout(None)
+        self._moved_at = asyncio.get_running_loop().time()
+        moving.add(self)
+        try:
+            async with self._timeout:
+                yield
+        except TimeoutError:
+            raise TooSlow from None
+        finally:
+            moving.discard(self)
+
+    def note(self, size: int) -> None:
+        """Note that so many bytes were received."""
+        self._moved += size
+
+    def end_if_slow(self, now: float) -> None:
+        """End the move if the client is too slow."""
+        rate, pause_s_max = self._pace
+        lag_s = now - self._since - self._moved / rate if rate else 0.0
+        if max(lag_s, now - self._moved_at) > pause_s_max:
+            self._class.moving.discard(self)
+            self._timeout.reschedule(now)

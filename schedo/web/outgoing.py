@@ -1,0 +1,63 @@
+"""The bytes that a connection has written and its client has not read."""
+
+from __future__ import annotations
+
+import asyncio
+
+from schedo.web.light_event import LightEvent
+
+
+class Outgoing:
+    """Follows a transport that pauses its writer while any byte is unread."""
+
+    __slots__ = ("_began_at", "_kept", "_read", "_transport", "_written")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._read: LightEvent | None = None  # set when the client has read everything
+        self._began_at = 0.0  # when it last had
+        self._written = 0  # since then
+        self._kept = 0  # the writes that it has not read whole; the transport keeps each whole
+
+    @property
+    def is_unread(self) -> bool:
+        return self._read is not None
+
+    @property
+    def kept_bytes(self) -> int:
+        return 0 if self._read is None else self._kept
+
+    def write(self, data: bytes) -> None:
+        """Write the bytes, or keep them until the client reads."""
+        was_unread = self._read is not None
+        self._transport.write(data)
+        if self._read is not None:
+            self._kept = self._kept + len(data) if was_unread else len(data)
+            self._written += len(data) if was_unread else 0
+
+    def pause(self, now: float) -> None:
+        """Begin to count: the transport could not send everything."""
+        if self._read is None:
+            self._read = LightEvent()
+            self._began_at = now
+            self._written = self._transport.get_write_buffer_size()
+
+    def resume(self) -> bool:
+        """Note that nothing is unread, or that nothing will be read; return False if known."""
+        read, self._read = self._read, None
+        if read is None:
+            return False
+        read.set()
+        return True
+
+    async def flushed(self) -> None:
+        """Wait until the client has read everything, or has disconnected."""
+        while self._read is not None:
+            await self._read.wait()
+
+    def lag(self, now: float, bytes_per_s: int) -> float:
+        """Return how many seconds the client is behind a reader of this rate."""
+        if self._read is None:
+            return 0.0
+        sent = self._written - self._transport.get_write_buffer_size()
+        return now - self._began_at - sent / bytes_per_s
