@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
@@ -29,6 +30,7 @@ from schedo.protocol.leases import LeaseAnswer
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.options import RetryRequest
 from schedo.protocol.schedules import ScheduleRequest
+from schedo.store.sqlite.store import SqliteStore
 from schedo.tasks.current_job import CurrentJob
 from schedo.tasks.runner import AttemptContext, StopSignal
 from schedo.worker.process import frames
@@ -88,6 +90,20 @@ async def test_a_job_shows_every_field_of_its_request() -> None:
     assert set(elsewhere.values()) <= set(job)
     alike = set(FIRST) - set(elsewhere)
     assert {name: job.get(name) for name in alike} == {name: FIRST[name] for name in alike}
+
+
+async def test_a_server_that_starts_again_knows_every_field(tmp_path: Path) -> None:
+    path = tmp_path / "schedo.db"
+    async with World(store=SqliteStore(path)) as world:
+        submitted = await world.submit(**FIRST)
+        job = await world.engine.get(parse_id(submitted["id"]))
+
+    async with World(store=SqliteStore(path)) as world:
+        stored = await world.engine.get(parse_id(submitted["id"]))
+
+    assert stored.options == job.options
+    assert stored.expires_at == job.expires_at
+    assert stored.due_at == job.due_at
 
 
 async def test_a_schedule_shows_every_field_of_its_request() -> None:
