@@ -1,7 +1,7 @@
-"""`python -m tests.sim`: run many seeds, or replay one and print what was seen.
+"""`python -m tests.sim`: runs many seeds, or replays one seed and prints its trace.
 
-Many seeds can be run in parts: at its end, also at a time limit or an interrupt, it says where to
-go on. The exit status is 1 if an invariant was broken.
+Many seeds can be run in parts: at the end, at a time limit and after an interrupt, it prints the
+seed to continue from. The exit status is 1 if an invariant is broken.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tests.sim.simulator import run
 from tests.sim.trace import digest
 
 SHOWN_MAX = 20
-AHEAD = 2  # worlds that wait for each process
+AHEAD = 2  # worlds that are queued for each process
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One world: how much happened in it, and what was wrong."""
+    """The result of one world: the number of events, and the broken invariants."""
 
     seed: int
     store: str
@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this one")
     parser.add_argument("--trace", action="store_true", help="print all that was seen of it")
     asked = parser.parse_args()
-    logging.disable(logging.WARNING)  # what goes wrong is in the trace
+    logging.disable(logging.WARNING)  # the trace has all errors
     if asked.seed is not None:
         return _replay(asked.seed, asked.store, show=asked.trace)
     return _run_many(asked)
@@ -64,7 +64,7 @@ def _replay(seed: int, store: str | None, *, show: bool) -> int:
 
 
 def live(seed: int, store: str | None) -> Found:
-    """Run one world and judge it."""
+    """Run one world and check its trace."""
     logging.disable(logging.WARNING)
     trace = run(seed, store=store)
     return Found(seed, store or plan_of(seed).store, len(trace), trace[-1].at / 1e6, check(trace))
@@ -84,7 +84,7 @@ def _run_many(asked: argparse.Namespace) -> int:
             events += found.events
             if found.findings:
                 broken += 1
-                _tell(found, asked.store)
+                _send_result(found, asked.store)
     except KeyboardInterrupt:
         print("interrupted")
     took = perf_counter() - begun
@@ -99,14 +99,14 @@ def _run_many(asked: argparse.Namespace) -> int:
     return bool(broken)
 
 
-def _tell(found: Found, store: str | None) -> None:
+def _send_result(found: Found, store: str | None) -> None:
     again = f" ARGS='--store {store}'" if store else ""
     print(f"seed {found.seed} on {found.store}; replay it: make sim SEED={found.seed}{again}")
     print("\n".join(f"    {finding}" for finding in found.findings[:SHOWN_MAX]), flush=True)
 
 
 def _live_through(asked: argparse.Namespace, until: float | None) -> Iterator[Found]:
-    """Yield the worlds in order of their seeds, until all are there or the time is up."""
+    """Yield the worlds in the order of their seeds, until the last one or the time limit."""
     seeds = range(asked.first, asked.first + asked.seeds)
     if asked.jobs == 1:
         for seed in seeds:

@@ -1,4 +1,4 @@
-"""What must hold of attempts in every history: who may run what, when, and how often."""
+"""The invariants of attempts: which worker may run which job, when, and how often."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from tests.sim.trace import (
     Calmed,
     Detached,
     Died,
+    Event,
     Opened,
     Reported,
-    Seen,
     Started,
-    StopAsked,
+    StopSent,
     StoreFailed,
 )
 
 Findings = Iterator[str]
-DELAY_SLACK_US = 400 * SECOND  # the last server may have to be started
+DELAY_SLACK_US = 400 * SECOND  # time for the last server to start
 TIMEOUT_SLACK_US = 5 * SECOND
 RECOVERY_MAX_US = 60 * SECOND  # with a store that stalls at each of its steps
 
 
 def durable_before_runnable(history: History) -> Findings:
-    """Nothing is started of which the disk does not know."""
+    """A job starts only after it is on disk."""
     for ident, starts in history.starts.items():
         rows = history.rows.get(ident)
         if not rows or rows[0][0] > starts[0][0]:
@@ -49,7 +49,7 @@ def never_two_live_leases(history: History) -> Findings:
             for other in live.leases:
                 if other.job_id == key.job_id:
                     yield f"{key} was started while {other} runs"
-        live.see(event)
+        live.record(event)
 
 
 def attempts_only_grow(history: History) -> Findings:
@@ -75,7 +75,7 @@ def attempts_only_grow(history: History) -> Findings:
 
 
 def nothing_starts_early(history: History) -> Findings:
-    """Not before its time, nor while a delay, a retry or a snooze waits.
+    """A job does not start before its time, nor during a delay, a retry delay or a snooze.
 
     These count the time that really passes; for a given instant a clock set back does not count.
     """
@@ -88,11 +88,11 @@ def nothing_starts_early(history: History) -> Findings:
             if history.high_water[position] < wall:
                 yield f"{event.lease.key} was started {wall - event.wall} us early by the clock"
         else:
-            waits.see(position, event)
+            waits.record(position, event)
 
 
 def delays_end_in_time(history: History) -> Findings:
-    """A delay ends when its time has passed, however the clock was set; not later, once calm."""
+    """A delay lasts its elapsed time, however the clock is set; in calm times it is not longer."""
     calmed_at = next((event.at for _, event in history.of(Calmed)), None)
     for item in history.submitted:
         job = item.job
@@ -110,30 +110,30 @@ def delays_end_in_time(history: History) -> Findings:
 
 
 class _Waits:
-    """Until when each job must wait, as far as somebody outside can tell."""
+    """The time until which each job must wait, derived from observable events."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._submitted = {item.spec.payload: item for item in history.submitted}
         self._moved = {(at, ident) for ident, where in history.moved.items() for at in where}
         self._until: dict[int, int] = {}
-        self._moving: dict[int, set[int]] = defaultdict(set)  # calls that may act at any time
-        self._reported: dict[int, tuple[int, int]] = {}  # where, and of which attempt
+        self._moving: dict[int, set[int]] = defaultdict(set)  # calls that may take effect any time
+        self._reported: dict[int, tuple[int, int]] = {}  # position and number of the attempt
 
     def due(self, event: Started) -> tuple[int, int]:
-        """Return the earliest elapsed time, and the earliest of the wall clock."""
+        """Return the earliest elapsed time and the earliest wall time of the start."""
         ident = event.lease.key.job_id
         if ident in self._until:
             return self._until[ident], 0
         item = self._submitted.get(event.lease.payload or b"")
-        if item is None:  # a run; its instant came by the clock as the server followed it
+        if item is None:  # a run of a schedule; the server's own clock decided its instant
             row = self._history.rows[ident][0][1]
             return event.lease.scheduled_for - row.offset_us - self._history.began_at, 0
         if item.spec.run_at is not None:
             return 0, item.spec.run_at
         return item.called.at + item.spec.delay_us, 0
 
-    def see(self, position: int, event: Seen) -> None:
+    def record(self, position: int, event: Event) -> None:
         if isinstance(event, Called) and isinstance(event.subject, tuple) and event.subject:
             if (position, event.subject[0]) in self._moved:
                 self._until[event.subject[0]] = 0
@@ -146,13 +146,13 @@ class _Waits:
             wait = _shortest_wait(self._history, event)
             self._until[ident] = 0 if self._moving.get(ident) else event.at + wait
             self._reported[ident] = (position, event.key.attempt)
-        elif isinstance(event, Died):  # what was reported to it and is not on disk was for nothing
+        elif isinstance(event, Died):  # reports to this server that are not on disk are void
             for ident in self._not_stored(position):
                 self._until[ident] = 0
             self._reported.clear()
 
     def _not_stored(self, position: int) -> list[int]:
-        """Return the jobs of which a report has not come to disk before the position."""
+        """Return the jobs with a report that is not on disk before the position."""
         rows = self._history.rows
         return [
             ident
@@ -179,12 +179,12 @@ def _shortest_wait(history: History, event: Reported) -> int:
 
 
 def at_most_once_means_once(history: History) -> Findings:
-    """It starts again only if its handler or somebody asked for that."""
+    """An at_most_once job starts again only if its handler or a client requested it."""
     ends: dict[int, list[int]] = defaultdict(list)
     for position, event in history.of(Reported):
         if event.is_live and isinstance(event.outcome, Snoozed | Released | Failed):
             ends[event.key.job_id].append(position)
-    for position, event in history.of(StopAsked):
+    for position, event in history.of(StopSent):
         if event.stop.reason is StopReason.TIMEOUT:
             ends[event.stop.key.job_id].append(position)
     for ident, starts in history.starts.items():
@@ -200,7 +200,7 @@ def a_reported_completion_stands(history: History) -> Findings:
     """As long as its server lives, a completed job is not run again."""
     done: dict[int, LeaseKey] = {}
     asked = {(at, ident) for ident, where in history.retried.items() for at in where}
-    asking: dict[int, int] = {}  # calls that may act after the report
+    asking: dict[int, int] = {}  # calls that may take effect after the report
     for position, event in enumerate(history.trace):
         if isinstance(event, Reported) and event.is_live and isinstance(event.outcome, Completed):
             if event.key.job_id not in asking.values():
@@ -218,7 +218,7 @@ def a_reported_completion_stands(history: History) -> Findings:
 
 
 def expired_jobs_do_not_start(history: History) -> Findings:
-    """Not at their expiry nor later; what waits for a commit or a load may be given out later."""
+    """Jobs do not start at or after their expiry, unless they wait for a commit or a load."""
     for ident, starts in history.starts.items():
         row = history.rows[ident][0][1] if ident in history.rows else None
         if row is None or row.expires_at is None or ident in history.retried:
@@ -234,7 +234,7 @@ def expired_jobs_do_not_start(history: History) -> Findings:
 
 
 def timeouts_are_kept(history: History) -> Findings:
-    """Nobody is stopped before the time is up, and everybody soon after, whatever clocks show."""
+    """An attempt is stopped soon after its timeout and not before, whatever the clocks show."""
     running: dict[LeaseKey, Started] = {}
     failed_at = -RECOVERY_MAX_US
     for event in history.trace:
@@ -244,11 +244,13 @@ def timeouts_are_kept(history: History) -> Findings:
         elif isinstance(event, Reported):
             running.pop(event.key, None)
         elif isinstance(event, Detached):
-            running = {key: held for key, held in running.items() if held.line != event.line}
+            running = {
+                key: held for key, held in running.items() if held.connection != event.connection
+            }
         elif isinstance(event, Died | StoreFailed):
-            running.clear()  # after a recovery the time begins anew
+            running.clear()  # after a recovery the timeouts begin again
             failed_at = event.at
-        elif isinstance(event, StopAsked) and event.stop.reason is StopReason.TIMEOUT:
+        elif isinstance(event, StopSent) and event.stop.reason is StopReason.TIMEOUT:
             start = running.pop(event.stop.key, None)
             if start is not None and event.at < _time_up_at(start) and is_given_at_once(start):
                 yield f"{event.stop.key} was stopped before its time was up"
@@ -263,7 +265,7 @@ def _time_up_at(start: Started) -> int:
 
 
 def queues_keep_their_limits(history: History) -> Findings:
-    """Not more leases of a queue than its concurrency, and none while it is paused."""
+    """A queue has at most as many leases as its concurrency, and gets none while it is paused."""
     limits = _Settings(("set_queue",), lambda called: called.subject.concurrency, None)
     paused = _Settings(
         ("set_queue", "pause_queue", "resume_queue"),
@@ -272,7 +274,7 @@ def queues_keep_their_limits(history: History) -> Findings:
     )
     live = Live()
     for event in history.trace:
-        live.see(event)
+        live.record(event)
         if isinstance(event, Started) and is_given_at_once(event):
             queue = event.lease.queue
             running = sum(1 for held in live.leases.values() if held.lease.queue == queue)
@@ -286,7 +288,7 @@ def queues_keep_their_limits(history: History) -> Findings:
 
 
 class _Settings:
-    """What a queue may be set to: what was acknowledged last, and all that was asked for since."""
+    """The possible settings of a queue: the last acknowledged ones, and all requested since."""
 
     def __init__(
         self, names: tuple[str, ...], value: Callable[[Called], object], default: object
@@ -307,13 +309,13 @@ class _Settings:
         asked = self._open[queue]
         if isinstance(event, Called):
             asked[called.call] = self._value(called)
-        elif event.code is None:  # calls act in the order in which they were made
+        elif event.code is None:  # calls take effect in the order in which they were made
             self._known[queue] = self._value(called)
             self._open[queue] = {call: value for call, value in asked.items() if call > called.call}
 
 
 def is_given_at_once(event: Started) -> bool:
-    """Whether the lease waited for nothing between the decision and the worker."""
+    """Return whether the lease went to the worker at once, without a wait after the decision."""
     payload = event.lease.payload or b""
     return not event.lease.options.at_most_once and len(payload) <= PAYLOAD_INLINE_BYTES_MAX
 

@@ -1,7 +1,7 @@
-"""What must hold in every history, one function an invariant; each returns what is wrong, in words.
+"""The invariants of every history, one function for each; each yields the violations as sentences.
 
-These are about jobs, answers and the server; attempt_checkers.py and schedule_checkers.py have
-more. All judge by what was seen from outside: see trace.py.
+This module has the invariants of jobs, replies and the server; attempt_checkers.py and
+schedule_checkers.py have the others. All of them use only the trace (see trace.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TIMEOUT_SLACK_US = 5 * SECOND
 
 
 def nothing_acknowledged_is_lost(history: History) -> Findings:
-    """A job is on disk before its submit is answered, and at the end it is there or was pruned."""
+    """A job is on disk before its submit is acknowledged; at the end it exists or was pruned."""
     pruned = {ident for _, event in history.of(Pruned) for ident in event.jobs}
     last = history.end
     kept = {job.id for job in last.jobs} if last is not None else set()
@@ -48,14 +48,14 @@ def acknowledged_jobs_are_found(history: History) -> Findings:
 
 
 def every_call_is_answered(history: History) -> Findings:
-    """No caller waits for ever."""
+    """Every call gets a reply."""
     for number, (_, called) in history.calls.items():
         if number not in history.answers:
             yield f"call {number} ({called.name}) was never answered"
 
 
 def one_submit_makes_one_job(history: History) -> Findings:
-    """An accepted spec has one job, a refused one none, one of unknown outcome at most one."""
+    """An accepted spec makes one job, a refused one none, an unknown outcome at most one."""
     made: dict[bytes, set[int]] = defaultdict(set)
     for ident, rows in history.rows.items():
         if rows[0][1].schedule_id is None and rows[0][1].payload is not None:
@@ -68,11 +68,11 @@ def one_submit_makes_one_job(history: History) -> Findings:
         elif item.verdict == "new" and item.job is not None and {item.job.id} != ids:
             yield f"call {item.called.call}: its job has another id"
     for payload, ids in made.items():
-        yield f"nobody submitted {payload[:20]!r}, but there are {len(ids)} jobs of it"
+        yield f"no client submitted {payload[:20]!r}, but there are {len(ids)} jobs of it"
 
 
 def ended_jobs_stay_ended(history: History) -> Findings:
-    """A final row changes only after somebody asked to retry the job."""
+    """The row of an ended job changes only after a client requested a retry."""
     for ident, rows in history.rows.items():
         for (before, old), (after, new) in pairwise(rows):
             if not old.is_final or _essence(old) == _essence(new):
@@ -86,7 +86,7 @@ def _essence(job: Job) -> tuple[object, ...]:
 
 
 def an_acknowledged_cancel_holds(history: History) -> Findings:
-    """It ends the job, unless somebody retries it afterwards."""
+    """An acknowledged cancel ends the job, unless a client retries it afterwards."""
     ended = {job.id: job.state for job in history.end.jobs} if history.end is not None else {}
     for _, called, answered, answer in history.calls_of("cancel"):
         if answer is None or answered is None or answer.code is not None:
@@ -118,7 +118,7 @@ def budgets_hold(history: History) -> Findings:
 
 
 def unique_keys_are_unique(history: History) -> Findings:
-    """A new job has no unfinished rival for its key."""
+    """No other unfinished job holds the unique key of a new job."""
     jobs: dict[int, Job] = {}
     by_key: dict[str, set[int]] = defaultdict(set)
     for position, event in history.of(Stored):
@@ -130,7 +130,7 @@ def unique_keys_are_unique(history: History) -> Findings:
                 continue
             rivals = by_key[unique.key]
             if len(unique.states) < len(Unique("").states):
-                rivals.clear()  # a submit that names fewer states may take the key over
+                rivals.clear()  # a submit with fewer states in `while` may take the key over
             for ident in rivals:
                 if not jobs[ident].is_final and ident not in history.retried:
                     yield f"jobs {ident} and {job.id} hold key {unique.key} at {position}"
@@ -138,14 +138,14 @@ def unique_keys_are_unique(history: History) -> Findings:
 
 
 def everything_comes_to_an_end(history: History) -> Findings:
-    """When nothing fails any more, every job ends and nothing runs."""
+    """After the last fault, every job ends, and no job runs."""
     if history.end is None:
-        yield "the world did not come to its end"
+        yield "the world did not reach its end"
         return
     for job in history.end.jobs:
         is_ahead = job.state is State.SCHEDULED and job.due_at > history.end.wall
         if is_ahead and not job.due_elapsed:
-            continue  # its instant is ahead, for the clock was set back
+            continue  # its instant is in the future, because the clock was set back
         if not job.is_final:
             yield f"job {job.id} is still {job.state} (attempt {job.attempt}, due {job.due_at})"
     if history.end.running:
@@ -153,7 +153,7 @@ def everything_comes_to_an_end(history: History) -> Findings:
 
 
 def server_and_disk_agree(history: History) -> Findings:
-    """What the server answers at the end is what is on disk, and so was what it held on the way."""
+    """The server's memory agrees with the disk, at the end and at each probe."""
     for _, event in history.of(Probed):
         yield from event.contradictions
     for job in history.end.jobs if history.end is not None else ():
@@ -163,7 +163,7 @@ def server_and_disk_agree(history: History) -> Findings:
 
 
 def memory_is_bounded(history: History) -> Findings:
-    """The server holds no more records than its windows and its running jobs need."""
+    """The server holds no more records than its paged indexes and its running jobs need."""
     for _, event in history.of(Probed):
         if event.held > event.bound:
             yield f"{event.held} records are in memory, and {event.bound} are allowed"
@@ -195,7 +195,7 @@ CHECKERS: tuple[Checker, ...] = (
 
 
 def check(trace: Trace) -> list[str]:
-    """Return everything that is wrong with the trace, each with the name of its invariant."""
+    """Return all violations in the trace, each with the name of its invariant."""
     history = History(trace)
     return [
         f"{checker.__name__}: {finding}" for checker in CHECKERS for finding in checker(history)

@@ -1,8 +1,8 @@
-"""A disk that outlives servers, and one server's faulty way to it.
+"""A disk that outlives the servers, and the faulty access of one server to it.
 
-Commits and ordered loads run one after the other, each after a delay; the other reads run beside
-them. A commit may fail before or after it is written, or the whole server may die there. A disk
-that broke under a commit may still bring that commit back when the store is opened again.
+Commits and ordered loads run one after the other, each after a delay; other reads run in parallel.
+A commit may fail before or after it is written, or the whole server may die during it. If the disk
+breaks during a commit, that commit may still appear when the store is opened again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ORDERED = frozenset({"snapshot", "load", "load_running", "load_payload"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Faults:
-    """How often what goes wrong at one access, and how long an access takes."""
+    """The probability of each fault at one access, and the duration of an access."""
 
-    commit_fails: float = 0.0  # half of them before and half after it was written
+    commit_fails: float = 0.0  # half of the failures before the write and half after it
     load_fails: float = 0.0
-    breaks: float = 0.0  # a commit after which nothing can be trusted
-    dies: float = 0.0  # the server dies in the access, before or after its effect
-    power_fails: float = 0.0  # just after a transaction that is not synced
+    breaks: float = 0.0  # the disk breaks: the outcome of the commit is unknown
+    dies: float = 0.0  # the server dies during the access, before or after its effect
+    power_fails: float = 0.0  # the power fails just after a transaction that is not synced
     stalls: float = 0.0
     delay_s: float = 0.001
     stall_s: float = 20.0
@@ -43,7 +43,7 @@ NO_FAULTS = Faults()
 
 
 class Rows(ModelStore):
-    """A model that finds waiting and running jobs without going through the ended ones."""
+    """A model that finds waiting and running jobs without a scan of the ended ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,26 +78,26 @@ class Rows(ModelStore):
 
 
 class Disk:
-    """What is durable, and the faults on the way to it."""
+    """The durable data, and the faults of the accesses to it."""
 
-    def __init__(self, loop: VirtualLoop, random: Random, see: Callable[..., None]) -> None:
+    def __init__(self, loop: VirtualLoop, random: Random, record: Callable[..., None]) -> None:
         self.loop = loop
         self.random = random
-        self.see: Callable[..., None] = see
+        self.record: Callable[..., None] = record
         self.faults = NO_FAULTS
         self.memory = Rows()
-        self.returning: Changes | None = None  # a commit that failed and may come back
+        self.returning: Changes | None = None  # a failed commit that may appear later
 
     def chance(self, probability: float) -> bool:
         return probability > 0 and self.random.random() < probability
 
     async def write(self, changes: Changes) -> None:
         await self.memory.commit(changes)
-        self.see(Stored, changes)
+        self.record(Stored, changes)
 
     async def save_clock(self, mark: ClockMark) -> None:
         await self.memory.save_clock(mark)
-        self.see(Marked, mark.offset_us, mark.base_us)
+        self.record(Marked, mark.offset_us, mark.base_us)
 
     async def pass_time(self) -> None:
         faults = self.faults
@@ -118,11 +118,11 @@ class ServerStore:
         self._is_broken = False
 
     def die(self) -> None:
-        """Let nothing more reach the disk."""
+        """Stop all further writes to the disk."""
         self.is_dead = True
 
     def abandon(self) -> None:
-        """Release what a dead process does not have."""
+        """Release the resources of a dead process."""
 
     def _call(self, name: str) -> Callable[..., Awaitable[Any]]:
         call: Callable[..., Awaitable[Any]] = getattr(self._disk.memory, name)
@@ -143,7 +143,7 @@ class ServerStore:
         return ordered if name in ORDERED else beside
 
     async def open(self) -> Snapshot:
-        """Take the disk; what a broken commit left behind may appear now."""
+        """Lock the disk; the changes of a broken commit may appear now."""
         await self._access()
         disk = self._disk
         if disk.returning is not None:
@@ -157,12 +157,12 @@ class ServerStore:
         return opening
 
     async def close(self) -> None:
-        """Release the disk."""
+        """Unlock the disk."""
         if not self.is_dead:
             await self._disk.memory.close()
 
     async def commit(self, changes: Changes) -> None:
-        """Write the changes, unless something goes wrong before or after."""
+        """Write the changes, unless a fault occurs before or after."""
         frozen = freeze(changes)
         disk = self._disk
         async with self._turn:
@@ -174,12 +174,12 @@ class ServerStore:
             try:
                 await disk.write(frozen)
             except StoreError as error:
-                disk.see(Broke, f"the store failed by itself: {error}")
+                disk.record(Broke, f"the store failed by itself: {error}")
                 raise
             await self._access(disk.faults.commit_fails / 2)
 
     async def save_clock(self, mark: ClockMark) -> None:
-        """Write how the clock stands, unless something goes wrong before or after."""
+        """Write the clock's position, unless a fault occurs before or after."""
         disk = self._disk
         async with self._turn:
             await self._access(disk.faults.commit_fails / 2)
@@ -187,7 +187,7 @@ class ServerStore:
             await self._access(disk.faults.commit_fails / 2)
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
-        """Delete what is past its retention."""
+        """Delete the records whose retention has passed."""
         async with self._turn:
             await self._access()
             return await self._pruned(partial(self._disk.memory.prune, now, retention, limit))
@@ -199,16 +199,16 @@ class ServerStore:
         finally:
             gone = before.difference(self._disk.memory._jobs)
             if gone:
-                self._disk.see(Pruned, tuple(sorted(gone)))
+                self._disk.record(Pruned, tuple(sorted(gone)))
 
     async def _access(self, fails: float | None = None) -> None:
-        """Let time pass, and perhaps the server die or the access fail."""
+        """Let time pass; perhaps let the server die or the access fail."""
         disk = self._disk
         await disk.pass_time()
         if not self.is_dead and disk.chance(disk.faults.dies):
             self._die()
         if self.is_dead:
-            raise asyncio.CancelledError  # nobody will ever know
+            raise asyncio.CancelledError  # the caller is dead, too
         if self._is_broken:
             raise StoreBroken("the disk has failed")
         if disk.chance(disk.faults.load_fails if fails is None else fails):
@@ -216,12 +216,12 @@ class ServerStore:
             self._fail(StoreFull("no room") if full else StoreError("it flickered"))
 
     def _fail(self, error: SchedoError) -> None:
-        self._disk.see(StoreFailed, error.code)
+        self._disk.record(StoreFailed, error.code)
         raise error
 
 
 def freeze(changes: Changes) -> Changes:
-    """Return a copy that will not change: what a store reads before its first await."""
+    """Return a copy of the changes, because a store reads them before its first await."""
     return dataclasses.replace(
         changes,
         jobs={ident: job.copy() for ident, job in changes.jobs.items()},

@@ -1,8 +1,8 @@
 """A disk of real SQLite files: the store's own code in virtual time, with faults at any statement.
 
-Each server has a directory of its own. When one dies, the next gets a copy of its files as they
-were at that instant, in the middle of a transaction or not; after a power cut, as they were before
-the transactions that were not synced. A model in memory has what was committed, and every answer of
+Each server has a directory of its own. When a server dies, the next one gets a copy of its files as
+they were at that instant, perhaps in the middle of a transaction; after a power cut, as they were
+before the transactions that were not synced. A model in memory has all commits, and every result of
 the store is compared with the model's.
 """
 
@@ -29,13 +29,13 @@ from schedo.store.sqlite.store import SqliteStore
 from tests.sim.disk import Disk, ServerStore, freeze
 from tests.sim.trace import Broke, StoreFailed
 
-# Where a sync costs nothing.
+# A file system in memory, where a sync costs nothing.
 MEMORY = Path("/dev/shm")
-COUNTDOWNS = (1, 1, 1, 2, 3, 4, 6, 10)  # the statement of a call that fails; most have few
+COUNTDOWNS = (1, 1, 1, 2, 3, 4, 6, 10)  # the statement that fails; most calls have few statements
 UNCOMPARED = {"size_bytes", "find_idempotency_record", "list_outputs", "load_payload"}
 _NOT_COUNTED = ("PRAGMA", "ROLLBACK")
 _APPEND = "INSERT INTO write_buffer"
-_REPLAY = "DELETE FROM write_buffer"  # of all entries: the transaction is no commit of the engine's
+_REPLAY = "DELETE FROM write_buffer"  # all entries: not a commit of the engine
 
 
 class Files:
@@ -54,7 +54,7 @@ class Files:
         return directory
 
     def copy(self) -> Path:
-        """Return a copy of the present files, as a death at this moment leaves them."""
+        """Return a copy of the current files, as a crash at this moment leaves them."""
         kept = self.add()
         for file in sorted(self.directory.iterdir()):
             if not file.name.endswith("-shm"):
@@ -76,18 +76,18 @@ class FileStore(ServerStore):
         self._store = SqliteStore(files.directory / "schedo.db")
         self._connections: list[Inline] = []
         self._fate: Callable[[], None] | None = None
-        self._breaks = False  # as every later call says
+        self._breaks = False  # whether the disk has failed, which every later call reports
         self._countdown = 0
-        self._is_after = False  # whether the statement is carried out all the same
-        self._left: Path | None = None  # what a power cut leaves
+        self._is_after = False  # whether the fault occurs after the statement
+        self._left: Path | None = None  # the files that a power cut leaves
         self._has_struck = False
         self._transaction: list[str] = []
-        self._committed: list[list[str]] = []  # statements of the present call, by transaction
+        self._committed: list[list[str]] = []  # statements of the current call, by transaction
 
     # Faults.
 
     def arm(self, probability: float) -> None:
-        """Let one of the next statements fail, perhaps."""
+        """Choose at random whether, and which, of the next statements fails."""
         faults, random = self._disk.faults, self._disk.random
         self._fate = None
         self._has_struck = False
@@ -104,7 +104,7 @@ class FileStore(ServerStore):
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Let what is done inside have faults of its own, whatever call it comes before."""
+        """Give the block faults of its own, apart from those of the call around it."""
         kept = self._fate, self._countdown, self._is_after, self._committed, self._has_struck
         self.arm(self._disk.faults.commit_fails)
         try:
@@ -128,7 +128,7 @@ class FileStore(ServerStore):
         raise asyncio.CancelledError
 
     def execute(self, sql: str, call: Callable[[], sqlite3.Cursor]) -> sqlite3.Cursor:
-        """Carry out a statement of the writing connection, unless something happens before."""
+        """Carry out a statement of the writing connection, with a fault before or after it."""
         if self.is_dead:
             raise asyncio.CancelledError
         is_counted = not sql.startswith(_NOT_COUNTED)
@@ -137,7 +137,7 @@ class FileStore(ServerStore):
         ):
             self._left = self._files.copy()
         elif sql == "PRAGMA synchronous = FULL":
-            self._left = None  # the transaction failed before the power did
+            self._left = None  # the transaction failed, so there is no power cut after it
         if is_counted:
             self._strike(is_after=False)
         before = len(self._committed)
@@ -172,16 +172,16 @@ class FileStore(ServerStore):
         else:
             self._transaction.append(sql)
 
-    # Life.
+    # Opening, closing and dying.
 
     def die(self) -> None:
-        """Leave the files to the next server as they are now."""
+        """Copy the files as they are now, for the next server."""
         if not self.is_dead:
             super().die()
             self._files.directory = self._left or self._files.copy()
 
     def abandon(self) -> None:
-        """Release what a dead process does not have."""
+        """Release the resources of a dead process."""
         for each in self._connections:
             each.raw.close()
         if self._store._flush_timer is not None:
@@ -191,7 +191,7 @@ class FileStore(ServerStore):
 
     @contextmanager
     def _inline(self) -> Iterator[None]:
-        """Let the store's connections work here and now."""
+        """Replace the store's connections by ones that work in this thread."""
         real = connections.Connection
         connections.Connection = partial(Inline, self)  # type: ignore[misc, assignment]
         try:
@@ -203,7 +203,7 @@ class FileStore(ServerStore):
         self._connections.append(connection)
 
     async def open(self) -> Snapshot:
-        """Open the files that the last server left."""
+        """Open the files of the last server."""
         await self._access(0)
         if not self._disk.memory._is_open:
             await self._disk.memory.open()
@@ -228,14 +228,14 @@ class FileStore(ServerStore):
         return call
 
     async def _ask(self, name: str, *args: Any) -> Any:
-        """Ask the store, and compare what it says with what the model says."""
+        """Call the store, and compare its result with the model's."""
         self.arm(self._disk.faults.load_fails)
         is_writing = name == "prune" or (name == "load" and isinstance(args[0], PromoteDue))
         expected = None if is_writing else await self._model(name, *args)
         try:
             found = await self._watched(getattr(self._store, name)(*args))
         except BaseException:
-            # A power cut undoes the transaction that was not synced, and only that is last.
+            # A power cut undoes the transaction that was not synced, which is always the last one.
             if is_writing and self._left is None and any(map(_changes_jobs, self._committed)):
                 await self._model(name, *args)
             raise
@@ -243,7 +243,7 @@ class FileStore(ServerStore):
         return found
 
     async def commit(self, changes: Changes) -> None:
-        """Write the changes, unless something goes wrong at one of the statements."""
+        """Write the changes, unless a fault occurs at one of the statements."""
         frozen = freeze(changes)
         async with self._turn:
             await self._access(0)
@@ -256,7 +256,7 @@ class FileStore(ServerStore):
             await self._access(0)
 
     async def save_clock(self, mark: ClockMark) -> None:
-        """Write how the clock stands, unless something goes wrong at one of the statements."""
+        """Write the clock's position, unless a fault occurs at one of the statements."""
         async with self._turn:
             await self._access(0)
             self.arm(self._disk.faults.commit_fails)
@@ -268,20 +268,20 @@ class FileStore(ServerStore):
             await self._access(0)
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
-        """Delete what is past its retention."""
+        """Delete the records whose retention has passed."""
         async with self._turn:
             await self._access(0)
             return await self._pruned(partial(self._ask, "prune", now, retention, limit))
 
     async def _watched(self, asked: Awaitable[Any]) -> Any:
-        """Return the answer; an error that is none of the disk's making is a bug."""
+        """Return the result; an error that no fault has caused is a bug."""
         try:
             return await asked
         except StoreError as error:
-            self._disk.see(StoreFailed, error.code)
+            self._disk.record(StoreFailed, error.code)
             is_closed = self._store._writer is None  # the store was closed during the call
             if not (self._has_struck or self._breaks or is_closed):
-                self._disk.see(Broke, f"the store failed by itself: {error}")
+                self._disk.record(Broke, f"the store failed by itself: {error}")
             raise
         finally:
             self._fate = None
@@ -298,7 +298,7 @@ class FileStore(ServerStore):
         if isinstance(found, Snapshot):
             found, expected = _stock(found), _stock(expected)
         if name not in UNCOMPARED and found != expected:
-            self._disk.see(Broke, f"{name} of the store is {found}, it should be {expected}")
+            self._disk.record(Broke, f"{name} of the store is {found}, it should be {expected}")
 
 
 class Inline:
@@ -321,7 +321,7 @@ class Inline:
     def _connect(self) -> sqlite3.Connection:
         keywords = getattr(self._connector, "keywords", {})
         if "isolation_level" not in keywords:
-            return self._connector()  # the one that only reads
+            return self._connector()  # the read-only connection
         base = keywords.get("factory", sqlite3.Connection)
         faulty = type("Faulty", (_Faulty, base), {"owner": self._owner})
         return self._connector(factory=faulty)
@@ -350,7 +350,7 @@ class Inline:
 
 
 class _Faulty(sqlite3.Connection):
-    """Asks its owner before and after each statement."""
+    """A connection that calls its owner before and after each statement."""
 
     owner: FileStore
 

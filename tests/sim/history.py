@@ -1,4 +1,4 @@
-"""A trace put in order: who asked what, what each job's row was, who was given which attempt."""
+"""Views of a trace: calls and their replies, the versions of each row, the leases of workers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.sim.trace import (
     Detached,
     Died,
     Ended,
+    Event,
     Marked,
     Opened,
     Reported,
-    Seen,
     Started,
     Stepped,
     Stored,
@@ -28,7 +28,7 @@ from tests.sim.trace import (
 
 
 class Submitted(NamedTuple):
-    """One spec of a submit and what was said to it: new, conflict, refused, unknown."""
+    """One spec of a submit and its result: new, conflict, refused or unknown."""
 
     spec: JobSpec
     called: Called
@@ -44,7 +44,7 @@ class History:
         self.trace = trace
 
     def of(self, kind: type[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the events of one kind with their positions."""
+        """Yield the positions and events of one class."""
         for position, event in enumerate(self.trace):
             if type(event) is kind:
                 yield position, event
@@ -58,7 +58,7 @@ class History:
         return {event.call: (position, event) for position, event in self.of(Answered)}
 
     def calls_of(self, *names: str) -> Iterator[tuple[int, Called, int | None, Answered | None]]:
-        """Yield the calls of these names with their answers, and the positions of both."""
+        """Yield the calls of these names with their replies, and the positions of both."""
         for number, (position, called) in self.calls.items():
             if called.name in names:
                 answered = self.answers.get(number)
@@ -94,12 +94,12 @@ class History:
 
     @cached_property
     def retried(self) -> dict[int, list[int]]:
-        """Return where somebody asked to retry a job by hand, whatever came of it."""
+        """Return the positions at which a client requested a retry, successful or not."""
         return self._asked("retry")
 
     @cached_property
     def moved(self) -> dict[int, list[int]]:
-        """Return where somebody asked for another time of a job."""
+        """Return the positions at which a client requested another time of a job."""
         return self._asked("retry", "run_now", "reschedule")
 
     def _asked(self, *names: str) -> dict[int, list[int]]:
@@ -121,7 +121,7 @@ class History:
         return last if isinstance(last, Ended) else None
 
     def is_calm_at(self, position: int) -> bool:
-        """Whether nothing fails any more at the position."""
+        """Return whether the position is after the last fault."""
         return self._calmed < position
 
     @cached_property
@@ -129,7 +129,7 @@ class History:
         return next((position for position, _ in self.of(Calmed)), len(self.trace))
 
     def was_deleted(self, schedule_id: int, position: int) -> bool:
-        """Whether a commit before the position has deleted the schedule."""
+        """Return whether a commit before the position has deleted the schedule."""
         return self._deleted.get(schedule_id, position) < position
 
     @cached_property
@@ -142,21 +142,21 @@ class History:
 
     @cached_property
     def high_water(self) -> list[int]:
-        """Return the latest that the wall clock had shown at each position.
+        """Return the latest time that the wall clock had shown at each position.
 
         Until the disk has the new offset, a server goes on by the clock as it was before a step.
         """
         highest = 0
         marks = []
         for position, event in enumerate(self.trace):
-            offset_us = self.offset_at(position - 1)  # also of a mark: it ends what was before
+            offset_us = self.offset_at(position - 1)  # for a mark, too: it ends the old offset
             highest = max(highest, self.elapsed(event) + offset_us)
             was = event.wall - event.delta_us if isinstance(event, Stepped) else event.wall
             highest = max(highest, was, event.wall)
             marks.append(highest)
         return marks
 
-    def elapsed(self, event: Seen) -> int:
+    def elapsed(self, event: Event) -> int:
         """Return the instant of an event on the elapsed timeline."""
         return event.at + self.began_at
 
@@ -166,7 +166,7 @@ class History:
         return next((mark.base_us - mark.offset_us for _, mark in self.of(Marked)), 0)
 
     def offset_at(self, position: int) -> int:
-        """Return the offset under which the disk held instants at the position."""
+        """Return the clock's offset for the instants on disk at the position."""
         return self._offsets[bisect_right(self._marked, position)]
 
     @cached_property
@@ -178,14 +178,14 @@ class History:
         return [0, *(event.offset_us for _, event in self.of(Marked))]
 
     def is_pending(self, names: tuple[str, ...], subject: object, position: int) -> bool:
-        """Whether a call about the subject was asked before the position and answered after it."""
+        """Return whether a call about the subject was in progress at the position."""
         return any(
             asked < position and (answered is None or answered > position)
             for asked, answered in self._spans.get(subject, {}).get(names, ())
         )
 
     def acts_until(self, answered: int | None, answer: Answered | None) -> int | None:
-        """Return until where a call may act: its answer, or None for the end.
+        """Return the position up to which a call may take effect: its reply, or None for the end.
 
         What has failed may be brought back by a broken disk when the next server opens it.
         """
@@ -206,18 +206,20 @@ class History:
 
 
 class Live:
-    """The leases that workers hold: given, not reported, worker and server alive."""
+    """The leases that workers hold: dispatched, not reported, with worker and server alive."""
 
     def __init__(self) -> None:
         self.leases: dict[LeaseKey, Started] = {}
 
-    def see(self, event: Seen) -> None:
+    def record(self, event: Event) -> None:
         if isinstance(event, Started):
             self.leases[event.lease.key] = event
         elif isinstance(event, Reported) and event.is_live:
             self.leases.pop(event.key, None)
         elif isinstance(event, Detached):
-            self.leases = {k: held for k, held in self.leases.items() if held.line != event.line}
+            self.leases = {
+                k: held for k, held in self.leases.items() if held.connection != event.connection
+            }
         elif isinstance(event, Died):
             self.leases = {}
 

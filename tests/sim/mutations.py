@@ -1,7 +1,7 @@
-"""Ways to make a good trace wrong; each is a fault that one of the checkers must see.
+"""Mutations that make a good trace wrong; one of the checkers must find each of them.
 
 A mutation takes the trace and a Random, and returns the changed trace. It changes what a real fault
-would change, and as little else as it can.
+would change, and as little else as possible.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.sim.trace import (
     Detached,
     Died,
     Ended,
+    Event,
     Opened,
     Probed,
     Reported,
-    Seen,
     Started,
-    StopAsked,
+    StopSent,
     Stored,
     Trace,
 )
@@ -43,7 +43,7 @@ def positions(trace: Trace, kind: type[Any], wanted: Callable[[Any], bool]) -> l
     return [at for at, event in enumerate(trace) if type(event) is kind and wanted(event)]
 
 
-def put(trace: Trace, at: int, *events: Seen) -> Trace:
+def put(trace: Trace, at: int, *events: Event) -> Trace:
     """Return the trace with the event at the position replaced by others."""
     return [*trace[:at], *events, *trace[at + 1 :]]
 
@@ -74,7 +74,7 @@ def drop_a_job(trace: Trace, random: Random) -> Trace:
 
 
 def acknowledge_too_soon(trace: Trace, random: Random) -> Trace:
-    """The answer goes before the commit of its job."""
+    """The reply comes before the commit of its job."""
     ident = random.choice(acknowledged(trace))
     history = History(trace)
     stored = history.rows[ident][0][0]
@@ -112,7 +112,7 @@ def start_twice(trace: Trace, random: Random) -> Trace:
     at = random.choice(positions(trace, Started, lambda event: True))
     event: Any = trace[at]
     key = event.lease.key._replace(attempt=event.lease.key.attempt + 1)
-    again = changed(event, line=event.line + 1, lease=replace(event.lease, key=key))
+    again = changed(event, connection=event.connection + 1, lease=replace(event.lease, key=key))
     return put(trace, at, event, again)
 
 
@@ -247,7 +247,7 @@ def stop_too_soon(trace: Trace, random: Random) -> Trace:
     }
     stops = positions(
         trace,
-        StopAsked,
+        StopSent,
         lambda event: event.stop.reason is StopReason.TIMEOUT and event.stop.key in starts,
     )
     at = random.choice(stops)
@@ -256,7 +256,7 @@ def stop_too_soon(trace: Trace, random: Random) -> Trace:
 
 
 def _is_plain(event: Started) -> bool:
-    """Whether the attempt was given out as soon as it was decided."""
+    """Return whether the attempt was dispatched as soon as it was decided."""
     return not event.lease.options.at_most_once and len(event.lease.payload or b"") < 100
 
 
@@ -264,7 +264,7 @@ def never_stop(trace: Trace, random: Random) -> Trace:
     breaks = [event.at for event in trace if isinstance(event, Detached | Died)]
     stops = positions(
         trace,
-        StopAsked,
+        StopSent,
         lambda event: (
             event.stop.reason is StopReason.TIMEOUT
             and not any(event.at - 60_000_000 < at < event.at + 6_000_000 for at in breaks)
@@ -272,14 +272,14 @@ def never_stop(trace: Trace, random: Random) -> Trace:
     )
     key = trace[random.choice(stops)].stop.key  # type: ignore[attr-defined]
     silent = {
-        StopAsked: lambda event: event.stop.key == key,
+        StopSent: lambda event: event.stop.key == key,
         Reported: lambda event: event.key == key,
     }
     return [e for e in trace if not (type(e) in silent and silent[type(e)](e))]
 
 
 def exceed_a_limit(trace: Trace, random: Random) -> Trace:
-    """The queue was limited to less than what ran."""
+    """The concurrency of the queue was less than the number of its running jobs."""
     at = random.choice(_crowded(trace))
     event: Any = trace[at]
     queue = Queue(event.lease.queue, concurrency=1)
@@ -296,7 +296,7 @@ def start_in_a_paused_queue(trace: Trace, random: Random) -> Trace:
 
 
 def _crowded(trace: Trace) -> list[int]:
-    """Return where an attempt starts while another one of its queue runs."""
+    """Return a position at which an attempt starts while another one of its queue runs."""
     live: dict[Any, str] = {}
     found = []
     for at, event in enumerate(trace):

@@ -1,10 +1,9 @@
-"""When a schedule should fire, worked out the slow way: nothing here comes from schedo's own
-calendar.
+"""Computes when a schedule must fire in a slow and simple way, without schedo's own calendar.
 
-Intervals are counted up one by one, from where steps of the clock have moved them to; a cron
-expression is held against every minute that passes in
-its zone, as zoneinfo tells it. Understood are numbers, lists, ranges and steps, which is what the
-simulation uses; the day of month and the month are taken as they are (AND).
+Intervals are counted one by one, from where steps of the clock have moved them. A cron expression
+is compared with every minute in its zone, as zoneinfo defines it. It may have numbers, lists,
+ranges and steps, which is all that the simulation uses; a day of month and a weekday must both
+match (AND).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def instants(rule: Rule, after: int, through: int) -> list[int]:
 
 def _interval(anchor: int, every_us: int, after: int, through: int) -> list[int]:
     instant = anchor
-    if instant <= after:  # no need to count from 1970
+    if instant <= after:  # skip the multiples before `after`
         instant += (after - anchor) // every_us * every_us
     found = []
     while instant <= through:
@@ -88,13 +87,13 @@ def _cron_day(cron: str, tz: str, gap: str, fold: str, day: int) -> list[int]:
 
 
 def _is_wanted_pass(local: datetime, fold: str) -> bool:
-    """Whether a local time that comes twice runs this time."""
+    """Return whether a local time that exists twice runs at this occurrence."""
     comes_twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
     return not comes_twice or fold == "both" or local.fold == (1 if fold == "last" else 0)
 
 
 def _lost_minutes(before: datetime, local: datetime) -> list[datetime]:
-    """Return the local minutes that the clock jumped over between two that follow each other."""
+    """Return the local minutes that the clock skips between two consecutive minutes."""
     last, first = before.replace(tzinfo=None), local.replace(tzinfo=None)
     count = (first - last) // timedelta(minutes=1) - 1
     return [last + timedelta(minutes=number + 1) for number in range(max(0, count))]

@@ -1,4 +1,4 @@
-"""What one simulated world is like, drawn at random: each seed is another kind of trouble."""
+"""The random settings of one simulated world; each seed has other faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schedo.core.limits import HOUR, MINUTE, SECOND
 from schedo.store.base import Retention
 from tests.sim.disk import NO_FAULTS, Faults
 
-# Instants shortly before clocks change somewhere, and an ordinary one.
+# Instants shortly before a daylight saving change in some zone, and an ordinary one.
 STARTS = (
     1_800_000_000 * SECOND,  # 2027-01-15T08:00Z
     1_774_744_200 * SECOND,  # 2026-03-29T00:30Z: Berlin goes to summer time at 01:00Z
@@ -17,7 +17,7 @@ STARTS = (
     1_772_951_400 * SECOND,  # 2026-03-08T06:30Z: New York goes to summer time at 07:00Z
     1_791_039_600 * SECOND,  # 2026-10-03T15:00Z: Lord Howe goes half an hour forward at 15:30Z
 )
-LENGTHS = ((5, 0.5), (10, 1.0), (20, 2.0), (20, 5.0), (40, 5.0))  # minutes, seconds an action
+LENGTHS = ((5, 0.5), (10, 1.0), (20, 2.0), (20, 5.0), (40, 5.0))  # minutes, seconds between actions
 STORES = ("memory", "sqlite")
 KEPT = Retention(1_000 * HOUR, 1_000 * HOUR, 1_000 * HOUR, 1_000 * HOUR)
 KEPT_SHORTLY = Retention(5 * MINUTE, 5 * MINUTE, 10 * MINUTE, 5 * MINUTE)
@@ -25,10 +25,10 @@ KEPT_SHORTLY = Retention(5 * MINUTE, 5 * MINUTE, 10 * MINUTE, 5 * MINUTE)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The kind of world."""
+    """The settings of one world."""
 
     start: int
-    minutes: int = 20  # of trouble; then come the quiet ones
+    minutes: int = 20  # with faults; calm minutes follow
     window: int = 2048
     retention: Retention = KEPT
     faults: Faults = NO_FAULTS
@@ -42,7 +42,7 @@ class Plan:
 
     @classmethod
     def draw(cls, random: Random, store: str | None = None) -> Plan:
-        """Return a plan; each kind of trouble is in about half of them, and so is each store."""
+        """Return a random plan; about half of the plans have each kind of fault, and each store."""
 
         def maybe(*values: float) -> float:
             return random.choice(values) if random.random() < 0.5 else 0.0
@@ -75,5 +75,5 @@ class Plan:
 
 
 def plan_of(seed: int) -> Plan:
-    """Return the plan that the seed's world draws."""
+    """Return the plan of the seed's world."""
     return Plan.draw(Random(seed))

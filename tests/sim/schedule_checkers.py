@@ -1,4 +1,4 @@
-"""What must hold of schedules in every history; the calendar comes from oracle.py."""
+"""The invariants of schedules; oracle.py computes the instants."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def every_instant_is_decided_once(history: History) -> Findings:
             elapsed, offset_us = new.counts_elapsed, history.offset_at(position)
             if elapsed and old is not None and offset_us != history.offset_at(old_position):
                 old, old_position = new, position
-                continue  # such a commit also holds what was decided just before the step
+                continue  # such a commit also has decisions from just before the step
             found, problems = _decided(history, position, new, base, is_steady=is_steady)
             yield from (f"schedule {new.name}: {problem}" for problem in problems)
             keys = {(elapsed, instant - offset_us if elapsed else instant) for instant in found}
@@ -98,7 +98,7 @@ def _moved_watermark(history: History, row: Schedule, at: int, position: int) ->
 def _decided(
     history: History, position: int, schedule: Schedule, base: int, *, is_steady: bool
 ) -> tuple[set[int], list[str]]:
-    """Return the instants of the calendar that one commit decides about, and what is odd.
+    """Return the instants that one commit decides about, and its violations.
 
     While the rule is being edited nobody outside can tell which instants a folded decision counts.
     """
@@ -131,7 +131,7 @@ def _decided(
 
 
 def schedules_go_on(history: History) -> Findings:
-    """When nothing fails any more, no due instant waits for its decision."""
+    """After the last fault, no due instant waits for its decision."""
     for position, called, _, answer in history.calls_of("delete_schedule"):
         if history.end is None or answer is None or answer.code is not None:
             continue
@@ -161,7 +161,7 @@ def _moved_rule(history: History, row: Schedule, at: int, offset_us: int) -> Rul
 
 
 def policies_are_kept(history: History) -> Findings:
-    """What is a minute late runs; what is older goes by the catch-up policy, and only that."""
+    """Instants up to a minute late run; older ones follow the catch-up policy."""
     for rows in history.schedule_rows.values():
         for position, schedule in rows:
             if history.is_pending(EDITS, schedule.name, position):
@@ -212,14 +212,14 @@ def leases_of_runs_do_not_overlap(history: History) -> Findings:
         if isinstance(event, Started):
             key = event.lease.key
             owner = _owner(history, key.job_id)
-            # After a deletion its blocked run goes its way.
+            # After the schedule's deletion, its blocked run may start at any time.
             is_bound = owner is not None and not history.was_deleted(owner, position)
             if is_bound and key.job_id not in free:
                 for other in live.leases:
                     is_other = other.job_id != key.job_id and other.job_id not in free
                     if is_other and _owner(history, other.job_id) == owner:
                         yield f"{key} was started while {other} of the same schedule runs"
-        live.see(event)
+        live.record(event)
 
 
 def _owner(history: History, job_id: int) -> int | None:
@@ -228,7 +228,7 @@ def _owner(history: History, job_id: int) -> int | None:
 
 
 def a_stopped_schedule_makes_no_runs(history: History) -> Findings:
-    """Once a pause or a deletion is acknowledged, nothing is fired until somebody asks for it."""
+    """After an acknowledged pause or deletion, a schedule fires only on a client's request."""
     stopped: dict[str, int] = {}
     names = {i: rows[0][1].name for i, rows in history.schedule_rows.items()}
     runs = defaultdict(list)
@@ -263,7 +263,7 @@ def _decisions(history: History, position: int, schedule_id: int) -> Iterator[De
 
 
 def _specs_around(history: History, schedule_id: int, position: int) -> list[ScheduleSpec]:
-    """Return the specs that a commit may have gone by: before it, in it, and between."""
+    """Return the specs that a commit may have followed: those before it, in it and between."""
     rows = history.schedule_rows.get(schedule_id, [])
     before = [row.spec for at, row in rows if at < position][-1:]
     within = [row.spec for at, row in rows if at == position]
@@ -271,7 +271,7 @@ def _specs_around(history: History, schedule_id: int, position: int) -> list[Sch
 
 
 def _rules_around(history: History, schedule_id: int, position: int, offset_us: int) -> list[Rule]:
-    """Return the rules, under the offset, that a commit may have gone by."""
+    """Return the rules, under the offset, that a commit may have followed."""
     rows = history.schedule_rows.get(schedule_id, [])
     known = [(at, row) for at, row in rows if at < position][-1:]
     known += [(at, row) for at, row in rows if at == position]
@@ -284,7 +284,7 @@ def _rules_around(history: History, schedule_id: int, position: int, offset_us: 
 def _pending_specs(
     history: History, known: list[ScheduleSpec], position: int
 ) -> list[ScheduleSpec]:
-    """Return the specs that somebody has asked for when a commit was made."""
+    """Return the specs that clients had requested when a commit was made."""
     name = known[0].name if known else ""
     return [
         called.subject
@@ -295,7 +295,7 @@ def _pending_specs(
 
 
 def _free_runs(history: History) -> set[int]:
-    """Return the runs that may overlap others, or whose policy at their making is not sure."""
+    """Return the runs that may overlap others, or whose policy at that time is unknown."""
     free = set()
     for position, schedule_id, job in _new_runs(history):
         specs = _specs_around(history, schedule_id, position)

@@ -1,4 +1,4 @@
-"""Ways to make a good trace wrong about schedules; see mutations.py."""
+"""Mutations that make the schedules of a good trace wrong; see mutations.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def drop_an_instant(trace: Trace, random: Random) -> Trace:
 
 
 def _steady_fires(trace: Trace) -> list[int]:
-    """Return the commits with a fire at which nobody is editing a schedule."""
+    """Return the commits with a fire during which no client edits a schedule."""
     history = History(trace)
     names = {ident: rows[0][1].name for ident, rows in history.schedule_rows.items()}
     found = []
@@ -155,7 +155,7 @@ def fire_after_a_pause(trace: Trace, random: Random) -> Trace:
 
 
 def stop_a_schedule_in_silence(trace: Trace, random: Random) -> Trace:
-    """From some instant of the quiet time on nothing is decided about one schedule."""
+    """From some calm instant on, one schedule gets no decisions."""
     history = History(trace)
     quiet = [at for at in _steady_fires(trace) if history.is_calm_at(at)]
     at = random.choice(quiet[: len(quiet) // 2])

@@ -1,7 +1,7 @@
-"""One seeded simulation from trouble to rest: `run(seed)` gives its trace.
+"""Runs one simulated world: `run(seed)` returns its trace.
 
-The world is in trouble for some minutes, then everything heals; schedules go on for a while, then
-they are deleted, and the world goes on until every job has ended, or for half a day.
+The world has faults for some minutes; then all faults end. Schedules continue for a while and are
+then deleted. The world ends when every job has ended, or after half a day.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 from schedo.core.states import FINAL
 from schedo.errors import NotFound
 from schedo.store.base import JobFilter
-from tests.sim.people import People
+from tests.sim.clients import Clients
 from tests.sim.plan import Plan
 from tests.sim.trace import Ended, Trace
 from tests.sim.world import ENGINE_LOG, BugLog, World
@@ -24,7 +24,7 @@ REST_MAX_S = 12 * 3600.0
 
 
 def run(seed: int, plan: Plan | None = None, store: str | None = None) -> Trace:
-    """Live through one world and return what was seen of it.
+    """Run one world and return its trace.
 
     The seed says which store it has, unless that is given.
     """
@@ -46,15 +46,15 @@ def run(seed: int, plan: Plan | None = None, store: str | None = None) -> Trace:
 
 
 async def _live(world: World) -> None:
-    people = People(world)
+    clients = Clients(world)
     world.boot()
     probes = world.loop.create_task(_probe(world))
-    await _trouble(world, people)
+    await _trouble(world, clients)
     world.calm()
     await _served(world)
-    await people.repair()
+    await clients.repair()
     await world.loop.pass_time(QUIET_S)
-    await people.end_schedules()
+    await clients.end_schedules()
     await _rest(world)
     probes.cancel()
     await _say_the_end(world)
@@ -64,7 +64,7 @@ async def _live(world: World) -> None:
     await world.loop.pass_time(0)
 
 
-async def _trouble(world: World, people: People) -> None:
+async def _trouble(world: World, clients: Clients) -> None:
     plan, random = world.plan, world.random
     world.disk.faults = plan.faults
     end = world.loop.time() + plan.minutes * 60
@@ -86,20 +86,20 @@ async def _trouble(world: World, people: People) -> None:
         await world.loop.pass_time(max(0.0, at - world.loop.time()))
         next_at[name] = world.loop.time() + random.expovariate(1 / rates[name])
         if name == "act":
-            people.act()
+            clients.act()
         elif name == "crash" and world.server is not None:
             world.server.die_soon()
         elif name == "stop":
             await world.stop_server()
         elif name == "step":
-            # Whole seconds: what is below half a second counts as time that passes.
+            # Whole seconds: a step below half a second counts as elapsed time.
             small, large = random.randint(-10, 10), random.randint(-12 * 3600, 12 * 3600)
             delta_us = random.choice((small, large)) * 1_000_000
             world.set_clock(delta_us, notices=plan.steps_noticed)
 
 
 async def _served(world: World) -> None:
-    """Return when a server works without an error."""
+    """Return when a server runs without an error."""
     while True:
         server = world.server
         if server is not None and server.is_open and server.engine.health().ready:
@@ -116,7 +116,7 @@ async def _probe(world: World) -> None:
 
 
 async def _rest(world: World) -> None:
-    """Return when every job has ended, or when that takes too long."""
+    """Return when every job has ended, or after the time limit."""
     until = world.loop.time() + REST_MAX_S
     while world.loop.time() < until:
         await world.loop.pass_time(20.0)
@@ -132,8 +132,8 @@ async def _say_the_end(world: World) -> None:
     stored = await engine.store.list_jobs(JobFilter(), None, 1_000_000)
     jobs = []
     for job in stored:
-        with contextlib.suppress(NotFound):  # pruned meanwhile
+        with contextlib.suppress(NotFound):  # the job has been pruned meanwhile
             jobs.append(await engine.get(job.id))
     schedules = await engine.list_schedules(None, 1_000)
     running = sum(status.running for status in await engine.list_queues())
-    world.see(Ended, tuple(jobs), tuple(schedules), running)
+    world.record(Ended, tuple(jobs), tuple(schedules), running)

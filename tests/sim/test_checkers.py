@@ -1,7 +1,7 @@
-"""The checkers see every fault: a good history passes, and each way to spoil it is found.
+"""The checkers find every fault: a good history passes, and each mutation of it is found.
 
-One good history is made by the simulation without faults of store or server; every mutation is
-applied to it at several random places, and the named checker must object each time.
+The simulation makes one good history, without faults of the store or the server. Every mutation is
+applied to it at several random places, and the named checker must find it each time.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_a_spoilt_history_is_objected_to(
     assert not missed, f"{checker.__name__} saw nothing at {missed}"
 
 
-# The oracle: hand-made vectors of SEMANTICS, so that it is not trusted blindly either.
+# The oracle is checked against examples computed by hand.
 
 
 @pytest.mark.parametrize(

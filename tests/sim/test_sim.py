@@ -1,6 +1,6 @@
-"""The simulation in small: twenty worlds of trouble, and the same seed is the same world.
+"""A small simulation: twenty worlds with faults, and one seed always gives one history.
 
-`make sim SEEDS=2000` runs more of them, `make sim SEED=7` replays one and shows what was seen.
+`make sim SEEDS=2000` runs more worlds, and `make sim SEED=7` replays one and prints its trace.
 """
 
 from __future__ import annotations

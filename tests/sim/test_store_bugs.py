@@ -30,7 +30,7 @@ PLAN = Plan(
     action_every_s=1.0,
     store="sqlite",
 )
-# What is written to the tables fails often, and nothing else happens.
+# Writes to the tables fail often; there are no other faults.
 FOLDS_FAIL = dataclasses.replace(
     PLAN, faults=Faults(commit_fails=0.3, delay_s=0.3), crash_every_s=0.0
 )
@@ -38,7 +38,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def forget_an_update(patch: pytest.MonkeyPatch) -> None:
-    """A fold leaves out the last of several known jobs."""
+    """A flush omits the last of several known jobs."""
 
     def update_most(known: list[Row]) -> Statement:
         return writes.update_jobs(known[:-1] if len(known) > 1 else known)
@@ -52,12 +52,12 @@ def forget_an_update(patch: pytest.MonkeyPatch) -> None:
 
 
 def replay_out_of_order(patch: pytest.MonkeyPatch) -> None:
-    """A start reads the newest entry first."""
+    """A start reads the write buffer from the newest entry to the oldest."""
     patch.setattr(buffer_entries, "_ENTRIES", "SELECT id, body FROM {} ORDER BY id DESC")
 
 
 def delete_entries_before_they_are_folded(patch: pytest.MonkeyPatch) -> None:
-    """A fold deletes its entries in a transaction before the one that writes their jobs."""
+    """A flush deletes its entries in a transaction before the one that writes their jobs."""
 
     def fold(self: WriteBuffer, connection: sqlite3.Connection, count: int) -> None:
         if count:
@@ -72,7 +72,7 @@ def delete_entries_before_they_are_folded(patch: pytest.MonkeyPatch) -> None:
 
 
 def believe_memory_after_a_failure(patch: pytest.MonkeyPatch) -> None:
-    """A failed transaction does not make memory doubtful."""
+    """After a failed transaction, the store keeps using its memory."""
 
     @contextmanager
     def guarded(self: WriteBuffer, connection: sqlite3.Connection) -> Iterator[None]:

@@ -1,7 +1,7 @@
-"""What somebody outside the server sees, in the order they see it; the checkers read nothing else.
+"""The events that are observable outside the server, in their order; the checkers read only these.
 
-Two times: `at` is the time that has passed since the world began, which never jumps; `wall` is what
-the clocks showed. Both are microseconds. `line` numbers the connection of one worker to one server.
+An event has two times in microseconds: `at` is the elapsed time since the world began, which never
+jumps, and `wall` is the wall clock. `connection` is the number of a worker's connection.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from schedo.core.model import Job, LeaseKey, Schedule
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Something that happened."""
+class Event:
+    """The base class of all events."""
 
     at: int
     wall: int
 
 
 @dataclass(frozen=True, slots=True)
-class Called(Seen):
-    """A program asks something of the server; `subject` is what it asks about."""
+class Called(Event):
+    """A client calls the server; `subject` is the job, schedule or queue of the call."""
 
     call: int
     name: str
@@ -33,8 +33,8 @@ class Called(Seen):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Seen):
-    """The server answers with a value or an error's code; `died`: there will be no answer."""
+class Answered(Event):
+    """The server replies with a value or an error's code; `died`: there will be no reply."""
 
     call: int
     value: Any = None
@@ -43,54 +43,54 @@ class Answered(Seen):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened(Seen):
-    """A server works."""
+class Opened(Event):
+    """A server has started."""
 
     server: int
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class Died(Seen):
-    """A server is gone, and its workers with it."""
+class Died(Event):
+    """A server has died, and its worker connections with it."""
 
     server: int
 
 
 @dataclass(frozen=True, slots=True)
-class Attached(Seen):
+class Attached(Event):
     """A worker has connected."""
 
-    line: int
+    connection: int
     worker: str
 
 
 @dataclass(frozen=True, slots=True)
-class Detached(Seen):
-    """The server has been told that the worker is gone."""
+class Detached(Event):
+    """The server has detached the worker."""
 
-    line: int
+    connection: int
 
 
 @dataclass(frozen=True, slots=True)
-class Started(Seen):
-    """A worker was given an attempt."""
+class Started(Event):
+    """A worker has received a lease."""
 
-    line: int
+    connection: int
     lease: Lease
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked(Seen):
-    """A worker was asked to end an attempt."""
+class StopSent(Event):
+    """A worker has received a stop request."""
 
-    line: int
+    connection: int
     stop: StopRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Reported(Seen):
-    """A worker says how an attempt ended; is_live: it holds it, and says so for the first time."""
+class Reported(Event):
+    """A worker reports an outcome; is_live: it holds the lease and has not reported it before."""
 
     key: LeaseKey
     outcome: Outcome
@@ -98,49 +98,49 @@ class Reported(Seen):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored(Seen):
+class Stored(Event):
     """A commit is on disk."""
 
     changes: Changes
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned(Seen):
+class Pruned(Event):
     """Ended jobs were deleted."""
 
     jobs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFailed(Seen):
-    """The store has answered with an error."""
+class StoreFailed(Event):
+    """A call of the store has failed."""
 
     code: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stepped(Seen):
-    """The wall clock was set by so much; `wall` is what it shows now."""
+class Stepped(Event):
+    """The wall clock was set by this amount; `wall` is the new time."""
 
     delta_us: int
 
 
 @dataclass(frozen=True, slots=True)
-class Marked(Seen):
-    """From here on the disk holds instants under this offset of the clock; see ClockMark."""
+class Marked(Event):
+    """From here on, the instants on disk have this offset of the clock; see ClockMark."""
 
     offset_us: int
     base_us: int
 
 
 @dataclass(frozen=True, slots=True)
-class Calmed(Seen):
-    """From here on nothing fails, nobody interferes and every worker does its work."""
+class Calmed(Event):
+    """From here on there are no faults and no random requests; workers complete all attempts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Probed(Seen):
-    """How many records the server holds, how many it may hold, and how it contradicts its store."""
+class Probed(Event):
+    """The number of records in memory, its bound, and contradictions between memory and disk."""
 
     held: int
     bound: int
@@ -148,26 +148,26 @@ class Probed(Seen):
 
 
 @dataclass(frozen=True, slots=True)
-class Broke(Seen):
+class Broke(Event):
     """The server has logged an internal error."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Seen):
-    """What the server says at the end: about everything, and how many jobs are running."""
+class Ended(Event):
+    """The state of all jobs and schedules at the end, and the number of running jobs."""
 
     jobs: tuple[Job, ...]
     schedules: tuple[Schedule, ...]
     running: int
 
 
-Trace = list[Seen]
+Trace = list[Event]
 
 
 def digest(trace: Trace) -> str:
-    """Return a hash of all that happened."""
+    """Return a hash of the whole trace."""
     sha = hashlib.sha256()
     for event in trace:
         sha.update(repr(event).encode())

@@ -1,8 +1,8 @@
-"""One simulated machine room: a disk, servers that follow one another, their workers and the time.
+"""One simulated world: a disk, servers that follow one another, their workers, and the clocks.
 
-Only one server works at a time. When it dies, its tasks end where they are, its workers are gone
-and only the disk stays. Everything random comes from one Random, everything waits on one virtual
-loop, and whatever can be seen from outside goes into the trace.
+Only one server runs at a time. When it dies, its tasks are cancelled and its worker connections
+end; only the disk stays. All random numbers come from one Random, all waits are in one virtual
+loop, and the trace records all events that are observable from outside.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from schedo.errors import SchedoError
 from schedo.store.base import Store
 from schedo.testing.clock import LoopClock, Wall
 from schedo.testing.loop import VirtualLoop
-from tests.sim.crew import MOODS, Bench, Line, make_benches
 from tests.sim.disk import NO_FAULTS, Disk, ServerStore
 from tests.sim.files import Files, FileStore
 from tests.sim.plan import Plan
@@ -30,20 +29,21 @@ from tests.sim.trace import (
     Calmed,
     Died,
     Ended,
+    Event,
     Opened,
     Probed,
-    Seen,
     Stepped,
     Trace,
 )
+from tests.sim.workers import BEHAVIOURS, Connection, WorkerProfile, make_profiles
 
 _server: ContextVar[Server | None] = ContextVar("server", default=None)
-LOOKED_UP_MAX = 20  # records that a command has fetched, until the next commit
+LOOKED_UP_MAX = 20  # records that commands have loaded, until the next commit
 ENGINE_LOG = logging.getLogger("schedo.engine")
 
 
 class Server:
-    """One life of schedo, until it dies or stops."""
+    """One run of the server, until it dies or stops."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
@@ -51,7 +51,7 @@ class Server:
         self.is_dead = False
         self.is_open = False
         self.epoch = 0
-        self.lines: dict[str, Line] = {}
+        self.connections: dict[str, Connection] = {}
         self.tasks: list[asyncio.Task[Any]] = []
         self.died: list[Callable[[], None]] = []
         self.clock = LoopClock(world.loop, world.wall, world.lateness)
@@ -69,11 +69,11 @@ class Server:
         self.context.run(_server.set, self)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run it as a part of this server: it dies with it."""
+        """Run a task of this server; it ends when the server dies."""
         return self.world.loop.create_task(coroutine, context=self.context)
 
-    def tell(self, call: Callable[..., None], *what: Any) -> None:
-        """Call the engine so that whatever it starts is a part of this server."""
+    def call_engine(self, call: Callable[..., None], *what: Any) -> None:
+        """Call the engine in this server's context, so that its new tasks end with the server."""
         self.context.copy().run(call, self.engine, *what)
 
     async def open(self) -> None:
@@ -85,43 +85,45 @@ class Server:
             return
         self.is_open = True
         self.epoch = self.engine.health().epoch
-        self.world.see(Opened, self.number, self.epoch)
-        for bench in self.world.benches:
-            self.connect(bench)
+        self.world.record(Opened, self.number, self.epoch)
+        for profile in self.world.profiles:
+            self.connect(profile)
 
-    def connect(self, bench: Bench) -> None:
-        """Let a worker connect, unless it has."""
-        known = self.lines.get(bench.name)
+    def connect(self, profile: WorkerProfile) -> None:
+        """Connect a worker, unless it is connected."""
+        known = self.connections.get(profile.name)
         if known is None or not known.is_open:
-            self.world.lines += 1
-            line = self.lines[bench.name] = Line(self.world, self, bench, self.world.lines)
-            line.attach()
+            self.world.connections += 1
+            connection = self.connections[profile.name] = Connection(
+                self.world, self, profile, self.world.connections
+            )
+            connection.attach()
 
     def die_soon(self) -> None:
-        """Be dead at once; what is left of it is cleared away when the present callback is done."""
+        """Die at once; the remaining tasks are cancelled after the current callback."""
         if not self.is_dead:
             self.is_dead = True
             self.store.die()
             self.is_open = False
             self.clock.close()
-            self.world.see(Died, self.number)
+            self.world.record(Died, self.number)
             self.world.loop.call_soon(self._clear_away)
 
     def _clear_away(self) -> None:
         for task in self.tasks:
             task.cancel()
-        for line in self.lines.values():
-            line.orphan()
+        for connection in self.connections.values():
+            connection.orphan()
         for tell in self.died:
             tell()
         self.store.abandon()
         self.world.server_is_gone(self)
 
     def probe(self) -> None:
-        """Look whether memory is bounded, and agrees with the disk about all it does not change."""
+        """Record whether memory is bounded, and agrees with the disk in all unchanged records."""
         memory = self.engine._loop.scheduler.jobs
         changed = {*memory.changes.jobs, *memory._committing}
-        running = sum(len(line.holds) for line in self.lines.values())
+        running = sum(len(connection.held) for connection in self.connections.values())
         lanes = sum(1 for _ in memory.ready_queues.ready_indexes())
         bound = 2 * self.world.plan.window * (1 + lanes) + running + len(changed) + LOOKED_UP_MAX
         wrong = []
@@ -139,11 +141,11 @@ class Server:
                 job.rank,
             ):
                 wrong.append(f"job {ident} is {stored.state} on disk and {job.state} in memory")
-        self.world.see(Probed, len(memory), bound, tuple(wrong))
+        self.world.record(Probed, len(memory), bound, tuple(wrong))
 
 
 class World:
-    """Everything there is in one simulation."""
+    """All parts of one simulation."""
 
     def __init__(self, seed: int, plan: Plan | None = None, store: str | None = None) -> None:
         self.random = Random(seed)
@@ -153,24 +155,26 @@ class World:
         self.loop.set_exception_handler(self._task_failed)
         self.wall = Wall(self.loop, self.plan.start)
         self.trace: Trace = []
-        self.disk = Disk(self.loop, self.random, self.see)
+        self.disk = Disk(self.loop, self.random, self.record)
         self.files = Files() if self.plan.store == "sqlite" else None
-        self.benches = make_benches(self.random)
-        self.moods = list(MOODS)
-        self.mood_weights = [weight * self.random.choice((0, 1, 1, 3)) for weight in MOODS.values()]
+        self.profiles = make_profiles(self.random)
+        self.moods = list(BEHAVIOURS)
+        self.mood_weights = [
+            weight * self.random.choice((0, 1, 1, 3)) for weight in BEHAVIOURS.values()
+        ]
         self.mood_weights[0] += 10
         self.is_calm = False
         self.is_over = False
         self.server: Server | None = None
         self.servers = 0
-        self.lines = 0
+        self.connections = 0
         self.calls = 0
         self.highest_wall = self.plan.start
 
-    # Seeing.
+    # The trace.
 
-    def see(self, kind: type[Seen], *what: Any) -> None:
-        """Add to the trace."""
+    def record(self, kind: type[Event], *what: Any) -> None:
+        """Add an event to the trace."""
         if self.trace and type(self.trace[-1]) is Ended:
             return
         now = self.wall.now()
@@ -180,37 +184,39 @@ class World:
     def _task_failed(self, loop: object, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if not isinstance(error, SchedoError | asyncio.CancelledError):
-            self.see(Broke, f"{context.get('message')}: {error!r}")
+            self.record(Broke, f"{context.get('message')}: {error!r}")
 
     def lateness(self) -> int:
-        """Return how much too late an alarm rings; now and then too early."""
+        """Return the lateness of an alarm in microseconds; sometimes it is negative."""
         return 0 if self.is_calm else self.random.choice((0, 20, 60, 1_000, 5_000, -400))
 
     # Servers.
 
     def make_store(self, die: Callable[[], None]) -> ServerStore:
-        """Return a new server's way to the disk."""
+        """Return the store of a new server."""
         if self.files is not None:
             return FileStore(self.disk, self.files, die)
         return ServerStore(self.disk, die)
 
     def close(self) -> None:
-        """Delete what the world has on a real disk."""
+        """Delete the world's files."""
         self.loop.close()
         if self.files is not None:
             self.files.remove()
 
     def boot(self) -> None:
-        """Start a server unless one is there."""
+        """Start a server, unless one is running."""
         if self.server is None and not self.is_over:
             self.servers += 1
             server = self.server = Server(self, self.servers)
             server.run(server.open())
 
     def server_is_gone(self, server: Server) -> None:
-        """Start the next one after a while."""
+        """Start the next server after a random time."""
         self.server = None
-        self.loop.create_task(self._boot_later(), context=Context())  # not a part of the dead one
+        self.loop.create_task(
+            self._boot_later(), context=Context()
+        )  # not in the dead one's context
 
     async def _boot_later(self) -> None:
         await self.disk.memory.close()
@@ -220,18 +226,18 @@ class World:
         self.boot()
 
     async def stop_server(self) -> None:
-        """Stop the server in order, as SIGTERM does."""
+        """Shut the server down, as SIGTERM does."""
         server = self.server
         if server is None or not server.is_open:
             return
         server.is_open = False
-        for line in server.lines.values():
-            server.tell(Engine.close_worker, line.bench.name)
+        for connection in server.connections.values():
+            server.call_engine(Engine.close_worker, connection.profile.name)
         server.is_open = True  # the workers may still report
         await self.loop.pass_time(self.random.uniform(0, 5))
-        for line in server.lines.values():
-            if line.is_live:
-                line.hand_back_all()
+        for connection in server.connections.values():
+            if connection.is_live:
+                connection.release_all()
         task = server.run(server.engine.stop())
         for _ in range(60):
             await self.loop.pass_time(1.0)
@@ -244,23 +250,23 @@ class World:
     def call(
         self, name: str, subject: Any, ask: Callable[[Engine], Awaitable[Any]]
     ) -> asyncio.Task[bool] | None:
-        """Ask the server that works for something; its answer goes into the trace."""
+        """Send a request to the running server, and record its reply in the trace."""
         server = self.server
         if server is None or not server.is_open:
             return None
         self.calls += 1
         number = self.calls
-        self.see(Called, number, name, subject)
+        self.record(Called, number, name, subject)
         is_answered = False
 
         def answer(*what: Any) -> None:
             nonlocal is_answered
             if not is_answered:
                 is_answered = True
-                self.see(Answered, number, *what)
+                self.record(Answered, number, *what)
 
         async def run() -> bool:
-            """Return whether the server knows what it did."""
+            """Return whether the outcome of the request is known."""
             try:
                 value = await ask(server.engine)
             except SchedoError as error:
@@ -277,29 +283,29 @@ class World:
     # The time.
 
     def set_clock(self, delta_us: int, *, notices: bool) -> None:
-        """Set the wall clock; a server notices at once, or when its alarm rings next."""
+        """Set the wall clock; a server notices it at once, or at its next alarm."""
         if self.wall.now() + delta_us < self.plan.start - 20 * 3_600_000_000:
             return
         self.wall.offset_us += delta_us
-        self.see(Stepped, delta_us)
+        self.record(Stepped, delta_us)
         if notices and self.server is not None:
             self.loop.call_soon(self.server.clock.fire, context=self.server.context)
 
     def calm(self) -> None:
-        """From now on nothing fails and every worker does its work; the clock is put right."""
+        """End all faults, correct the clock, and let every worker complete its attempts."""
         self.disk.faults = NO_FAULTS
         self.is_calm = True
         behind = self.highest_wall - self.wall.now()
         if behind > 0:
             seconds = -(-behind // 1_000_000)
             self.set_clock(seconds * 1_000_000, notices=True)
-        self.see(Calmed)
-        for line in list(self.server.lines.values()) if self.server is not None else ():
-            if line.is_live:
-                line.finish_all()
+        self.record(Calmed)
+        for connection in list(self.server.connections.values()) if self.server is not None else ():
+            if connection.is_live:
+                connection.finish_all()
         if self.server is not None and self.server.is_open:
-            for bench in self.benches:
-                self.server.connect(bench)
+            for profile in self.profiles:
+                self.server.connect(profile)
 
 
 def _make_task(
@@ -315,7 +321,7 @@ def _make_task(
 
 
 class BugLog(logging.Handler):
-    """Puts what the engine logs as an internal error into the trace."""
+    """A log handler that records internal errors of the engine in the trace."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.ERROR)
@@ -324,4 +330,4 @@ class BugLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info:
             error = record.exc_info[1]
-            self._world.see(Broke, f"{record.getMessage()}: {error!r}")
+            self._world.record(Broke, f"{record.getMessage()}: {error!r}")

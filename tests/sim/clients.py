@@ -1,7 +1,7 @@
-"""The programs and operators of the simulation: what they ask of a server, at random.
+"""The clients of the simulation, which send random requests to the server.
 
-Each submitted job carries a text of its own in its payload, by which it is known whatever became of
-the answer to its submit.
+Each submitted job has a unique text in its payload, which identifies the job even if the submit got
+no reply.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ ACTIONS = {
 ALWAYS = {"submit", "put_schedule"}
 
 
-class People:
-    """The callers of the servers."""
+class Clients:
+    """All clients of the servers."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -90,7 +90,7 @@ class People:
         ]
 
     def act(self) -> None:
-        """Let somebody ask for something."""
+        """Send one random request."""
         name = self._random.choices(list(ACTIONS), self._weights)[0]
         getattr(self, f"_{name}")()
 
@@ -282,23 +282,23 @@ class People:
     def _reattach(self) -> None:
         server = self._world.server
         if server is not None and server.is_open:
-            bench = self._random.choice(self._world.benches)
-            line = server.lines[bench.name]
-            if line.is_live:
-                line.attach(self._random.randint(1, 8))
+            profile = self._random.choice(self._world.profiles)
+            connection = server.connections[profile.name]
+            if connection.is_live:
+                connection.attach(self._random.randint(1, 8))
             else:
-                server.connect(bench)
+                server.connect(profile)
 
     def _detach(self) -> None:
         server = self._world.server
         if server is not None and server.is_open:
-            line = self._random.choice(list(server.lines.values()))
-            if line.is_live:
-                line.detach()
+            connection = self._random.choice(list(server.connections.values()))
+            if connection.is_live:
+                connection.detach()
                 if self._random.random() < 0.7:
-                    server.connect(line.bench)
+                    server.connect(connection.profile)
 
-    # When the trouble is over.
+    # After the last fault.
 
     async def repair(self) -> None:
         """Open all queues, so that every job can run."""
@@ -306,14 +306,14 @@ class People:
             await self.insist("set_queue", queue, partial(set_queue, queue=queue))
 
     async def end_schedules(self) -> None:
-        """Delete all schedules, so that no new jobs come."""
+        """Delete all schedules, so that no new jobs are made."""
         for name in self._names:
             await self.insist(
                 "delete_schedule", (name,), partial(Engine.delete_schedule, name=name)
             )
 
     async def insist(self, name: str, subject: Any, ask: Callable[[Engine], Any]) -> None:
-        """Ask until a server knows what it did."""
+        """Repeat a request until its outcome is known."""
         while True:
             task = self._world.call(name, subject, ask)
             if task is not None:

@@ -1,8 +1,8 @@
-"""The workers of the simulation: transports that work, dawdle, fail, lie and die.
+"""The workers of the simulation: transports that complete, delay, fail, report stale results, die.
 
-A Line is one connection of a worker to one server. What it was given it holds until it has
-reported; a line that was cut, or whose server died, may still report, as a process does that nobody
-could reach to kill.
+A Connection is one connection of a worker to one server. It holds its leases until it has reported
+their results. A connection that was cut, or whose server died, may still report, like a process
+that the server could not reach to kill.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from schedo.core.limits import SECOND
 from schedo.core.model import Failure, LeaseKey
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
-from tests.sim.trace import Attached, Detached, Reported, Started, StopAsked
+from tests.sim.trace import Attached, Detached, Reported, Started, StopSent
 
 if TYPE_CHECKING:
     from tests.sim.world import Server, World
 
 BOOM = Failure("boom", "it broke")
-MOODS = {
+BEHAVIOURS = {
     "finish": 50,
     "fail": 14,
     "give up": 2,
@@ -49,8 +49,8 @@ MOODS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
-    """One worker's place: what it offers whenever it connects."""
+class WorkerProfile:
+    """The spec of a worker, which is the same for all of its connections."""
 
     name: str
     slots: int
@@ -61,13 +61,13 @@ class Bench:
         return WorkerSpec(self.name, slots or self.slots, self.tasks, self.queues)
 
 
-def make_benches(random: Random) -> list[Bench]:
-    """Return four workers; one of them serves everything, so that every job has a chance."""
+def make_profiles(random: Random) -> list[WorkerProfile]:
+    """Return four workers; one of them runs all tasks of all queues, so that every job can run."""
     return [
-        Bench("process-all", random.randint(1, 6), None, None),
-        Bench("process-a", random.randint(1, 4), frozenset({"a"}), None),
-        Bench("process-fast", random.randint(1, 4), None, frozenset({"fast", "default"})),
-        Bench(
+        WorkerProfile("process-all", random.randint(1, 6), None, None),
+        WorkerProfile("process-a", random.randint(1, 4), frozenset({"a"}), None),
+        WorkerProfile("process-fast", random.randint(1, 4), None, frozenset({"fast", "default"})),
+        WorkerProfile(
             "process-bc",
             random.randint(1, 3),
             frozenset({"b", "c"}),
@@ -76,92 +76,92 @@ def make_benches(random: Random) -> list[Bench]:
     ]
 
 
-class Line:
+class Connection:
     """One connection of a worker to one server."""
 
-    def __init__(self, world: World, server: Server, bench: Bench, number: int) -> None:
+    def __init__(self, world: World, server: Server, profile: WorkerProfile, number: int) -> None:
         self.world = world
         self.server = server
-        self.bench = bench
+        self.profile = profile
         self.number = number
         self.is_open = True
-        self.holds: dict[LeaseKey, Lease] = {}
-        self._deaf: set[LeaseKey] = set()
+        self.held: dict[LeaseKey, Lease] = {}
+        self._ignored_stops: set[LeaseKey] = set()
 
     @property
     def is_live(self) -> bool:
         return self.is_open and not self.server.is_dead
 
     def attach(self, slots: int | None = None) -> None:
-        """Connect, or offer another number of slots."""
-        self.world.see(Attached, self.number, self.bench.name)
-        self.server.tell(Engine.attach, self.bench.offer(slots), self)
+        """Connect, or change the number of slots."""
+        self.world.record(Attached, self.number, self.profile.name)
+        self.server.call_engine(Engine.attach, self.profile.offer(slots), self)
 
     def detach(self) -> None:
-        """Be cut off; some of the cut ones report all the same."""
+        """Disconnect; some attempts report their results nevertheless."""
         self.is_open = False
-        self.world.see(Detached, self.number)
-        self.server.tell(Engine.detach, self.bench.name, "it hung up")
+        self.world.record(Detached, self.number)
+        self.server.call_engine(Engine.detach, self.profile.name, "it hung up")
         self.orphan()
 
     def orphan(self) -> None:
-        """Let some attempts report although nobody waits for them."""
-        for key in list(self.holds):
+        """Let some attempts report although their server is gone."""
+        for key in list(self.held):
             if self.world.random.random() < 0.3:
                 self._later(self.world.random.uniform(0, 60), self.report, key, Completed())
 
-    # What a server asks (engine.Transport).
+    # The methods of engine.Transport.
 
     def start(self, lease: Lease) -> None:
-        """Take the attempt on."""
+        """Begin the attempt."""
         if not self.is_live:
             return
-        self.world.see(Started, self.number, lease)
-        self.holds[lease.key] = lease
+        self.world.record(Started, self.number, lease)
+        self.held[lease.key] = lease
         if self.world.is_calm:
             self._later(self.world.random.uniform(0, 0.5), self.report, lease.key, Completed())
         else:
             self._act(lease.key)
 
     def stop(self, stop: StopRequest) -> None:
-        """End the attempt, sooner or later."""
+        """End the attempt, at once or after a delay."""
         if not self.is_live:
             return
-        self.world.see(StopAsked, self.number, stop)
+        self.world.record(StopSent, self.number, stop)
         random = self.world.random
-        if stop.key in self._deaf:
+        if stop.key in self._ignored_stops:
             outcome = random.choice((Stopped(), Completed(), Failed(BOOM)))
             self._later(random.uniform(1, 60), self.report, stop.key, outcome)
         else:
             self._later(random.uniform(0, 0.2), self.report, stop.key, Stopped())
 
-    # What it does of its own.
+    # The worker's own actions.
 
     def finish_all(self) -> None:
-        """End everything it holds."""
-        for key in list(self.holds):
+        """Complete all attempts that this connection holds."""
+        for key in list(self.held):
             self.report(key, Completed())
 
-    def hand_back_all(self) -> None:
-        """Return everything it holds."""
-        for key in list(self.holds):
+    def release_all(self) -> None:
+        """Release all attempts that this connection holds."""
+        for key in list(self.held):
             self.report(key, Released())
 
     def report(self, key: LeaseKey, outcome: Outcome) -> None:
-        """Tell the server that works now how the attempt ended."""
-        if self.holds.pop(key, None) is not None:
-            self._tell(key, outcome, self.is_live)
+        """Report the outcome of an attempt to the current server."""
+        if self.held.pop(key, None) is not None:
+            self._send_result(key, outcome, self.is_live)
 
-    def lie(self, key: LeaseKey, outcome: Outcome) -> None:
-        """Report what it does not hold, or does not hold any more."""
-        self._tell(key, outcome, False)
+    def report_stale(self, key: LeaseKey, outcome: Outcome) -> None:
+        """Report an attempt that this connection does not hold, or no longer holds."""
+        self._send_result(key, outcome, False)
 
-    def _tell(self, key: LeaseKey, outcome: Outcome, is_live: bool) -> None:
+    def _send_result(self, key: LeaseKey, outcome: Outcome, is_live: bool) -> None:
         server = self.world.server
         if server is None or server.is_dead or not server.is_open:
-            return  # nobody listens, and this worker does not try again
-        self.world.see(Reported, key, outcome, is_live)
-        server.tell(lambda engine: engine.report(AttemptResult(key, outcome)))
+            return  # no server is there, and this worker does not send the result again
+        self.world.record(Reported, key, outcome, is_live)
+        server.call_engine(lambda engine: engine.report(AttemptResult(key, outcome)))
 
     def _act(self, key: LeaseKey) -> None:
         random = self.world.random
@@ -169,7 +169,7 @@ class Line:
         takes = random.expovariate(1 / 4) if random.random() < 0.8 else random.uniform(0, 120)
         outcome = self._outcome(mood)
         if mood == "deaf":
-            self._deaf.add(key)
+            self._ignored_stops.add(key)
             takes = random.uniform(10, 200)
         elif mood == "hang":
             return
@@ -180,10 +180,10 @@ class Line:
             return
         elif mood == "stale":
             old = random.choice((key._replace(attempt=key.attempt - 1), key._replace(epoch=0)))
-            self._later(takes / 2, self.lie, old, Completed())
+            self._later(takes / 2, self.report_stale, old, Completed())
         self._later(takes, self.report, key, outcome)
         if mood == "twice":
-            self._later(takes + random.uniform(0, 5), self.lie, key, Failed(BOOM))
+            self._later(takes + random.uniform(0, 5), self.report_stale, key, Failed(BOOM))
 
     def _outcome(self, mood: str) -> Outcome:
         random = self.world.random
@@ -207,7 +207,7 @@ class Line:
 
     def _come_back(self) -> None:
         if not self.server.is_dead and self.server.is_open:
-            self.server.connect(self.bench)
+            self.server.connect(self.profile)
 
     def _later(self, seconds: float, call: Callable[..., None], *args: object) -> None:
         self.world.loop.call_later(seconds, call, *args)
