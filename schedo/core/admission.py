@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -50,15 +50,14 @@ class Admission:
         self, command: Submit, now: int, loaded: Loaded
     ) -> list[Accepted | SchedoError] | Needs:
         """Accept the specs; return one answer for each, in their order."""
-        loads = [LoadUniqueHolder(key) for key in self._unknown_keys(command.specs)]
-        if any(load not in loaded for load in loads):
-            return Needs(tuple(loads))  # all of them: what was loaded before is out of date
-        return [self._accept(spec, loaded, now) for spec in command.specs]
-
-    def _unknown_keys(self, specs: Sequence[JobSpec]) -> list[str]:
-        """Return the unique keys whose holder only the store can name."""
-        keys = {spec.options.unique.key for spec in specs if spec.options.unique is not None}
-        return sorted(key for key in keys if self._jobs.find_key(key) is None)
+        specs = command.specs
+        keys = {unique.key for spec in specs if (unique := spec.options.unique) is not None}
+        if keys:
+            missing = [key for key in sorted(keys) if self._jobs.find_key(key) is None]
+            loads = tuple(LoadUniqueHolder(key) for key in missing)
+            if any(load not in loaded for load in loads):
+                return Needs(loads)  # all of them: what was loaded before is out of date
+        return [self._accept(spec, loaded, now) for spec in specs]
 
     def _accept(self, spec: JobSpec, loaded: Loaded, now: int) -> Accepted | SchedoError:
         """Make the job unless a number is out of range or another job holds its unique key."""
@@ -147,8 +146,8 @@ class Admission:
         default_retry applies if neither the job nor its task has a policy (None: TASK_RETRY).
         """
         is_plain = options is PLAIN and default_retry is None
-        if is_plain and task in self._plain:
-            return self._plain[task]
+        if is_plain and (known := self._plain.get(task)) is not None:
+            return known
         built_in = BUILT_IN.get(task)
         defaults = PLAIN if built_in else self._workers.task_defaults(task) or PLAIN
         at_most_once = options.at_most_once

@@ -44,6 +44,8 @@ class JobTable:
         self._committing: dict[int, Job] = {}
         self._evictable: set[int] = set()  # perhaps held nowhere; checked at the next commit
         self._pool = JobPool()
+        # Returns a recycled or new record that is not yet in the table.
+        self.blank: Callable[[], Job] = self._pool.take
         self.timers = PagedIndex(Room(capacity), empty=empty)
         self.backlog = Backlog()  # jobs that became due before memory had loaded them
         self.ready_queues = ReadyQueues(
@@ -55,10 +57,6 @@ class JobTable:
 
     def __len__(self) -> int:
         return len(self._jobs)
-
-    def blank(self) -> Job:
-        """Return a recycled or new record that is not yet in the table."""
-        return self._pool.take()
 
     def find_key(self, key: str) -> Job | None:
         """Return the record in memory that holds the unique key."""
