@@ -20,12 +20,12 @@ class BuiltInTask(msgspec.Struct, frozen=True, kw_only=True):
     # Only the user can know whether a command or a request may run twice.
     retry: Retry = ONCE  # of a job that is submitted without a policy
     permission: str | None = None  # the setting without which a machine does not run it
-    isolates: bool = False  # its runner runs poison suspects isolated from other jobs
+    isolates: bool = False  # its attempts cannot kill the worker, nor what runs beside them
     secret: str | None = None  # the member of its payload that responses mask
 
 
 BUILT_IN: Mapping[str, BuiltInTask] = {
-    "http": BuiltInTask(description="sends a request to a URL", secret="secret"),
+    "http": BuiltInTask(description="sends a request to a URL", isolates=True, secret="secret"),
     "shell": BuiltInTask(description="runs a command", permission="allow_shell", isolates=True),
 }
 
@@ -37,7 +37,7 @@ def may_run(task: str, permissions: AbstractSet[str]) -> bool:
 
 
 def find_isolated(tasks: Iterable[str]) -> frozenset[str]:
-    """Return the tasks whose runner runs poison suspects isolated from other jobs."""
+    """Return the tasks whose poison suspects may run beside other jobs."""
     return frozenset(name for name in tasks if name in BUILT_IN and BUILT_IN[name].isolates)
 
 

@@ -35,6 +35,8 @@ def _explain_queued(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
     if not candidates:
         slots = sum(w.spec.slots for w in eligible if w.is_open and not w.is_cordoned)
         return f"all {slots} slots for task {job.task} are taken"
+    if ready_key.isolated and all(worker.suspects for worker in candidates):
+        return f"{_SUSPECT}, and a worker runs one such job at a time"
     candidates = [worker for worker in candidates if worker.fit(ready_key.requirements, 1) > 0]
     if not candidates:
         return f"the resources that it needs are in use: {_render_needs(ready_key)}"
@@ -48,7 +50,9 @@ def _explain_queued(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
 
 
 def _explain_no_worker(ready_key: ReadyKey, workers: WorkerPool) -> str:
-    """Return what no worker offers: the task itself, or a requirement of the job."""
+    """Return what no worker offers: the task itself, isolation, or a requirement of the job."""
+    if ready_key.isolated and workers.eligible_workers(ready_key._replace(isolated=False)):
+        return f"{_SUSPECT}, and no worker isolates jobs of task {ready_key.task}"
     candidates = [
         each.spec for each in workers.eligible_workers(ready_key._replace(requirements=None))
     ]
@@ -64,6 +68,7 @@ def _render_needs(ready_key: ReadyKey) -> str:
 
 
 _NAMED_MAX = 5
+_SUSPECT = "its last worker died with several jobs"
 
 
 _SENTENCES: dict[State, Callable[[Job], str]] = {

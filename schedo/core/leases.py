@@ -73,7 +73,7 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     scheduled_for: int  # the instant of the schedule, or the due instant
     trigger: Trigger
     missed_count: int
-    is_suspect: bool = False  # a poison suspect: it must run isolated
+    is_suspect: bool = False  # a poison suspect: it runs isolated, or one at a time
 
 
 class CapturedOutput(msgspec.Struct, frozen=True, omit_defaults=True):

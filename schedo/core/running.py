@@ -40,7 +40,7 @@ class RunningAttempts:
         job.picked_at = job.started_at = now
         job.due_elapsed = False
         key = _new_key((job.id, job.attempt, job.epoch))
-        worker.hold(key, _amounts(job))
+        worker.hold(key, _amounts(job), is_suspect=job.poison_suspect)
         self._hold(job, now)
         self._leases.append(make_lease(key, worker_id, job))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 KINDS_KNOWN_MAX = 4_096
 IDLE_GROUPS_MAX = 64
 _LATER = 1 << 62  # after every assignment that was made
-_GroupKey = tuple[frozenset[int], ResourceAmounts, tuple[Preference, ...]]
+_GroupKey = tuple[frozenset[int], ResourceAmounts, tuple[Preference, ...], bool]
 
 
 class WorkerGroup:
@@ -34,13 +34,19 @@ class WorkerGroup:
 
     __slots__ = (
         *("_heap", "_members", "_resources", "_available"),
-        *("kinds", "key_count", "requirements", "waiting"),
+        *("kinds", "key_count", "one_at_a_time", "requirements", "waiting"),
     )
 
     def __init__(
-        self, requirements: Requirements | None, available: dict[WorkerGroup, None]
+        self,
+        requirements: Requirements | None,
+        available: dict[WorkerGroup, None],
+        *,
+        one_at_a_time: bool = False,
     ) -> None:
+        """one_at_a_time: the jobs are poison suspects, of which a worker runs one at a time."""
         self.requirements = requirements
+        self.one_at_a_time = one_at_a_time
         self.kinds: set[ReadyKey] = set()  # of ready keys; see WorkerGroups
         self.key_count = 0  # how many of its ready keys have jobs
         # The sections with jobs, one per queue, in the order of their queues.
@@ -59,7 +65,8 @@ class WorkerGroup:
     def key(self) -> _GroupKey:
         """The identity of the group: its workers, and the resources and preferences of its jobs."""
         resources, prefer = _demand(self.requirements)
-        return frozenset(worker.number for worker in self._members), resources, prefer
+        numbers = frozenset(worker.number for worker in self._members)
+        return numbers, resources, prefer, self.one_at_a_time
 
     def add(self, worker: Worker) -> None:
         requirements = self.requirements
@@ -97,7 +104,7 @@ class WorkerGroup:
         best = self._heap.first()
         if best is None:
             return []
-        if count == 1 or self.requirements is not None:
+        if count == 1 or self.requirements is not None or self.one_at_a_time:
             return [best]
         if len(self._members) == 1:
             return [best] * min(count, best.free)
@@ -132,6 +139,8 @@ class WorkerGroup:
 
     def _rank(self, worker: Worker) -> Key | None:
         if worker.free <= 0 or (self._resources and worker.capacity_for(self.requirements) <= 0):
+            return None
+        if self.one_at_a_time and worker.suspects:
             return None
         return self._members[worker], -worker.free, -worker.last_assigned, worker.number
 
@@ -190,13 +199,13 @@ class WorkerGroups:
         joined = []
         for group in self._groups.values():
             served = sum(map(serves, group.kinds))
-            if served == len(group.kinds):
-                joined.append(group)
-            elif (
-                served
-            ):  # the worker serves only some keys of the group, so the group must be split
+            if served and (served < len(group.kinds) or any(k.isolated for k in group.kinds)):
+                # It serves only some keys of the group, or the group's suspects may now have to run
+                # one at a time: the group must be made again.
                 self._clear()
                 return
+            if served:
+                joined.append(group)
         for group in joined:
             group.add(worker)
         self._refile()
@@ -206,9 +215,13 @@ class WorkerGroups:
         if worker not in self._workers:
             return
         del self._workers[worker]
+        self._naming_queues -= worker.spec.queues is not None
+        if any(group.one_at_a_time for group in worker.groups):  # perhaps not any more
+            worker.groups.clear()
+            self._clear()
+            return
         for group in list(worker.groups):
             group.remove(worker)
-        self._naming_queues -= worker.spec.queues is not None
         self._refile()
 
     def _refile(self) -> None:
@@ -221,12 +234,16 @@ class WorkerGroups:
 
     def _find_or_make(self, kind: ReadyKey) -> WorkerGroup:
         members = [worker for worker in self._workers if worker.spec.serves(kind)]
-        key = (frozenset(worker.number for worker in members), *_demand(kind.requirements))
+        one_at_a_time = kind.isolated and not all(w.spec.isolates(kind.task) for w in members)
+        numbers = frozenset(worker.number for worker in members)
+        key = (numbers, *_demand(kind.requirements), one_at_a_time)
         group = self._groups.get(key)
         if group is None:
             if len(self._groups) >= self._groups_max:
                 self._evict_idle()
-            group = self._groups[key] = WorkerGroup(kind.requirements, self.available)
+            group = self._groups[key] = WorkerGroup(
+                kind.requirements, self.available, one_at_a_time=one_at_a_time
+            )
             for worker in members:
                 group.add(worker)
         return group

@@ -37,15 +37,21 @@ class WorkerSpec:
     polls: bool = False  # it gets at most as many attempts as its last poll requests
     durable_starts: bool = False  # it gets an attempt only when the start is on disk
 
+    def isolates(self, task: str) -> bool:
+        """Whether a poison suspect of the task cannot harm what runs beside it."""
+        return self.isolated or task in self.isolated_tasks
+
     def serves(self, ready_key: ReadyKey) -> bool:
         """Whether the worker can ever run jobs of the key, however busy it is.
 
-        A key without a task, as a reservation may have, stands for any task.
+        A key without a task, as a reservation may have, stands for any task. Poison suspects run
+        where they are isolated, or on a remote worker, one at a time.
         """
         return (
             (
-                ready_key.isolated is self.isolated
-                or (ready_key.isolated and ready_key.task in self.isolated_tasks)
+                self.polls or self.isolates(ready_key.task)
+                if ready_key.isolated
+                else not self.isolated
             )
             and (self.tasks is None or ready_key.task in self.tasks or not ready_key.task)
             and (self.queues is None or ready_key.queue in self.queues)
@@ -83,7 +89,7 @@ class Worker:
             "running",
             "last_assigned",
         ),
-        *("_freed", "_turns", "groups", "reserved", "number", "used"),
+        *("_freed", "_turns", "groups", "reserved", "suspects", "number", "used"),
     )
 
     def __init__(
@@ -104,6 +110,7 @@ class Worker:
         self._turns = itertools.count(1) if turns is None else turns
         self.running: dict[LeaseKey, ResourceAmounts] = {}
         self.used: dict[str, int] = {}
+        self.suspects: set[LeaseKey] = set()  # poison suspects among the running attempts
         self.reserved: set[LeaseKey] = set()  # reservations that count in the current poll
         self.requested = 0  # how many attempts its poll still requests
         self.is_polling = False  # a poll of it is open
@@ -148,9 +155,11 @@ class Worker:
                     free = min(free, left // amount)
         return free
 
-    def hold(self, key: LeaseKey, amounts: ResourceAmounts) -> None:
+    def hold(self, key: LeaseKey, amounts: ResourceAmounts, *, is_suspect: bool = False) -> None:
         """Take a slot and the resources for the attempt or reservation."""
         self.running[key] = amounts
+        if is_suspect:
+            self.suspects.add(key)
         for name, amount in amounts:
             self.used[name] = self.used.get(name, 0) + amount
         self.free -= 1
@@ -164,6 +173,7 @@ class Worker:
         amounts = self.running.pop(key, None)
         if amounts is None:
             return
+        self.suspects.discard(key)
         for name, amount in amounts:
             self.used[name] -= amount
         if key in self.reserved:  # the open poll can be answered with this slot again

@@ -39,12 +39,16 @@ def first_of(ready: PagedIndex) -> Pair | None:
 
 def pick(ready_key: ReadyKey, workers: WorkerPool) -> Worker | None:
     """Return the best worker: the preferred, then the one with most free slots, then the oldest
-    last assignment."""
+    last assignment. Unless all isolate a suspect, each runs one suspect at a time."""
     requirements = ready_key.requirements or Requirements()
+    eligible = [each for each in workers if each.spec.serves(ready_key)]
+    is_limited = ready_key.isolated and not all(
+        each.spec.isolated or ready_key.task in each.spec.isolated_tasks for each in eligible
+    )
     candidates = [
         each
-        for each in workers
-        if each.spec.serves(ready_key) and each.capacity_for(requirements) > 0
+        for each in eligible
+        if each.capacity_for(requirements) > 0 and not (is_limited and each.suspects)
     ]
     candidates.sort(key=lambda each: each.number)
     return max(

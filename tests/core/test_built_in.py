@@ -27,5 +27,5 @@ def test_only_commands_need_a_permission(task: str, allow_shell: bool, expected:
     assert may_run(task, find_permissions(Settings(allow_shell))) is expected
 
 
-def test_only_commands_that_are_poison_suspects_run_isolated_beside_others() -> None:
-    assert find_isolated(["http", "shell", "of-an-application"]) == {"shell"}
+def test_suspects_of_built_in_tasks_may_run_beside_other_jobs() -> None:
+    assert find_isolated(["http", "shell", "of-an-application"]) == {"http", "shell"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from schedo.core.leases import Blame, Lost
 from schedo.core.model import Failure, Job, JobSpec, Options, Queue
 from schedo.core.requirements import Requirements
 from schedo.core.states import State
@@ -110,6 +111,33 @@ def test_a_job_with_an_unknown_ready_key_is_explained() -> None:
 
 
 NEEDS_GPU = Options(requirements=Requirements(resources=(("gpu", 1_000),)))
+
+
+def test_a_suspect_without_a_worker_that_isolates_it_is_explained() -> None:
+    server = Server(slots=1)
+    job = server.submit(make_spec())
+    server.run(T0)
+    server.report(job.id, Lost(blame=Blame.SHARED), T0)
+
+    assert why(server, job) == (
+        "its last worker died with several jobs, and no worker isolates jobs of task work"
+    )
+
+
+def test_a_suspect_behind_another_one_is_explained() -> None:
+    server = Server(slots=2)
+    jobs = [server.submit(make_spec()) for _ in range(2)]
+    server.run(T0)
+    for job in jobs:
+        server.report(job.id, Lost(blame=Blame.SHARED), T0)
+    server.attach(worker_spec("far", 9, polls=True))
+    server.scheduler.workers.poll("far", 9)
+    server.run(T0)
+
+    assert [why(server, job) for job in jobs] == [
+        "attempt 2 is running on far",
+        "its last worker died with several jobs, and a worker runs one such job at a time",
+    ]
 
 
 def test_a_job_that_waits_for_resources_names_them() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from schedo.core.model import Job, LeaseKey, Queue, ReadyKey
@@ -27,19 +28,19 @@ def filled(*jobs: Job, workers: WorkerPool | None = None, capacity: int = 100) -
     return ready_queues
 
 
-def starts(ready_queues: ReadyQueues) -> list[tuple[int, str]]:
+def starts(ready_queues: ReadyQueues, suspects: Set[int] = frozenset()) -> list[tuple[int, str]]:
     """Start what can start; return the jobs in that order, each with its worker."""
     started = []
     while taken := ready_queues.take():
         for ident, worker in taken:
-            worker.hold(LeaseKey(ident, 1, 1), ())
+            worker.hold(LeaseKey(ident, 1, 1), (), is_suspect=ident in suspects)
             started.append((ident, worker.spec.id))
     return started
 
 
-def order(ready_queues: ReadyQueues) -> list[int]:
+def order(ready_queues: ReadyQueues, suspects: Set[int] = frozenset()) -> list[int]:
     """Return the jobs in the order in which they start."""
-    return [job_id for job_id, _ in starts(ready_queues)]
+    return [job_id for job_id, _ in starts(ready_queues, suspects)]
 
 
 def test_no_job_and_no_worker_means_nothing_to_take() -> None:
@@ -255,32 +256,6 @@ def test_a_trimmed_ready_index_stays_open_without_jobs_in_memory() -> None:
 
     assert ready.needs_page()
     assert ready_queues.ready_index(ReadyKey("default", "work")) is ready
-
-
-SUSPECTS = ReadyKey("default", "work", isolated=True)
-
-
-def test_a_suspect_runs_only_on_an_isolated_worker() -> None:
-    suspect = job(1)
-    suspect.poison_suspect = True
-    workers = worker_pool()
-    ready_queues = filled(suspect, job(2, 5), workers=workers)
-
-    assert order(ready_queues) == [2]
-    workers.attach(worker_spec("kept", isolated=True))
-    assert order(ready_queues) == [1]
-
-
-def test_suspects_are_never_evicted() -> None:
-    ready_queues = ReadyQueues(worker_pool(), capacity=1)
-    for ident in range(1, 101):
-        suspect = job(ident)
-        suspect.poison_suspect = True
-        ready = ready_queues.add(suspect)
-        assert ready is not None
-        assert list(ready.trim()) == []
-
-    assert ready_queues.ready_index(SUSPECTS) is not None
 
 
 def test_each_start_goes_to_the_worker_with_more_free_slots() -> None:

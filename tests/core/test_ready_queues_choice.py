@@ -117,7 +117,8 @@ class History:
 
     def start(self, worker: Worker, key: LeaseKey, job: Job) -> None:
         requirements = job.options.requirements
-        worker.hold(key, requirements.resources if requirements is not None else ())
+        amounts = requirements.resources if requirements is not None else ()
+        worker.hold(key, amounts, is_suspect=job.poison_suspect)
         self.ready_queues.started(job.queue)
         self.running.append((worker.spec.id, key, job))
         self.started += 1
@@ -156,6 +157,7 @@ class History:
             tasks=draw.choice((None, None, frozenset({"t"}), frozenset({"t", "u"}))),
             queues=draw.choice((None, None, None, frozenset({"a", "b"}))),
             isolated=draw.random() < 0.15,
+            isolated_tasks=draw.choice((frozenset(), frozenset({"t"}))),
             labels=draw.choice(({}, {"zone": "x"}, {"zone": "y"})),
             resources=draw.choice(({}, {"cpu": 4_000})),
             polls=draw.random() < 0.3,

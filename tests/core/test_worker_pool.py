@@ -147,6 +147,14 @@ def test_a_worker_with_isolated_tasks_serves_suspects_and_other_jobs() -> None:
     assert picked(workers, ReadyKey("default", "work")) == "far"
 
 
+def test_a_remote_worker_serves_suspects_that_it_cannot_isolate() -> None:
+    workers = WorkerPool()
+    workers.attach(worker_spec("far", polls=True))
+    workers.poll("far", 9)
+
+    assert picked(workers, ReadyKey("default", "work", isolated=True)) == "far"
+
+
 def test_eligible_workers_follow_attach_and_detach() -> None:
     workers = attached(("a", 1))
 

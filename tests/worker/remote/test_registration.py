@@ -40,6 +40,7 @@ def test_the_description_is_part_of_every_request() -> None:
         "worker": "gpu-1",
         "version": schedo.__version__,
         "tasks": ["http", "resize"],
+        "isolated_tasks": ["http"],
         "slots": 4,
         "session_timeout": 5.0,
         "queues": ["a", "b"],
