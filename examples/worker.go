@@ -1,5 +1,5 @@
 // A schedo worker for Go 1.21 or newer, with the standard library only: go run worker.go [NAME].
-// It speaks docs/protocol.md: one job at a time, reported with the next request for work.
+// It implements docs/protocol.md with one job at a time; each poll reports the previous result.
 package main
 
 import (
@@ -31,8 +31,8 @@ var tasks = map[string]func(json.RawMessage) (any, error){
 var url = "http://127.0.0.1:8080"
 var me = object{"worker": fmt.Sprint("go-", os.Getpid()), "session": fmt.Sprint(time.Now().UnixNano()), "tasks": []string{"increment"}}
 
-// say sends these fields, again and again until there is an answer.
-func say(fields object) (got answer) {
+// send repeats a request with these fields until it gets a response.
+func send(fields object) (got answer) {
 	for key, value := range me {
 		fields[key] = value
 	}
@@ -52,9 +52,9 @@ func say(fields object) (got answer) {
 			}
 			log.Print(response.Status)
 			switch response.StatusCode {
-			case 401, 403, 409: // not welcome, or replaced
+			case 401, 403, 409: // wrong token, or replaced
 				os.Exit(1)
-			case 400, 413, 422: // these results will never be taken
+			case 400, 413, 422: // the server will never accept these results
 				for _, result := range fields["results"].([]object) {
 					result["outcome"], result["retryable"] = "failed", false
 					result["error"] = object{"type": "result-refused", "message": "the server did not take the result"}
@@ -74,14 +74,14 @@ func main() {
 	if len(os.Args) > 1 {
 		me["worker"] = os.Args[1]
 	}
-	go func() { // signs of life, also while a job takes long
+	go func() { // heartbeats, so that a long job does not look like a dead worker
 		for range time.Tick(10 * time.Second) {
-			say(object{"max_leases": 0, "results": []object{}})
+			send(object{"max_leases": 0, "results": []object{}})
 		}
 	}()
 	results := []object{}
 	for {
-		got := say(object{"running": []string{}, "results": results, "wait": 20})
+		got := send(object{"running": []string{}, "results": results, "wait": 20})
 		results = []object{}
 		for _, given := range got.Leases {
 			result := object{"lease": given.Lease, "outcome": "completed"}

@@ -1,5 +1,5 @@
 // A schedo worker for Node 18 or newer, without dependencies: node worker.mjs [NAME].
-// It speaks docs/protocol.md: one job at a time, reported with the next request for work.
+// It implements docs/protocol.md with one job at a time; each poll reports the previous result.
 const tasks = { increment: async ({ Num }) => ({ Num: Num + 1 }) };
 
 const { SCHEDO_URL: server = "http://127.0.0.1:8080", SCHEDO_TOKEN: token } = process.env;
@@ -12,14 +12,14 @@ const headers = { "content-type": "application/json" };
 if (token) headers.authorization = `Bearer ${token}`;
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-async function say(fields) { // again and again until there is an answer
+async function send(fields) { // repeats the request until it gets a response
   for (;;) {
     const request = { method: "POST", headers, body: JSON.stringify({ ...me, ...fields }) };
     try {
       const answer = await fetch(`${server}/v1/work`, request);
       if (answer.ok) return await answer.json();
       console.error(answer.status, await answer.text());
-      if ([401, 403, 409].includes(answer.status)) process.exit(1); // not welcome, or replaced
+      if ([401, 403, 409].includes(answer.status)) process.exit(1); // wrong token, or replaced
       if ([400, 413, 422].includes(answer.status)) fields.results = fields.results?.map(refused);
     } catch (error) {
       console.error(error.message);
@@ -28,7 +28,7 @@ async function say(fields) { // again and again until there is an answer
   }
 }
 
-const refused = ({ lease }) => ({ // a result that the server will never take
+const refused = ({ lease }) => ({ // in place of a result that the server will never accept
   lease, outcome: "failed", retryable: false,
   error: { type: "result-refused", message: "the server did not take the result" },
 });
@@ -41,15 +41,15 @@ async function run({ lease, task, payload }) {
   }
 }
 
-(async () => { // signs of life, also while a job takes long
+(async () => { // heartbeats, so that a long job does not look like a dead worker
   for (;;) {
     await sleep(10_000);
-    await say({ max_leases: 0 });
+    await send({ max_leases: 0 });
   }
 })();
 
 for (let results = []; ; ) {
-  const { leases } = await say({ running: [], results, wait: 20 });
+  const { leases } = await send({ running: [], results, wait: 20 });
   results = [];
   for (const given of leases) results.push(await run(given));
 }

@@ -1,6 +1,6 @@
 """A schedo worker with the standard library only: python3 worker.py [NAME].
 
-It speaks docs/protocol.md: one job at a time, reported with the next request for work.
+It implements docs/protocol.md with one job at a time; each poll reports the previous result.
 """
 
 import json
@@ -21,7 +21,7 @@ if "SCHEDO_TOKEN" in os.environ:
     HEADERS["authorization"] = "Bearer " + os.environ["SCHEDO_TOKEN"]
 
 
-def say(**fields):
+def send(**fields):
     """Send these fields, again and again until there is an answer."""
     while True:
         request = urllib.request.Request(URL, json.dumps(ME | fields).encode(), HEADERS)
@@ -30,9 +30,9 @@ def say(**fields):
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             print(error, error.read().decode(), file=sys.stderr)
-            if error.code in (401, 403, 409):  # not welcome, or replaced
+            if error.code in (401, 403, 409):  # the token is wrong, or this worker was replaced
                 os._exit(1)
-            if error.code in (400, 413, 422):  # these results will never be taken
+            if error.code in (400, 413, 422):  # the server will never accept these results
                 fields["results"] = [refused(each) for each in fields.get("results", [])]
             time.sleep(1)
         except OSError as error:
@@ -59,13 +59,13 @@ def beat():
     """Give signs of life, also while a job takes long."""
     while True:
         time.sleep(10)
-        say(max_leases=0)
+        send(max_leases=0)
 
 
 threading.Thread(target=beat, daemon=True).start()
 results = []
 while True:
-    leases = say(running=[], results=results, wait=20)["leases"]
+    leases = send(running=[], results=results, wait=20)["leases"]
     results = []
     for lease in leases:
         results.append(run(lease))

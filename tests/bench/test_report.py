@@ -1,4 +1,4 @@
-"""What `python -m bench.report` writes down, and what it only prints."""
+"""`python -m bench.report`: the results that it stores and those that it only prints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fake_measure(name: str, runs: int, is_quick: bool) -> dict[str, Any]:
 
 @pytest.fixture
 def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """The page and the results that stand; measuring takes no time."""
+    """Prepare a page and stored results; replace the measurement by fixed figures."""
     page, results = tmp_path / "README.md", tmp_path / "results.json"
     page.write_text(PAGE)
     results.write_text("{}")
@@ -33,7 +33,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Pa
     return page, results
 
 
-def test_figures_of_short_runs_are_printed_and_not_written(
+def test_figures_of_short_runs_are_printed_and_not_stored(
     published: tuple[Path, Path],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -47,7 +47,7 @@ def test_figures_of_short_runs_are_printed_and_not_written(
     assert (page.read_text(), results.read_text()) == (PAGE, "{}")
 
 
-def test_figures_of_whole_runs_take_the_place_of_the_old(
+def test_figures_of_full_runs_replace_the_old_ones(
     published: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, results = published

@@ -26,7 +26,7 @@ def refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> str:
-    """Return what a script with the option says of the words that it does not accept."""
+    """Return the error message of a script for words that its option does not accept."""
 
     def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
         pytest.fail(f"it measures {arguments}")
@@ -50,7 +50,7 @@ def test_a_number_that_cannot_be_measured_is_refused(
 
 
 @pytest.mark.parametrize("text", ["many", "1.5", "1,x", ""])
-def test_what_is_no_number_is_refused_in_words(
+def test_a_text_that_is_not_a_number_is_refused_with_a_reason(
     text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     option = Option("sizes", "1", "1", "how large", positive_numbers)
@@ -61,7 +61,7 @@ def test_what_is_no_number_is_refused_in_words(
     assert said.endswith((" is not a whole number", "give at least one number"))
 
 
-def test_a_directory_that_is_not_there_is_refused(
+def test_a_missing_directory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     option = Option("count", 1, 1, "jobs")

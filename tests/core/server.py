@@ -116,7 +116,7 @@ class Server:
         self.store.shift(delta_us)
         self.scheduler.follow_clock(delta_us)
 
-    # Rounds, as the engine's journal does them.
+    # Rounds, as the engine's committer makes them.
 
     def take(self) -> None:
         """Take the changes and the loads of the scheduler; copy the changed records now."""

@@ -281,7 +281,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             case _:
                 give(PutSchedule(schedule.spec), then=put)
 
-    # Time and the journal.
+    # Time and the committer.
 
     @rule(steps=st.integers(1, 4))
     def step_the_journal(self, steps: int) -> None:

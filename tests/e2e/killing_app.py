@@ -1,4 +1,4 @@
-"""An application in a process of its own, one of whose handlers ends that process.
+"""An application with a handler that kills its own process.
 
 `python -m tests.e2e.killing_app DATABASE WHAT...` takes tasks, of which it submits a job each, and
 ids of jobs. It prints the id of each new job, waits until all have ended, and prints how.
@@ -24,7 +24,7 @@ async def kill() -> None:
 
 @app.task
 async def work() -> None:
-    """Take a moment."""
+    """Run for a short time."""
     await asyncio.sleep(0.3)
 
 
@@ -35,7 +35,7 @@ async def main() -> None:
         for what in sys.argv[2:]:
             if what in tasks:
                 what = (await tasks[what].enqueue()).id
-                os.write(1, f"{what}\n".encode())  # it may be the last thing that is done here
+                os.write(1, f"{what}\n".encode())  # unbuffered, because the process may be killed
             ids.append(what)
         ended = [await app.find_backend().wait(job_id, 10) for job_id in ids]
         print(json.dumps([(job["state"], job["losses"]) for job in ended]))

@@ -1,4 +1,4 @@
-"""Workers in processes of their own, and a wire to the server that a test can cut."""
+"""Real `schedo worker` processes, and a proxy to the server that a test can interrupt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.e2e.server import DEADLINE_S, Server, eventually
 
 
 class WorkerProcess:
-    """A `schedo worker`, ended by its own pid."""
+    """A `schedo worker` process."""
 
     def __init__(self, server: Server, name: str, *arguments: str, url: str = "") -> None:
         self.name = name
@@ -45,7 +45,7 @@ class WorkerProcess:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        """Return its exit code."""
+        """Wait for the end and return the exit code."""
         return self.process.wait(DEADLINE_S)
 
     def log(self) -> str:
@@ -54,7 +54,7 @@ class WorkerProcess:
 
 @contextlib.contextmanager
 def worker(server: Server, name: str, *arguments: str, url: str = "") -> Iterator[WorkerProcess]:
-    """A worker that the server knows; killed at the end."""
+    """Run a worker that has registered with the server; kill it at the end."""
     process = WorkerProcess(server, name, *arguments, url=url)
     try:
         process.wait_seen()
@@ -65,13 +65,13 @@ def worker(server: Server, name: str, *arguments: str, url: str = "") -> Iterato
 
 
 def find_port() -> str:
-    """Return a port that is free now, for a server that comes back to the same address."""
+    """Return a free port, for a server that restarts at the same address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return str(free.getsockname()[1])
 
 
 class Wire:
-    """Carries connections to the server until it is cut."""
+    """A TCP proxy to the server that can be interrupted."""
 
     def __init__(self, server: Server) -> None:
         self._port = int(server.url.rpartition(":")[2])
@@ -101,7 +101,7 @@ class Wire:
         _shut(source, target)
 
     def cut(self) -> None:
-        """End all connections; new ones are carried."""
+        """Close all connections; new ones are forwarded."""
         _shut(*self._ends)
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ def _shut(*ends: socket.socket) -> None:
 
 @contextlib.contextmanager
 def wire_to(server: Server) -> Iterator[Wire]:
-    """A wire to the server, until the end of the block."""
+    """Run a proxy to the server during the block."""
     wire = Wire(server)
     try:
         yield wire
@@ -131,7 +131,7 @@ def wire_to(server: Server) -> Iterator[Wire]:
 
 
 class Gate:
-    """A command that has begun when `begun` is there, and ends when it is opened."""
+    """A command that creates the file `begun` when it starts, and ends when it is released."""
 
     def __init__(self, directory: Path, name: str = "gate") -> None:
         self._begun = directory / f"{name}.begun"
@@ -143,14 +143,14 @@ class Gate:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that have begun it."""
+        """The processes that have started the command."""
         text = self._begun.read_text() if self._begun.exists() else ""
         return [int(line) for line in text.split()]
 
     def wait_begun(self, times: int = 1) -> None:
-        """Return when it has begun so many times."""
+        """Return when the command has started this many times."""
         eventually(lambda: len(self.pids) >= times, f"start {times} of the command")
 
     def open(self) -> None:
-        """Let it end."""
+        """Let the command end."""
         self._open.touch()

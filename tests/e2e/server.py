@@ -1,4 +1,4 @@
-"""A real `schedo serve` in a process of its own, on a free port, killed by its own pid."""
+"""A real `schedo serve` process on a free port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEADLINE_S = 20.0
 
 
 class Server:
-    """One server on one data directory; may be killed and started again."""
+    """A server on a data directory; a test may kill it and start it again."""
 
     prefix: tuple[str, ...] = ()  # of the command line
     python = sys.executable
@@ -35,7 +35,7 @@ class Server:
         self.url = ""
 
     def start(self) -> None:
-        """Start and return once it says where it listens."""
+        """Start the server; return once it has printed its address."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SCHEDO_")}
         command = [*self.prefix, self.python, "-m", "schedo", "serve", "--port", "0"]
         with (self.directory / "server.log").open("a") as log:
@@ -59,11 +59,11 @@ class Server:
         return self._process.pid
 
     def kill(self) -> None:
-        """Kill it the hard way."""
+        """Kill the server with SIGKILL."""
         self.signal(signal.SIGKILL)
 
     def terminate(self) -> int:
-        """Ask it to stop and return its exit code."""
+        """Stop the server with SIGTERM, and return its exit code."""
         return self.signal(signal.SIGTERM)
 
     def signal(self, number: int) -> int:
@@ -83,7 +83,7 @@ class Server:
         return (self.directory / "server.log").read_text()
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Send one request; return status and decoded body."""
+        """Send a request; return the status and the parsed body."""
         data = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"content-type": "application/json"}
         if self.token is not None:
@@ -98,13 +98,13 @@ class Server:
                 return error.code, json.loads(error.read())
 
     def submit(self, **job: object) -> dict[str, Any]:
-        """Submit a job and return it as accepted."""
+        """Submit a job; return its record."""
         status, accepted = self.ask("POST", "/v1/jobs", job)
         assert status == 201, accepted
         return dict(accepted)
 
     def ended(self, job_id: str) -> dict[str, Any]:
-        """Return the job once it has ended."""
+        """Wait for the end of the job; return its record."""
         status, job = self.ask("GET", f"/v1/jobs/{job_id}/wait?timeout={DEADLINE_S:g}s")
         assert status == 200, job
         return dict(job)
@@ -117,7 +117,7 @@ class Server:
 
 @contextlib.contextmanager
 def serving(directory: Path, *arguments: str, **environment: str) -> Iterator[Server]:
-    """A running server, ended at the end if the test has not done so."""
+    """Run a server during the block, and stop it at the end if it still runs."""
     server = Server(directory, *arguments, environment=environment)
     server.start()
     try:
@@ -128,7 +128,7 @@ def serving(directory: Path, *arguments: str, **environment: str) -> Iterator[Se
 
 
 def eventually(find: Callable[[], T | bool | None], what: str) -> T:
-    """Return what `find` finds, asking again until the deadline."""
+    """Call `find` repeatedly until it returns a true value or the deadline passes."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         found = find()

@@ -25,7 +25,7 @@ async def pid() -> int:
 
 @app.task
 def look_at_parent() -> str:
-    """Return the server's environment, or why it cannot be read."""
+    """Return the server's environment, or the error of reading it."""
     try:
         return Path(f"/proc/{os.getppid()}/environ").read_text().replace("\0", "\n")
     except OSError as error:
@@ -44,7 +44,7 @@ async def fail(text: str) -> None:
 
 @app.task(retries=0)
 async def garble(text: str) -> None:
-    """Say something to the server that is no frame."""
+    """Send bytes to the server that are not a frame."""
     descriptor = next(a.partition("=")[2] for a in sys.argv if a.startswith("--fd="))
     body = b"\xa4" + text.encode()
     os.write(int(descriptor), len(body).to_bytes(4, "big") + body)

@@ -1,4 +1,4 @@
-"""The benchmarks, with a real engine and as processes: what they do, and that they tidy up."""
+"""The scripts of bench/server, run as processes: their results and their clean-up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sources import ROOT
 pytestmark = pytest.mark.e2e
 
 
-async def test_a_count_that_is_no_multiple_of_the_batch_is_completed_exactly(
+async def test_a_count_that_is_not_a_multiple_of_the_batch_is_completed_exactly(
     tmp_path: Path,
 ) -> None:
     await complete(tmp_path / "bench.db", count=15, batch=10, in_flight=1)
@@ -36,7 +36,7 @@ def find_children(script: subprocess.Popen[str]) -> list[str]:
         pytest.param("drift", 0, id="in its own loop"),
     ],
 )
-def test_a_script_that_is_told_to_end_leaves_nothing_behind(
+def test_a_script_that_gets_sigterm_removes_its_server_and_files(
     words: str, children: int, tmp_path: Path
 ) -> None:
     name, *options = words.split()
@@ -59,7 +59,7 @@ def test_a_script_that_is_told_to_end_leaves_nothing_behind(
         script.wait()
     assert len(begun) == children
     assert script.returncode == 1
-    assert said.endswith("not done: interrupted\n")  # Python may warn of what was never awaited
+    assert said.endswith("not done: interrupted\n")  # warnings of Python may come before it
     assert "Traceback" not in said
     assert not [*tmp_path.iterdir()]
     assert not [child for child in begun if Path("/proc", child).exists()]

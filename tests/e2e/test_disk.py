@@ -1,4 +1,4 @@
-"""A real server on a disk that is full, and on files that somebody moves, removes or damages."""
+"""A real server on a full disk, and on files that are moved, removed or damaged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READS = (
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Return the directory of a disk of 8 MiB; making one needs rights that not everyone has."""
+    """Return a directory on a disk of 8 MiB; skip the test without the rights to mount one."""
     place = tmp_path / "data"
     place.mkdir(mode=0o700)
     command = ("mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "none", str(place))
@@ -110,7 +110,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_server_whose_files_are_taken_away_ends_within_a_second(
+def test_a_server_whose_files_are_moved_or_removed_ends_within_a_second(
     tmp_path: Path, name: str
 ) -> None:
     with serving(tmp_path, *STORE) as server:
@@ -119,11 +119,11 @@ def test_a_server_whose_files_are_taken_away_ends_within_a_second(
         CHANGES[name](tmp_path / "data" / "jobs.db")
 
         assert ended(server) == 70
-        assert time.monotonic() - began < 2.5  # noticed within a second, on a busy machine
+        assert time.monotonic() - began < 2.5  # one second, and some more on a busy machine
         assert "while the server ran" in server.log()
 
 
-def test_a_death_by_a_signal_of_the_machine_leaves_a_word(tmp_path: Path) -> None:
+def test_a_death_by_sigbus_leaves_a_traceback(tmp_path: Path) -> None:
     with serving(tmp_path, *STORE) as server:
         assert server.signal(signal.SIGBUS) == -signal.SIGBUS
 
@@ -131,13 +131,13 @@ def test_a_death_by_a_signal_of_the_machine_leaves_a_word(tmp_path: Path) -> Non
 
 
 def refused(server: Server) -> int:
-    """Return the exit code of a start that does not get far."""
+    """Return the exit code of a start that fails."""
     with pytest.raises(AssertionError, match="the server said"):
         server.start()
     return ended(server)
 
 
-def test_a_start_with_a_part_of_the_store_says_what_is_missing_and_how_to_go_on(
+def test_a_start_with_an_incomplete_store_reports_what_is_missing_and_what_to_do(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "data" / "jobs.db"
@@ -158,7 +158,7 @@ def test_a_start_with_a_part_of_the_store_says_what_is_missing_and_how_to_go_on(
         assert server.ask("GET", "/readyz")[0] == 200
 
 
-def test_a_server_that_was_killed_under_load_starts_again_without_asking(tmp_path: Path) -> None:
+def test_a_server_that_was_killed_under_load_starts_again(tmp_path: Path) -> None:
     ids: set[str] = set()
     for _ in range(3):
         with serving(tmp_path, *STORE) as server:

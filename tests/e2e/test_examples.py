@@ -1,4 +1,4 @@
-"""The workers in examples/: each does real work for a real server."""
+"""The example workers in examples/ run real jobs of a real server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.sources import ROOT
 pytestmark = pytest.mark.e2e
 
 EXAMPLES = ROOT / "examples"
-# What each needs, and how it is started. Go compiles first, which takes its time.
+# The programs that each example needs, and its command. Go compiles first, which takes seconds.
 COMMANDS = {
     "worker.sh": ("bash curl jq", ["bash", str(EXAMPLES / "worker.sh")]),
     "worker.py": ("python3", ["python3", str(EXAMPLES / "worker.py")]),
@@ -34,7 +34,7 @@ def find_missing(programs: str) -> list[str]:
 
 @contextmanager
 def working(example: str, server: Server, capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """Run the example as worker "guest"; say it loudly if it cannot be run here."""
+    """Run the example as worker "guest"; skip the test with a warning if a program is missing."""
     programs, command = COMMANDS[example]
     if missing := find_missing(programs):
         with capsys.disabled():
@@ -74,7 +74,7 @@ def test_an_example_takes_jobs_and_reports_them(
 
 
 @pytest.mark.parametrize("example", COMMANDS)
-def test_an_example_answers_right_now(
+def test_an_example_runs_an_invocation(
     example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(tmp_path) as server, working(example, server, capsys):
@@ -89,11 +89,11 @@ def test_an_example_answers_right_now(
 
 
 @pytest.mark.parametrize("example", COMMANDS)
-def test_an_example_reports_what_it_cannot_do(
+def test_an_example_reports_failures(
     example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(tmp_path) as server, working(example, server, capsys):
-        # To JavaScript "x" + 1 is "x1".
+        # In JavaScript, "x" + 1 is "x1", which is not an error.
         payload = None if example == "worker.mjs" else {"Num": "x"}
         job = server.submit(task="increment", payload=payload, retry=1)
 

@@ -24,7 +24,7 @@ pytestmark = [
 TOKEN = "correct-horse-battery-staple-0123456789"
 OTHER = "a-secret-of-the-server-that-is-not-its-token"
 NOBODY = 65_534
-# All environments that can be read, but not this command's own text.
+# Prints all environments that the command can read, except its own.
 LOOK = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -a -e '{}' || true"
 READ_PARENTS = """
 pid=$PPID
@@ -42,7 +42,7 @@ PATHS = os.pathsep.join((str(ROOT), sysconfig.get_path("purelib")))
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A directory that an ordinary user can reach and write to."""
+    """Return a directory that an ordinary user can write to."""
     path = Path(tempfile.mkdtemp())
     if os.geteuid() == 0:
         os.chown(path, NOBODY, NOBODY)
@@ -51,7 +51,7 @@ def directory() -> Iterator[Path]:
 
 
 def start(directory: Path, *arguments: str, ordinary: bool, **environment: str) -> Server:
-    """Return a running server; an ordinary user's if that is asked for and possible."""
+    """Start a server, if `ordinary` as an ordinary user, as far as root runs the test."""
     environment |= {"SCHEDO_TOKEN": TOKEN, "OTHER_SECRET": OTHER, "PYTHONPATH": PATHS}
     environment["HOME"] = str(directory)
     server = Server(
@@ -112,7 +112,7 @@ def test_no_command_of_an_ordinary_user_can_read_the_server_or_its_processes(
     server = start(directory, "tests.e2e.small_app:app", ordinary=True)
     try:
         parents = output(server, READ_PARENTS.format(server=server.pid)).split()
-        assert parents[1::2] == ["closed"] * 2, parents  # the process that starts commands, too
+        assert parents[1::2] == ["closed"] * 2, parents  # the spawner and the server
         assert output(server, LOOK.format(OTHER)) == ""
         task = server.submit(task="look_at_parent")["id"]
         assert server.ended(task)["result"] == "PermissionError"
@@ -122,7 +122,7 @@ def test_no_command_of_an_ordinary_user_can_read_the_server_or_its_processes(
         server.terminate()
 
 
-def test_a_server_may_be_left_open_for_debuggers(directory: Path) -> None:
+def test_a_variable_lets_debuggers_attach_to_the_server(directory: Path) -> None:
     server = start(directory, ordinary=True, SCHEDO_DEBUGGABLE="1")
     try:
         parents = output(server, READ_PARENTS.format(server=server.pid)).split()
@@ -132,7 +132,7 @@ def test_a_server_may_be_left_open_for_debuggers(directory: Path) -> None:
         server.terminate()
 
 
-def test_an_ordinary_user_s_server_ends_what_a_killed_one_left(directory: Path) -> None:
+def test_an_ordinary_users_server_kills_the_commands_of_a_killed_server(directory: Path) -> None:
     server = start(directory, ordinary=True)
     line = "setsid sleep 300 & exec sleep 300"
     server.submit(task="shell", payload={"command": line, "grace": "0.1s"})

@@ -1,4 +1,4 @@
-"""Servers that are killed again and again fail no job that runs."""
+"""Repeated kills of the server do not fail the running jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def running(server: Server) -> list[dict[str, Any]]:
 
 
 def await_all(server: Server, attempt: int) -> None:
-    """Return once all run, in this attempt and without a loss."""
+    """Return once all jobs run, in this attempt and without a loss."""
     expected = Counter({(attempt, 0): COMMANDS})
 
     def stand() -> bool:
@@ -30,7 +30,7 @@ def await_all(server: Server, attempt: int) -> None:
     eventually(stand, f"attempt {attempt} of all without a loss")
 
 
-def test_kills_of_the_server_are_no_losses_of_the_commands_it_ran(tmp_path: Path) -> None:
+def test_kills_of_the_server_count_no_losses_on_its_commands(tmp_path: Path) -> None:
     with serving(tmp_path, "--allow-shell", "--concurrency", str(COMMANDS)) as server:
         for _ in range(COMMANDS):
             server.submit(task="shell", payload={"command": "sleep 60"})
@@ -47,7 +47,7 @@ def test_kills_of_the_server_are_no_losses_of_the_commands_it_ran(tmp_path: Path
 
 
 def run_until_all_end(path: Path, *tasks: str) -> list[list[object]]:
-    """Start the application again and again, as a supervisor does; return how its jobs end."""
+    """Restart the application until its jobs have ended; return the ends of the jobs."""
     program = [sys.executable, "-m", "tests.e2e.killing_app", str(path / "jobs.db")]
     first = subprocess.run([*program, *tasks], stdout=subprocess.PIPE, text=True, check=False)
     jobs = first.stdout.split()
@@ -64,7 +64,7 @@ def test_a_handler_that_kills_its_program_is_given_up(tmp_path: Path) -> None:
     assert run_until_all_end(tmp_path, "kill") == [["failed", LOSSES_MAX]]
 
 
-def test_a_handler_that_kills_its_program_costs_the_others_only_time(tmp_path: Path) -> None:
+def test_a_handler_that_kills_its_program_only_delays_the_other_jobs(tmp_path: Path) -> None:
     ended = run_until_all_end(tmp_path, "work", "work", "kill")
 
     assert [state for state, _ in ended] == ["completed", "completed", "failed"]

@@ -1,4 +1,4 @@
-"""The whole server stays small: with 100,000 jobs, and whatever its clients do."""
+"""The memory of the server stays small, with 100,000 jobs and with hostile clients."""
 
 import compileall
 import contextlib
@@ -22,7 +22,7 @@ JOBS = 100_000
 BATCH = 1_000
 BODY_BYTES = 8_000_000
 RSS_KIB_MAX = 50 * 1024
-# Each of these alone would cost megabytes.
+# Each of these modules would take megabytes.
 HEAVY = {
     *("aiohttp", "alembic", "asyncpg", "cryptography", "fastapi", "grpc", "httpx", "httpx2"),
     *("jinja2", "nats", "opentelemetry", "prometheus_client", "psycopg", "pydantic", "rich"),
@@ -33,7 +33,7 @@ HEAVY = {
 def test_a_hundred_thousand_jobs_fit_in_50_megabytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without compiled bytecode the compiler's own memory would be counted.
+    # Without compiled bytecode, the memory of the compiler would count as well.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     compileall.compile_dir(str(Path(schedo.__file__).parent), quiet=1)
     with serving(tmp_path, "--allow-shell") as server:
@@ -48,7 +48,7 @@ def test_a_hundred_thousand_jobs_fit_in_50_megabytes(
     assert max(rss_kib) < RSS_KIB_MAX, rss_kib
 
 
-def test_a_default_server_loads_nothing_heavy() -> None:
+def test_a_default_server_imports_no_large_module() -> None:
     listing = subprocess.run(
         [sys.executable, "-c", "import sys, schedo.serve; print(*sys.modules)"],
         capture_output=True,
@@ -59,7 +59,7 @@ def test_a_default_server_loads_nothing_heavy() -> None:
     assert not HEAVY & set(listing.stdout.split())
 
 
-def test_hostile_clients_take_64_mebibytes_at_most(
+def test_hostile_clients_occupy_at_most_64_mib(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
@@ -95,7 +95,7 @@ def _head(method: str, path: str, body: bytes = b"") -> bytes:
 
 
 def _deaf(server: Server, data: bytes) -> socket.socket:
-    """Send what the server takes at once, and read nothing."""
+    """Send as many bytes as the server accepts at once, and read nothing."""
     host, port = server.url.removeprefix("http://").split(":")
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)

@@ -1,4 +1,4 @@
-"""A backlog of overdue jobs delays nobody else, and a kill in the middle of it loses none."""
+"""A backlog of overdue jobs does not delay other jobs, and a kill during it loses none."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.factories import PER_MICROSECOND, make_job
 
 pytestmark = pytest.mark.e2e
 
-COUNT = 60_000  # some seconds of work if each were written by itself
+COUNT = 60_000  # writing each of them separately would take seconds
 TOGETHER = 10_000
 LATE_US_MAX = 250_000
 HOUR_US = 3_600_000_000
 
 
 def overdue(path: Path) -> None:
-    """Make a store whose jobs came due within the last hour, in a paused queue."""
+    """Make a store with jobs of a paused queue that became due within the last hour."""
 
     async def fill() -> None:
         store = SqliteStore(path)
@@ -51,7 +51,7 @@ def overdue(path: Path) -> None:
 
 
 def count(path: Path, state: State) -> int:
-    """Return how many of the old jobs are in the state."""
+    """Return the number of old jobs in the state."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         found: int = connection.execute(
             "SELECT count(*) FROM job WHERE queue = 'old' AND state = ?", (str(state.value),)
@@ -60,7 +60,7 @@ def count(path: Path, state: State) -> int:
 
 
 def lateness_us(server: Server) -> int:
-    """Return how late a job of another queue starts that comes due in half a second."""
+    """Return the lateness of a job of another queue that becomes due in half a second."""
     job = server.submit(task="shell", payload={"command": ["true"]}, delay="500ms")
     ended = server.ended(job["id"])
     assert ended["state"] == "completed"
@@ -68,7 +68,7 @@ def lateness_us(server: Server) -> int:
     return (started_at - due_at) // timedelta(microseconds=1)
 
 
-def test_a_job_that_comes_due_beside_a_backlog_is_on_time_and_a_kill_loses_none(
+def test_a_job_due_beside_a_backlog_is_on_time_and_a_kill_loses_none(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "jobs.db"

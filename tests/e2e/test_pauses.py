@@ -1,4 +1,4 @@
-"""A server that is stopped for seconds, as by a suspended machine, blames nobody else for it."""
+"""A server that is paused for seconds does not take other processes for silent."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def test_a_paused_server_does_not_take_its_child_process_for_blocked(tmp_path: P
         child = server.ended(server.submit(task="pid")["id"])["result"]
         job = server.submit(task="rest", payload={"seconds": 5})["id"]
         os.kill(child, signal.SIGSTOP)
-        time.sleep(0.6)  # a sign of life is asked for every quarter of a second
+        time.sleep(0.6)  # the server pings the child every quarter of a second
         os.kill(server.pid, signal.SIGSTOP)
-        os.kill(child, signal.SIGCONT)  # now it answers, and the server does not hear it
+        os.kill(child, signal.SIGCONT)  # now it answers, but the server is paused
         time.sleep(3.0)
         os.kill(server.pid, signal.SIGCONT)
         ended = server.ended(job)
@@ -31,7 +31,7 @@ def test_a_paused_server_does_not_take_its_child_process_for_blocked(tmp_path: P
         assert (ended["state"], ended["attempt"], ended["result"]) == ("completed", 1, "rested")
 
 
-def test_a_starter_of_commands_that_is_stopped_is_replaced_and_its_commands_run_again(
+def test_a_stopped_spawner_is_replaced_and_its_commands_run_again(
     tmp_path: Path,
 ) -> None:
     with serving(tmp_path, "--allow-shell") as server:
@@ -54,7 +54,7 @@ def test_a_starter_of_commands_that_is_stopped_is_replaced_and_its_commands_run_
         assert not Path(f"/proc/{first}").exists()
 
 
-def test_a_stop_is_bounded_by_the_grace_whatever_a_command_does(tmp_path: Path) -> None:
+def test_a_stop_takes_at_most_the_grace_time_whatever_a_command_does(tmp_path: Path) -> None:
     with serving(tmp_path, "--allow-shell", "--drain-grace", "1s") as server:
         begun = tmp_path / "begun"
         line = f"trap '' TERM; touch {begun}; while :; do sleep 0.1; done"
@@ -64,10 +64,10 @@ def test_a_stop_is_bounded_by_the_grace_whatever_a_command_does(tmp_path: Path) 
         began = time.monotonic()
         assert server.terminate() == 0
 
-        assert time.monotonic() - began < 1 + 3 + 4  # on a busy machine
+        assert time.monotonic() - began < 1 + 3 + 4  # with time for a busy machine
 
 
-def test_a_command_that_kills_its_starter_costs_other_commands_nothing(tmp_path: Path) -> None:
+def test_a_command_that_kills_the_spawner_costs_other_commands_nothing(tmp_path: Path) -> None:
     with serving(tmp_path, "--allow-shell") as server:
         innocent = "sleep 1"
         others = [

@@ -1,4 +1,4 @@
-"""Workers elsewhere: they come and go, break and return, and every job is done as promised."""
+"""Remote workers that connect, disconnect, crash and return; every job keeps its promises."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def why_it_ran(job: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def far_server(directory: Path, *arguments: str) -> Any:
-    """Return a server that takes commands; its own worker has no label "place"."""
+    """Return a server that runs commands; its own worker has no label "place"."""
     return serving(directory, "--allow-shell", *arguments)
 
 
@@ -48,7 +48,7 @@ PLACE = {"labels": {"place": "far"}}
 
 
 def submit_far(server: Server, gate: Gate, **options: object) -> str:
-    """Submit the command for workers that are far away."""
+    """Submit the command for remote workers only."""
     job = server.submit(task="shell", payload=gate.payload, queue="far", requires=PLACE, **options)
     return str(job["id"])
 
@@ -63,7 +63,7 @@ def test_a_worker_runs_the_tasks_of_its_application(tmp_path: Path) -> None:
     assert (ended["result"], ended["worker"]) == ({"Num": 42}, "w1")
 
 
-def test_a_command_leaves_its_output_with_the_worker_and_with_the_server(tmp_path: Path) -> None:
+def test_a_commands_output_is_on_the_worker_and_on_the_server(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     with far_server(tmp_path) as server, worker(server, "w1", *FAR, "--output-dir", str(outputs)):
         payload = {"command": "echo hello; printf '\\0\\377' >&2"}
@@ -76,7 +76,7 @@ def test_a_command_leaves_its_output_with_the_worker_and_with_the_server(tmp_pat
         assert (outputs / f"{job['id']}.1.stderr").read_bytes() == b"\0\xff"
 
 
-def test_an_attempt_outlives_its_connection(tmp_path: Path) -> None:
+def test_an_attempt_survives_a_broken_connection(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with (
         far_server(tmp_path) as server,
@@ -92,7 +92,7 @@ def test_an_attempt_outlives_its_connection(tmp_path: Path) -> None:
         assert len(gate.pids) == 1
 
 
-def test_an_attempt_outlives_its_server(tmp_path: Path) -> None:
+def test_an_attempt_survives_a_restart_of_the_server(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     port = find_port()
     with far_server(tmp_path, "--port", port) as server, worker(server, "w1", *FAR):
@@ -119,7 +119,7 @@ def test_the_job_of_a_killed_worker_goes_to_another(tmp_path: Path) -> None:
             assert why_it_ran(server.ended(job)) == ("completed", 2, 1, "w2")
 
 
-def test_a_command_that_kills_its_starter_costs_others_on_the_worker_nothing(
+def test_a_command_that_kills_the_workers_spawner_costs_others_nothing(
     tmp_path: Path,
 ) -> None:
     gate = Gate(tmp_path)
@@ -138,7 +138,7 @@ def test_a_command_that_kills_its_starter_costs_others_on_the_worker_nothing(
         assert [(job["state"], job["losses"]) for job in ended] == [("completed", 0)] * 4
 
 
-def test_what_a_killed_worker_left_running_ends_with_the_next_one(tmp_path: Path) -> None:
+def test_the_next_worker_kills_the_commands_of_a_killed_worker(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
         submit_far(server, gate)
@@ -151,7 +151,7 @@ def test_what_a_killed_worker_left_running_ends_with_the_next_one(tmp_path: Path
             eventually(lambda: not is_running(gate.pids[0]), "end of the old command")
 
 
-def test_a_worker_that_is_asked_to_end_finishes_what_it_runs(tmp_path: Path) -> None:
+def test_a_worker_that_gets_sigterm_finishes_its_attempts(tmp_path: Path) -> None:
     gate, after = Gate(tmp_path), Gate(tmp_path, "after")
     with far_server(tmp_path) as server, worker(server, "w1", *FAR, "--slots", "2") as first:
         job = submit_far(server, gate)
@@ -167,7 +167,7 @@ def test_a_worker_that_is_asked_to_end_finishes_what_it_runs(tmp_path: Path) -> 
         assert after.pids == []
 
 
-def test_a_worker_that_must_not_wait_gives_its_work_back(tmp_path: Path) -> None:
+def test_a_worker_without_grace_time_releases_its_attempts(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
         job = submit_far(server, gate)
@@ -184,7 +184,7 @@ def test_a_worker_that_must_not_wait_gives_its_work_back(tmp_path: Path) -> None
             assert why_it_ran(server.ended(job)) == ("completed", 2, 0, "w2")
 
 
-def test_a_worker_that_was_silent_too_long_gives_up_what_others_do(tmp_path: Path) -> None:
+def test_a_worker_that_was_silent_too_long_stops_revoked_attempts(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with (
         far_server(tmp_path) as server,
@@ -202,7 +202,7 @@ def test_a_worker_that_was_silent_too_long_gives_up_what_others_do(tmp_path: Pat
             assert why_it_ran(server.ended(job)) == ("completed", 2, 1, "w2")
 
 
-def test_a_stale_result_is_refused_and_kept(tmp_path: Path) -> None:
+def test_a_stale_result_is_refused_and_recorded(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
 
         def work(session: str, **fields: object) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def test_a_stale_result_is_refused_and_kept(tmp_path: Path) -> None:
         assert server.ended(job["id"])["result"] == "good"
 
 
-def test_a_name_that_another_process_takes_ends_the_first(tmp_path: Path) -> None:
+def test_a_worker_ends_if_another_process_takes_its_name(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
         job = submit_far(server, gate)
@@ -239,14 +239,14 @@ def test_a_name_that_another_process_takes_ends_the_first(tmp_path: Path) -> Non
             assert "another process has taken the name 'w1'" in first.log()
 
 
-def test_a_person_drains_a_worker(tmp_path: Path) -> None:
+def test_an_operator_drains_a_worker(tmp_path: Path) -> None:
     with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
         assert server.ask("POST", "/v1/workers/w1:drain", {})[0] == 200
 
         assert first.wait() == 0
 
 
-def test_a_cancel_reaches_a_command_that_runs_far_away(tmp_path: Path) -> None:
+def test_a_cancel_reaches_a_command_on_a_remote_worker(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with far_server(tmp_path) as server, worker(server, "w1", *FAR):
         job = submit_far(server, gate)
@@ -260,7 +260,7 @@ def test_a_cancel_reaches_a_command_that_runs_far_away(tmp_path: Path) -> None:
 SHORT = {"Task": "increment", "Requirements": {"Region": "eu"}, "Payload": {"Num": 1}}
 
 
-def test_progress_is_seen_while_a_handler_runs(tmp_path: Path) -> None:
+def test_progress_is_visible_while_a_handler_runs(tmp_path: Path) -> None:
     (tmp_path / "calculus.py").write_text(APPLICATION)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -278,7 +278,7 @@ def test_progress_is_seen_while_a_handler_runs(tmp_path: Path) -> None:
     assert (said["percent"], said["message"], said["log"]) == (40, "page 4 of 10", "it has begun")
 
 
-def test_a_worker_with_a_wrong_token_ends_and_says_so(tmp_path: Path) -> None:
+def test_a_worker_with_a_wrong_token_ends_with_a_message(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("0123456789abcdef-right")
     token.chmod(0o600)
@@ -292,7 +292,7 @@ def test_a_worker_with_a_wrong_token_ends_and_says_so(tmp_path: Path) -> None:
         assert "token" in process.log().splitlines()[-1]
 
 
-def test_a_worker_waits_for_a_server_that_is_not_there_yet(tmp_path: Path) -> None:
+def test_a_worker_waits_for_a_server_that_has_not_started(tmp_path: Path) -> None:
     port = find_port()
     server = Server(tmp_path, "--port", port)
     process = WorkerProcess(server, "w1", url=f"http://127.0.0.1:{port}")
@@ -306,7 +306,9 @@ def test_a_worker_waits_for_a_server_that_is_not_there_yet(tmp_path: Path) -> No
         server.kill()
 
 
-def test_two_workers_answer_in_turn_and_a_busy_pair_says_no_at_once(tmp_path: Path) -> None:
+def test_invocations_alternate_between_two_workers_and_fail_at_once_if_both_are_busy(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "calculus.py").write_text(APPLICATION)
     one = ("calculus:app", *FAR, "--queues", "far,default", "--slots", "1", "--label", "region=eu")
     gates = [Gate(tmp_path, name) for name in ("one", "two")]
@@ -329,9 +331,7 @@ def test_two_workers_answer_in_turn_and_a_busy_pair_says_no_at_once(tmp_path: Pa
 
 
 @pytest.mark.parametrize("value", ["chr(0)", "2**63", "[2**64]", "'fine'"])
-def test_what_a_result_may_hold_does_not_depend_on_where_the_job_ran(
-    tmp_path: Path, value: str
-) -> None:
+def test_results_follow_the_same_rules_on_every_worker(tmp_path: Path, value: str) -> None:
     (tmp_path / "some_app.py").write_text(
         f"from schedo import Schedo\napp = Schedo()\n@app.task\ndef give():\n    return {value}\n"
     )

@@ -1,4 +1,4 @@
-"""Nothing that is secret stands in the log, at any level."""
+"""The log contains no secret at any level."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(path: Path, text: str) -> str:
 
 
 def send(server: Server, method: str, path: str, body: bytes, **headers: str) -> None:
-    """Send a request as it stands, whatever the answer is."""
+    """Send the bytes of a request; ignore the response."""
     host = urllib.parse.urlsplit(server.url).netloc
     connection = http.client.HTTPConnection(host, timeout=20)
     try:
@@ -47,7 +47,7 @@ def submit_and_wait(server: Server, **job: object) -> None:
 
 
 def run_jobs(server: Server) -> None:
-    """Run jobs of all kinds with something secret in each place."""
+    """Run jobs of all kinds, with a secret in each field."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -74,7 +74,7 @@ def run_jobs(server: Server) -> None:
 
 
 def send_requests(server: Server) -> None:
-    """Send good and bad requests with something secret in each place."""
+    """Send valid and invalid requests, with a secret in each field."""
     token = {"authorization": f"Bearer {TOKEN}"}
     for method, path in [
         ("GET", f"/v1/jobs/{mark('path')}"),
@@ -94,7 +94,7 @@ def send_requests(server: Server) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_no_secret_and_no_payload_stands_in_the_log(tmp_path: Path, form: str) -> None:
+def test_the_log_contains_no_secret_and_no_payload(tmp_path: Path, form: str) -> None:
     files = {
         "--token-file": write(tmp_path / "token", TOKEN),
         "--worker-tokens": write(tmp_path / "workers", f"{WORKER_TOKEN} queues=far\n"),

@@ -1,4 +1,4 @@
-"""The real server as a process: a newcomer's first ten minutes, and the worst that can happen."""
+"""A real server process: the examples of the README, kills, signals and failed starts."""
 
 import http.server
 import json
@@ -19,7 +19,7 @@ from tests.e2e.server import Server, eventually, serving
 pytestmark = pytest.mark.e2e
 
 
-def test_a_delayed_command_runs_and_its_output_is_kept(tmp_path: Path) -> None:
+def test_a_delayed_command_runs_and_its_output_is_stored(tmp_path: Path) -> None:
     with serving(tmp_path, "--allow-shell") as server:
         job = server.submit(task="shell", payload={"command": "echo hello"}, delay="0.2s")
         assert job["state"] == "scheduled"
@@ -90,7 +90,7 @@ def test_a_private_target_is_refused_unless_it_is_allowed(tmp_path: Path) -> Non
 
 
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
-    """Clients submit while the server is killed again and again; every 2xx must be run."""
+    """Clients submit while the server is killed repeatedly; every acknowledged job must run."""
     marks = tmp_path / "marks"
     marks.mkdir()
     acknowledged: list[str] = []
@@ -127,7 +127,7 @@ def _submit_until(
                 task="shell", payload={"command": ["/bin/true"]}, delay=0.3, retry=5
             )
         except (OSError, ValueError):
-            return  # killed meanwhile: this one was not acknowledged
+            return  # the server was killed meanwhile, so this job is not acknowledged
         acknowledged.append(job["id"])
 
 
@@ -148,7 +148,7 @@ def test_a_command_that_was_running_is_ended_and_run_again_after_a_kill(tmp_path
 
 
 def _is_alive(pid: int) -> bool:
-    """Say whether the process runs; one that nobody has reaped yet does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
@@ -169,7 +169,7 @@ def test_sigterm_lets_running_jobs_finish(tmp_path: Path) -> None:
         assert (ended["state"], ended["attempt"]) == ("completed", 1)
 
 
-def test_sigterm_hands_back_what_does_not_finish_in_time(tmp_path: Path) -> None:
+def test_sigterm_releases_attempts_that_do_not_finish_in_time(tmp_path: Path) -> None:
     with serving(tmp_path, "--allow-shell", "--drain-grace", "0.2s") as server:
         started = tmp_path / "started"
         command = f"touch {started}; if [ $SCHEDO_ATTEMPT = 1 ]; then sleep 100; fi"
@@ -184,7 +184,7 @@ def test_sigterm_hands_back_what_does_not_finish_in_time(tmp_path: Path) -> None
         assert "losses" not in ended or ended["losses"] == 0
 
 
-def test_a_second_sigterm_takes_the_grace_but_not_the_hand_back(tmp_path: Path) -> None:
+def test_a_second_sigterm_ends_the_grace_time_and_releases_the_attempts(tmp_path: Path) -> None:
     with serving(tmp_path, "--allow-shell") as server:
         started = tmp_path / "started"
         command = f"touch {started}; if [ $SCHEDO_ATTEMPT = 1 ]; then sleep 100; fi"
@@ -200,7 +200,7 @@ def test_a_second_sigterm_takes_the_grace_but_not_the_hand_back(tmp_path: Path) 
         assert (ended["state"], ended["attempt"], ended["losses"]) == ("completed", 2, 0)
 
 
-def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         port = server.url.rpartition(":")[2]
         second = subprocess.run(
@@ -250,7 +250,7 @@ def test_a_second_server_on_the_same_file_kills_no_command_of_the_first(tmp_path
         assert server.output(job) == "done\n"
 
 
-def test_without_allow_shell_no_command_is_taken(tmp_path: Path) -> None:
+def test_without_allow_shell_commands_are_refused(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         status, problem = server.ask(
             "POST", "/v1/jobs", {"task": "shell", "payload": {"command": "true"}}
@@ -287,12 +287,12 @@ def test_a_command_inherits_neither_secrets_nor_descriptors(tmp_path: Path) -> N
         assert "SCHEDO_STORE" not in text
         assert f"SCHEDO_JOB_ID={job['id']}" in text
         assert text.splitlines()[-1].split()[:3] == ["0", "1", "2"]
-        assert len(text.splitlines()[-1].split()) == 4  # the fourth is ls reading the directory
+        assert len(text.splitlines()[-1].split()) == 4  # the fourth is the directory that ls reads
 
 
 @contextmanager
 def receiver() -> Iterator[tuple[int, list[tuple[dict[str, str], bytes]]]]:
-    """A real HTTP server that notes what it receives."""
+    """A real HTTP server that records the requests it receives."""
     received: list[tuple[dict[str, str], bytes]] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""One contract, three places: a handler in the server's loop, in a child process, far away.
+"""A handler behaves alike in the server's loop, in a child process and on a remote worker.
 
 Whatever carries the work, a job ends in the same way.
 """
@@ -68,7 +68,7 @@ async def far_away(engine: Engine) -> AsyncIterator[None]:
         *("--server", f"http://127.0.0.1:{port}", "--log-level", "warning"),
     )
     try:
-        # What a task asks for unless its jobs say otherwise is known once somebody offers it.
+        # The defaults of a task are known once a worker has registered it.
         async with asyncio.timeout(WAIT_S):
             while not any(seen.name == "far" for seen in engine.sessions.list()):
                 await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
@@ -88,7 +88,7 @@ TRANSPORTS: dict[str, Transport] = {
 
 
 class Site:
-    """An engine on a real file whose jobs run somewhere."""
+    """Run an engine on a real file with one kind of worker."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -134,7 +134,7 @@ async def test_async_and_plain_handlers_return_their_results(site: Site, task: s
     assert (await site.run(task, a=2, b=3))["result"] == 5
 
 
-async def test_a_payload_and_a_result_may_be_as_large_as_the_limits(site: Site) -> None:
+async def test_a_payload_and_a_result_may_be_as_large_as_their_limits(site: Site) -> None:
     text = "x" * 1_048_000
 
     assert (await site.run("echo", text=text))["result"] == text
@@ -156,21 +156,21 @@ async def test_an_exception_fails_the_job_with_its_type_and_message(site: Site) 
     assert "raise ValueError" in ended["error"]["traceback"]
 
 
-async def test_a_discarded_job_is_not_tried_again(site: Site) -> None:
+async def test_a_discarded_job_is_not_retried(site: Site) -> None:
     ended = await site.run("discard")
 
     assert (ended["state"], ended["attempt"]) == ("failed", 1)
     assert ended["error"]["message"] == "nobody wants it"
 
 
-async def test_a_snoozed_job_comes_back(site: Site) -> None:
+async def test_a_snoozed_job_runs_again(site: Site) -> None:
     ended = await site.run("snooze_once")
 
     assert (ended["state"], ended["result"]) == ("completed", "awake")
     assert (ended["attempt"], ended["failures"]) == (2, 0)
 
 
-async def test_a_bad_payload_and_a_bad_result_fail_the_job_for_good(site: Site) -> None:
+async def test_a_bad_payload_and_a_bad_result_fail_the_job_without_a_retry(site: Site) -> None:
     bad = await site.run("add", a="two", b=3)
     unprintable = await site.run("unprintable")
 
@@ -190,7 +190,7 @@ async def test_a_cancel_reaches_a_running_handler(site: Site, pipe: Path, task: 
     assert (await site.end(job_id))["state"] == "cancelled"
 
 
-async def test_progress_is_seen_while_a_handler_runs(site: Site, pipe: Path) -> None:
+async def test_progress_is_visible_while_a_handler_runs(site: Site, pipe: Path) -> None:
     job_id = parse_id(await site.submit("show", pipe=str(pipe)))
 
     async with asyncio.timeout(WAIT_S):

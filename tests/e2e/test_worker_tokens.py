@@ -1,4 +1,4 @@
-"""A worker's token from the file to the socket."""
+"""Worker tokens of a real server: the file, and the requests that they permit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ask(server: Server, token: str, path: str, body: object = None) -> int:
             return error.code
 
 
-def test_a_workers_token_works_and_opens_nothing_else(tmp_path: Path) -> None:
+def test_a_worker_token_is_valid_only_for_the_worker_protocol(tmp_path: Path) -> None:
     master = write(tmp_path / "token", MASTER)
     workers = write(tmp_path / "workers", f"{IMAGES} queues=images\n")
     with serving(tmp_path, "--token-file", master, "--worker-tokens", workers) as server:

@@ -1,4 +1,4 @@
-"""The application that runs on every transport: handlers that end in each way there is."""
+"""The application of test_transports.py, with a handler for each outcome."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ async def unprintable() -> object:
 
 @app.task
 async def linger(pipe: str) -> None:
-    """Say that it runs, then wait to be stopped."""
+    """Signal the start, then wait for a stop."""
     await asyncio.to_thread(Path(pipe).write_text, "running")
     await asyncio.Event().wait()
 
 
 @app.task
 async def show(pipe: str) -> str:
-    """Say how far it is, then wait for the test."""
+    """Report progress, then wait for the test."""
     report_progress(40, "page 4 of 10", log="it has begun")
     report_progress(log="and goes on")
     return await asyncio.to_thread(Path(pipe).read_text)
@@ -70,7 +70,7 @@ async def show(pipe: str) -> str:
 
 @app.task
 def linger_plainly(pipe: str) -> None:
-    """Say that it runs, then look whether to stop."""
+    """Signal the start, then poll for a stop."""
     Path(pipe).write_text("running")
     while not current_job().is_cancelled:
         pass

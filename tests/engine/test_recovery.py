@@ -145,7 +145,7 @@ async def test_changes_of_a_broken_callback_are_not_committed(
                 return await do(load)
             found = await do(LoadJob(job.id))
             beside.append(asyncio.create_task(world.engine.cancel(job.id)))
-            await turned()  # there is something to commit now, and the journal is awake
+            await turned()  # now there is a change to commit, and the committer is awake
             return found
 
         def stumble(found: Job) -> None:

@@ -32,7 +32,7 @@ def good() -> Trace:
     return run(SEED, PLAN)
 
 
-def test_a_good_history_is_not_objected_to(good: Trace) -> None:
+def test_a_good_history_has_no_violations(good: Trace) -> None:
     assert check(good) == []
 
 
@@ -77,7 +77,7 @@ def test_a_good_history_is_not_objected_to(good: Trace) -> None:
         (s.stop_a_schedule_in_silence, schedule_checkers.schedules_go_on),
     ],
 )
-def test_a_spoilt_history_is_objected_to(
+def test_each_mutation_of_a_history_is_found(
     good: Trace, mutate: m.Mutation, checker: checkers.Checker
 ) -> None:
     random = Random(1)
@@ -102,7 +102,9 @@ def test_a_spoilt_history_is_objected_to(
     ],
     ids=["every", "from", "until", "at", "after", "seconds", "minutes"],
 )
-def test_the_oracle_counts(rule: Rule, after: int, through: int, expected: list[int]) -> None:
+def test_the_oracle_counts_instants(
+    rule: Rule, after: int, through: int, expected: list[int]
+) -> None:
     assert instants(rule, after, through) == [second * SECOND for second in expected]
 
 

@@ -21,7 +21,7 @@ def test_every_invariant_holds(seed: int) -> None:
     assert not findings, f"seed {seed}; replay it: make sim SEED={seed}\n" + "\n".join(findings)
 
 
-def test_worlds_of_both_stores_are_among_them() -> None:
+def test_the_seeds_cover_both_stores() -> None:
     assert {plan_of(seed).store for seed in range(20)} == set(STORES)
 
 

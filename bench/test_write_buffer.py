@@ -1,4 +1,4 @@
-"""Journal: the duration of a durable commit by its size, beside a bare SQLite file.
+"""Write buffer: the duration of a durable commit by its size, beside a bare SQLite file.
 
 A commit is fast because a flush writes its jobs to the tables later; the flush is measured as well.
 """
@@ -78,7 +78,7 @@ def end(changes: Changes) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=size_name)
-@pytest.mark.benchmark(group="journal: commit new jobs")
+@pytest.mark.benchmark(group="write buffer: commit new jobs")
 def test_commit_new(
     benchmark: BenchmarkFixture, runner: asyncio.Runner, store: SqliteStore, size: int
 ) -> None:
@@ -92,7 +92,7 @@ def test_commit_new(
 
 
 @pytest.mark.parametrize("size", SIZES, ids=size_name)
-@pytest.mark.benchmark(group="journal: commit new jobs")
+@pytest.mark.benchmark(group="write buffer: commit new jobs")
 def test_bare_sqlite_new(benchmark: BenchmarkFixture, bare: BareTable, size: int) -> None:
     starts = count(0, size)
 
@@ -104,7 +104,7 @@ def test_bare_sqlite_new(benchmark: BenchmarkFixture, bare: BareTable, size: int
 
 
 @pytest.mark.parametrize("size", SIZES, ids=size_name)
-@pytest.mark.benchmark(group="journal: commit ended jobs")
+@pytest.mark.benchmark(group="write buffer: commit ended jobs")
 def test_commit_ended(
     benchmark: BenchmarkFixture, runner: asyncio.Runner, store: SqliteStore, size: int
 ) -> None:
@@ -122,7 +122,7 @@ def test_commit_ended(
 
 
 @pytest.mark.parametrize("size", SIZES, ids=size_name)
-@pytest.mark.benchmark(group="journal: fold ended jobs into the table")
+@pytest.mark.benchmark(group="write buffer: flush ended jobs to the table")
 def test_flush(
     benchmark: BenchmarkFixture, runner: asyncio.Runner, store: SqliteStore, size: int
 ) -> None:
@@ -138,7 +138,7 @@ def test_flush(
 
 
 @pytest.mark.parametrize("size", SIZES, ids=size_name)
-@pytest.mark.benchmark(group="journal: commit ended jobs")
+@pytest.mark.benchmark(group="write buffer: commit ended jobs")
 def test_bare_sqlite_ended(benchmark: BenchmarkFixture, bare: BareTable, size: int) -> None:
     starts = count(0, size)
 
