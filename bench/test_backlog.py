@@ -83,7 +83,7 @@ SCENES: dict[str, Make] = {
 def make_scheduler(offers: list[WorkerSpec], specs: Iterable[JobSpec]) -> Scheduler:
     """Return a scheduler with a job for each spec; all slots run a job, and the rest is queued."""
     scheduler = Scheduler(epoch=1, last_id=0, random=lambda: 0.5, capacity=JOBS)
-    scheduler.restore([Queue("default")], [], [])
+    scheduler.restore([Queue("default")], [], False)
     deliver_nothing(scheduler)
     for offer in offers:
         scheduler.apply(AttachWorker(offer), NOW)

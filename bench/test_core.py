@@ -26,7 +26,7 @@ BATCHES = {"one by one": 1, "batches of  10": 10, "batches of 100": 100}
 
 def make_scheduler() -> Scheduler:
     scheduler = Scheduler(epoch=1, last_id=0, random=lambda: 0.5)
-    scheduler.restore([], [], [])
+    scheduler.restore([], [], False)
     scheduler.apply(AttachWorker(WorkerSpec("bench", JOBS)), NOW)
     # The store is empty.
     scheduler.deliver([(want, []) for want in scheduler.take_loads()], NOW)

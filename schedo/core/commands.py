@@ -301,15 +301,5 @@ class CheckRetry(ScheduleFollowUp, frozen=True):
     due: int
 
 
-class ResolveBlocked(ScheduleFollowUp, frozen=True):
-    """After a recovery, unblock or cancel a blocked run as its schedule says.
-
-    is_latest: no later run of the schedule is blocked.
-    """
-
-    job_id: int
-    is_latest: bool
-
-
 class UnblockNext(ScheduleFollowUp, frozen=True):
     """Unblock the schedule's blocked run if no other run of it is active."""

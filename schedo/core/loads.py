@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from schedo.core.commands import JobFollowUp, ScheduleFollowUp
 from schedo.core.limits import PAGE_ENTRIES_MAX
-from schedo.core.model import ReadyKey
+from schedo.core.model import ReadyKey, Schedule
 from schedo.core.paged_index import Pair
 
 
@@ -87,6 +87,22 @@ class LoadSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadBlocked:
+    """Load the next page of blocked runs, in order of their ids, with their schedules."""
+
+    after: int
+    limit: int
+
+
+class BlockedRun(NamedTuple):
+    """A blocked run, and its schedule with the active runs; None if that is deleted."""
+
+    job_id: int
+    schedule_id: int
+    schedule: Schedule | None
+
+
+@dataclass(frozen=True, slots=True)
 class LoadExpired:
     """Load waiting jobs whose expiry has come."""
 
@@ -95,7 +111,7 @@ class LoadExpired:
 
 
 RecordLoad = LoadJob | LoadUniqueHolder | LoadSchedule
-Load = LoadTimers | PromoteDue | LoadReady | LoadSchedules | LoadExpired | RecordLoad
+Load = LoadTimers | PromoteDue | LoadReady | LoadSchedules | LoadBlocked | LoadExpired | RecordLoad
 
 
 class Needs(NamedTuple):

@@ -14,7 +14,6 @@ from schedo.core.commands import (
     GiveUpRetry,
     PauseSchedule,
     PutSchedule,
-    ResolveBlocked,
     ResumeSchedule,
     ScheduleCommand,
     ScheduleFollowUp,
@@ -83,11 +82,6 @@ class ScheduleCommands:
         if bound is not None and command.due + self._jobs.offset_us >= bound:
             self._give_up_retry(GiveUpRetry(command.key.job_id, command.key), now)
 
-    def _resolve_blocked(
-        self, schedule: Schedule | None, command: ResolveBlocked, now: int
-    ) -> None:
-        self._schedules.resolve_blocked(schedule, command, now)
-
     def _unblock_next(self, schedule: Schedule | None, command: UnblockNext, now: int) -> None:
         if schedule is not None:
             self._schedules.unblock_next(schedule, now)
@@ -107,6 +101,5 @@ _FOLLOW_UPS: dict[
     type[ScheduleFollowUp], Callable[[ScheduleCommands, Schedule | None, Any, int], None]
 ] = {
     CheckRetry: ScheduleCommands._check_retry,
-    ResolveBlocked: ScheduleCommands._resolve_blocked,
     UnblockNext: ScheduleCommands._unblock_next,
 }

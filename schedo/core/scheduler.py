@@ -165,14 +165,15 @@ class Scheduler:
         self,
         queues: Sequence[Queue],
         ready_keys: Sequence[ReadyKey],
-        blocked: list[tuple[int, int]],
+        has_blocked: bool,
     ) -> None:
         """Restore from the store's snapshot: queues, ready keys with jobs, blocked runs."""
         for queue in queues:
             self.jobs.ready_queues.set_queue(queue)
         for ready_key in ready_keys:
             self.jobs.ready_queues.announce(ready_key)
-        self.schedules.restore_blocked(blocked)
+        if has_blocked:
+            self.schedules.restore_blocked()
 
     def recover_running(self, job: Job, lease: Lease, now: int) -> None:
         """Restore a running job from the lease that a worker still holds.
@@ -361,6 +362,8 @@ class Scheduler:
                 self.jobs.extend_ready(load, loaded)
             case loads.LoadSchedules():
                 self.schedules.extend(load, loaded)
+            case loads.LoadBlocked():
+                self.schedules.take_blocked(load, loaded, now)
             case loads.LoadExpired():
                 self._expiry.take(load, loaded, now)
             case loads.LoadJob(job_id, follow_up) if follow_up is not None:

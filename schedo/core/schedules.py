@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedo.core.blocked_runs import BlockedRuns, resolve
 from schedo.core.catchup import Firing, plan_fires
-from schedo.core.commands import ResolveBlocked, Triggered, UnblockNext
+from schedo.core.commands import Triggered, UnblockNext
 from schedo.core.fire_order import FireOrder
 from schedo.core.ids import IdSource, newest_at
 from schedo.core.job_table import JobTable
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX, WINDOW_ENTRIES
-from schedo.core.loads import Load, LoadSchedule, LoadSchedules
+from schedo.core.loads import BlockedRun, Load, LoadBlocked, LoadSchedule, LoadSchedules
 from schedo.core.model import (
     Catchup,
     Decision,
@@ -28,6 +29,7 @@ from schedo.core.model import (
     Trigger,
 )
 from schedo.core.runs import RunCallbacks, new_run
+from schedo.core.states import State
 from schedo.core.triggers import next_after
 
 
@@ -42,49 +44,37 @@ class Schedules:
         self._runs = runs
         self._schedules: dict[int, Schedule] = {}
         self._names: dict[str, int] = {}
-        # The blocked run by schedule id, including schedules that are not in memory.
-        self._blocked: dict[int, int] = {}
+        self._blocked = BlockedRuns(capacity)
         self.order = FireOrder(capacity)
         self._evictable: set[int] = set()  # perhaps held nowhere; checked at the next commit
         self.pending_loads: list[Load] = []
 
-    def restore_blocked(self, blocked: list[tuple[int, int]]) -> None:
-        """Restore the pairs (schedule id, blocked job id), and check whether each is still blocked.
+    def restore_blocked(self) -> None:
+        """Check page by page whether the blocked runs of the store are still blocked."""
+        self.pending_loads.append(self._blocked.restore())
 
-        The run that it waited for may have ended just before a crash, or the schedule was deleted.
-        """
-        self._blocked = dict(blocked)
-        for ident, job_id in blocked:
-            resolve = ResolveBlocked(ident, job_id, self._blocked[ident] == job_id)
-            self.pending_loads.append(LoadSchedule(ident, resolve))
+    def take_blocked(self, load: LoadBlocked, page: list[BlockedRun], now: int) -> None:
+        """Unblock, cancel or keep the blocked runs of a page."""
+        for job_id, ident, loaded in page:
+            job = self._jobs.find(job_id)
+            if job is not None and job.state is not State.BLOCKED:
+                continue
+            schedule = self.current(ident, loaded)
+            if schedule is not None and schedule is loaded:
+                self._review((schedule,))
+            stays = resolve(schedule, job_id, self._runs, now)
+            if schedule is not None and schedule.blocked in (None, job_id):
+                self._set_blocked(schedule, job_id if stays else None)
+        following = self._blocked.restore_next(load, page)
+        if following is not None:
+            self.pending_loads.append(following)
 
-    def resolve_blocked(self, schedule: Schedule | None, command: ResolveBlocked, now: int) -> None:
-        """Unblock or cancel a blocked run as its schedule, which is None if deleted, says."""
-        job_id = command.job_id
-        if schedule is None:
-            if command.is_latest:
-                self._blocked.pop(command.schedule_id, None)
-            self._runs.unblock_run(job_id, now)
-        elif command.is_latest:
-            self.unblock_next(schedule, now)
-            self._cancel_others(schedule.id, now)
-        elif schedule.spec.overlap is Overlap.CANCEL_OTHER or any(
-            run < job_id for run in schedule.active
-        ):
-            self._runs.cancel_run(job_id, now)  # the later run replaces it
+    def _set_blocked(self, schedule: Schedule, job_id: int | None) -> None:
+        schedule.blocked = job_id
+        if job_id is None:
+            self._blocked.discard(schedule.id)
         else:
-            self._runs.unblock_run(
-                job_id, now
-            )  # it was about to be unblocked when the later run was made
-
-    def _cancel_others(self, ident: int, now: int) -> None:
-        """Repeat the cancel requests for the earlier runs: a crash may have lost them."""
-        schedule = self._schedules.get(ident)
-        if schedule is None or schedule.spec.overlap is not Overlap.CANCEL_OTHER:
-            return
-        if schedule.blocked is not None:
-            for other in [run for run in schedule.active if run != schedule.blocked]:
-                self._runs.cancel_run(other, now)
+            self._blocked.add(schedule.id)
 
     def find(self, which: str | int) -> Schedule | None:
         """Return the record by name or id if it is in memory."""
@@ -163,7 +153,7 @@ class Schedules:
             self._runs.unblock_run(schedule.blocked, now)
         self._schedules.pop(schedule.id, None)
         self._names.pop(schedule.name, None)
-        self._blocked.pop(schedule.id, None)
+        self._blocked.discard(schedule.id)
         self.order.disarm(schedule.id)
         self._jobs.changes.schedules.pop(schedule.id, None)
         self._jobs.changes.schedules_deleted.append(schedule.id)
@@ -239,7 +229,7 @@ class Schedules:
             schedule.active.append(job.id)
         schedule.last_job_id = job.id
         if is_blocked:
-            schedule.blocked = self._blocked[schedule.id] = job.id
+            self._set_blocked(schedule, job.id)
             schedule.buffered += 1
         schedule.fired += 1
         schedule.last_fired_at = fire.scheduled_for
@@ -253,23 +243,26 @@ class Schedules:
         """Record the end of a run, and unblock the run that waits for it."""
         ident = job.schedule_id
         assert ident is not None, "the job is a run of a schedule"
-        if self._blocked.get(ident) == job.id:
-            del self._blocked[ident]
         schedule = self._schedules.get(ident)
         if schedule is None:
-            if ident in self._blocked:
+            if self._blocked.may_have(ident):
                 self.pending_loads.append(LoadSchedule(ident, UnblockNext(ident)))
             return
         if job.id in schedule.active:
             schedule.active.remove(job.id)
-        schedule.blocked = self._blocked.get(ident)
+        if schedule.blocked == job.id:
+            self._set_blocked(schedule, None)
         self._unblock(schedule, now)
 
     def run_requeued(self, job: Job) -> None:
-        """Record that an ended run is queued again by a manual retry."""
+        """Record that a run is queued: it is active, and blocked no longer."""
         schedule = self._schedules.get(job.schedule_id or 0)
-        if schedule is not None and job.id not in schedule.active:
+        if schedule is None:
+            return
+        if job.id not in schedule.active:
             schedule.active.append(job.id)
+        if schedule.blocked == job.id:
+            self._set_blocked(schedule, None)
 
     def unblock_next(self, schedule: Schedule, now: int) -> None:
         """Unblock the blocked run of the schedule if no other run of it is active."""
@@ -279,10 +272,10 @@ class Schedules:
 
     def _unblock(self, schedule: Schedule, now: int) -> None:
         blocked = schedule.blocked
-        if blocked is not None and all(run == blocked for run in schedule.active):
-            schedule.blocked = None
-            del self._blocked[schedule.id]
-            self._runs.unblock_run(blocked, now)
+        if all(run == blocked for run in schedule.active):
+            self._set_blocked(schedule, None)
+            if blocked is not None:
+                self._runs.unblock_run(blocked, now)
 
     # Memory.
 
@@ -332,8 +325,6 @@ class Schedules:
     def _review(self, loaded: Sequence[Schedule]) -> None:
         """Correct the loaded active runs by the changes that are not yet durable."""
         by_id = {schedule.id: schedule for schedule in loaded}
-        for schedule in loaded:
-            schedule.blocked = self._blocked.get(schedule.id)
         for job in self._jobs.changes.jobs.values():
             known = by_id.get(job.schedule_id or 0)
             if known is None:
@@ -342,6 +333,10 @@ class Schedules:
                 known.active.remove(job.id)
             if not job.is_final:
                 known.active.append(job.id)
+            if job.state is State.BLOCKED:
+                known.blocked = max(known.blocked or 0, job.id)
+            elif known.blocked == job.id:
+                known.blocked = None
 
     def _set_paused(self, schedule: Schedule, paused: bool, resume_from: int) -> None:
         if schedule.paused and not paused:

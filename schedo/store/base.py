@@ -38,7 +38,7 @@ class Snapshot:
     last_id: int  # no id in use is larger, and no schedule has decided on an instant after it
     queues: list[Queue]
     ready_keys: list[ReadyKey]  # those with queued jobs
-    blocked: list[tuple[int, int]]  # (schedule id, job id) of every blocked job
+    has_blocked: bool  # a run of a schedule is blocked
     was_killed: bool = False  # the previous server died, and its host still runs
     clock: ClockMark = NO_MARK
 
@@ -194,6 +194,7 @@ class Store(Reader, Protocol):
         LoadSchedule: the schedule with this name or id, with its active jobs, or None.
         LoadSchedules: the unpaused schedules that will fire, with their active jobs, after the
         pair, in order of (next_fire_at, id).
+        LoadBlocked: a BlockedRun for each blocked run with an id above `after`, in order of id.
         PromoteDue: Promoted, after it has queued the first jobs of LoadTimers that are due up to
         `until`. The next commit makes this durable; a crash before it may undo it.
         """

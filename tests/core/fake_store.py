@@ -123,6 +123,8 @@ class FakeStore:
                     if s.next_fire_at is not None and not s.paused
                 )
                 return [self.load_schedule(i) for at, i in due if (at, i) > after][:limit]
+            case loads.LoadBlocked(after_id, limit):
+                return self._page_of_blocked(after_id, limit)
             case loads.LoadExpired(now, limit):
                 return self._page(
                     lambda j: (
@@ -174,7 +176,8 @@ class FakeStore:
                         if self.jobs[i].schedule_id == stored.id and not self.jobs[i].is_final
                     ]
                     found.active = [job.id for job in active]
-                    found.blocked = next((j.id for j in active if j.state is State.BLOCKED), None)
+                    blocked = (job.id for job in active if job.state is State.BLOCKED)
+                    found.blocked = max(blocked, default=None)
                 return found
         return None
 
@@ -182,13 +185,17 @@ class FakeStore:
         """Return the ready keys that have queued jobs."""
         return sorted({job.ready_key for job in self.jobs.values() if job.state is State.QUEUED})
 
-    def blocked(self) -> list[tuple[int, int]]:
-        """Return (schedule id, job id) of every blocked job."""
-        return [
-            (job.schedule_id or 0, job.id)
-            for _, job in sorted(self.jobs.items())
-            if job.state is State.BLOCKED
-        ]
+    def has_blocked(self) -> bool:
+        """Return whether a run is blocked."""
+        return any(job.state is State.BLOCKED for job in self.jobs.values())
+
+    def _page_of_blocked(self, after: int, limit: int) -> list[loads.BlockedRun]:
+        runs = [
+            (ident, self.jobs[ident].schedule_id or 0)
+            for ident in sorted(self.jobs)
+            if ident > after and self.jobs[ident].state is State.BLOCKED
+        ][:limit]
+        return [loads.BlockedRun(ident, of, self.load_schedule(of)) for ident, of in runs]
 
     def unfinished(self) -> list[Job]:
         """Return the jobs that have not ended, by id."""

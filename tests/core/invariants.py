@@ -123,8 +123,12 @@ def check_blocked(server: Server) -> None:
         or server.fetched
     ):
         return  # a schedule is being loaded
-    blocked = {job.id for job in current_jobs(server) if job.state is State.BLOCKED}
-    assert blocked == set(scheduler.schedules._blocked.values())
+    for job in current_jobs(server):
+        if job.state is State.BLOCKED:
+            assert job.schedule_id is not None
+            assert scheduler.schedules._blocked.may_have(job.schedule_id)
+            schedule = scheduler.schedules.find(job.schedule_id)
+            assert schedule is None or schedule.blocked is not None
 
 
 def check_memory(server: Server) -> None:

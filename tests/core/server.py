@@ -97,7 +97,7 @@ class Server:
             offset_us=store.offset_us,
         )
         queues = [queue.changed() for queue in store.queues.values()]
-        scheduler.restore(queues, store.ready_keys(), store.blocked())
+        scheduler.restore(queues, store.ready_keys(), store.has_blocked())
         for job in store.unfinished():
             if job.state is State.RUNNING:
                 loaded = store.load_job(job.id)

@@ -370,4 +370,4 @@ def _changes_jobs(statements: list[str]) -> bool:
 
 def _stock(opening: Snapshot) -> tuple[Any, ...]:
     lanes = sorted(opening.ready_keys, key=repr)
-    return opening.last_id, opening.queues, lanes, opening.blocked, opening.clock[:3]
+    return opening.last_id, opening.queues, lanes, opening.has_blocked, opening.clock[:3]

@@ -82,11 +82,11 @@ class JobClaims(Claims):
     async def test_a_new_store_opens_empty(self, store: Store) -> None:
         opening = await self.reopen(store)
 
-        assert (opening.last_id, opening.queues, opening.ready_keys, opening.blocked) == (
+        assert (opening.last_id, opening.queues, opening.ready_keys, opening.has_blocked) == (
             0,
             [],
             [],
-            [],
+            False,
         )
 
     async def test_open_returns_a_snapshot(self, store: Store) -> None:
@@ -105,7 +105,7 @@ class JobClaims(Claims):
 
         assert opening.last_id == 7
         assert opening.ready_keys == [ReadyKey("a", "x"), ReadyKey("a", "y"), ReadyKey("b", "x")]
-        assert opening.blocked == [(9, 6)]
+        assert opening.has_blocked
         assert opening.queues == [Queue("a", concurrency=2, paused=True)]
 
     async def test_an_open_store_returns_a_snapshot(self, store: Store) -> None:

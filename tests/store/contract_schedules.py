@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.changes import Changes, IdempotencyRecord
-from schedo.core.loads import LoadSchedule, LoadSchedules
+from schedo.core.loads import LoadBlocked, LoadSchedule, LoadSchedules
 from schedo.core.model import (
     Catchup,
     Decision,
@@ -156,6 +156,44 @@ class ScheduleClaims:
         ):
             assert found is not None
             assert (found.active, found.blocked) == ([1, 2, 3, 4, 5], 2)
+
+    async def test_blocked_runs_are_loaded_in_pages_with_their_schedules(
+        self, store: Store
+    ) -> None:
+        blocked = {"state": State.BLOCKED}
+        await store.commit(of_schedules(make_schedule(id=1), make_schedule(id=2, name="other")))
+        await put(
+            store,
+            make_job(id=3, schedule_id=1),
+            make_job(id=4, schedule_id=1, **blocked),
+            make_job(id=5, schedule_id=2, **blocked),
+            make_job(id=6, schedule_id=9, **blocked),  # its schedule is deleted
+            make_job(id=7, schedule_id=2, **blocked),
+        )
+
+        first = await store.load(LoadBlocked(0, 2))
+        second = await store.load(LoadBlocked(5, 9))
+
+        assert [run[:2] for run in first + second] == [(4, 1), (5, 2), (6, 9), (7, 2)]
+        found = first[0].schedule
+        assert found is not None
+        assert (found.name, found.active, found.blocked) == ("report", [3, 4], 4)
+        assert first[1].schedule is not None
+        assert first[1].schedule.blocked == 7  # the latest
+        assert second[0].schedule is None
+        assert await store.load(LoadBlocked(7, 9)) == []
+
+    async def test_the_latest_blocked_run_is_known_beyond_the_known_active_ones(
+        self, store: Store
+    ) -> None:
+        await store.commit(of_schedules(make_schedule(id=1, overlap=Overlap.ALLOW)))
+        await put(store, *(make_job(id=i, schedule_id=1) for i in range(1, 1_010)))
+        await put(store, make_job(id=2_000, schedule_id=1, state=State.BLOCKED))
+
+        found = await store.load(LoadSchedule(1))
+
+        assert found is not None
+        assert (len(found.active), found.blocked) == (1_000, 2_000)
 
     async def test_a_schedule_knows_a_bounded_number_of_them(self, store: Store) -> None:
         await store.commit(of_schedules(make_schedule(id=1, overlap=Overlap.ALLOW)))

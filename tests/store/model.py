@@ -6,7 +6,7 @@ The simulation compares what SQLite says with what the model says.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -15,7 +15,7 @@ from schedo.core import limits, loads
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.ids import first_id
 from schedo.core.leases import CapturedOutput
-from schedo.core.model import DecisionRecord, Job, Location, Queue, Schedule, Trigger
+from schedo.core.model import DecisionRecord, Job, Location, Queue, Schedule
 from schedo.core.states import FINAL, TIMED, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
@@ -28,10 +28,11 @@ from schedo.store.base import (
     Snapshot,
 )
 from schedo.store.sqlite.pruning import kept_us
+from tests.store.model_checks import check_jobs, check_schedules
 
 _DUE, _RANK = attrgetter("due_at", "id"), attrgetter("rank", "id")
+_ID = attrgetter("id", "attempt")
 _EXPIRY = attrgetter("expires_at", "id")
-_INSTANT_TRIGGERS = {Trigger.SCHEDULE, Trigger.CATCHUP}
 
 
 class ModelStore:
@@ -68,8 +69,8 @@ class ModelStore:
 
     async def commit(self, changes: Changes) -> None:
         self._check_open()
-        self._check_jobs(changes)
-        self._check_schedules(changes)
+        check_jobs(changes, self._jobs)
+        check_schedules(changes, self._schedules)
         for job in changes.jobs.values():
             self._put_job(job)
         for schedule_id in changes.schedules_deleted:
@@ -106,11 +107,7 @@ class ModelStore:
             last_id=max([first_id(self._decided_at), *self._jobs, *self._schedules]),
             queues=[queue.changed() for _, queue in sorted(self._queues.items())],
             ready_keys=sorted(queued, key=lambda key: key[:2]),
-            blocked=[
-                (job.schedule_id, job.id)
-                for job in sorted(jobs, key=lambda job: job.id)
-                if job.state is State.BLOCKED and job.schedule_id is not None
-            ],
+            has_blocked=any(job.state is State.BLOCKED for job in jobs),
             clock=self._clock._replace(
                 seen_at=max(self._clock.seen_at, *(j.created_at - j.offset_us for j in jobs), 0)
             ),
@@ -130,6 +127,8 @@ class ModelStore:
                 return self._page(lambda job: job.id in wanted, _RANK, after, limit)
             case loads.LoadSchedules():
                 return self._page_of_schedules(load)
+            case loads.LoadBlocked(after_id, limit):
+                return self._page_of_blocked(after_id, limit)
             case loads.LoadExpired(now, limit):
                 return self._page(lambda job: _is_expired(job, now), _EXPIRY, None, limit)
             case loads.LoadJob():
@@ -148,6 +147,12 @@ class ModelStore:
             self._jobs[job.id].state = State.QUEUED
         last = _DUE(page[-1]) if len(page) == load.limit else None
         return loads.Promoted([(job.ready_key, _RANK(job)) for job in page], last)
+
+    def _page_of_blocked(self, after: int, limit: int) -> list[loads.BlockedRun]:
+        page = self._page(lambda job: job.state is State.BLOCKED, _ID, (after, 1 << 62), limit)
+        known = {schedule.id: self._schedule(schedule) for schedule in self._schedules.values()}
+        owners = [(job.id, job.schedule_id or 0) for job in page]
+        return [loads.BlockedRun(job_id, ident, known.get(ident)) for job_id, ident in owners]
 
     def _page_of_schedules(self, load: loads.LoadSchedules) -> list[Schedule]:
         found = sorted(
@@ -266,30 +271,9 @@ class ModelStore:
     async def size_bytes(self) -> int:
         return 0
 
-    # All checks that can fail a commit run before its first change.
-
     def _check_open(self) -> None:
         if not self._is_open:
             raise StoreError("the store is not open")
-
-    def _check_jobs(self, changes: Changes) -> None:
-        for job in changes.jobs.values():
-            if job.is_new and job.id in self._jobs:
-                raise StoreError(f"job {job.id} is already in the store")
-            if not job.is_new and job.id not in self._jobs:
-                raise StoreError(f"job {job.id} is updated but not in the store")
-        # The check costs a scan only if the commit has unique keys or instants.
-        changed = changes.jobs.values()
-        _check_once(changed, self._jobs.values(), attrgetter("unique_key"), "unique key")
-        _check_once(changed, self._jobs.values(), _instant, "instant of a schedule")
-
-    def _check_schedules(self, changes: Changes) -> None:
-        gone = {*changes.schedules, *changes.schedules_deleted}
-        names = {schedule.name for schedule in self._schedules.values() if schedule.id not in gone}
-        for schedule in changes.schedules.values():
-            if schedule.name in names and schedule.id not in changes.schedules_deleted:
-                raise StoreError(f"there are two schedules named {schedule.name}")
-            names.add(schedule.name)
 
     def _put_job(self, job: Job) -> None:
         stored = job.copy()
@@ -334,13 +318,14 @@ class ModelStore:
 
     def _schedule(self, schedule: Schedule) -> Schedule:
         found = schedule.copy()
-        active = [
+        unfinished = [
             job
             for job in sorted(self._jobs.values(), key=lambda job: job.id)
             if job.schedule_id == schedule.id and job.state not in FINAL
-        ][: limits.ACTIVE_RUNS_KNOWN_MAX]
-        found.active = [job.id for job in active]
-        found.blocked = next((job.id for job in active if job.state is State.BLOCKED), None)
+        ]
+        found.active = [job.id for job in unfinished[: limits.ACTIVE_RUNS_KNOWN_MAX]]
+        blocked = [job.id for job in unfinished if job.state is State.BLOCKED]
+        found.blocked = max(blocked, default=None)
         return found
 
 
@@ -354,24 +339,6 @@ def _loaded(job: Job) -> Job:
 def _is_expired(job: Job, now: int) -> bool:
     is_waiting = job.state not in FINAL and job.state is not State.RUNNING
     return is_waiting and job.expires_at is not None and job.expires_at <= now
-
-
-def _instant(job: Job) -> object | None:
-    if job.trigger in _INSTANT_TRIGGERS and None not in (job.schedule_id, job.scheduled_for):
-        return (job.schedule_id, job.scheduled_for, job.offset_us)
-    return None
-
-
-def _check_once(
-    changed: Iterable[Job], stored: Iterable[Job], value: Callable[[Job], object | None], name: str
-) -> None:
-    claimed = {job.id: value(job) for job in changed}
-    claims = [claim for claim in claimed.values() if claim is not None]
-    if not claims:
-        return
-    held = {value(job) for job in stored if job.id not in claimed}
-    if len(set(claims)) < len(claims) or not held.isdisjoint(claims):
-        raise StoreError(f"two jobs claim the same {name}")
 
 
 def _matches(job: Job, which: JobFilter) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from schedo.core.loads import (
     Load,
+    LoadBlocked,
     LoadExpired,
     LoadJob,
     LoadReady,
@@ -35,6 +36,8 @@ def carry_out(connection: sqlite3.Connection, load: Load, offset_us: int) -> Any
             return _ready(connection, load, offset_us)
         case LoadSchedules():
             return reads.page_of_schedules(connection, offset_us, load.after, load.limit)
+        case LoadBlocked():
+            return reads.page_of_blocked(connection, offset_us, load.after, load.limit)
         case LoadExpired():
             return reads.expired(connection, offset_us, load.now, load.limit)
         case LoadJob():

@@ -76,7 +76,9 @@ WITH RECURSIVE found (queue, task, requirements) AS (
     )
 )
 SELECT queue, task, requirements FROM found"""
-BLOCKED = f"SELECT schedule_id, id FROM job WHERE state = 'blocked' AND {_LISTED_STATE} ORDER BY id"
+BLOCKED = f"""
+SELECT id, schedule_id FROM job
+WHERE state = 'blocked' AND {_LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
 
 TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {_TIMED} AND due_elapsed = :elapsed", "due_at")
 DUE = _paged(
@@ -110,6 +112,7 @@ SCHEDULES = _paged(
 )
 SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
 SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
+SCHEDULES_OF = f"SELECT {_SCHEDULE} FROM schedule WHERE id IN (SELECT value FROM json_each(?))"
 SCHEDULES_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name > ? ORDER BY name LIMIT ?"
 # For a whole page of schedules in one statement; :ids: their ids as JSON.
 ACTIVE = f"""
@@ -118,6 +121,12 @@ FROM json_each(:ids) AS schedule CROSS JOIN job AS run ON run.id IN (
     SELECT id FROM job WHERE schedule_id IS NOT NULL AND {_UNFINISHED}
     AND schedule_id = schedule.value ORDER BY id LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
 ) ORDER BY run.id"""
+# For a schedule with more runs than that: the latest of its newest ones that is blocked.
+LATEST_BLOCKED = f"""
+SELECT max(id) FROM (
+    SELECT id, state FROM job WHERE schedule_id IS NOT NULL AND {_UNFINISHED} AND schedule_id = ?
+    ORDER BY id DESC LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
+) WHERE state = 'blocked'"""
 DECISIONS = f"""
 SELECT {", ".join(rows.DECISION.names)} FROM decision
 WHERE schedule_id = ? ORDER BY number DESC LIMIT ?"""

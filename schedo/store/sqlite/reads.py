@@ -8,7 +8,9 @@ from operator import itemgetter
 
 import msgspec
 
+from schedo.core import limits
 from schedo.core.ids import first_id
+from schedo.core.loads import BlockedRun
 from schedo.core.model import Job, Schedule
 from schedo.core.states import State
 from schedo.store.base import ClockMark, OutputPiece, OutputSize, Snapshot
@@ -33,7 +35,7 @@ def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
         last_id=max(last_id, first_id(decided_at)),
         queues=[rows.queue_from_row(row) for row in connection.execute(queries.QUEUES)],
         ready_keys=[rows.ready_key_from_row(row) for row in connection.execute(queries.READY_KEYS)],
-        blocked=connection.execute(queries.BLOCKED).fetchall(),
+        has_blocked=bool(connection.execute(queries.BLOCKED, (0, 1)).fetchall()),
         clock=load_clock(connection),
     )
 
@@ -197,6 +199,23 @@ def _with_active(
     for schedule_id, job_id, state in connection.execute(queries.ACTIVE, {"ids": ids}):
         schedule = by_id[schedule_id]
         schedule.active.append(job_id)
-        if state == State.BLOCKED and schedule.blocked is None:
-            schedule.blocked = job_id
+        if state == State.BLOCKED:
+            schedule.blocked = job_id  # the latest
+    for schedule in found:
+        if len(schedule.active) == limits.ACTIVE_RUNS_KNOWN_MAX:
+            schedule.blocked = connection.execute(
+                queries.LATEST_BLOCKED, (schedule.id,)
+            ).fetchone()[0]
     return found
+
+
+def page_of_blocked(
+    connection: sqlite3.Connection, offset_us: int, after: int, limit: int
+) -> list[BlockedRun]:
+    """Return a page of blocked runs with their schedules, in order of their ids."""
+    runs = connection.execute(queries.BLOCKED, (after, limit)).fetchall()
+    ids = msgspec.json.encode([*{schedule_id for _, schedule_id in runs}]).decode()
+    by_id = {
+        each.id: each for each in schedules(connection, offset_us, queries.SCHEDULES_OF, (ids,))
+    }
+    return [BlockedRun(job_id, ident, by_id.get(ident)) for job_id, ident in runs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -151,6 +152,35 @@ class TestSqliteStore(StoreContract):
         # Names and options are shared, or a window of jobs would cost twice the memory.
         assert first.task is second.task
         assert first.options is second.options
+
+
+# One row for each blocked run: of each schedule the newest one is blocked.
+BLOCKED = """
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count})
+INSERT INTO job (id, task, queue, priority, state, created_at, due_at, rank, attempt, failures,
+    losses, epoch, schedule_id, scheduled_for, trigger, missed_count)
+SELECT n, 't', 'default', 0, 'blocked', 0, 0, 0, 0, 0, 0, 0, n, n, 'schedule', 0 FROM numbers"""
+
+
+async def test_an_open_reads_no_blocked_run(path: Path) -> None:
+    peaks = []
+    for count in (1, 200_000):
+        file = path.with_name(f"{count}.db")
+        store = SqliteStore(file)
+        await store.open()
+        await store.close()
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute(BLOCKED.format(count=count))
+            connection.commit()
+        tracemalloc.start()
+        snapshot = await store.open()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        await store.close()
+        assert snapshot.has_blocked
+        assert snapshot.last_id == count
+
+    assert peaks[1] < peaks[0] + 100_000
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])

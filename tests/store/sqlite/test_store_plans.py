@@ -50,7 +50,7 @@ PLANS = {
         "INDEX sqlite_autoindex_schedule_1 (name=?)",
     ),
     "list_schedules": (queries.SCHEDULES_BY_NAME, "INDEX sqlite_autoindex_schedule_1 (name>?)"),
-    "blocked jobs": (queries.BLOCKED, "INDEX job_state (state=?)"),
+    "LoadBlocked": (queries.BLOCKED, "INDEX job_state (state=? AND id>?)"),
     "get_job": (queries.WHOLE_JOB, KEY),
     "load_payload": (queries.PAYLOAD, KEY),
     "list_decisions": (queries.DECISIONS, "PRIMARY KEY (schedule_id=?)"),

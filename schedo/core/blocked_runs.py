@@ -1,0 +1,70 @@
+"""The blocked runs: which schedules may have one, and what becomes of one after a recovery.
+
+Memory has no record of a blocked run. It only knows that another run of a schedule must not end
+unnoticed: then the schedule is loaded, if it is not in memory, with the run that may go now.
+"""
+
+from __future__ import annotations
+
+from schedo.core.limits import BLOCKED_PAGE
+from schedo.core.loads import BlockedRun, LoadBlocked
+from schedo.core.model import Overlap, Schedule
+from schedo.core.runs import RunCallbacks
+
+
+class BlockedRuns:
+    """The schedules with a blocked run, at most `capacity`; if there are more, any may have one."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._schedules: set[int] = set()
+        self._are_more = False  # than the capacity
+        self._next: LoadBlocked | None = None  # the page after those that are restored
+
+    def may_have(self, schedule_id: int) -> bool:
+        """Whether a run of the schedule may be blocked."""
+        return schedule_id in self._schedules or self._are_more or self._next is not None
+
+    def add(self, schedule_id: int) -> None:
+        """Note that a run of the schedule is blocked."""
+        if len(self._schedules) < self._capacity:
+            self._schedules.add(schedule_id)
+        else:
+            self._are_more = self._are_more or schedule_id not in self._schedules
+
+    def discard(self, schedule_id: int) -> None:
+        """Note that no run of the schedule is blocked."""
+        self._schedules.discard(schedule_id)
+
+    def restore(self) -> LoadBlocked:
+        """Return the load of the first page of blocked runs."""
+        self._next = LoadBlocked(0, BLOCKED_PAGE)
+        return self._next
+
+    def restore_next(self, load: LoadBlocked, page: list[BlockedRun]) -> LoadBlocked | None:
+        """Return the load of the page after this one, or None after the last."""
+        is_last = len(page) < load.limit
+        self._next = None if is_last else LoadBlocked(page[-1].job_id, load.limit)
+        return self._next
+
+
+def resolve(schedule: Schedule | None, job_id: int, runs: RunCallbacks, now: int) -> bool:
+    """Unblock or cancel the blocked run as its schedule says; return whether it stays blocked.
+
+    The run that it waited for may have ended just before a crash; the requests to cancel the
+    earlier runs may be lost; or the schedule was deleted, which is None.
+    """
+    others = [] if schedule is None else [run for run in schedule.active if run != job_id]
+    if schedule is None or not others:
+        runs.unblock_run(job_id, now)
+        return False
+    cancels = schedule.spec.overlap is Overlap.CANCEL_OTHER
+    if schedule.blocked is not None and schedule.blocked > job_id:  # a later run replaces it
+        if cancels or any(run < job_id for run in others):
+            runs.cancel_run(job_id, now)
+        else:  # it was about to be unblocked when the later run was made
+            runs.unblock_run(job_id, now)
+        return False
+    for other in others if cancels else ():
+        runs.cancel_run(other, now)
+    return True
