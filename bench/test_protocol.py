@@ -12,9 +12,9 @@ from schedo.core.leases import AttemptResult, Completed, Lease
 from schedo.core.model import Job, JobSpec, LeaseKey, Options, Trigger
 from schedo.core.states import State
 from schedo.protocol.decode import decode_request
+from schedo.protocol.frames import Leases, Result, child_frames, encode_frame, server_frames
 from schedo.protocol.jobs import JobRequest, job_fields, render_job
 from schedo.protocol.reading import Steps, read_item, split_array
-from schedo.worker.process.frames import Leases, Result, child_frames, encode_frame, server_frames
 
 T = TypeVar("T")
 

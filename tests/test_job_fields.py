@@ -26,6 +26,7 @@ from schedo.client.sync import Client
 from schedo.core.ids import parse_id
 from schedo.core.leases import Lease
 from schedo.core.model import LeaseKey, Options, Trigger
+from schedo.protocol import frames
 from schedo.protocol.leases import LeaseAnswer
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.options import RetryRequest
@@ -33,7 +34,6 @@ from schedo.protocol.schedules import ScheduleRequest
 from schedo.store.sqlite.store import SqliteStore
 from schedo.tasks.current_job import CurrentJob
 from schedo.tasks.runner import AttemptContext, StopSignal
-from schedo.worker.process import frames
 from tests.client.server import FakeServer, fake_server
 from tests.job_requests import (
     EXAMPLES,

@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from schedo.client.errors import job_failed
 from schedo.core.states import FINAL, State
-from schedo.tasks.backend import Backend, Record, SubmittedJob
+from schedo.protocol.jobs import SubmittedJob
+from schedo.tasks.backend import Backend, Record
 
 # How long one request waits for the end of a job.
 POLL_S = 20.0

@@ -12,9 +12,9 @@ from schedo.app.handles import JobHandle
 from schedo.app.options import JobOptions, make_job
 from schedo.core import limits
 from schedo.errors import SchedoError
-from schedo.protocol.jobs import JobTemplate
+from schedo.protocol.jobs import JobTemplate, SubmittedJob
 from schedo.tasks.arguments import decode_custom
-from schedo.tasks.backend import Backend, SubmittedJob
+from schedo.tasks.backend import Backend
 from schedo.tasks.registry import TaskSpec
 
 P = ParamSpec("P")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import NamedTuple
 
 from schedo.core import limits
 from schedo.core.leases import (
@@ -31,11 +30,10 @@ from schedo.errors import BadJson
 
 MESSAGE_CHARACTERS_MAX = 2_048
 TRACEBACK_CHARACTERS_MAX = limits.ERROR_BYTES_MAX - MESSAGE_CHARACTERS_MAX
-SAID_CHARACTERS_MAX = 1_000  # of a progress message
+NOTE_CHARACTERS_MAX = 1_000  # of a progress message, or of the reason for a rejected offer
 LOG_CHARACTERS_MAX = 16_384
 PARTIAL_CHARACTERS_MAX = 65_536  # of the output so far
 
-_PERCENT_MAX = 100
 _NOTHING = Completed()
 _STREAMS = ("stdout", "stderr", "body")
 _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
@@ -44,15 +42,6 @@ _SHORT_BYTES = 64
 _SHORT_RESULTS_KEPT = 1_024
 
 UNFIT = "unfit-report"
-
-
-class FittedProgress(NamedTuple):
-    """The progress of a running attempt: 0 to 100, a message, log lines, and its output so far."""
-
-    percent: float | None
-    message: str | None
-    log: str | None
-    partial: str | None
 
 
 def fit_text(text: str, characters_max: int, *, keep_end: bool = False) -> str:
@@ -188,17 +177,3 @@ def _fit_capture(capture: CapturedOutput) -> CapturedOutput:
     if len(head) + len(tail) > limits.OUTPUT_BYTES_MAX:
         head, tail = head[:_HALF_BYTES], tail[-_HALF_BYTES:]
     return CapturedOutput(capture.stream, head, tail, total)
-
-
-def fit_progress(
-    percent: float | None, message: str | None, log: str | None, partial: str | None
-) -> FittedProgress:
-    """Return the progress within the limits."""
-    return FittedProgress(
-        percent
-        if percent is not None and 0 <= percent <= _PERCENT_MAX
-        else None,  # excludes NaN as well
-        message and fit_text(message, SAID_CHARACTERS_MAX),
-        log and fit_text(log, LOG_CHARACTERS_MAX, keep_end=True),
-        partial and fit_text(partial, PARTIAL_CHARACTERS_MAX, keep_end=True),
-    )

@@ -104,6 +104,13 @@ class JobTemplate(NamedTuple):
         return [{**fields, "payload": msgspec.json.decode(payload)} for payload in payloads]
 
 
+class SubmittedJob(Struct, frozen=True, tag="ticket"):
+    """The receipt for one job."""
+
+    id: str
+    is_conflict: bool = False  # the id is that of the unfinished job that holds the unique key
+
+
 class JobPatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A change of a waiting job's due time or priority."""
 

@@ -13,10 +13,12 @@ from typing import Annotated, Self, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import astuple
 
 from schedo.core import limits
 from schedo.core.model import LeaseKey, Options
-from schedo.core.value_limits import SAID_CHARACTERS_MAX, fit_progress, fit_text
+from schedo.core.progress import ProgressUpdate
+from schedo.core.value_limits import NOTE_CHARACTERS_MAX, fit_text
 from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import Invalid, SchedoError, StaleLease
@@ -106,15 +108,15 @@ class ProgressRequest(Struct, omit_defaults=True):
     stdout: str | None = None
 
     @classmethod
-    def of(cls, progress: Progress) -> Self:
-        """Return the progress without U+0000, which the server refuses."""
-        lease, *values = progress
-        return cls(render_lease(lease), *map(without_nul, values))
+    def of(cls, key: LeaseKey, update: ProgressUpdate) -> Self:
+        """Return the entry without U+0000, which the server refuses."""
+        return cls(render_lease(key), *map(without_nul, astuple(update)))
 
     def read(self, pointer: str) -> Progress:
         """Return the progress, cut to the limits."""
         lease = parse_lease(self.lease, f"{pointer}/lease")
-        return Progress(lease, *fit_progress(self.percent, self.message, self.log, self.stdout))
+        update = ProgressUpdate(self.percent, self.message, self.log, self.stdout).fit()
+        return Progress(lease, *astuple(update))
 
 
 class RejectRequest(Struct, omit_defaults=True):
@@ -126,7 +128,7 @@ class RejectRequest(Struct, omit_defaults=True):
     def read(self, pointer: str) -> tuple[LeaseKey, str]:
         """Return the lease and the reason."""
         lease = parse_lease(self.lease, f"{pointer}/lease")
-        return lease, fit_text(self.reason or "", SAID_CHARACTERS_MAX)
+        return lease, fit_text(self.reason or "", NOTE_CHARACTERS_MAX)
 
 
 class WorkRequest(Struct, kw_only=True, omit_defaults=True):

@@ -11,20 +11,11 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from schedo.errors import SchedoError
-from schedo.protocol.jobs import JobTemplate
+from schedo.protocol.jobs import JobTemplate, SubmittedJob
 
 Record = dict[str, Any]
 T = TypeVar("T")
-
-
-class SubmittedJob(msgspec.Struct, frozen=True, tag="ticket"):
-    """The receipt for one job."""
-
-    id: str
-    is_conflict: bool = False  # the id is that of the unfinished job that holds the unique key
 
 
 class Backend(Protocol):

@@ -14,9 +14,8 @@ from typing import Any
 from schedo.core.ids import render_id
 from schedo.core.leases import StopReason
 from schedo.core.model import Trigger
-from schedo.core.value_limits import fit_progress
+from schedo.core.progress import ProgressUpdate
 from schedo.protocol.times import parse_duration
-from schedo.tasks.progress import Said
 from schedo.tasks.runner import AttemptContext
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -137,7 +136,7 @@ def report_progress(
             raise TypeError(f"{name} must be a str, not {type(text).__name__}")
     context = _current.get(None)
     if context is not None:
-        context.report_progress(context.lease.key, Said(*fit_progress(percent, message, log, None)))
+        context.report_progress(context.lease.key, ProgressUpdate(percent, message, log).fit())
 
 
 def current_job() -> CurrentJob:

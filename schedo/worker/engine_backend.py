@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+import msgspec
 import orjson
 
 from schedo.core.ids import parse_id, render_id
 from schedo.core.model import Job, JobSpec, LeaseKey
-from schedo.core.value_limits import fit_progress
+from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_messages import Progress
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
-from schedo.protocol.jobs import JobTemplate, render_job
-from schedo.tasks.backend import Record, SubmittedJob
-from schedo.tasks.progress import Said
+from schedo.protocol.jobs import JobTemplate, SubmittedJob, render_job
+from schedo.tasks.backend import Record
 
 
 class EngineBackend:
@@ -56,10 +56,9 @@ class EngineBackend:
         return _record(await self._engine.cancel(parse_id(job_id)))
 
 
-def note_progress(engine: Engine, key: LeaseKey, update: Said) -> None:
+def note_progress(engine: Engine, key: LeaseKey, update: ProgressUpdate) -> None:
     """Pass the progress of a running attempt to the engine, cut to the limits."""
-    fitted = fit_progress(update.percent, update.message, update.log, update.output)
-    engine.note_progress(Progress(key, *fitted))
+    engine.note_progress(Progress(key, *msgspec.structs.astuple(update.fit())))
 
 
 def _read_id(job: Job) -> int:

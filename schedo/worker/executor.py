@@ -21,7 +21,8 @@ from schedo.core.ids import render_id
 from schedo.core.leases import AttemptResult, Failed, Lease, Stopped, StopReason
 from schedo.core.limits import SECOND
 from schedo.core.model import Failure, LeaseKey
-from schedo.tasks.progress import Progress, Said
+from schedo.core.progress import ProgressUpdate
+from schedo.tasks.progress import Progress
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.runner import AttemptContext, Runner, StopSignal
 from schedo.worker.shutdown import Grace
@@ -40,7 +41,7 @@ class Connection(Protocol):
     def send_result(self, result: AttemptResult) -> None:
         """Deliver how an attempt ended; keep it as long as the server cannot be reached."""
 
-    def send_progress(self, key: LeaseKey, update: Said) -> None:
+    def send_progress(self, key: LeaseKey, update: ProgressUpdate) -> None:
         """Deliver the progress of a running attempt, at most one update per interval."""
 
 

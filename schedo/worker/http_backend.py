@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from schedo.client import operations
 from schedo.client.aio import AsyncClient
 from schedo.errors import SchedoError
-from schedo.protocol.jobs import JobTemplate
-from schedo.tasks.backend import Record, SubmittedJob
+from schedo.protocol.jobs import JobTemplate, SubmittedJob
+from schedo.tasks.backend import Record
 
 
 class HttpBackend:

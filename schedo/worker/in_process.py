@@ -8,9 +8,9 @@ from dataclasses import replace
 from schedo.core.built_in import find_isolated
 from schedo.core.leases import AttemptResult, Lease, StopRequest
 from schedo.core.model import LeaseKey, Options
+from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
-from schedo.tasks.progress import Said
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.runner import Runner
 from schedo.worker.engine_backend import note_progress
@@ -76,6 +76,6 @@ class LocalWorker:
         """Report how an attempt ended."""
         self._engine.report(result)
 
-    def send_progress(self, key: LeaseKey, update: Said) -> None:
+    def send_progress(self, key: LeaseKey, update: ProgressUpdate) -> None:
         """Report the progress of a running attempt."""
         note_progress(self._engine, key, update)

@@ -18,7 +18,7 @@ from schedo.core.leases import (
 )
 from schedo.core.model import Failure, LeaseKey
 from schedo.core.strict_json import CheckedJson
-from schedo.core.value_limits import FittedProgress, fit_progress, fit_report, fit_text
+from schedo.core.value_limits import fit_report, fit_text
 
 KEY = LeaseKey(1, 1, 1)
 CENTURY_US = 100 * 366 * 86_400 * 1_000_000
@@ -138,13 +138,3 @@ def test_a_result_that_was_checked_already_is_not_read_again(
     assert report.outcome == Completed(b"[1]")
     assert isinstance(report.outcome, Completed)
     assert type(report.outcome.result) is bytes
-
-
-@pytest.mark.parametrize(
-    ("percent", "kept"),
-    [(0, 0), (100.0, 100.0), (-1, None), (10**30, None), (float("nan"), None), (None, None)],
-)
-def test_progress_out_of_range_is_omitted(percent: float | None, kept: float | None) -> None:
-    assert fit_progress(percent, "on its way", None, None) == FittedProgress(
-        kept, "on its way", None, None
-    )

@@ -21,8 +21,9 @@ from schedo.clock import SystemClock
 from schedo.core.ids import parse_id
 from schedo.core.model import JobSpec, Options
 from schedo.engine.engine import Engine
+from schedo.protocol.jobs import SubmittedJob
 from schedo.store.sqlite.store import SqliteStore
-from schedo.tasks.backend import Record, SubmittedJob
+from schedo.tasks.backend import Record
 from schedo.tasks.python import TaskRunner
 from schedo.web.app import build_app
 from schedo.web.server import HttpServer

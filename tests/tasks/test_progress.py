@@ -9,36 +9,24 @@ import pytest
 
 from schedo import report_progress
 from schedo.core.model import LeaseKey
-from schedo.tasks.progress import Progress, Said
+from schedo.core.progress import ProgressUpdate
+from schedo.tasks.progress import Progress
 
 KEY = LeaseKey(1, 1, 1)
 
 
-def test_the_later_word_counts_and_every_line_of_the_log() -> None:
-    said = Said(10.0, "first", "one").then(Said(log="two")).then(Said(40.0, output="half"))
-
-    assert said == Said(40.0, "first", "one\ntwo", "half")
-
-
-def test_a_log_is_bounded() -> None:
-    said = Said(log="a" * 16_384).then(Said(log="b"))
-
-    assert said.log is not None
-    assert (len(said.log), said.log[-2:]) == (16_384, "\nb")
-
-
 async def test_what_is_said_in_a_moment_is_passed_on_as_one_and_nothing_of_what_has_ended() -> None:
-    passed: asyncio.Queue[tuple[LeaseKey, Said]] = asyncio.Queue()
+    passed: asyncio.Queue[tuple[LeaseKey, ProgressUpdate]] = asyncio.Queue()
     progress = Progress(lambda key, said: passed.put_nowait((key, said)))
     other = LeaseKey(2, 1, 1)
 
     for percent in range(5):
-        progress.tell(KEY, Said(float(percent)))
-    progress.tell(other, Said(1.0))
+        progress.tell(KEY, ProgressUpdate(float(percent)))
+    progress.tell(other, ProgressUpdate(1.0))
     asyncio.get_running_loop().call_soon(progress.forget, other)
 
     async with asyncio.timeout(10):
-        assert await passed.get() == (KEY, Said(4.0))
+        assert await passed.get() == (KEY, ProgressUpdate(4.0))
     assert passed.empty()
     progress.close()
 

@@ -15,11 +15,11 @@ import pytest
 
 from schedo.core.leases import AttemptResult, Completed, Failed, Outcome, Snoozed
 from schedo.core.model import Failure
+from schedo.protocol.frames import Result, encode_frame
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.current_job import Discard, Snooze
 from schedo.tasks.python import TaskRunner, clip
 from schedo.tasks.registry import TaskSpec
-from schedo.worker.process.frames import Result, encode_frame
 from tests.worker.calls import KEY, failure_of, make_context, result_of, run_task
 from tests.worker.raised import KINDS, raise_kind, raise_kind_plainly, shown
 

@@ -13,8 +13,9 @@ import msgspec
 from schedo.clock import SystemClock
 from schedo.core.model import JobSpec, Options
 from schedo.engine.engine import Engine
+from schedo.protocol.jobs import SubmittedJob
 from schedo.store.sqlite.store import SqliteStore
-from schedo.tasks.backend import Record, SubmittedJob
+from schedo.tasks.backend import Record
 from schedo.worker.engine_backend import EngineBackend
 from schedo.worker.process.pool import ProcessPool
 from schedo.worker.process.supervisor import ChildTimeouts

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from schedo.core.model import LeaseKey
+from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_messages import Progress
 from schedo.engine.engine import Engine
-from schedo.tasks.progress import Said
 from schedo.worker.engine_backend import note_progress
 
 KEY = LeaseKey(1, 1, 1)
@@ -28,25 +28,25 @@ class ProgressReader:
 @pytest.mark.parametrize(
     ("said", "wanted"),
     [
-        (Said(float("nan"), "m"), Said(None, "m")),
-        (Said(float("inf")), Said()),
-        (Said(-0.1, log="l"), Said(log="l")),
-        (Said(10**30), Said()),
-        (Said(100), Said(100)),
+        (ProgressUpdate(float("nan"), "m"), ProgressUpdate(None, "m")),
+        (ProgressUpdate(float("inf")), ProgressUpdate()),
+        (ProgressUpdate(-0.1, log="l"), ProgressUpdate(log="l")),
+        (ProgressUpdate(10**30), ProgressUpdate()),
+        (ProgressUpdate(100), ProgressUpdate(100)),
         (
-            Said(message="a\0\ud800" + "b" * 2_000),
-            Said(message="a\ufffd?" + "b" * 997),
+            ProgressUpdate(message="a\0\ud800" + "b" * 2_000),
+            ProgressUpdate(message="a\ufffd?" + "b" * 997),
         ),
-        (Said(log="a" * 20_000 + "\0"), Said(log="a" * 16_383 + "\ufffd")),
-        (Said(output="a" * 70_000 + "b"), Said(output="a" * 65_535 + "b")),
+        (ProgressUpdate(log="a" * 20_000 + "\0"), ProgressUpdate(log="a" * 16_383 + "\ufffd")),
+        (ProgressUpdate(stdout="a" * 70_000 + "b"), ProgressUpdate(stdout="a" * 65_535 + "b")),
     ],
     ids=["nan", "inf", "negative", "huge", "whole", "message", "log", "output"],
 )
-def test_progress_is_cut_to_the_limits(said: Said, wanted: Said) -> None:
+def test_progress_is_cut_to_the_limits(said: ProgressUpdate, wanted: ProgressUpdate) -> None:
     engine: Any = ProgressReader()
 
     note_progress(cast(Engine, engine), KEY, said)
 
     assert engine.noted == [
-        Progress(KEY, wanted.percent, wanted.message, wanted.log, wanted.output)
+        Progress(KEY, wanted.percent, wanted.message, wanted.log, wanted.stdout)
     ]

@@ -12,9 +12,9 @@ import pytest
 from schedo import report_progress
 from schedo.core.leases import AttemptResult, Completed, Lease, Stopped, StopReason
 from schedo.core.model import LeaseKey, Options
+from schedo.core.progress import ProgressUpdate
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.current_job import enter
-from schedo.tasks.progress import Said
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext, Runner
@@ -29,14 +29,14 @@ class Notes:
 
     def __init__(self) -> None:
         self.results: list[AttemptResult] = []
-        self.updates: list[tuple[LeaseKey, Said]] = []
+        self.updates: list[tuple[LeaseKey, ProgressUpdate]] = []
         self.has_result = asyncio.Event()
 
     def send_result(self, result: AttemptResult) -> None:
         self.results.append(result)
         self.has_result.set()
 
-    def send_progress(self, key: LeaseKey, update: Said) -> None:
+    def send_progress(self, key: LeaseKey, update: ProgressUpdate) -> None:
         self.updates.append((key, update))
 
 

@@ -38,11 +38,11 @@ from schedo.core.leases import (
     Stopped,
 )
 from schedo.core.model import Failure
+from schedo.core.progress import ProgressUpdate
 from schedo.errors import Invalid
 from schedo.protocol.times import parse_duration, render_instant
 from schedo.tasks.built_in import RunnerSettings
 from schedo.tasks.payloads import refuse_payload
-from schedo.tasks.progress import Said
 from schedo.tasks.runner import AttemptContext, BuiltInRunner
 from schedo.tasks.shell.orphans import MARK, Leader, Orphans, kill_left
 from schedo.tasks.shell.output import OutputFile, PipeReader, Stream
@@ -220,7 +220,7 @@ class _Attempt:
                 (pipe.kept.tail or pipe.kept.head)[-_REPORTED_BYTES_MAX:] for pipe in self._pipes
             ]
             text = "".join(end.decode("utf-8", "replace") for end in ends)
-            self._context.report_progress(self._context.lease.key, Said(output=text))
+            self._context.report_progress(self._context.lease.key, ProgressUpdate(stdout=text))
         loop = asyncio.get_running_loop()
         self._progress_timer = loop.call_later(_PROGRESS_S, self._report_output)
 

@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from schedo.errors import Invalid, SchedoError, all_errors
-from schedo.protocol.jobs import JobTemplate
-from schedo.tasks.backend import Record, SubmittedJob
-from schedo.worker.process.frames import BackendRequest, BackendResponse, BadFrame, Refusal
+from schedo.protocol.frames import BackendRequest, BackendResponse, BadFrame, Refusal
+from schedo.protocol.jobs import JobTemplate, SubmittedJob
+from schedo.tasks.backend import Record
 
 
 class ChildBackend:

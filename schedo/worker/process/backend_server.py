@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from schedo.engine.engine import Engine
 from schedo.errors import Overloaded, SchedoError
-from schedo.tasks.backend import SubmittedJob
+from schedo.protocol.frames import BackendRequest, BackendResponse, BadFrame, Refusal
+from schedo.protocol.jobs import SubmittedJob
 from schedo.worker.engine_backend import EngineBackend
-from schedo.worker.process.frames import BackendRequest, BackendResponse, BadFrame, Refusal
 
 REQUESTS_MAX = 1_000  # open at once, by one child
 

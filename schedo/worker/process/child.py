@@ -27,14 +27,15 @@ from typing import Any
 
 from schedo.core.leases import AttemptResult, Lease
 from schedo.core.model import LeaseKey
+from schedo.core.progress import ProgressUpdate
 from schedo.hardening import make_undumpable
 from schedo.log_format import make_handler, quiet_libraries
-from schedo.tasks.progress import Said
+from schedo.protocol import frames
 from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import Application, Registry
 from schedo.worker.executor import Executor
-from schedo.worker.process import frames
 from schedo.worker.process.backend_client import ChildBackend
+from schedo.worker.process.connection import FrameConnection
 from schedo.worker.process.start_counter import StartCounter
 
 EXIT_CANNOT_IMPORT = 2
@@ -84,9 +85,7 @@ class Child(Watcher):
         self._draining: asyncio.Task[None] | None = None  # begun by the server
         self._has_finished = False  # the last frame is sent; the server may still have to read it
         self._drained = asyncio.get_running_loop().create_future()
-        self._connection = frames.FrameConnection(
-            frames.server_frames(), self._on_frame, self._on_closed
-        )
+        self._connection = FrameConnection(frames.server_frames(), self._on_frame, self._on_closed)
         self._backend = ChildBackend(self._connection.send)
         app.use_backend(self._backend)
         self._attach = frames.Attach(
@@ -134,7 +133,7 @@ class Child(Watcher):
         self._queued.pop(result.key, None)
         self._connection.send(frames.Result(result))
 
-    def send_progress(self, key: LeaseKey, update: Said) -> None:
+    def send_progress(self, key: LeaseKey, update: ProgressUpdate) -> None:
         """Send the progress of a running attempt."""
         self._connection.send(frames.Progressed(key, update))
 

@@ -23,7 +23,7 @@ from schedo.child_process import ChildHandle, write_unnamed_file
 from schedo.engine.engine import Engine
 from schedo.hardening import is_undumpable
 from schedo.log_format import LogFormat
-from schedo.worker.process.frames import Attach
+from schedo.protocol.frames import Attach
 from schedo.worker.process.start_counter import StartCounter, make_memory
 from schedo.worker.process.supervisor import CannotServe, ChildSupervisor, ChildTimeouts
 from schedo.worker.shutdown import Grace

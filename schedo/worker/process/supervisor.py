@@ -26,12 +26,13 @@ from schedo.core.model import LeaseKey
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
+from schedo.protocol import frames
 from schedo.silence_timer import SilenceTimer
 from schedo.tasks.python import GRACE_S
 from schedo.worker.engine_backend import note_progress
-from schedo.worker.process import frames
 from schedo.worker.process.backend_server import BackendServer
 from schedo.worker.process.batcher import Batcher
+from schedo.worker.process.connection import FrameConnection
 from schedo.worker.process.start_counter import StartCounter
 
 _CLOSE_AFTER_S = 1.0  # a process that the dead child started may still hold its socket open
@@ -111,9 +112,7 @@ class ChildSupervisor:
         self._culprit_known = False  # the attempt that caused the child's death is known
         self.has_suspects = False  # the child died with several attempts, and any may be the cause
         self._fault: str | None = None
-        self._connection = frames.FrameConnection(
-            frames.child_frames(), self._on_frame, self._on_closed
-        )
+        self._connection = FrameConnection(frames.child_frames(), self._on_frame, self._on_closed)
         self._outbox = Batcher(frames.measure_lease, self._send_leases)
         self._backend_server = BackendServer(engine, self._connection.send)
         self._closed = asyncio.Event()

@@ -25,8 +25,8 @@ from schedo.client.errors import parse_problem
 from schedo.client.messages import Answer, Operation
 from schedo.core.leases import AttemptResult, Lease, Released
 from schedo.core.model import LeaseKey
+from schedo.core.progress import ProgressUpdate
 from schedo.core.value_limits import fit_report
-from schedo.core.worker_messages import Progress
 from schedo.errors import Conflict, SchedoError, Unavailable
 from schedo.protocol.leases import LeaseAnswer, StopAnswer, parse_lease, render_lease
 from schedo.protocol.results import ResultRequest
@@ -37,7 +37,6 @@ from schedo.protocol.work import (
     WorkRequest,
     parse_answer,
 )
-from schedo.tasks.progress import Said
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.runner import Runner
 from schedo.worker.executor import Executor
@@ -144,10 +143,9 @@ class Poller:
         lease = render_lease(result.key)
         self.outbox.add(Message.of(ResultRequest.of(lease, fit_report(result))))
 
-    def send_progress(self, key: LeaseKey, update: Said) -> None:
+    def send_progress(self, key: LeaseKey, update: ProgressUpdate) -> None:
         """Put the progress of a running attempt into the outbox."""
-        progress = Progress(key, *msgspec.structs.astuple(update))
-        self.outbox.add(Message.of(ProgressRequest.of(progress)))
+        self.outbox.add(Message.of(ProgressRequest.of(key, update)))
 
     # Polls.
 

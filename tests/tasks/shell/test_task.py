@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from schedo.core.leases import AttemptResult, Failed, Released
 from schedo.core.model import LeaseKey, Options
+from schedo.core.progress import ProgressUpdate
 from schedo.protocol import reading
-from schedo.tasks.progress import Said
 from schedo.tasks.shell.spawner import Running
 from schedo.tasks.shell.task import ShellRunner
 from tests.worker.calls import (
@@ -336,10 +336,10 @@ async def test_a_file_that_fails_does_not_fail_the_job(tmp_path: Path) -> None:
 
 
 async def test_the_end_of_its_output_is_told_while_a_command_runs(tmp_path: Path) -> None:
-    told: asyncio.Queue[Said] = asyncio.Queue()
+    told: asyncio.Queue[ProgressUpdate] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
-    def tell(key: LeaseKey, said: Said) -> None:
+    def tell(key: LeaseKey, said: ProgressUpdate) -> None:
         loop.call_soon_threadsafe(told.put_nowait, said)
 
     os.mkfifo(tmp_path / "pipe")
@@ -349,7 +349,7 @@ async def test_the_end_of_its_output_is_told_while_a_command_runs(tmp_path: Path
     running = asyncio.create_task(runner(call))
 
     async with asyncio.timeout(30):
-        assert (await told.get()).output == "half of it\n"
+        assert (await told.get()).stdout == "half of it\n"
         await asyncio.to_thread((tmp_path / "pipe").write_text, "the rest")
         report = await running
 

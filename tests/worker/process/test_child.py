@@ -16,7 +16,7 @@ import pytest
 from schedo.child_process import write_unnamed_file
 from schedo.core.leases import Lease
 from schedo.core.model import PLAIN, LeaseKey, Trigger
-from schedo.worker.process import frames
+from schedo.protocol import frames
 from schedo.worker.process.start_counter import make_memory
 from schedo.worker.process.supervisor import CannotServe
 from tests.worker.calls import wait_gone

@@ -21,15 +21,15 @@ from schedo.core.model import (
     Trigger,
     Unique,
 )
-from schedo.tasks.backend import SubmittedJob
-from schedo.worker.process import frames
-from schedo.worker.process.frames import (
+from schedo.protocol import frames
+from schedo.protocol.frames import (
     BadFrame,
-    FrameConnection,
     child_frames,
     encode_frame,
     server_frames,
 )
+from schedo.protocol.jobs import SubmittedJob
+from schedo.worker.process.connection import FrameConnection
 from tests.worker.calls import both_loops
 
 KEY = LeaseKey(job_id=2**62, attempt=1, epoch=3)

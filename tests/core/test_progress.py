@@ -1,0 +1,32 @@
+"""Progress updates are merged, and cut to the limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.progress import ProgressUpdate
+
+
+def test_the_later_word_counts_and_every_line_of_the_log() -> None:
+    said = (
+        ProgressUpdate(10.0, "first", "one")
+        .then(ProgressUpdate(log="two"))
+        .then(ProgressUpdate(40.0, stdout="half"))
+    )
+
+    assert said == ProgressUpdate(40.0, "first", "one\ntwo", "half")
+
+
+def test_a_log_is_bounded() -> None:
+    said = ProgressUpdate(log="a" * 16_384).then(ProgressUpdate(log="b"))
+
+    assert said.log is not None
+    assert (len(said.log), said.log[-2:]) == (16_384, "\nb")
+
+
+@pytest.mark.parametrize(
+    ("percent", "kept"),
+    [(0, 0), (100.0, 100.0), (-1, None), (10**30, None), (float("nan"), None), (None, None)],
+)
+def test_progress_out_of_range_is_omitted(percent: float | None, kept: float | None) -> None:
+    assert ProgressUpdate(percent, "on its way").fit() == ProgressUpdate(kept, "on its way")
