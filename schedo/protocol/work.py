@@ -168,14 +168,18 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
         for at, entry in enumerate(self.progress or ()):
             progress.append(entry.read(f"/progress/{at}"))
             yield
+        running = None
+        if self.running is not None:
+            running = frozenset((yield from _read_leases("/running", self.running)))
+        accept = yield from _read_leases("/accept", self.accept or [])
         return PollRequest(
             worker=spec.id,
             session=self.session or "",
             spec=spec,
-            running=_read_running(self.running),
+            running=running,
             reports=reports,
             progress=progress,
-            accept=_read_leases("/accept", self.accept or []),
+            accept=accept,
             reject=[each.read(f"/reject/{at}") for at, each in enumerate(self.reject or ())],
             is_draining=self.draining or False,
             supports_offers=self.offers or False,
@@ -284,12 +288,12 @@ def _read_names(pointer: str, names: list[str] | None) -> frozenset[str] | None:
     return frozenset(fields.read_name(f"{pointer}/{at}", name) for at, name in enumerate(names))
 
 
-def _read_running(texts: list[str] | None) -> frozenset[LeaseKey] | None:
-    return None if texts is None else frozenset(_read_leases("/running", texts))
-
-
-def _read_leases(pointer: str, texts: list[str]) -> list[LeaseKey]:
-    return [parse_lease(text, f"{pointer}/{at}") for at, text in enumerate(texts)]
+def _read_leases(pointer: str, texts: list[str]) -> Steps[list[LeaseKey]]:
+    found = []
+    for at, text in enumerate(texts):
+        found.append(parse_lease(text, f"{pointer}/{at}"))
+        yield
+    return found
 
 
 def _read_defaults(requests: dict[str, TaskDefaultsRequest]) -> dict[str, Options]:

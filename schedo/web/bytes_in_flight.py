@@ -10,6 +10,7 @@ a client that sends or reads too slowly loses its claim.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -45,6 +46,7 @@ class BytesInFlight:
         self.by_connections = 0
         self.connections_max = bytes_max - sum(share for _, share in CLAIMED_BYTES)
         self._classes = [SizeClass(largest, share) for largest, share in CLAIMED_BYTES]
+        self.waiting_bodies: set[asyncio.Timeout] = set()
 
     @property
     def total(self) -> int:
@@ -53,6 +55,13 @@ class BytesInFlight:
     def class_of(self, size: int) -> SizeClass:
         """Return the class of a claim; above the largest class, a claim takes all of its share."""
         return next((each for each in self._classes if size <= each.largest), self._classes[-1])
+
+    def refuse_waiting_bodies(self) -> None:
+        """Refuse the requests whose bodies wait: what has come of them takes too much memory."""
+        now = asyncio.get_running_loop().time()
+        while self.waiting_bodies:
+            with contextlib.suppress(RuntimeError):  # it has ended in this moment
+                self.waiting_bodies.pop().reschedule(now)
 
 
 class SizeClass:
@@ -64,15 +73,22 @@ class SizeClass:
         self.moving: set[Claim] = set()
         self._look: asyncio.TimerHandle | None = None
 
-    async def take(self, size: int, wait_s_max: float | None) -> None:
+    async def take(
+        self, size: int, wait_s_max: float | None, waiting: set[asyncio.Timeout]
+    ) -> None:
         """Wait for the bytes; raise Overloaded after `wait_s_max`, None: never."""
-        if not self.room.has_room_for(size):
-            self._look_later()
+        if self.room.has_room_for(size):
+            await self.room.enter(size)
+            return
+        self._look_later()
         try:
-            async with asyncio.timeout(wait_s_max):
+            async with asyncio.timeout(wait_s_max) as timeout:
+                waiting.add(timeout)
                 await self.room.enter(size)
         except TimeoutError:
             raise Overloaded("too many large requests at a time; retry soon") from None
+        finally:
+            waiting.discard(timeout)
 
     def _look_later(self) -> None:
         if self._look is None:
@@ -103,7 +119,9 @@ class Claim:
         self._account = account
         self.size = 0
 
-    async def take(self, size: int, wait_s_max: float | None = WAIT_S_MAX) -> None:
+    async def take(
+        self, size: int, wait_s_max: float | None = WAIT_S_MAX, *, is_body: bool = False
+    ) -> None:
         """Claim so many bytes in place of those before; raise Overloaded if none become free.
 
         A request that has had an effect gives None for `wait_s_max`: it is not refused any more.
@@ -111,7 +129,8 @@ class Claim:
         size_class = self._account.class_of(size)
         if self.size and size_class is self._class:
             self.release()  # it may not wait for itself
-        await size_class.take(size, wait_s_max)
+        waiting = self._account.waiting_bodies if is_body else set()
+        await size_class.take(size, wait_s_max, waiting)
         self.release()
         self._class, self.size = size_class, size
         self._moved, self._since = 0, asyncio.get_running_loop().time()

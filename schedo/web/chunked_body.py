@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 
-OVERHEAD_BYTES_MAX = 65_536  # in addition to as many bytes as there are data
+OVERHEAD_BYTES_MAX = 16_384  # in addition to as many bytes as there are data
 _LINE_BYTES_MAX = 4_096
+_FEW_CHUNKS = 64
+_TINY_BYTES = 512
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\t\x20-\x7e\x80-\xff]*)?\Z")
 _TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*\Z")
 
@@ -21,7 +23,15 @@ class BadChunk(Exception):
 class Chunks:
     """The decoder of one chunked body."""
 
-    __slots__ = ("_data_bytes", "_is_last", "_left", "_line", "_overhead", "is_complete")
+    __slots__ = (
+        "_data_bytes",
+        "_is_last",
+        "_left",
+        "_line",
+        "_overhead",
+        "has_tiny_chunks",
+        "is_complete",
+    )
 
     def __init__(self) -> None:
         self._line = b""  # a line that has not ended
@@ -30,6 +40,7 @@ class Chunks:
         self._data_bytes = 0
         self._overhead = 0
         self.is_complete = False
+        self.has_tiny_chunks = False  # the bytes that came last took long for their number
 
     def feed(self, wire: bytes) -> tuple[list[bytes], bytes]:
         """Return the data in these bytes, and the bytes after the body; raise BadChunk."""
@@ -50,6 +61,7 @@ class Chunks:
                 break
             self._take_line(wire[at:end])
             at = end + 2
+        self.has_tiny_chunks = len(parts) > max(_FEW_CHUNKS, len(wire) // _TINY_BYTES)
         return parts, wire[at:] if self.is_complete else b""
 
     def _keep_line(self, rest: bytes) -> None:

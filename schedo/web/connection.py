@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from schedo.web.connections import Connections
 
 FIRST_REQUEST_GRACE_S = 1.0  # while draining, for a connection that has sent nothing yet
-WRITE_DEADLINE_S = 30.0
-WRITE_BYTES_PER_S_MIN = 1_024
 LINGER_BYTES_MAX = 1_048_576  # in addition to the rest of a body with a Content-Length
 LINGER_BODY_BYTES_MAX = 33_554_432
 ORDINARY_REQUEST_BYTES = 8_192  # a connection with more is closed first when memory is short
-UNWANTED_BYTES_MAX = 8_192  # of a body that the application has not asked for yet
 SKIPPED_BYTES_MAX = 65_536  # of an unread body, if the connection stays open
 
 
@@ -42,7 +39,7 @@ class Connection(asyncio.BufferedProtocol):
         "__weakref__",
         "_chunks",
         "_exchange",
-        "_held",
+        "_is_delayed",
         "_is_paused",
         "_is_surplus",
         "_left",
@@ -51,6 +48,7 @@ class Connection(asyncio.BufferedProtocol):
         "_shared",
         "_since",
         "_skipped",
+        "held",
         "outgoing",
         "stage",
         "transport",
@@ -68,10 +66,11 @@ class Connection(asyncio.BufferedProtocol):
         self._chunks: Chunks | None = None
         self._left = 0  # bytes of the body still to be received
         self._is_paused = False
+        self._is_delayed = False  # it receives no more of a body until its turn comes
         self._is_surplus = False
         self._skipped = 0
         self._request_bytes = 0  # of the current request: its head, and its body if it is small
-        self._held = 0  # bytes in the account
+        self.held = 0  # bytes in the account
 
     # Callbacks of the event loop.
 
@@ -96,7 +95,8 @@ class Connection(asyncio.BufferedProtocol):
         """Return the buffer to receive into. All connections share it, because none keeps it."""
         exchange = self._exchange
         is_body = self.stage is Stage.BODY and exchange is not None and exchange.is_body_wanted
-        is_long = is_body or self.stage is Stage.LINGER
+        is_tiny = self._chunks is not None and self._chunks.has_tiny_chunks
+        is_long = self.stage is Stage.LINGER or (is_body and not is_tiny)
         return self._shared.long_buffer if is_long else self._shared.short_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -214,6 +214,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.refuse(KINDS["bad-http"])
                 return
             is_complete = self._chunks.is_complete
+            if self._chunks.has_tiny_chunks:
+                self._delay_body()
         exchange.add(parts, is_complete)
         if is_complete:
             self._end_body(rest)
@@ -227,8 +229,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause()
         else:
             self._charge()
-            if exchange.unread_bytes > UNWANTED_BYTES_MAX:
-                self._pause()
+            self._pause()
 
     def _end_body(self, rest: bytes) -> None:
         """Wait for the response, which may have been sent already."""
@@ -252,8 +253,18 @@ class Connection(asyncio.BufferedProtocol):
         await self.outgoing.flushed()
 
     def want_body(self) -> None:
-        if self.stage is Stage.BODY:
+        if self.stage is Stage.BODY and not self._is_delayed:
             self._resume()
+
+    def _delay_body(self) -> None:
+        """Receive more of a body of tiny chunks when the loop has time for it."""
+        self._is_delayed = True
+        self._pause()
+        self._shared.share.begin_later(self._end_delay)
+
+    def _end_delay(self) -> None:
+        self._is_delayed = False
+        self.want_body()
 
     def may_stay_open(self) -> bool:
         """Return whether another request can follow: not after a long unread body."""
@@ -326,8 +337,8 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once to free the memory of this connection."""
         self.stage = Stage.GONE
         self._rest = b""
-        self._shared.charge(self, -self._held)
-        self._held = 0
+        self._shared.charge(self, -self.held)
+        self.held = 0
         self.transport.abort()
 
     def shutdown(self) -> None:
@@ -345,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         is_unread = self._shared.is_draining and self.stage is Stage.HEAD
         self._charge()
         if self.outgoing.is_unread:
-            if self.outgoing.lag(now, WRITE_BYTES_PER_S_MIN) > WRITE_DEADLINE_S:
+            if self.outgoing.is_too_slow(now):
                 self.transport.abort()
         elif waited_s > DEADLINES_S.get(self.stage, waited_s):
             self._end_stage()
@@ -360,11 +371,6 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.close()
         else:
             self.refuse(KINDS["request-timeout"])
-
-    @property
-    def held(self) -> int:
-        """The number of bytes in the account for this connection."""
-        return self._held
 
     @property
     def has_sent_ahead(self) -> bool:
@@ -386,6 +392,6 @@ class Connection(asyncio.BufferedProtocol):
     def _charge(self) -> None:
         """Update the account."""
         held = len(self._rest) + self._waiting() + self.outgoing.kept_bytes
-        if held != self._held and self.stage is not Stage.GONE:
-            change, self._held = held - self._held, held
+        if held != self.held and self.stage is not Stage.GONE:
+            change, self.held = held - self.held, held
             self._shared.charge(self, change)

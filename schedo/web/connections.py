@@ -98,6 +98,9 @@ class Connections:
         account = self.in_flight
         if account.by_connections <= account.connections_max:
             return
+        if account.waiting_bodies:
+            account.refuse_waiting_bodies()
+            return
         now = self.loop.time()
         found = []
         for connection in self.all:

@@ -24,6 +24,7 @@ _NAMES_REMEMBERED_MAX = 10_000
 
 WATCH_AFTER_S = 0.02
 BATCHED_JOBS_MAX = 2_048  # of all batches that are carried out at a time
+REPORTED_MAX = 1_000  # results and progress of workers that are applied at a time
 
 
 class KnownWorker(NamedTuple):
@@ -45,6 +46,7 @@ class AppContext:
     polls: set[Callable[[], None]] = field(default_factory=set)  # each ends one open poll
     workers: dict[str, KnownWorker] = field(default_factory=dict)
     batches: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(BATCHED_JOBS_MAX))
+    reported: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(REPORTED_MAX))
     in_flight: BytesInFlight = field(default_factory=BytesInFlight)
     metrics: SharedCall[bytes] | None = None  # the text of /metrics
     worker_tasks: set[str] = field(default_factory=set)  # built in, of all workers so far

@@ -173,6 +173,8 @@ class Exchange:
             await self._peer.flushed()
         else:
             self.is_answered = True
+            self._parts.clear()
+            self.unread_bytes = 0
             self._changed.set()
             self._peer.end_answer()
 

@@ -149,9 +149,9 @@ async def _read_body(
     bytes_max = operation.body_bytes_max
     length = _read_length(headers, operation)
     if length > SMALL_BODY_BYTES_MAX:
-        await claim.take(length)
+        await claim.take(length, is_body=True)
     elif b"transfer-encoding" in headers:
-        await claim.take(_CHUNKED_BYTES)  # most of them are small
+        await claim.take(_CHUNKED_BYTES, is_body=True)  # most of them are small
     body = _Body()
     if not claim.size:
         while body.has_more and body.size <= bytes_max:
@@ -159,7 +159,7 @@ async def _read_body(
     else:
         await _receive(body, receive, claim, claim.size)
         if body.has_more and body.size < bytes_max:
-            await claim.take(bytes_max)
+            await claim.take(bytes_max, is_body=True)
             await _receive(body, receive, claim, bytes_max)
     if body.size > bytes_max:
         raise _too_large(bytes_max)

@@ -6,6 +6,9 @@ import asyncio
 
 from schedo.web.light_event import LightEvent
 
+WRITE_DEADLINE_S = 30.0
+WRITE_BYTES_PER_S_MIN = 1_024
+
 
 class Outgoing:
     """Follows a transport that pauses its writer while any byte is unread."""
@@ -54,6 +57,10 @@ class Outgoing:
         """Wait until the client has read everything, or has disconnected."""
         while self._read is not None:
             await self._read.wait()
+
+    def is_too_slow(self, now: float) -> bool:
+        """Whether the client is so slow that it is closed in any case."""
+        return self.lag(now, WRITE_BYTES_PER_S_MIN) > WRITE_DEADLINE_S
 
     def lag(self, now: float, bytes_per_s: int) -> float:
         """Return how many seconds the client is behind a reader of this rate."""

@@ -10,6 +10,7 @@ from schedo.core.leases import AttemptResult, Completed
 from schedo.core.limits import BYTES_IN_FLIGHT_MAX, CLAIMED_BYTES
 from schedo.errors import Overloaded
 from schedo.web.bytes_in_flight import RECEIVING, SENDING, BytesInFlight, Claim, Pace, TooSlow
+from schedo.web.server import HttpServer
 from tests.web.connecting import Served, connected, open_connection, turn
 from tests.web.world import World
 
@@ -139,6 +140,26 @@ async def test_a_large_body_is_not_received_before_it_is_claimed(served: Served)
     held.release()
     assert await reader.readline() == b"HTTP/1.1 201 Created\r\n"
     writer.close()
+
+
+async def test_bodies_that_wait_are_refused_when_connections_hold_too_much(world: World) -> None:
+    server = HttpServer()
+    port = await server.start(world.app, "127.0.0.1", 0)
+    account = world.app.context.in_flight
+    account.connections_max = 100_000
+    for _ in range(4):
+        await claim(account, 1_048_576)
+    streams = [await open_connection(port) for _ in range(20)]
+    for _, writer in streams:
+        writer.write(POST % b"/v1/jobs" + b"Content-Length: 100000\r\n\r\n" + b" " * 60_000)
+    async with asyncio.timeout(5):
+        first = [await reader.readline() for reader, _ in streams[:5]]
+
+    assert first == [b"HTTP/1.1 429 Too Many Requests\r\n"] * 5
+    assert account.by_connections <= 100_000
+    for _, writer in streams:
+        writer.close()
+    await server.stop(grace_s=0.2)
 
 
 async def test_a_request_is_counted_until_it_is_answered(served: Served) -> None:

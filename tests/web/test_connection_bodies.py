@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import cast
 
 import pytest
 
+from schedo.engine.sharing import LoopShare
 from schedo.store.base import Store
 from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.faults import FaultyStore
+from schedo.web.chunked_body import Chunks
 from schedo.web.server import HttpServer
 from tests.web.connecting import HEAD, Served, connected, open_connection, talk, turn
 from tests.web.world import World
@@ -190,3 +193,51 @@ async def test_a_body_is_not_late_while_an_earlier_request_is_answered(served: S
 
     await reader.readuntil(b"HTTP/1.1 201 Created\r\n")
     writer.close()
+
+
+async def test_a_body_of_tiny_chunks_is_decoded_in_small_parts(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, port = served
+    fed: list[int] = []
+    delayed = 0
+    feed, begin_later = Chunks.feed, LoopShare.begin_later
+
+    def watch(chunks: Chunks, wire: bytes) -> tuple[list[bytes], bytes]:
+        fed.append(len(wire))
+        return feed(chunks, wire)
+
+    def count(share: LoopShare, begin: Callable[[], None], *, is_urgent: bool = False) -> None:
+        nonlocal delayed
+        delayed += 1
+        begin_later(share, begin, is_urgent=is_urgent)
+
+    monkeypatch.setattr(Chunks, "feed", watch)
+    monkeypatch.setattr(LoopShare, "begin_later", count)
+    body = b"".join(b"8\r\n%b\r\n" % (b" " * 8) for _ in range(20_000)) + b"0\r\n\r\n"
+    answer = await talk(port, POST + b"Connection: close\r\n" + CHUNKED + body)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert sum(fed) >= len(body)
+    assert max(fed[1:]) <= 8_192 + 16
+    assert delayed >= len(body) // 8_300
+
+
+async def test_large_chunks_are_received_without_delay(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, port = served
+    fed: list[int] = []
+    feed = Chunks.feed
+
+    def watch(chunks: Chunks, wire: bytes) -> tuple[list[bytes], bytes]:
+        fed.append(len(wire))
+        return feed(chunks, wire)
+
+    monkeypatch.setattr(Chunks, "feed", watch)
+    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    sent = POST + b"Connection: close\r\n" + CHUNKED + chunk * 10 + b"0\r\n\r\n"
+    answer = await talk(port, sent)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert max(fed) > 16_000

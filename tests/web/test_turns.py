@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
+from schedo.core.worker_messages import PollRequest, PollResponse
+from schedo.engine import sharing
 from schedo.engine.sharing import BEGUN_MAX, LoopShare
 from schedo.protocol import pieces
 from schedo.web.app import WebApp
@@ -165,3 +167,51 @@ async def test_a_workers_results_are_converted_in_many_turns(world: World) -> No
 
     assert len(reply.json()["refused"]) == 1_000
     assert steps >= 1_000
+
+
+async def test_the_running_attempts_of_a_worker_are_read_in_many_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    turns = 0
+    turn = LoopShare._turn
+
+    def count(share: LoopShare) -> None:
+        nonlocal turns
+        turns += 1
+        turn(share)
+
+    monkeypatch.setattr(LoopShare, "_turn", count)
+    running = [f"{n:013}.1.1" for n in range(5_000)]
+
+    reply = await world.post("/v1/work", {"worker": "w", "slots": 1, "running": running})
+
+    assert reply.status == 200
+    assert turns > 5_000
+
+
+async def test_long_reports_of_workers_are_applied_one_after_the_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = most = 0
+    sessions = world.engine.sessions
+    apply = sessions.work
+
+    async def watch(poll: PollRequest) -> PollResponse:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            await next_turn()
+            return await apply(poll)
+        finally:
+            at_once -= 1
+
+    monkeypatch.setattr(sessions, "work", watch)
+    results = [{"lease": f"{n:013}.1.1", "outcome": "stopped"} for n in range(900)]
+    requests = [{"worker": f"w{n}", "slots": 1, "results": results} for n in range(5)]
+
+    replies = await asyncio.gather(*(world.post("/v1/work", each) for each in requests))
+
+    assert [reply.status for reply in replies] == [200] * 5
+    assert most == 1

@@ -31,7 +31,7 @@ from schedo.web.pages import answer_page
 
 Fields = dict[str, Any]
 Result = Accepted[Fields] | SchedoError
-Spec = JobSpec | SchedoError
+Spec = JobSpec | Fields  # the result of a job that is refused
 
 
 class _Record(msgspec.Struct):
@@ -79,7 +79,7 @@ def _read_items(context: AppContext, request: Request, once: Once) -> Steps[list
         except (BadJson, TooLarge):  # the whole batch is malformed or too large
             raise
         except SchedoError as error:
-            specs.append(error)
+            specs.append(_refusal(error))  # the error itself would keep what it was raised from
     return specs
 
 
@@ -115,15 +115,19 @@ async def replay_many(specs: Iterable[Spec], record: bytes) -> Response:
 
 def _render_items(specs: Sequence[Spec], results: Sequence[Result]) -> list[Fields]:
     rest = iter(results)
-    return [_render_item(next(rest) if isinstance(spec, JobSpec) else spec) for spec in specs]
+    return [_render_item(next(rest)) if isinstance(spec, JobSpec) else spec for spec in specs]
 
 
 def _render_item(result: Result) -> Fields:
     if isinstance(result, SchedoError):
-        return {"status": result.status, "problem": msgspec.to_builtins(ProblemAnswer.of(result))}
+        return _refusal(result)
     if result.conflict:
         return {"status": 200, "job": result.job | {"conflict": True}}
     return {"status": 201, "job": result.job}
+
+
+def _refusal(error: SchedoError) -> Fields:
+    return {"status": error.status, "problem": msgspec.to_builtins(ProblemAnswer.of(error))}
 
 
 def _add_payload(pair: tuple[Fields, Spec]) -> Fields:

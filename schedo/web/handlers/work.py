@@ -28,15 +28,17 @@ from schedo.web.permissions import WorkerPermission
 
 _WORKERS_REMEMBERED_MAX = 4_096
 _PARTS_SHARED_MAX = 64
+_FEW_ENTRIES = 64
 T = TypeVar("T")
 
 
 async def work(context: AppContext, request: Request) -> Response:
     """Apply a worker's request; a poll stays open until there is a lease or a stop."""
     fields = await request.read(WorkRequest)
-    steps = _make_poll(context, request, fields)
-    poll = at_once(steps) if len(request.body) <= SMALL_BODY_BYTES_MAX else await in_steps(steps)
-    del fields, steps
+    reading = _make_poll(context, request, fields)
+    is_short = len(request.body) <= SMALL_BODY_BYTES_MAX
+    poll = at_once(reading) if is_short else await in_steps(reading)
+    del fields, reading
     if context.draining.is_set():
         response = await _take_last(context, poll)
     elif poll.wait_s and not (poll.reports and len(request.body) > SMALL_BODY_BYTES_MAX):
@@ -49,9 +51,25 @@ async def work(context: AppContext, request: Request) -> Response:
         else:
             response = found
     else:
-        response = await context.engine.sessions.work(poll._replace(wait_s=0.0))
-    answer = WorkAnswer.of(response, context.engine.health().epoch, poll.session_timeout_s)
-    return Response(200, msgspec.json.encode(answer))
+        response = await _apply(context, poll._replace(wait_s=0.0))
+    steps = _render(response, context.engine.health().epoch, poll.session_timeout_s)
+    is_short = len(response.refused) + len(response.leases) <= _FEW_ENTRIES
+    return Response(200, at_once(steps) if is_short else await in_steps(steps))
+
+
+async def _apply(context: AppContext, poll: PollRequest) -> PollResponse:
+    """Apply a request that does not wait; one with many entries when no other such one does."""
+    entries = len(poll.reports) + len(poll.progress)
+    if entries <= _FEW_ENTRIES:
+        return await context.engine.sessions.work(poll)
+    async with context.reported.taken(entries):
+        return await context.engine.sessions.work(poll)
+
+
+def _render(response: PollResponse, epoch: int, session_timeout_s: float) -> Steps[bytes]:
+    answer = WorkAnswer.of(response, epoch, session_timeout_s)
+    yield
+    return msgspec.json.encode(answer)
 
 
 async def _answer_stopping(context: AppContext, poll: PollRequest) -> PollResponse:
@@ -142,7 +160,7 @@ def _forget_gone(context: AppContext) -> None:
 
 async def _take_last(context: AppContext, poll: PollRequest) -> PollResponse:
     """Apply a request while the server shuts down: results count, but there are no leases."""
-    response = await context.engine.sessions.work(poll._replace(wait_s=0.0, max_leases=0))
+    response = await _apply(context, poll._replace(wait_s=0.0, max_leases=0))
     if not (poll.reports or response.stops or response.revoked):
         raise _stopping()  # the worker pauses before it polls again
     return response

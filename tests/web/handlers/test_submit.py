@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 
 import orjson
@@ -212,3 +213,16 @@ async def test_a_payload_that_its_task_cannot_run_is_refused_at_the_door() -> No
         assert batch.json()["items"][0]["status"] == 422
         assert schedule.code == "invalid"
         assert await count_jobs(world) == 0
+
+
+async def test_the_errors_of_refused_jobs_are_not_kept(world: World) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        reply = await world.post("/v1/jobs:batch", [{"task": "a", "x": 1}] * 500)
+        assert [item["status"] for item in reply.json()["items"]] == [422] * 500
+        kept = [each for each in gc.get_objects() if isinstance(each, Invalid)]
+    finally:
+        gc.enable()
+
+    assert not kept
