@@ -23,7 +23,7 @@ from schedo.web.connections import Connections
 
 STOP_GRACE_S = 10.0
 CONNECTIONS_MAX = 4_096  # each open poll of a worker needs one
-_BACKLOG = 1_024
+_BACKLOG = 4_096  # a client whose connection finds no place tries again a second later
 _WATCH_S = 1.0
 _ACCEPT_TURNS_MAX = 1_000
 _SETTLE_TURNS = 10  # asyncio takes 4 from accept() to connection_made()
