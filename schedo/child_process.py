@@ -86,7 +86,7 @@ class ChildHandle:
 
 
 def write_unnamed_file(data: bytes) -> int:
-    """Return a descriptor of an unnamed file with the data; unlike a pipe, nobody must feed it."""
+    """Return a descriptor of an unnamed file with the data; unlike a pipe it needs no writer."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("schedo-data", os.MFD_CLOEXEC)
     else:

@@ -190,7 +190,7 @@ class Schedo:
 
         return cast(ScheduleDecorator, decorate)
 
-    # Where jobs go.
+    # The backend of the jobs.
 
     def use_backend(self, backend: Backend) -> None:
         """Submit jobs to this backend, which belongs to the running event loop."""

@@ -11,7 +11,7 @@ from schedo.core.states import FINAL, State
 from schedo.protocol.jobs import SubmittedJob
 from schedo.tasks.backend import Backend, Record
 
-# How long one request waits for the end of a job.
+# The longest wait of one request for the end of a job.
 POLL_S = 20.0
 T_co = TypeVar("T_co", covariant=True)
 

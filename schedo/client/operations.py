@@ -19,7 +19,7 @@ from schedo.core import limits
 from schedo.errors import Invalid, SchedoError
 
 PAGE_JOBS = 100
-# How long one request waits for the end of a job; proxies allow a quiet request more than that.
+# The longest wait of one request for the end of a job. Proxies allow an idle request more time.
 POLL_S = 20.0
 _JSON = {"Content-Type": "application/json"}
 

@@ -18,7 +18,7 @@ Instant = str | datetime  # RFC 3339 with an offset, or aware
 
 
 class SharedOptions(TypedDict, total=False):
-    """What jobs and schedules share, without task, payload, retry policy and unique key."""
+    """The options that jobs and schedules share, without retry policy and unique key."""
 
     queue: str | None
     priority: int | None
@@ -64,5 +64,5 @@ def render_value(value: object) -> object:
 
 
 def render_options(options: Mapping[str, object]) -> Record:
-    """Return the options that were given as plain JSON data."""
+    """Return the given options as plain JSON data."""
     return {key: render_value(value) for key, value in options.items() if value is not None}

@@ -56,7 +56,7 @@ class Admission:
             missing = [key for key in sorted(keys) if self._jobs.find_key(key) is None]
             loads = tuple(LoadUniqueHolder(key) for key in missing)
             if any(load not in loaded for load in loads):
-                return Needs(loads)  # all of them: what was loaded before is out of date
+                return Needs(loads)  # all of them, because earlier loads are out of date
         return [self._accept(spec, loaded, now) for spec in specs]
 
     def _accept(self, spec: JobSpec, loaded: Loaded, now: int) -> Accepted | SchedoError:
@@ -84,7 +84,7 @@ class Admission:
         return Accepted(self._make(spec, now), False)
 
     def make_invoked(self, spec: JobSpec, now: int) -> Job:
-        """Make a job that is placed at once. It is tried once, since the caller gets the error."""
+        """Make an invoked job. It has one attempt, because the caller gets the error."""
         options = msgspec.structs.replace(spec.options, retry=ONCE)
         job = self._fill(spec, self._fill_options(spec.task, options), now, now)
         job.trigger = Trigger.INVOKE

@@ -1,4 +1,4 @@
-"""The table of the built-in tasks: all that the rest of schedo knows about each of them.
+"""The table of the built-in tasks, with all properties that other modules need.
 
 The code of a task is the module schedo/tasks/<name>/task.py; schedo/tasks/built_in.py loads it.
 """
@@ -16,11 +16,11 @@ from schedo.core.model import ONCE, Retry
 class BuiltInTask(msgspec.Struct, frozen=True, kw_only=True):
     """A task that workers can run without an application."""
 
-    description: str  # what it does, for the API's document and the command line
+    description: str  # for the API's document and the command line
     # Only the user can know whether a command or a request may run twice.
     retry: Retry = ONCE  # of a job that is submitted without a policy
     permission: str | None = None  # the setting without which a machine does not run it
-    isolates: bool = False  # its attempts cannot kill the worker, nor what runs beside them
+    isolates: bool = False  # its attempts cannot kill the worker or other attempts
     secret: str | None = None  # the member of its payload that responses mask
 
 

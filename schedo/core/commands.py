@@ -1,4 +1,4 @@
-"""The commands of the scheduler, as values: everything that can be asked of it.
+"""The commands of the scheduler, as values: one class for each change.
 
 `Command[R]` has a reply of type R: `Scheduler.apply` returns it, or raises a SchedoError and has
 changed nothing. An AttemptResult (core/leases.py) is a command as it is; its reply is the job.
@@ -63,7 +63,7 @@ class JobCommand(Command[Job], frozen=True):
 
 
 class Cancel(JobCommand, frozen=True):
-    """End a waiting job, or ask the worker of a running one to stop. It may be repeated."""
+    """End a waiting job, or request its worker to stop a running one. It may be repeated."""
 
 
 class RetryJob(JobCommand, frozen=True):
@@ -102,7 +102,7 @@ class DeleteSchedule(ScheduleCommand[None], frozen=True):
 
 
 class PauseSchedule(ScheduleCommand[Schedule], frozen=True):
-    """Stop firing until the schedule is resumed. A manual trigger still works."""
+    """Pause the schedule until it is resumed. A manual trigger still works."""
 
     note: str | None = None
 
@@ -241,7 +241,7 @@ class CancelUnstarted(Command[list[tuple[LeaseKey, str]]], frozen=True):
     message: str
 
 
-# The rest.
+# Other commands.
 
 
 class KeepIdempotencyRecord(Command[None], frozen=True):
@@ -251,7 +251,7 @@ class KeepIdempotencyRecord(Command[None], frozen=True):
 
 
 class ExpireAndTrim(Command[None], frozen=True):
-    """Request the jobs that have expired, and evict idle queues. Given about once a second."""
+    """Request the jobs that have expired, and evict idle queues. It runs once a second."""
 
 
 class Flush(Command[None], frozen=True):

@@ -275,7 +275,7 @@ def _render_value(text: str, number: int) -> str:
 
 
 def _unwrap(field: _Field, low: int, high: int, step: str | None) -> str:
-    """Return a range that runs over the end of its field as what may be written instead."""
+    """Return a valid list for a range that wraps over the end of its field."""
     size = 7 if field is _WEEKDAY else field.high - field.low + 1
     top = field.low + size - 1
     if step is not None and int(step) > 1:

@@ -69,7 +69,7 @@ class JobCommands:
         return found
 
     def cancel(self, job: Job, now: int) -> Job:
-        """End a waiting job, or ask the worker of a running one to stop."""
+        """End a waiting job, or request its worker to stop a running one."""
         if job.state in WAITING:
             job = self._jobs.track(job)
             self._transitions.finish(job, State.CANCELLED, now)

@@ -27,7 +27,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class Snoozed(msgspec.Struct, frozen=True, tag="snoozed"):
-    """The handler asked to run again later. This uses up no attempt of the retry policy."""
+    """The handler requested to run again later. This uses up no attempt of the retry policy."""
 
     delay_us: int
 
@@ -48,7 +48,7 @@ class Blame(StrEnum):
         "sole"  # only this attempt can have caused it: one loss is counted, and losses are limited
     )
     SHARED = "shared"  # other attempts ran there: no loss is counted, and the job runs isolated
-    NONE = "none"  # it ran elsewhere, or the cause is known: no loss is counted
+    NONE = "none"  # it ran in another process, or the cause is known: no loss is counted
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost"):
@@ -86,7 +86,7 @@ class CapturedOutput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AttemptResult(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker reports about an ended attempt."""
+    """A worker's report of an ended attempt."""
 
     key: LeaseKey
     outcome: Outcome
@@ -94,7 +94,7 @@ class AttemptResult(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StopReason(StrEnum):
-    """Why the scheduler asks a worker to stop an attempt."""
+    """The reason why the scheduler stops an attempt."""
 
     CANCEL = "cancel"
     TIMEOUT = "timeout"

@@ -26,7 +26,7 @@ BackoffKind = Literal["exponential", "fixed", "ladder"]
 
 
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When and how often a failed job is tried again. `max_attempts` counts failures only."""
+    """The retry policy of a job. `max_attempts` counts failures only."""
 
     max_attempts: int = 5
     backoff: BackoffKind = "exponential"
@@ -78,7 +78,7 @@ class Trigger(StrEnum):
 
 
 class Location(IntEnum):
-    """What holds the record of a job in memory."""
+    """The index or worker that holds the record of a job in memory."""
 
     NOWHERE = 0
     TIMERS = 1

@@ -38,11 +38,11 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutcomeContext(msgspec.Struct, frozen=True, gc=False):
-    """What a transition depends on besides the job and the outcome."""
+    """The values besides the job and the outcome that determine the transition."""
 
     now: int
     random: float  # in [0, 1)
-    stop: StopReason | None  # why the worker was asked to stop the attempt
+    stop: StopReason | None  # the reason, if the worker was requested to stop the attempt
     retry_before: int | None  # the schedule's next fire: no retry at or after it
 
 
@@ -111,7 +111,7 @@ def _failed(
 
 def _lost(job: Job, outcome: Lost) -> Transition:
     """A lost worker is not a failure of the job, so no failure is counted. But if only this job can
-    have killed the worker, a loss is counted, or the job would be tried for ever."""
+    have killed the worker, a loss is counted, or the job would run again forever."""
     failure = Failure("lost", outcome.message)
     is_invoked = job.trigger is Trigger.INVOKE
     losses = 1 if outcome.blame is Blame.SOLE or is_invoked else 0

@@ -8,7 +8,7 @@ _KEPT_MAX = 1_024
 
 
 class JobPool:
-    """Provides blank records and takes back those that are no longer referenced."""
+    """Provides blank records, and reuses records that are no longer referenced."""
 
     __slots__ = ("_free",)
 

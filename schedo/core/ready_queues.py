@@ -78,7 +78,7 @@ class ReadyQueues:
         self._page_heap: LazyHeap[ReadyIndex] = LazyHeap(attrgetter("page_key"))
 
     def find_queue_state(self, name: str) -> QueueState | None:
-        """Return the state of the queue, or None if it is in no way used."""
+        """Return the state of the queue, or None if the queue is not in use."""
         return self._queue_states.get(name)
 
     def queue_states(self) -> Iterator[QueueState]:

@@ -62,7 +62,7 @@ class RunningAttempts:
             self.stop(job, StopReason.CANCEL)
 
     def stop(self, job: Job, reason: StopReason) -> None:
-        """Ask the worker to stop the attempt. If it is repeated, the first reason stays."""
+        """Request the worker to stop the attempt. If it is repeated, the first reason stays."""
         assert job.worker is not None, "a running job has a worker"
         self._stopping.setdefault(job.id, reason)
         self._stops.append(StopRequest(job.key, job.worker, reason))
@@ -78,11 +78,11 @@ class RunningAttempts:
         return job is not None and job.state is _RUNNING
 
     def stop_reason(self, job_id: int) -> StopReason | None:
-        """Return why the job's attempt was asked to stop, or None."""
+        """Return the reason of the stop request to the job's attempt, or None."""
         return self._stopping.get(job_id)
 
     def end(self, job: Job, key: LeaseKey) -> StopReason | None:
-        """Free the slot and the timeout of an ended attempt; return why it was asked to stop."""
+        """Free the slot and the timeout of an ended attempt; return its stop reason or None."""
         self._jobs.ready_queues.ended(job.queue)
         self._workers.release(job.worker, key)
         if job.options.timeout_us is not None:
@@ -90,7 +90,7 @@ class RunningAttempts:
         return self._stopping.pop(job.id, None) if self._stopping else None
 
     def stop_overdue(self, now: int, limit: int) -> None:
-        """Ask the workers to stop the attempts whose timeout has passed."""
+        """Request the workers to stop the attempts whose timeout has passed."""
         for _, job_id in self._deadlines.pop_due(now, limit):
             job = self._jobs.find(job_id)
             assert job is not None, "a running job is in memory"

@@ -73,11 +73,11 @@ class Scheduler:
         self._transitions = JobTransitions(self.jobs, self.schedules, ended)
         self._expiry = Expiry(self.jobs, self._transitions)
         self.attempts = RunningAttempts(self.jobs, self.workers, epoch)
-        # Look-ups that a part answers: records in memory, and the state of running attempts.
+        # Queries of records in memory and of running attempts.
         self.find_job, self.find_schedule = self.jobs.find, self.schedules.find
         self.is_live, self.runs = self.attempts.is_live, self.attempts.runs
         self.stop_reason = self.attempts.stop_reason
-        # What the workers must do: attempts to start and to stop.
+        # The attempts that the workers must start and stop.
         self.take_leases, self.take_stops = self.attempts.take_leases, self.attempts.take_stops
         of_jobs = JobCommands(self.jobs, self._transitions, self.attempts)
         of_schedules = ScheduleCommands(self.schedules, self.jobs, self._follow_up)
@@ -281,7 +281,7 @@ class Scheduler:
             self._follow_up(c.CheckRetry(job.schedule_id, job.key, due), now)
         return job
 
-    # Look-ups.
+    # Queries.
 
     @property
     def uncommitted(self) -> Set[int]:
@@ -312,7 +312,7 @@ class Scheduler:
         """Return the next instant at which `tick_attempts` has something to do, or None."""
         return self.attempts.next_timeout_at()
 
-    # What the engine takes after a turn.
+    # The results that the engine takes after a turn.
 
     def take_changes(self) -> Changes:
         """Return what the store must write; see `JobTable.take_changes`."""

@@ -159,7 +159,7 @@ class Schedules:
         self._jobs.changes.schedules_deleted.append(schedule.id)
 
     def pause(self, schedule: Schedule, note: str | None, now: int) -> Schedule:
-        """Stop firing until `resume`. A manual trigger still works."""
+        """Pause the schedule until `resume`. A manual trigger still works."""
         schedule = self.track(schedule)
         schedule.note = note
         schedule.updated_at = now

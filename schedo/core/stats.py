@@ -1,4 +1,4 @@
-"""What the scheduler holds in memory, in figures."""
+"""Figures about the scheduler's memory, for monitoring."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class QueueStats(NamedTuple):
 
 
 class Delays(NamedTuple):
-    """What is due first, as instants, and for how long the oldest of each backlog has been due."""
+    """The first due instant of each order, and the age of each backlog's oldest entry."""
 
     job_due_at: int | None
     schedule_due_at: int | None
@@ -27,7 +27,7 @@ class Delays(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """How many entries each order holds, how many records there are, and how busy workers are."""
+    """The numbers of entries in each order, of records, and of workers' slots in use."""
 
     timers: int
     ready: int
@@ -45,7 +45,7 @@ def read_queue(name: str, jobs: JobTable) -> QueueStats:
 
 
 def read_delays(jobs: JobTable, schedules: Schedules, now: int) -> Delays:
-    """Return what is due first, and the ages of the backlogs."""
+    """Return the first due instants, and the ages of the backlogs."""
     timer, order = jobs.timers.first(), schedules.order
     return Delays(
         timer and timer[0], order.fresh_at(), jobs.backlog.age_us(now), order.backlog.age_us(now)

@@ -11,7 +11,7 @@ from schedo.core.states import FINAL, State
 
 
 class JobTransitions:
-    """Moves jobs to their next state and tells their schedules."""
+    """Moves jobs to their next state and notifies their schedules."""
 
     def __init__(
         self, jobs: JobTable, schedules: Schedules, ended: dict[State, int] | None

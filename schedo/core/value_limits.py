@@ -75,7 +75,7 @@ def fit_report(result: AttemptResult) -> AttemptResult:
 
 @lru_cache(_SHORT_RESULTS_KEPT)
 def _can_be_kept(value: bytes) -> bool:
-    """Whether the result can be stored as it is; most are short, and the same again and again."""
+    """Return whether the result can be stored unchanged; cached, because most results repeat."""
     return fit_result(value) == Completed(value)
 
 

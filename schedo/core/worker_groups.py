@@ -181,7 +181,7 @@ class WorkerGroups:
         return group
 
     def note_freed(self) -> None:
-        """Tell the groups of each worker in `freed` that it may be available."""
+        """Notify the groups of each worker in `freed` that it may be available."""
         for worker in self.freed:
             for group in worker.groups:
                 group.mark_available(worker)

@@ -70,7 +70,7 @@ class WorkerStatus(NamedTuple):
     connected_at: int | None
     last_seen_at: int | None
     session_timeout_s: float | None
-    health: str | None  # None, or the problem that keeps the worker from its work
+    health: str | None  # a problem of the worker, or None
 
 
 class ProgressLine(NamedTuple):

@@ -21,7 +21,7 @@ _ANYWHERE = Requirements()
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What a worker registers with. For `tasks` and `queues`, None means all."""
+    """The properties that a worker registers. For `tasks` and `queues`, None means all."""
 
     id: str
     slots: int
@@ -133,7 +133,7 @@ class Worker:
 
     @property
     def slots_free(self) -> int:
-        """How many more attempts it could take if it polled for them."""
+        """The number of further attempts that the worker could run if it polled for them."""
         is_taking = self.is_open and not self.is_cordoned
         return self.spec.slots - len(self.running) if is_taking else 0
 

@@ -13,7 +13,7 @@ from schedo.errors import SchedoError
 
 
 class QueuedCommand(msgspec.Struct, frozen=True):
-    """A command of the scheduler. `finish` makes what the caller gets from the scheduler's reply.
+    """A command of the scheduler. `finish` makes the caller's result from the scheduler's reply.
 
     It runs in the same step as the command, because the records in the reply may change later.
     """

@@ -115,7 +115,7 @@ class Committer:
             del self._prunes[0]
 
     async def _load(self, load: Load) -> Any:
-        """Do the load. PromoteDue queues what takes PROMOTING_US: commits wait meanwhile."""
+        """Do the load. PromoteDue takes about PROMOTING_US, because commits wait meanwhile."""
         if not isinstance(load, PromoteDue):
             return await self._store.load(load)
         clock = self._monitor.clock

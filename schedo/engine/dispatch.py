@@ -33,7 +33,7 @@ class Transport(Protocol):
         """Let the worker run the attempt; the lease has its payload."""
 
     def stop(self, stop: StopRequest) -> None:
-        """Ask the worker to end the attempt."""
+        """Request the worker to stop the attempt."""
 
 
 class Dispatcher:
@@ -149,7 +149,7 @@ class Dispatcher:
     # Recovery.
 
     def recover(self, scheduler: Scheduler) -> None:
-        """Continue with a new scheduler, which decides deferred leases anew."""
+        """Continue with a new scheduler, which decides again about deferred leases."""
         self._scheduler = scheduler
         self.deferred, self._ended = [], []
         for task in self._loading:

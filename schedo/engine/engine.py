@@ -176,7 +176,7 @@ class Engine:
             raise Overloaded(f"{waiting} jobs wait to be made durable; try again soon")
 
     async def get(self, job_id: int) -> Job:
-        """Return a copy of the job as it stands."""
+        """Return a copy of the job's current record."""
         known = self._find(job_id)
         if known is not None and known.payload is not None:
             return known.copy()
@@ -261,7 +261,7 @@ class Engine:
         return await self._loop.try_enqueue(core.TriggerSchedule(name, overlap), _copy_triggered)
 
     async def get_schedule(self, name: str) -> Schedule:
-        """Return the schedule as it stands."""
+        """Return the current record of the schedule."""
         schedule = await self.store.get_schedule(name)
         if schedule is None:
             raise NotFound(f"there is no schedule {name!r}")
@@ -305,7 +305,7 @@ class Engine:
         return await read_queue_status(self._loop, self._counts, name)
 
     def why(self, job: Job) -> str:
-        """Return one sentence that says what the job waits for."""
+        """Explain in one sentence what the job waits for."""
         return self._loop.scheduler.explain(job)
 
     # Workers.

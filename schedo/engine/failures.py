@@ -22,7 +22,7 @@ from schedo.errors import (
 
 log = logging.getLogger("schedo.engine")
 
-# After these errors the process cannot work correctly any more.
+# After these errors the process cannot continue correctly.
 MUST_END = (StoreBroken, ServerBroken)
 BUGS_MAX = 5  # within
 BUGS_PERIOD_S = 60.0

@@ -125,7 +125,7 @@ class _Work(Generic[T]):
         self._result: asyncio.Future[T] | None = result
 
     def cancel(self) -> None:
-        """Take no more steps."""
+        """Stop the work after the current step."""
         self._result = None
 
     def __call__(self) -> None:
@@ -150,9 +150,9 @@ class _Work(Generic[T]):
 
 
 class SharedCall(Generic[T]):
-    """One call for many callers: those that come while it runs share the next one.
+    """One call for many callers: callers that arrive while it runs share the next call.
 
-    So a result is never older than the request for it.
+    So a result is never older than its request.
     """
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:

@@ -59,8 +59,8 @@ class Session:
         self.open_requests = 0  # requests without a response so far
         self.supports_offers = False
         self.is_connected = False
-        self.is_draining = False  # the worker said so
-        self.drain_requested = False  # an operator said so
+        self.is_draining = False  # the worker has announced it
+        self.drain_requested = False  # an operator has requested it
 
     # Transport.
 
@@ -108,14 +108,14 @@ class Session:
         return [held.lease for held in fresh]
 
     def take_stops(self) -> list[StopRequest]:
-        """Return all stops, told before or not."""
+        """Return all stop requests, sent before or not."""
         stopped = [held for held in self.held.values() if held.stop is not None]
         for held in stopped:
             held.is_stop_sent = True
         return [held.stop for held in stopped if held.stop is not None]
 
     def note_revoked(self, key: LeaseKey) -> None:
-        """Remember that the worker had the attempt once: what it says too late is evidence."""
+        """Keep the key of an attempt that the worker had, to record its late result."""
         self.revoked[key] = None
         if len(self.revoked) > REPORTED_KEPT:
             del self.revoked[next(iter(self.revoked))]
@@ -166,7 +166,7 @@ def state(worker: Worker, session: Session | None) -> str:
 
 
 def find_health_problem(worker: Worker, session: Session | None) -> str | None:
-    """Return why the worker gets no work although it should: a free slot must be polled for."""
+    """Return the health problem of a worker with free slots that does not poll, or None."""
     if session is None or session.is_draining or session.waiter is not None:
         return None
     if not session.is_connected:

@@ -368,7 +368,7 @@ class WorkerSessions:
         return self._status_of(worker)
 
     def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:
-        """Keep the worker from new work, or allow it again; a restart of the server allows it."""
+        """Cordon or uncordon the worker; a restart of the server removes the cordon."""
         self.get(name)
         (self._loop.cordoned.add if is_cordoned else self._loop.cordoned.discard)(name)
         if not is_cordoned and name in self._sessions:

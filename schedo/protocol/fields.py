@@ -1,4 +1,4 @@
-"""The kinds of fields that messages are made of: names, durations, instants, texts.
+"""The types of the fields in messages: names, durations, instants, texts.
 
 A type here is what the JSON may hold and what openapi.json says about it; the read_ function beside
 it makes the value that the core wants, or raises Invalid with the field's JSON pointer.
@@ -74,7 +74,7 @@ _TRACEPARENT = re.compile(TRACEPARENT_PATTERN)  # beside a length: $ also allows
 
 
 def is_name(value: str) -> bool:
-    """Say whether this is a name."""
+    """Return whether the text is a valid name."""
     return len(value) <= limits.NAME_CHARACTERS_MAX and _matches_name(value)
 
 
@@ -149,7 +149,7 @@ def read_payload(value: msgspec.Raw | msgspec.UnsetType, pointer: str = "/payloa
 
 
 def is_traceparent(value: str) -> bool:
-    """Say whether this is a W3C traceparent."""
+    """Return whether the text is a W3C traceparent."""
     return len(value) == 55 and _TRACEPARENT.match(value) is not None
 
 

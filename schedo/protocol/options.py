@@ -50,7 +50,7 @@ _NO_OPTIONS = (None,) * 10
 
 
 class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """When and how often a failed attempt is tried again."""
+    """The retry policy of a job."""
 
     max_attempts: Attempts = 5
     backoff: Literal["exponential", "fixed"] = "exponential"

@@ -107,7 +107,7 @@ def _cut(text: bytes, at: int) -> Generator[None, None, _Piece]:
 
 
 class _Checked:
-    """What is known of a text whose first pieces were checked."""
+    """The state of the check after the first pieces of a text."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -207,7 +207,7 @@ class _Checked:
         known |= found
 
     def _explain(self, at: int, error: orjson.JSONDecodeError, added: int) -> str:
-        """Return what is wrong, and where in the whole text."""
+        """Return the error, with its position in the whole text."""
         line, column = error.lineno, error.colno
         if line == 1:
             begin = self._text.rfind(b"\n", 0, at) + 1

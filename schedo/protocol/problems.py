@@ -97,7 +97,7 @@ class PointedProblem(Struct, forbid_unknown_fields=True, kw_only=True):
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """Say where: "?limit" is the query parameter, all else is a JSON pointer into the body."""
+        """Return the place: "?limit" is a query parameter, other texts are JSON pointers."""
         if problem.pointer.startswith("?"):
             return cls(detail=problem.detail, parameter=problem.pointer[1:])
         return cls(detail=problem.detail, pointer=problem.pointer)

@@ -146,7 +146,7 @@ def _read_under(pointer: str, raw: Raw, kind: type[T]) -> Steps[T]:
 
 
 def at_once(steps: Steps[U]) -> U:
-    """Return what the steps return, which are taken one after the other."""
+    """Run all steps and return their result."""
     while True:
         try:
             next(steps)

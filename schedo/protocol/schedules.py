@@ -82,7 +82,7 @@ class ScheduleRequest(JobFields, kw_only=True):
     paused: bool = False
 
     def to_spec(self, name: str) -> ScheduleSpec:
-        """Return the schedule as the engine takes it."""
+        """Return the spec of the schedule for the engine."""
         name = fields.read_name("/name", name)
         rule = self._read_rule(name)
         check_rule(rule)
@@ -133,7 +133,7 @@ class CronRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     cron: CronText
     tz: Zone | None = None
-    name: fields.Name = "example"  # what H is hashed from
+    name: fields.Name = "example"  # H is a hash of it
 
     def read(self) -> ParsedRule:
         """Return the checked expression."""
@@ -330,7 +330,7 @@ class TriggerAnswer(Struct, forbid_unknown_fields=True):
 
 
 class CronAnswer(Struct, forbid_unknown_fields=True):
-    """What a cron expression means."""
+    """The meaning of a cron expression, and its next fires."""
 
     tz: str
     description: str

@@ -14,7 +14,7 @@ class HealthAnswer(Struct, forbid_unknown_fields=True):
 
 
 class ReadyAnswer(Struct, forbid_unknown_fields=True):
-    """Whether the server is ready, the reasons if not, and further notes."""
+    """The readiness of the server, the reasons if it is not ready, and further notes."""
 
     ready: bool
     reasons: list[str]

@@ -1,4 +1,4 @@
-"""Durations and instants as people write them, and as schedo answers them.
+"""Durations and instants: the notations that requests may use, and that of responses.
 
 Durations: "90s", "1h30m", "1.5d", "250ms", "PT90S", or a number of seconds. Instants: RFC 3339 with
 an offset. Inside, both are integer microseconds. Everything here raises ValueError with a sentence
@@ -70,7 +70,7 @@ def _from_seconds(seconds: int | float) -> int:
     return round(seconds * limits.SECOND)
 
 
-@lru_cache(maxsize=1_024)  # people write few different ones, and never long ones
+@lru_cache(maxsize=1_024)  # requests use few different durations, all of them short
 def _parse_text(text: str) -> int:
     shown = text[:_TEXT_CHARACTERS_MAX]
     if len(text) > _TEXT_CHARACTERS_MAX:
@@ -154,7 +154,7 @@ def _parse_offset(text: str, offset: str) -> int:
     return -size if offset[0] == "-" else size
 
 
-@lru_cache(maxsize=1_024)  # what happened at about the same time shares its second
+@lru_cache(maxsize=1_024)  # events of about the same time share their second
 def _render_second(second: int) -> str:
     return (_EPOCH + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S")
 

@@ -1,4 +1,4 @@
-"""The backend that an application's code submits jobs to, wherever that code runs.
+"""The backend to which an application's code submits jobs, in every kind of process.
 
 In an embedding program it is the engine, in a child process the socket to its server, elsewhere an
 HTTP client. All three accept the same templates, return jobs in the form of the HTTP API, and raise
@@ -36,7 +36,7 @@ class Backend(Protocol):
         """Return the job when it is final, or in its current state after the timeout."""
 
     async def cancel(self, job_id: str) -> Record:
-        """Cancel a waiting job; ask a running one to stop."""
+        """Cancel a waiting job; request a running one to stop."""
 
 
 class ThreadsafeBackend:
@@ -64,7 +64,7 @@ class ThreadsafeBackend:
         return await self._run(self._backend.wait(job_id, timeout_s))
 
     async def cancel(self, job_id: str) -> Record:
-        """Cancel a waiting job; ask a running one to stop."""
+        """Cancel a waiting job; request a running one to stop."""
         return await self._run(self._backend.cancel(job_id))
 
     async def _run(self, call: Coroutine[Any, Any, T]) -> T:

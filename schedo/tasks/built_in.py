@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerSettings:
-    """What the worker's settings say to the runners of the built-in tasks."""
+    """The settings of a worker that the runners of the built-in tasks need."""
 
     user_agent: str
     webhook_allow: Sequence[str] = ()  # private targets of http jobs

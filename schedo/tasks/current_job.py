@@ -84,7 +84,7 @@ class CurrentJob:
 
     @property
     def missed_count(self) -> int:
-        """How many missed instants of the schedule this run covers besides its own."""
+        """The number of missed instants of the schedule that this run also stands for."""
         return self._lease.missed_count
 
     @property

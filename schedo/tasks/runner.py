@@ -26,7 +26,7 @@ class StopSignal:
         self.listener: Callable[[], None] | None = None  # called once, by set
 
     def set(self, reason: StopReason) -> None:
-        """Ask the attempt to stop."""
+        """Request the attempt to stop."""
         if self.reason is None:
             self.reason = reason
             if self.listener is not None:
@@ -57,7 +57,7 @@ class Runner(Protocol):
 
 
 class BuiltInRunner(Runner, Protocol):
-    """The runner of a built-in task, with the defaults of what a simple task does not need."""
+    """The runner of a built-in task, with defaults for methods that simple tasks do not need."""
 
     def not_ready_reasons(self) -> list[str]:
         """Return why attempts would not start in time, in sentences."""

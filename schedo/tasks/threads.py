@@ -1,4 +1,4 @@
-"""Calls in threads, for the time when the machine starts no more threads, too.
+"""Calls in threads, even while the machine cannot start new threads.
 
 An executor queues a call before it starts a thread for it. If it cannot start one, the call stays
 in the queue, and a thread that becomes free would run it. Here such a call does not run any more.

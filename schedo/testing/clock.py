@@ -30,7 +30,7 @@ class VirtualClock:
         return self._step_us
 
     def follow(self, step_us: int) -> None:
-        """Let `now` jump by so much of the step."""
+        """Let `now` jump by this part of the step."""
         self._now += step_us
         self.base_us += step_us
         self._step_us -= step_us
@@ -114,7 +114,7 @@ class LoopClock:
         return self._wall.offset_us - self.base_us
 
     def follow(self, step_us: int) -> None:
-        """Let `now` jump by so much of the step."""
+        """Let `now` jump by this part of the step."""
         self.base_us += step_us
 
     def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:

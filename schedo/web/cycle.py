@@ -116,7 +116,7 @@ class Exchange:
         self._changed.set()
 
     def leave(self) -> None:
-        """Tell the application that the client has disconnected."""
+        """Notify the application that the client has disconnected."""
         self.is_gone = True
         self._parts.clear()
         self._changed.set()

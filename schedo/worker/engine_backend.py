@@ -1,4 +1,4 @@
-"""What code in the engine's own process asks of the engine: backend requests, and progress.
+"""Requests and progress reports from code in the engine's own process.
 
 For embedded applications and for child processes.
 """
@@ -52,7 +52,7 @@ class EngineBackend:
         return _record(await self._engine.wait(parse_id(job_id), timeout_s))
 
     async def cancel(self, job_id: str) -> Record:
-        """Cancel a waiting job; ask a running one to stop."""
+        """Cancel a waiting job; request a running one to stop."""
         return _record(await self._engine.cancel(parse_id(job_id)))
 
 

@@ -36,7 +36,7 @@ log = logging.getLogger("schedo.worker")
 
 
 class Connection(Protocol):
-    """The way to the server."""
+    """The connection to the server."""
 
     def send_result(self, result: AttemptResult) -> None:
         """Deliver how an attempt ended; keep it as long as the server cannot be reached."""
@@ -125,7 +125,7 @@ class Executor:
         return True
 
     def stop(self, key: LeaseKey, reason: StopReason) -> bool:
-        """Ask the attempt to stop; return False if it does not run or is stopping already."""
+        """Request the attempt to stop; return False if it does not run or is already stopping."""
         attempt = self._running.get(key)
         if attempt is None or attempt.context.stop.reason is not None:
             return False
@@ -163,7 +163,7 @@ class Executor:
         await self._is_idle.wait()
 
     async def drain(self, grace_s: float) -> None:
-        """Give the running attempts the grace time to end, then ask them to stop.
+        """Give the running attempts the grace time to end, then request them to stop.
 
         Attempts that ignore their stop may still run afterwards; close() ends those.
         """

@@ -63,7 +63,7 @@ class HttpBackend:
             return (await client.wait(job_id, timeout_s)).record
 
     async def cancel(self, job_id: str) -> Record:
-        """Cancel a waiting job; ask a running one to stop."""
+        """Cancel a waiting job; request a running one to stop."""
         async with self._connect() as client:
             return await client.send(operations.cancel_job(job_id))
 

@@ -67,7 +67,7 @@ class LocalWorker:
         self._executor.start(lease)
 
     def stop(self, stop: StopRequest) -> None:
-        """Ask the attempt to stop."""
+        """Request the attempt to stop."""
         self._executor.stop(stop.key, stop.reason)
 
     # The executor's side.

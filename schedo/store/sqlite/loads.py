@@ -28,7 +28,7 @@ _encode_ids = msgspec.json.Encoder().encode
 
 
 def carry_out(connection: sqlite3.Connection, load: Load, offset_us: int) -> Any:
-    """Return what the load asks for; base.Store says what that is for each kind."""
+    """Return the result of the load; base.Store defines it for each kind."""
     match load:
         case LoadTimers():
             return reads.page_of_timers(connection, offset_us, load.after, load.limit)

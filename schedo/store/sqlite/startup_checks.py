@@ -36,7 +36,7 @@ class Damage(NamedTuple):
 
 
 class _Extent(NamedTuple):
-    """The identity and the last commit of a database, by its own tables; None: not there."""
+    """The identity and the last commit in a database's own tables; None if they are missing."""
 
     store: int | None
     commits: int | None

@@ -62,7 +62,7 @@ DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
 
 UPSERT_QUEUE = _insert("queue", QUEUE.names) + _or_update("name", QUEUE.names)
 
-# A late result may belong to a pruned job; its record would stay for ever.
+# A late result may belong to a pruned job; its record would never be deleted.
 INSERT_ATTEMPT = f"""
 INSERT INTO attempt (number, {", ".join(ATTEMPT.names)})
 SELECT (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE job_id = :job_id),

@@ -14,7 +14,7 @@ from schedo.tasks.payloads import Seconds, decode_payload, find_duration_problem
 _GRACE_US_MAX = limits.HOUR
 _WORD_BYTES_MAX = 131_071  # Linux's limit of an argument or a variable (MAX_ARG_STRLEN)
 
-# Names that change what a program loads before its first instruction, and names that schedo sets.
+# Variables that change which code a program loads at its start, and variables that schedo sets.
 # PATH is allowed: crontabs set it, and a command can set it, too.
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = re.compile(

@@ -116,7 +116,7 @@ async def wait_for_job(context: AppContext, request: Request) -> Response:
 async def answer_when_ended(
     context: AppContext, request: Request, job_id: int, timeout_s: float
 ) -> Response:
-    """Return 200 with the ended job, or 202 with the job as it stands when the time is up."""
+    """Return 200 with the ended job, or 202 with its current record after the timeout."""
     request.claim.release()
     job = await context.run_until_drain(context.engine.wait(job_id, timeout_s), request.gone())
     await request.claim.take(JOB_BYTES, None)

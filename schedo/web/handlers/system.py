@@ -74,7 +74,7 @@ async def get_docs(context: AppContext, request: Request) -> Response:
 
 async def get_docs_file(context: AppContext, request: Request) -> Response:
     name = request.params["file"]
-    if name not in _DOCS_FILES:  # an allow list, so no path can lead elsewhere
+    if name not in _DOCS_FILES:  # an allow-list, so that no path can name another file
         raise NotFound(f"there is no file {name[:40]!a}")
     return _answer_file(name)
 

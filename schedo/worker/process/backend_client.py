@@ -46,7 +46,7 @@ class ChildBackend:
         return (await self._request(request)).record
 
     async def cancel(self, job_id: str) -> Record:
-        """Cancel a waiting job; ask a running one to stop."""
+        """Cancel a waiting job; request a running one to stop."""
         return (
             await self._request(BackendRequest(next(self._numbers), "cancel", job_id=job_id))
         ).record

@@ -1,4 +1,4 @@
-"""Speaks the worker protocol: one open poll, and a report at a time beside it.
+"""Speaks the worker protocol: it has one open poll, and at most one report in flight beside it.
 
 The poll lists the running attempts and brings leases and stops. Results that arrive while it is
 open are sent at once in a separate report; messages that arrive while a report is in flight are

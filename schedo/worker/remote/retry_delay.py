@@ -51,7 +51,7 @@ class RetryDelay:
     def idle_s(self, *, is_idle: bool) -> float:
         """Return the pause before the next poll, in seconds.
 
-        A server that responds early and without news again and again must not make the worker spin.
+        If a server repeatedly responds early without leases, the worker must not spin.
         """
         self._idle_responses = self._idle_responses + 1 if is_idle else 0
         if self._idle_responses <= _IDLE_FREE:
