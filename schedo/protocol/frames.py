@@ -14,25 +14,17 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from schedo.core.leases import AttemptResult, Lease, StopReason
-from schedo.core.model import PLAIN, JobSpec, LeaseKey, Options, ScheduleSpec
+from schedo.core.model import JobSpec, LeaseKey, Options, ScheduleSpec
 from schedo.core.progress import ProgressUpdate
 from schedo.protocol.jobs import SubmittedJob
 
 PROTOCOL = 3
 FRAME_BYTES_MAX = 4_194_304
 _HEADER = struct.Struct("!I")
-_LEASE_BYTES_MAX = 512  # without its options and its payload
-_OPTIONS_BYTES_MAX = 16_384
 
 
 class BadFrame(Exception):
     """The bytes are not a frame of this protocol, or the frame is too large."""
-
-
-def measure_lease(lease: Lease) -> int:
-    """Return an upper bound of the lease's size in a frame, in bytes."""
-    options = 0 if lease.options is PLAIN else _OPTIONS_BYTES_MAX
-    return _LEASE_BYTES_MAX + options + len(lease.payload or b"")
 
 
 # From the child.

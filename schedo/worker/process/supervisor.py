@@ -31,8 +31,8 @@ from schedo.silence_timer import SilenceTimer
 from schedo.tasks.python import GRACE_S
 from schedo.worker.engine_backend import note_progress
 from schedo.worker.process.backend_server import BackendServer
-from schedo.worker.process.batcher import Batcher
 from schedo.worker.process.connection import FrameConnection
+from schedo.worker.process.lease_batch import LeaseBatch
 from schedo.worker.process.start_counter import StartCounter
 
 _CLOSE_AFTER_S = 1.0  # a process that the dead child started may still hold its socket open
@@ -113,7 +113,7 @@ class ChildSupervisor:
         self.has_suspects = False  # the child died with several attempts, and any may be the cause
         self._fault: str | None = None
         self._connection = FrameConnection(frames.child_frames(), self._on_frame, self._on_closed)
-        self._outbox = Batcher(frames.measure_lease, self._send_leases)
+        self._batch = LeaseBatch(self._send_leases)
         self._backend_server = BackendServer(engine, self._connection.send)
         self._closed = asyncio.Event()
         self.attached: asyncio.Future[frames.Attach] = self._loop.create_future()
@@ -139,7 +139,7 @@ class ChildSupervisor:
             return
         self._leases_sent += 1
         self._held[lease.key] = _Held(self._leases_sent, lease)
-        self._outbox.add(lease)
+        self._batch.add(lease)
         if self._liveness_timer is None:
             self._liveness_timer = SilenceTimer(self._timeouts.pulse_s, self._check_liveness)
 
@@ -147,7 +147,7 @@ class ChildSupervisor:
         """Send the stop, and kill the process if the handler ignores it."""
         held = self._held.get(stop.key)
         if held is not None and held.stop_timer is None:
-            self._outbox.flush()  # so that the lease arrives before its stop
+            self._batch.flush()  # so that the lease arrives before its stop
             self._connection.send(frames.Stops([(stop.key, stop.reason)]))
             held.stop_timer = SilenceTimer(
                 self._timeouts.kill_s, functools.partial(self._kill_for, stop.key)

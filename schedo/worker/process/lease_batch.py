@@ -1,0 +1,55 @@
+"""The leases for a child of one pass of the event loop: they cost one frame and one write.
+
+A frame is bounded, so a batch is sent before a lease would make it too large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from schedo.core.leases import Lease
+from schedo.core.model import PLAIN
+
+BATCH_BYTES_MAX = 1_048_576  # unless a single lease is larger
+_LEASE_BYTES_MAX = 512  # without its options and its payload
+_OPTIONS_BYTES_MAX = 16_384
+
+
+class LeaseBatch:
+    """Leases in order; `send` gets them at the end of the pass, or earlier when they are many."""
+
+    def __init__(self, send: Callable[[list[Lease]], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._send = send
+        self._leases: list[Lease] = []
+        self._bytes = 0
+        self._is_flush_due = False
+
+    def add(self, lease: Lease) -> None:
+        """Add the lease; it is sent at the end of this pass of the loop."""
+        size = measure_lease(lease)
+        if self._bytes + size > BATCH_BYTES_MAX:
+            self.flush()
+        self._leases.append(lease)
+        self._bytes += size
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush_due)
+
+    def flush(self) -> None:
+        """Send the collected leases now."""
+        if self._leases:
+            leases, self._leases = self._leases, []
+            self._bytes = 0
+            self._send(leases)
+
+    def _flush_due(self) -> None:
+        self._is_flush_due = False
+        self.flush()
+
+
+def measure_lease(lease: Lease) -> int:
+    """Return an upper bound of the lease's size in a frame, in bytes."""
+    options = 0 if lease.options is PLAIN else _OPTIONS_BYTES_MAX
+    return _LEASE_BYTES_MAX + options + len(lease.payload or b"")
