@@ -6,10 +6,10 @@ unnoticed: then the schedule is loaded, if it is not in memory, with the run tha
 
 from __future__ import annotations
 
+from schedo.core.commands import CancelRun, GiveFollowUp, UnblockRun
 from schedo.core.limits import BLOCKED_PAGE
 from schedo.core.loads import BlockedRun, LoadBlocked
 from schedo.core.model import Overlap, Schedule
-from schedo.core.runs import RunCallbacks
 
 
 class BlockedRuns:
@@ -48,7 +48,7 @@ class BlockedRuns:
         return self._next
 
 
-def resolve(schedule: Schedule | None, job_id: int, runs: RunCallbacks, now: int) -> bool:
+def resolve(schedule: Schedule | None, job_id: int, follow_up: GiveFollowUp, now: int) -> bool:
     """Unblock or cancel the blocked run as its schedule says; return whether it stays blocked.
 
     The run that it waited for may have ended just before a crash; the requests to cancel the
@@ -56,15 +56,15 @@ def resolve(schedule: Schedule | None, job_id: int, runs: RunCallbacks, now: int
     """
     others = [] if schedule is None else [run for run in schedule.active if run != job_id]
     if schedule is None or not others:
-        runs.unblock_run(job_id, now)
+        follow_up(UnblockRun(job_id), now)
         return False
     cancels = schedule.spec.overlap is Overlap.CANCEL_OTHER
     if schedule.blocked is not None and schedule.blocked > job_id:  # a later run replaces it
         if cancels or any(run < job_id for run in others):
-            runs.cancel_run(job_id, now)
+            follow_up(CancelRun(job_id), now)
         else:  # it was about to be unblocked when the later run was made
-            runs.unblock_run(job_id, now)
+            follow_up(UnblockRun(job_id), now)
         return False
     for other in others if cancels else ():
-        runs.cancel_run(other, now)
+        follow_up(CancelRun(other), now)
     return True

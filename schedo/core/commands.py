@@ -9,7 +9,7 @@ copies it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -303,3 +303,7 @@ class CheckRetry(ScheduleFollowUp, frozen=True):
 
 class UnblockNext(ScheduleFollowUp, frozen=True):
     """Unblock the schedule's blocked run if no other run of it is active."""
+
+
+# Gives a follow-up at this instant: it is applied at once, or when its record is loaded.
+GiveFollowUp = Callable[[JobFollowUp | ScheduleFollowUp, int], None]

@@ -1,12 +1,11 @@
-"""Runs of schedules: the request for a run, and the callbacks that make and change runs."""
+"""Runs of schedules: the request for a run, and the bound of its retries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from schedo.core.catchup import Firing
-from schedo.core.model import Job, JobSpec, Overlap, Schedule, Trigger
+from schedo.core.model import JobSpec, Overlap, Schedule, Trigger
 from schedo.core.triggers import jitter_for
 
 
@@ -20,14 +19,6 @@ class ScheduledRun(NamedTuple):
     trigger: Trigger
     missed_count: int
     is_blocked: bool
-
-
-class RunCallbacks(NamedTuple):
-    """The operations on jobs that the schedules need. The last argument is the current instant."""
-
-    make_run: Callable[[ScheduledRun, int], Job]
-    cancel_run: Callable[[int, int], None]  # a run that has not ended, in memory or in the store
-    unblock_run: Callable[[int, int], None]  # queue a blocked run, or schedule it if it is not due
 
 
 def new_run(schedule: Schedule, fire: Firing, is_blocked: bool) -> ScheduledRun:

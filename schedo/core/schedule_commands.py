@@ -8,23 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from schedo.core.catchup import Firing
 from schedo.core.commands import (
     CheckRetry,
     DeleteSchedule,
+    GiveFollowUp,
     GiveUpRetry,
     PauseSchedule,
     PutSchedule,
     ResumeSchedule,
     ScheduleCommand,
     ScheduleFollowUp,
+    Triggered,
     TriggerSchedule,
     UnblockNext,
+    UnblockRun,
 )
+from schedo.core.ids import IdSource, newest_at
 from schedo.core.job_table import JobTable
 from schedo.core.loads import Appliers, Loaded, LoadSchedule, Needs
-from schedo.core.model import Schedule
+from schedo.core.model import Rule, Schedule, ScheduleSpec, Trigger
 from schedo.core.runs import retry_before
+from schedo.core.schedule_table import ScheduleTable
 from schedo.core.schedules import Schedules
+from schedo.core.triggers import next_after
 from schedo.errors import NotFound
 
 
@@ -33,25 +40,22 @@ class ScheduleCommands:
 
     def __init__(
         self,
+        table: ScheduleTable,
         schedules: Schedules,
         jobs: JobTable,
-        give_up_retry: Callable[[GiveUpRetry, int], None],
+        ids: IdSource,
+        follow_up: GiveFollowUp,
     ) -> None:
+        self._table = table
         self._schedules = schedules
         self._jobs = jobs
-        self._give_up_retry = give_up_retry
+        self._ids = ids
+        self._give_follow_up = follow_up
         self.appliers: Appliers = {
             PutSchedule: self._put,
             **dict.fromkeys(_ACTIONS, self._apply),
             **dict.fromkeys(_FOLLOW_UPS, self._follow_up),
         }
-
-    def _put(self, command: PutSchedule, now: int, loaded: Loaded) -> tuple[Schedule, bool] | Needs:
-        """Create the schedule or change it to the spec; return it and whether it is new."""
-        known = self._find(command.spec.name, loaded)
-        if isinstance(known, Needs):
-            return known
-        return self._schedules.put(command.spec, known, now)
 
     def _apply(self, command: ScheduleCommand[Any], now: int, loaded: Loaded) -> Any:
         """Change the schedule of the command; raise NotFound."""
@@ -60,7 +64,7 @@ class ScheduleCommands:
             raise NotFound(f"there is no schedule {command.name!r}")
         if isinstance(schedule, Needs):
             return schedule
-        return _ACTIONS[type(command)](self._schedules, schedule, command, now)
+        return _ACTIONS[type(command)](self, self._table.track(schedule), command, now)
 
     def _follow_up(self, command: ScheduleFollowUp, now: int, loaded: Loaded) -> Needs | None:
         """Do the follow-up with the schedule, or with None if it is deleted."""
@@ -71,31 +75,113 @@ class ScheduleCommands:
         return None
 
     def _find(self, which: str | int, loaded: Loaded) -> Schedule | Needs | None:
-        known = self._schedules.find(which)
+        known = self._table.find(which)
         if known is not None:
             return known
         load = LoadSchedule(which)
-        return self._schedules.current(which, loaded[load]) if load in loaded else Needs((load,))
+        return self._table.current(which, loaded[load]) if load in loaded else Needs((load,))
+
+    # Commands.
+
+    def _put(self, command: PutSchedule, now: int, loaded: Loaded) -> tuple[Schedule, bool] | Needs:
+        known = self._find(command.spec.name, loaded)
+        if isinstance(known, Needs):
+            return known
+        if known is None:
+            return self._create(command.spec, now), True
+        known = self._table.track(known)
+        if known.spec != command.spec:
+            self._change(known, command.spec, now)
+        return known, False
+
+    def _create(self, spec: ScheduleSpec, now: int) -> Schedule:
+        first = next_after(spec.rule, now - 1)
+        ident = self._ids.next(now)
+        schedule = Schedule(ident, spec, now, now, now - 1, first, paused=spec.paused)
+        self._table.add(schedule)
+        self._table.mark_dirty(schedule)
+        return schedule
+
+    def _change(self, schedule: Schedule, spec: ScheduleSpec, now: int) -> None:
+        """Change the spec. A new rule never fires for the past: the watermark moves to now."""
+        old, schedule.spec = schedule.spec, spec
+        if old.rule != spec.rule:
+            self._change_rule(schedule, old.rule, now)
+        if old.paused != spec.paused:
+            _set_paused(schedule, spec.paused, now)
+        schedule.updated_at = now
+        self._table.mark_dirty(schedule)
+
+    def _change_rule(self, schedule: Schedule, old: Rule, now: int) -> None:
+        """Move the watermark to now. After a clock change the two timelines differ."""
+        schedule.phase_us = 0
+        was_interval = old.every_us is not None
+        is_interval = schedule.spec.rule.every_us is not None
+        if is_interval and not was_interval:
+            schedule.evaluated_through = min(schedule.evaluated_through, now)
+        if was_interval and not is_interval:  # so that no instant fires twice
+            _restart(schedule, max(now, newest_at(self._ids.last)))
+        else:
+            _restart(schedule, now)
+
+    def _delete(self, schedule: Schedule, command: DeleteSchedule, now: int) -> None:
+        if schedule.blocked is not None:
+            self._give_follow_up(UnblockRun(schedule.blocked), now)
+        self._table.remove(schedule)
+
+    def _pause(self, schedule: Schedule, command: PauseSchedule, now: int) -> Schedule:
+        return self._switch(schedule, True, command.note, now, now)
+
+    def _resume(self, schedule: Schedule, command: ResumeSchedule, now: int) -> Schedule:
+        resume_from = now if command.resume_from is None else min(command.resume_from, now)
+        return self._switch(schedule, False, None, resume_from, now)
+
+    def _switch(
+        self, schedule: Schedule, paused: bool, note: str | None, resume_from: int, now: int
+    ) -> Schedule:
+        schedule.note = note
+        schedule.updated_at = now
+        _set_paused(schedule, paused, resume_from)
+        self._table.mark_dirty(schedule)
+        return schedule
+
+    def _trigger(self, schedule: Schedule, command: TriggerSchedule, now: int) -> Triggered:
+        fire, overlap = Firing(now, Trigger.MANUAL), command.overlap or schedule.spec.overlap
+        job_id, skipped_by = self._schedules.run(schedule, fire, overlap, now)
+        self._table.mark_dirty(schedule)
+        return Triggered(self._jobs.find(job_id or 0), skipped_by)
+
+    # Follow-ups.
 
     def _check_retry(self, schedule: Schedule | None, command: CheckRetry, now: int) -> None:
         bound = retry_before(schedule)
         if bound is not None and command.due + self._jobs.offset_us >= bound:
-            self._give_up_retry(GiveUpRetry(command.key.job_id, command.key), now)
+            self._give_follow_up(GiveUpRetry(command.key.job_id, command.key), now)
 
     def _unblock_next(self, schedule: Schedule | None, command: UnblockNext, now: int) -> None:
         if schedule is not None:
             self._schedules.unblock_next(schedule, now)
 
 
-_ACTIONS: dict[type[ScheduleCommand[Any]], Callable[[Schedules, Schedule, Any, int], object]] = {
-    DeleteSchedule: lambda schedules, it, _, now: schedules.delete(it, now),
-    PauseSchedule: lambda schedules, it, command, now: schedules.pause(it, command.note, now),
-    ResumeSchedule: lambda schedules, it, command, now: schedules.resume(
-        it, command.resume_from, now
-    ),
-    TriggerSchedule: lambda schedules, it, command, now: schedules.trigger(
-        it, command.overlap, now
-    ),
+def _set_paused(schedule: Schedule, paused: bool, resume_from: int) -> None:
+    if schedule.paused and not paused:
+        _restart(schedule, resume_from)
+    schedule.paused = paused
+
+
+def _restart(schedule: Schedule, through: int) -> None:
+    """Set the watermark, but never back to instants with a decision: they would fire twice."""
+    schedule.evaluated_through = max(through, schedule.evaluated_through)
+    schedule.next_fire_at = next_after(schedule.rule, schedule.evaluated_through)
+
+
+_ACTIONS: dict[
+    type[ScheduleCommand[Any]], Callable[[ScheduleCommands, Schedule, Any, int], object]
+] = {
+    DeleteSchedule: ScheduleCommands._delete,
+    PauseSchedule: ScheduleCommands._pause,
+    ResumeSchedule: ScheduleCommands._resume,
+    TriggerSchedule: ScheduleCommands._trigger,
 }
 _FOLLOW_UPS: dict[
     type[ScheduleFollowUp], Callable[[ScheduleCommands, Schedule | None, Any, int], None]

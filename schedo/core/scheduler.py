@@ -35,8 +35,9 @@ from schedo.core.model import Job, LeaseKey, Location, Queue, ReadyKey
 from schedo.core.outcomes import OutcomeContext, settle
 from schedo.core.placement import Placement
 from schedo.core.running import RunningAttempts, is_current_lease
-from schedo.core.runs import RunCallbacks, ScheduledRun, retry_before
+from schedo.core.runs import ScheduledRun, retry_before
 from schedo.core.schedule_commands import ScheduleCommands
+from schedo.core.schedule_table import ScheduleTable
 from schedo.core.schedules import Schedules
 from schedo.core.states import State
 from schedo.core.stats import Delays, QueueStats, Stats, read_delays, read_queue, read_stats
@@ -68,19 +69,21 @@ class Scheduler:
         self._loads: list[loads.Load] = []
         self.workers = WorkerPool()
         self.jobs = JobTable(capacity, ready_limit, workers=self.workers, offset_us=offset_us)
-        runs = RunCallbacks(self._make_run, self._cancel_run, self._unblock_run)
-        self.schedules = Schedules(self.jobs, self._ids, runs, capacity)
+        self.schedule_table = table = ScheduleTable(self.jobs, capacity)
+        self.schedules = Schedules(table, self.jobs, self._ids, self._make_run, self._follow_up)
         self._transitions = JobTransitions(self.jobs, self.schedules, ended)
         self._expiry = Expiry(self.jobs, self._transitions)
         self.attempts = RunningAttempts(self.jobs, self.workers, epoch)
         # Queries of records in memory and of running attempts.
-        self.find_job, self.find_schedule = self.jobs.find, self.schedules.find
+        self.find_job, self.find_schedule = self.jobs.find, table.find
         self.is_live, self.runs = self.attempts.is_live, self.attempts.runs
         self.stop_reason = self.attempts.stop_reason
         # The attempts that the workers must start and stop.
         self.take_leases, self.take_stops = self.attempts.take_leases, self.attempts.take_stops
         of_jobs = JobCommands(self.jobs, self._transitions, self.attempts)
-        of_schedules = ScheduleCommands(self.schedules, self.jobs, self._follow_up)
+        of_schedules = ScheduleCommands(
+            table, self.schedules, self.jobs, self._ids, self._follow_up
+        )
         self._admission = Admission(self.jobs, self._ids, self.workers, of_jobs.cancel)
         self.placements = Placement(
             self.jobs, self._admission, self.workers, self.attempts, self._transitions
@@ -173,7 +176,7 @@ class Scheduler:
         for ready_key in ready_keys:
             self.jobs.ready_queues.announce(ready_key)
         if has_blocked:
-            self.schedules.restore_blocked()
+            self._loads.append(self.schedule_table.blocked.restore())
 
     def recover_running(self, job: Job, lease: Lease, now: int) -> None:
         """Restore a running job from the lease that a worker still holds.
@@ -215,7 +218,7 @@ class Scheduler:
     def follow_clock(self, delta_us: int) -> None:
         """Shift the instants that count elapsed time. No commit or load may be under way."""
         self.jobs.shift(delta_us)
-        self.schedules.shift(delta_us)
+        self.schedule_table.shift(delta_us)
         self.attempts.shift_deadlines(delta_us)
 
     def next_wake_at(self) -> int | None:
@@ -223,7 +226,7 @@ class Scheduler:
         timer = self.jobs.timers.first()
         instants = (
             timer[0] if timer is not None else None,
-            self.schedules.next_at() if self._may_fire else None,
+            self.schedule_table.order.next_at() if self._may_fire else None,
             self.attempts.next_timeout_at(),
             self.jobs.backlog.next_at(),
         )
@@ -272,7 +275,7 @@ class Scheduler:
         for capture in result.output:
             self.jobs.changes.outputs.append(Output(key.job_id, key.attempt, capture))
         stop = self.attempts.end(job, key)
-        schedule = None if job.schedule_id is None else self.schedules.find(job.schedule_id)
+        schedule = None if job.schedule_id is None else self.find_schedule(job.schedule_id)
         context = OutcomeContext(now, self._random(), stop, retry_before(schedule))
         job.location = _NOWHERE
         self._transitions.apply(job, settle(job, result.outcome, context), now)
@@ -298,11 +301,11 @@ class Scheduler:
 
     def delays(self, now: int) -> Delays:
         """Return what is due first, and for how long the backlogs have been due."""
-        return read_delays(self.jobs, self.schedules, now)
+        return read_delays(self.jobs, self.schedule_table, now)
 
     def stats(self) -> Stats:
         """Return figures for monitoring; this goes through all ready keys and workers."""
-        return read_stats(self.jobs, self.schedules, self.workers)
+        return read_stats(self.jobs, self.schedule_table, self.workers)
 
     def explain(self, job: Job) -> str:
         """Return one sentence about what the job waits for, or how it ended."""
@@ -326,7 +329,7 @@ class Scheduler:
     def committed(self) -> None:
         """Mark the changes that were taken last as durable."""
         self.jobs.committed()
-        self.schedules.committed()
+        self.schedule_table.committed()
 
     @property
     def has_pending_work(self) -> bool:
@@ -336,7 +339,7 @@ class Scheduler:
             or self._loads
             or self._expiry.loads
             or self.jobs.needs_loads()
-            or self.schedules.needs_loads()
+            or self.schedule_table.order.needs_page()
         )
 
     def take_loads(self) -> list[loads.Load]:
@@ -344,7 +347,7 @@ class Scheduler:
         pending = self._loads + self._expiry.loads
         self._loads, self._expiry.loads = [], []
         # Promotions change the store, and all other loads must see that change: they go first.
-        return self.jobs.loads() + pending + self.schedules.loads()
+        return self.jobs.loads() + pending + self.schedule_table.order.loads()
 
     def deliver(self, loaded: Sequence[tuple[loads.Load, Any]], now: int) -> None:
         """Apply the loaded records. Where memory has a newer record, it wins."""
@@ -361,9 +364,10 @@ class Scheduler:
             case loads.LoadReady():
                 self.jobs.extend_ready(load, loaded)
             case loads.LoadSchedules():
-                self.schedules.extend(load, loaded)
+                self.schedule_table.extend(load, loaded)
             case loads.LoadBlocked():
-                self.schedules.take_blocked(load, loaded, now)
+                following = self.schedules.take_blocked(load, loaded, now)
+                self._loads += [] if following is None else [following]
             case loads.LoadExpired():
                 self._expiry.take(load, loaded, now)
             case loads.LoadJob(job_id, follow_up) if follow_up is not None:
@@ -373,16 +377,8 @@ class Scheduler:
             case _:
                 pass  # it is for a command, which the engine applies again
 
-    # The callbacks of the schedules (runs.RunCallbacks).
-
     def _make_run(self, run: ScheduledRun, now: int) -> Job:
         return self._admission.make_run(run, now)
-
-    def _cancel_run(self, job_id: int, now: int) -> None:
-        self._follow_up(c.CancelRun(job_id), now)
-
-    def _unblock_run(self, job_id: int, now: int) -> None:
-        self._follow_up(c.UnblockRun(job_id), now)
 
 
 def _change_nothing(command: c.Flush, now: int, loaded: Loaded) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from schedo.core.job_table import JobTable
 from schedo.core.model import Queue
-from schedo.core.schedules import Schedules
+from schedo.core.schedule_table import ScheduleTable
 from schedo.core.worker_pool import WorkerPool
 
 
@@ -44,7 +44,7 @@ def read_queue(name: str, jobs: JobTable) -> QueueStats:
     return QueueStats(Queue(name), 0) if state is None else QueueStats(state.queue, state.running)
 
 
-def read_delays(jobs: JobTable, schedules: Schedules, now: int) -> Delays:
+def read_delays(jobs: JobTable, schedules: ScheduleTable, now: int) -> Delays:
     """Return the first due instants, and the ages of the backlogs."""
     timer, order = jobs.timers.first(), schedules.order
     return Delays(
@@ -52,13 +52,13 @@ def read_delays(jobs: JobTable, schedules: Schedules, now: int) -> Delays:
     )
 
 
-def read_stats(jobs: JobTable, schedules: Schedules, workers: WorkerPool) -> Stats:
+def read_stats(jobs: JobTable, schedules: ScheduleTable, workers: WorkerPool) -> Stats:
     """Count everything; this goes through all ready keys and all workers."""
     attached = list(workers)
     return Stats(
         len(jobs.timers),
         sum(len(index) for _, index in jobs.ready_queues.ready_indexes()),
-        schedules.armed,
+        len(schedules.order),
         len(jobs),
         len(attached),
         sum(worker.spec.slots for worker in attached if worker.is_open),

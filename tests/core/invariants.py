@@ -81,7 +81,7 @@ def is_left(backlog: Backlog, pair: Pair) -> bool:
 
 def check_schedules(server: Server) -> None:
     """No schedule that will fire falls between memory and store."""
-    schedules = server.scheduler.schedules
+    schedules = server.scheduler.schedule_table
     order, index = schedules.order, schedules.order.index
     gone = set(server.scheduler.jobs.changes.schedules_deleted)
     if server.taken is not None:
@@ -116,18 +116,13 @@ def check_running(server: Server) -> None:
 def check_blocked(server: Server) -> None:
     """Every blocked run is known, so that it will be unblocked."""
     scheduler = server.scheduler
-    if (
-        scheduler.schedules.pending_loads
-        or scheduler._loads
-        or server.requested_loads
-        or server.fetched
-    ):
+    if scheduler._loads or server.requested_loads or server.fetched:
         return  # a schedule is being loaded
     for job in current_jobs(server):
         if job.state is State.BLOCKED:
             assert job.schedule_id is not None
-            assert scheduler.schedules._blocked.may_have(job.schedule_id)
-            schedule = scheduler.schedules.find(job.schedule_id)
+            assert scheduler.schedule_table.blocked.may_have(job.schedule_id)
+            schedule = scheduler.schedule_table.find(job.schedule_id)
             assert schedule is None or schedule.blocked is not None
 
 
@@ -138,4 +133,4 @@ def check_memory(server: Server) -> None:
     most = indexes * 2 * server.capacity + len(server.leases)
     passing = len(jobs.changes.jobs) + len(jobs._committing) + len(jobs._evictable)
     assert len(jobs) <= most + passing
-    assert len(server.scheduler.schedules.order) <= 5 * server.capacity
+    assert len(server.scheduler.schedule_table.order) <= 5 * server.capacity

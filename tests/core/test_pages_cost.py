@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from schedo.core.commands import Submit
+from schedo.core.commands import PutSchedule, Submit
+from schedo.core.loads import LoadSchedule
 from schedo.core.model import Job
 from tests.core.builders import T0, make_schedule_spec, make_spec, worker_spec
 from tests.core.server import Server
@@ -57,6 +58,6 @@ def test_a_new_schedule_costs_no_scan_of_the_uncommitted_changes() -> None:
 
     for number in range(10):
         spec = make_schedule_spec(f"s{number}")
-        server.scheduler.schedules.put(spec, None, T0)
+        server.scheduler.apply(PutSchedule(spec), T0, {LoadSchedule(spec.name): None})
 
     assert counted.passes == 0

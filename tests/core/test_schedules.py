@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from schedo.core.commands import PauseSchedule
 from schedo.core.model import Catchup, Decision, Overlap, Rule, Trigger
 from schedo.core.states import State
 from tests.core.builders import (
@@ -41,9 +42,10 @@ def test_a_schedule_fires_when_exactly_due_and_not_before() -> None:
 def test_it_says_how_many_schedules_wait_in_memory() -> None:
     server = Server()
     made(server)
-    server.scheduler.schedules.pause(server.put(make_schedule_spec("other"), T1), None, T1)
+    server.put(make_schedule_spec("other"), T1)
+    server.give(PauseSchedule("other"), T1)
 
-    assert server.scheduler.schedules.armed == 1
+    assert server.scheduler.stats().schedules == 1
 
 
 def test_an_instant_at_the_moment_of_creation_fires() -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from schedo.core.commands import PutSchedule, Triggered
+from schedo.core.commands import (
+    DeleteSchedule,
+    PauseSchedule,
+    PutSchedule,
+    ResumeSchedule,
+    Triggered,
+)
+from schedo.core.loads import LoadSchedule
 from schedo.core.model import Catchup, Decision, Overlap, Schedule, Trigger
 from schedo.core.states import State
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, every, make_schedule_spec, make_spec
@@ -69,7 +76,7 @@ def test_a_paused_schedule_does_not_fire_but_can_be_triggered() -> None:
     server = Server()
     schedule = made(server)
 
-    server.scheduler.schedules.pause(schedule, "for a while", SECOND)
+    server.give(PauseSchedule(schedule.name, "for a while"), SECOND)
     server.settle(HOUR)
     assert (schedule.paused, schedule.note, schedule.updated_at) == (True, "for a while", SECOND)
     assert server.runs(schedule.id) == []
@@ -83,9 +90,9 @@ def test_a_paused_schedule_does_not_fire_but_can_be_triggered() -> None:
 def test_a_resumed_schedule_goes_on_from_now() -> None:
     server = Server()
     schedule = made(server)
-    server.scheduler.schedules.pause(schedule, "x", SECOND)
+    server.give(PauseSchedule(schedule.name, "x"), SECOND)
 
-    server.scheduler.schedules.resume(schedule, None, HOUR)
+    server.give(ResumeSchedule(schedule.name), HOUR)
     server.settle(HOUR + MINUTE)
 
     assert (schedule.paused, schedule.note) == (False, None)
@@ -96,9 +103,9 @@ def test_a_resumed_schedule_goes_on_from_now() -> None:
 def test_a_schedule_resumed_from_an_earlier_instant_catches_up() -> None:
     server = Server()
     schedule = made(server, catchup=Catchup.ALL, overlap=Overlap.ALLOW)
-    server.scheduler.schedules.pause(schedule, None, SECOND)
+    server.give(PauseSchedule(schedule.name), SECOND)
 
-    server.scheduler.schedules.resume(schedule, HOUR - 3 * MINUTE, HOUR)
+    server.give(ResumeSchedule(schedule.name, HOUR - 3 * MINUTE), HOUR)
     server.settle(HOUR)
 
     assert [run.scheduled_for for run in server.runs(schedule.id)] == [
@@ -111,9 +118,9 @@ def test_a_schedule_resumed_from_an_earlier_instant_catches_up() -> None:
 def test_a_schedule_is_never_resumed_from_the_future() -> None:
     server = Server()
     schedule = made(server)
-    server.scheduler.schedules.pause(schedule, None, SECOND)
+    server.give(PauseSchedule(schedule.name), SECOND)
 
-    server.scheduler.schedules.resume(schedule, DAY, HOUR)
+    server.give(ResumeSchedule(schedule.name, DAY), HOUR)
 
     assert schedule.next_fire_at == HOUR + MINUTE
 
@@ -122,9 +129,9 @@ def test_an_instant_that_fired_before_the_pause_does_not_fire_again() -> None:
     server = Server()
     schedule = made(server, catchup=Catchup.ALL, overlap=Overlap.ALLOW)
     server.settle(MINUTE)
-    server.scheduler.schedules.pause(schedule, None, 90 * SECOND)
+    server.give(PauseSchedule(schedule.name), 90 * SECOND)
 
-    server.scheduler.schedules.resume(schedule, T0, 150 * SECOND)
+    server.give(ResumeSchedule(schedule.name, T0), 150 * SECOND)
     server.settle(150 * SECOND)
 
     assert [run.scheduled_for for run in server.runs(schedule.id)] == [MINUTE, 2 * MINUTE]
@@ -134,7 +141,7 @@ def test_resuming_a_schedule_that_is_not_paused_changes_nothing_of_its_fires() -
     server = Server()
     schedule = made(server)
 
-    server.scheduler.schedules.resume(schedule, T0, SECOND)
+    server.give(ResumeSchedule(schedule.name, T0), SECOND)
 
     assert (schedule.evaluated_through, schedule.next_fire_at) == (0, MINUTE)
 
@@ -146,7 +153,7 @@ def test_putting_the_same_spec_again_changes_nothing() -> None:
     server = Server()
     schedule = made(server)
 
-    again, is_new = server.scheduler.schedules.put(make_schedule_spec(), schedule, HOUR)
+    again, is_new = server.apply(PutSchedule(make_schedule_spec()), HOUR)
 
     assert (again, is_new) == (schedule, False)
     assert not server.scheduler.jobs.changes
@@ -155,7 +162,7 @@ def test_putting_the_same_spec_again_changes_nothing() -> None:
 def test_putting_the_same_spec_again_leaves_a_hand_made_pause_alone() -> None:
     server = Server()
     schedule = made(server)
-    server.scheduler.schedules.pause(schedule, "by hand", SECOND)
+    server.give(PauseSchedule(schedule.name, "by hand"), SECOND)
 
     server.put(make_schedule_spec(), MINUTE)
 
@@ -242,7 +249,7 @@ def test_a_deleted_schedule_fires_no_more_and_its_runs_stay() -> None:
     schedule = made(server)
     server.settle(MINUTE)
 
-    server.scheduler.schedules.delete(schedule, 61 * SECOND)
+    server.give(DeleteSchedule(schedule.name), 61 * SECOND)
     server.settle(HOUR)
 
     assert server.store.schedules == {}
@@ -257,7 +264,7 @@ def test_deleting_a_schedule_unblocks_its_blocked_run() -> None:
     server.settle(MINUTE)
     server.settle(2 * MINUTE)
 
-    server.scheduler.schedules.delete(schedule, 2 * MINUTE)
+    server.give(DeleteSchedule(schedule.name), 2 * MINUTE)
     server.settle(2 * MINUTE)
 
     assert states(server, schedule) == [State.RUNNING, State.RUNNING]
@@ -266,7 +273,7 @@ def test_deleting_a_schedule_unblocks_its_blocked_run() -> None:
 def test_a_name_can_be_used_again_in_the_same_commit() -> None:
     server = Server()
     old = made(server)
-    server.scheduler.schedules.delete(old, SECOND)
+    server.give(DeleteSchedule(old.name), SECOND)
 
     new = server.put(make_schedule_spec(), SECOND)
     server.settle(SECOND)
@@ -284,11 +291,27 @@ def test_a_deleted_schedule_that_a_page_still_shows_stays_deleted() -> None:
     server.fetch()
     loaded = server.store.load_schedule("s")
     assert loaded is not None
-    server.scheduler.schedules.delete(loaded, SECOND)
+    server.scheduler.apply(DeleteSchedule("s"), SECOND, {LoadSchedule("s"): loaded})
 
     server.deliver(SECOND)
 
-    assert server.scheduler.schedules.find(schedule.id) is None
-    assert server.scheduler.schedules.current("s", loaded) is None
+    assert server.scheduler.schedule_table.find(schedule.id) is None
+    assert server.scheduler.schedule_table.current("s", loaded) is None
     server.settle(HOUR)
+    assert server.runs(schedule.id) == []
+
+
+def test_a_schedule_paused_while_its_page_is_loaded_stays_paused() -> None:
+    server = Server(slots=0)
+    schedule = made(server)
+    server.crash(SECOND)
+    server.take()
+    server.commit()
+    server.fetch()
+    loaded = server.store.load_schedule("s")
+    server.scheduler.apply(PauseSchedule("s"), SECOND, {LoadSchedule("s"): loaded})
+
+    server.deliver(SECOND)
+    server.settle(HOUR)
+
     assert server.runs(schedule.id) == []

@@ -16,6 +16,7 @@ from schedo.core.commands import (
 )
 from schedo.core.leases import Completed, Stopped
 from schedo.core.limits import BLOCKED_PAGE
+from schedo.core.loads import LoadSchedule
 from schedo.core.model import Overlap, Retry, Rule, Schedule
 from schedo.core.states import State
 from schedo.errors import NotFound
@@ -40,7 +41,7 @@ def test_memory_holds_the_soonest_schedules_and_all_of_them_fire() -> None:
     specs = [make_schedule_spec(f"s{n}", Rule(at=n * MINUTE)) for n in range(1, 31)]
     ids = [server.put(spec, T1).id for spec in specs]
     server.settle(T1)
-    assert len(server.scheduler.schedules._schedules) <= 8
+    assert len(server.scheduler.schedule_table._schedules) <= 8
 
     for minute in range(1, 31):
         server.settle(minute * MINUTE)
@@ -92,7 +93,7 @@ def out_of_memory(overlap: Overlap) -> tuple[Server, Schedule]:
     schedule = made(server, rule=rule, overlap=overlap)
     server.settle(MINUTE)
     server.settle(2 * MINUTE)
-    assert server.scheduler.schedules.find("s") is None
+    assert server.scheduler.schedule_table.find("s") is None
     assert states(server, schedule) == [State.RUNNING, State.BLOCKED]
     return server, schedule
 
@@ -116,7 +117,7 @@ def test_a_blocked_run_that_ends_while_its_schedule_is_evicted_is_not_tracked() 
     server.settle(HOUR)
 
     assert states(server, schedule) == [State.COMPLETED, State.CANCELLED]
-    assert not server.scheduler.schedules._blocked.may_have(schedule.id)
+    assert not server.scheduler.schedule_table.blocked.may_have(schedule.id)
 
 
 def test_a_manually_retried_run_of_an_evicted_schedule_is_active() -> None:
@@ -126,7 +127,7 @@ def test_a_manually_retried_run_of_an_evicted_schedule_is_active() -> None:
     [run] = server.runs(schedule.id)
     server.cancel(run.id, HOUR)
     server.round(HOUR)
-    assert server.scheduler.schedules.find("s") is None
+    assert server.scheduler.schedule_table.find("s") is None
 
     server.change(RetryJob(run.id), HOUR)
 
@@ -138,7 +139,7 @@ def test_uncommitted_changes_correct_a_loaded_schedule() -> None:
     schedule = made(server, rule=every(60, end_at=MINUTE))
     server.settle(MINUTE)
     [run] = server.runs(schedule.id)
-    assert server.scheduler.schedules.find("s") is None
+    assert server.scheduler.schedule_table.find("s") is None
     server.give(ResumeSchedule("s"), HOUR)
     server.take()
     server.commit()
@@ -147,7 +148,7 @@ def test_uncommitted_changes_correct_a_loaded_schedule() -> None:
     loaded = server.fetched[0][1]
     assert loaded.active == [run.id]
 
-    assert server.scheduler.schedules.track(loaded).active == []
+    assert server.scheduler.schedule_table.track(loaded).active == []
 
 
 # After a crash.
@@ -178,7 +179,7 @@ def test_a_blocked_run_is_not_stuck_if_the_server_dies_before_it_is_woken(is_del
     first, second = server.runs(schedule.id)
     server.complete(first.id, 121 * SECOND)
     if is_deleted:
-        server.scheduler.schedules.delete(schedule, 121 * SECOND)
+        server.give(DeleteSchedule(schedule.name), 121 * SECOND)
     server.take()
     server.commit()  # the end is durable, the blocked run is not yet loaded
     assert server.store.jobs[second.id].state is State.BLOCKED
@@ -187,7 +188,7 @@ def test_a_blocked_run_is_not_stuck_if_the_server_dies_before_it_is_woken(is_del
     server.attach(worker_spec())
 
     assert server.run(122 * SECOND) == [second.id]
-    assert not server.scheduler.schedules._blocked.may_have(schedule.id)
+    assert not server.scheduler.schedule_table.blocked.may_have(schedule.id)
 
 
 def test_more_blocked_runs_than_a_page_and_than_memory_knows_go_after_a_crash() -> None:
@@ -202,7 +203,7 @@ def test_more_blocked_runs_than_a_page_and_than_memory_knows_go_after_a_crash() 
 
     server.crash(150 * SECOND)
     server.settle(150 * SECOND)
-    assert len(server.scheduler.schedules._blocked._schedules) == 4
+    assert len(server.scheduler.schedule_table.blocked._schedules) == 4
     assert {server.state(second.id) for _, second in waiting} == {State.BLOCKED}
     for first, _ in waiting:
         server.cancel(first.id, 151 * SECOND)
@@ -246,7 +247,7 @@ def test_an_unknown_schedule_is_not_found() -> None:
 
     with pytest.raises(NotFound, match="no schedule 'other'"):
         server.apply(PauseSchedule("other"), T0)
-    assert server.scheduler.schedules.find(99) is None
+    assert server.scheduler.schedule_table.find(99) is None
 
 
 def test_a_schedule_deleted_while_it_is_looked_up_leaves_its_blocked_run_to_go() -> None:
@@ -290,7 +291,8 @@ def test_a_page_of_schedules_for_a_trimmed_index_is_dropped() -> None:
     server.commit()
     server.fetch()  # the second page: s2
     for n in range(6, 9):
-        server.scheduler.schedules.put(make_schedule_spec(f"s{n}", Rule(at=MINUTE)), None, T1)
+        spec = make_schedule_spec(f"s{n}", Rule(at=MINUTE))
+        server.scheduler.apply(PutSchedule(spec), T1, {LoadSchedule(spec.name): None})
 
     server.deliver(HOUR)
     for hour in range(1, 6):
@@ -384,7 +386,7 @@ def test_a_run_is_retried_only_before_the_next_fire_although_its_schedule_is_out
     for number in range(30):
         made(server, name=f"s{number}", rule=every(1_800))
     server.settle(HOUR)
-    assert server.scheduler.schedules.find(hourly.id) is None
+    assert server.scheduler.schedule_table.find(hourly.id) is None
 
     [run] = server.runs(hourly.id)
     server.fail(run.id, HOUR + SECOND)

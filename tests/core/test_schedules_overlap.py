@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.commands import Cancel, RetryJob
+from schedo.core.commands import (
+    Cancel,
+    DeleteSchedule,
+    PauseSchedule,
+    ResumeSchedule,
+    RetryJob,
+    TriggerSchedule,
+)
 from schedo.core.leases import Stopped
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX
 from schedo.core.model import Catchup, Decision, Overlap, Trigger
@@ -38,9 +45,9 @@ def test_a_run_that_waits_keeps_the_schedule_busy(state: State) -> None:
         server.scheduler.workers.close("w")
     server.settle(5 * SECOND)
     if state is State.RETRYING:
-        server.scheduler.schedules.pause(schedule, None, 5 * SECOND)  # lifts the bound of retries
+        server.give(PauseSchedule(schedule.name), 5 * SECOND)  # lifts the bound of retries
         server.fail(server.runs(schedule.id)[0].id, 5 * SECOND)
-        server.scheduler.schedules.resume(schedule, 5 * SECOND, 5 * SECOND)
+        server.give(ResumeSchedule(schedule.name, 5 * SECOND), 5 * SECOND)
     assert states(server, schedule) == [state]
 
     server.settle(10 * SECOND)
@@ -125,7 +132,7 @@ def test_a_buffered_run_cannot_be_run_early() -> None:
     blocked = server.runs(schedule.id)[1]
 
     assert server.scheduler.explain(blocked) == "an earlier run of its schedule is not finished"
-    assert server.scheduler.schedules.find("s") is schedule
+    assert server.scheduler.schedule_table.find("s") is schedule
     assert schedule.blocked == blocked.id
 
 
@@ -205,9 +212,9 @@ def test_a_schedule_resumed_from_an_earlier_instant_lets_late_runs_go_by_overlap
 ) -> None:
     server = Server()
     schedule = made(server, catchup=Catchup.ALL, overlap=overlap)
-    server.scheduler.schedules.pause(schedule, None, SECOND)
+    server.give(PauseSchedule(schedule.name), SECOND)
 
-    server.scheduler.schedules.resume(schedule, HOUR - 3 * MINUTE, HOUR)
+    server.give(ResumeSchedule(schedule.name, HOUR - 3 * MINUTE), HOUR)
     server.settle(HOUR)
 
     blocked = [State.BLOCKED] if overlap is Overlap.BUFFER_ONE else []
@@ -234,9 +241,9 @@ def test_a_run_is_retried_past_the_next_fire_when_there_is_none_in_its_way(way: 
     schedule = made(server, job=make_spec(retry=tries(5)), overlap=overlap)
     server.settle(MINUTE)
     if way == "paused":
-        server.scheduler.schedules.pause(schedule, None, MINUTE)
+        server.give(PauseSchedule(schedule.name), MINUTE)
     elif way == "deleted":
-        server.scheduler.schedules.delete(schedule, MINUTE)
+        server.give(DeleteSchedule(schedule.name), MINUTE)
 
     server.fail(server.runs(schedule.id)[0].id, 119 * SECOND)
 
@@ -260,7 +267,7 @@ def test_a_schedule_knows_a_bounded_number_of_its_runs() -> None:
     server = Server(slots=0, capacity=5_000)
     schedule = made(server, overlap=Overlap.ALLOW)
     for _ in range(ACTIVE_RUNS_KNOWN_MAX + 5):
-        server.scheduler.schedules.trigger(schedule, None, SECOND)
+        server.give(TriggerSchedule(schedule.name), SECOND)
 
     assert len(schedule.active) == 1_000
 
@@ -269,7 +276,7 @@ def test_a_buffered_run_beyond_that_number_still_goes_when_the_known_ones_have_e
     server = Server(slots=0, capacity=5_000)
     schedule = made(server, overlap=Overlap.ALLOW)
     for _ in range(ACTIVE_RUNS_KNOWN_MAX):
-        server.scheduler.schedules.trigger(schedule, None, SECOND)
+        server.give(TriggerSchedule(schedule.name), SECOND)
     blocked = server.trigger("s", SECOND, Overlap.BUFFER_ONE).job
     assert blocked is not None
     assert blocked.id not in schedule.active

@@ -27,7 +27,7 @@ def test_an_overdue_schedule_waits_again_when_the_clock_was_set_back() -> None:
     server.round(HOUR)
     server.tick(HOUR)
     server.round(HOUR)
-    assert server.scheduler.schedules.order.overdue, "a page of the backlog has been loaded"
+    assert server.scheduler.schedule_table.order.overdue, "a page of the backlog has been loaded"
     fired = {schedule.name for schedule in server.store.schedules.values() if schedule.fired}
 
     server.tick(T0)
