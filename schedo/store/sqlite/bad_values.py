@@ -22,7 +22,7 @@ def find_unwritable(connection: sqlite3.Connection, commit: Commit) -> dict[int,
     """Return the error of each job whose rows the database refuses, by job id."""
     faults: dict[int, str] = {}
     with suppress(sqlite3.Error), undone(connection):  # if the check fails, no job is blamed
-        for statement in commit.statements:
+        for statement in commit.statements():
             for row in statement.rows:
                 try:
                     connection.execute(statement.sql, row)

@@ -91,7 +91,7 @@ class FileGuard(DatabaseGuard):
         self._last_commit_file = LastCommitFile(path)
         self._files = Files(path)
         self._accepted: startup_checks.Damage | None = None
-        self._mark = CommitMark(0, 0, 0, False)
+        self._mark = CommitMark()
         self._is_attached = False
 
     def take(self) -> None:
@@ -109,7 +109,7 @@ class FileGuard(DatabaseGuard):
             mark = None
         if self._database is None:
             self._database = hold_database(self._path, create=True)
-        self._mark = mark or CommitMark(0, 0, 0, False)
+        self._mark = mark or CommitMark()
 
     def _accept(self, damage: startup_checks.Damage) -> None:
         loss = startup_checks.describe_loss(self._path, damage)
@@ -133,11 +133,13 @@ class FileGuard(DatabaseGuard):
         self._last_commit_file.open()
         self._files.begin()
         self._is_attached = True
-        self._write_mark(self._mark._replace(store=store, commits=last_commit(connection)))
+        self._mark.store, self._mark.commits = store, last_commit(connection)
+        self._last_commit_file.write(self._mark)
 
     def committed(self, connection: sqlite3.Connection) -> int:
         log_bytes = self._files.check_names()
-        self._write_mark(self._mark._replace(commits=last_commit(connection)))
+        self._mark.commits = last_commit(connection)
+        self._last_commit_file.write(self._mark)
         return log_bytes
 
     def copy_log(
@@ -146,14 +148,16 @@ class FileGuard(DatabaseGuard):
         if not self._is_attached:
             return  # the file was refused and stays unchanged
         self._files.check()
-        self._write_mark(self._mark._replace(is_copying=True))
+        self._mark.is_copying = True
+        self._last_commit_file.write(self._mark)
         try:
             is_whole = copy(connection)
         finally:
             self._files.copied()
         if is_whole:
-            number = last_commit(connection)
-            self._write_mark(self._mark._replace(commits=number, copied=number, is_copying=False))
+            self._mark.commits = self._mark.copied = last_commit(connection)
+            self._mark.is_copying = False
+            self._last_commit_file.write(self._mark)
 
     def check_index(self) -> None:
         if self._is_attached:
@@ -171,10 +175,6 @@ class FileGuard(DatabaseGuard):
 
     def log_bytes(self) -> int:
         return startup_checks.size_of(self._path + "-wal")
-
-    def _write_mark(self, mark: CommitMark) -> None:
-        self._mark = mark
-        self._last_commit_file.write(mark)
 
     def end(self) -> None:
         self._is_attached = False

@@ -54,8 +54,9 @@ class Files:
     """The files of one open database."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path, self._log_path = path, path + "-wal"
         self._opened: dict[str, _FileState] = {}
+        self._identities: tuple[int, ...] = ()  # of the database and its log
         self._log = self._index = -1
         self._index_bytes = 0  # the index never shrinks while it is open
         self._checked = 0  # frames of the log that are checked already
@@ -68,6 +69,7 @@ class Files:
         self._index_bytes = os.fstat(self._index).st_size
         self._checked, self._salts = 0, b""
         self._opened = {suffix: self._stat(suffix) for suffix in _NAMES}
+        self._identities = (*self._opened[""][:2], *self._opened["-wal"][:2])
 
     def end(self) -> None:
         """Close the descriptors; SQLite must have closed its files before."""
@@ -78,7 +80,16 @@ class Files:
         self._opened = {}
 
     def check_names(self) -> int:
-        """Return the size of the log; raise StoreBroken if the database or its log was moved."""
+        """Return the size of the log; raise StoreBroken if the database or its log was moved.
+
+        This runs after each commit, when the sync has emptied the processor's caches: so it does
+        little, and leaves it to _check to find out what is wrong.
+        """
+        with contextlib.suppress(OSError):
+            database, log = os.stat(self._path), os.stat(self._log_path)
+            found = (database.st_dev, database.st_ino, log.st_dev, log.st_ino)
+            if found == self._identities and database.st_size >= self._opened[""].size:
+                return log.st_size
         self._check("")
         return self._check("-wal").size
 

@@ -13,8 +13,8 @@ import contextlib
 import logging
 import os
 import zlib
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from schedo.errors import StoreUnsuitable
 
@@ -25,13 +25,14 @@ _BYTES = 128  # a fixed size, so that one write replaces the content
 _UNSIGNED = 2**64 - 1
 
 
-class CommitMark(NamedTuple):
+@dataclass(slots=True)
+class CommitMark:
     """The content of the last-commit file."""
 
-    store: int  # identifies the store
-    commits: int  # the number of the last synced commit
-    copied: int  # this commit and all earlier ones are in the database file, without the log
-    is_copying: bool  # a checkpoint runs, so the database file alone is inconsistent
+    store: int = 0  # identifies the store
+    commits: int = 0  # the number of the last synced commit
+    copied: int = 0  # this commit and all earlier ones are in the database file, without the log
+    is_copying: bool = False  # a checkpoint runs, so the database file alone is inconsistent
 
 
 class LastCommitFile:
@@ -92,9 +93,12 @@ def last_written(path: str) -> str:
 
 
 def _render(mark: CommitMark) -> bytes:
-    state = "copying" if mark.is_copying else "whole"
-    text = f"store {mark.store & _UNSIGNED:016x} commit {mark.commits} copied {mark.copied} {state}"
-    return f"{text} {zlib.crc32(text.encode()):08x}".encode().ljust(_BYTES - 1) + b"\n"
+    state = b"copying" if mark.is_copying else b"whole"
+    text = b"store %016x commit %d copied %d %s" % (
+        *(mark.store & _UNSIGNED, mark.commits, mark.copied),
+        state,
+    )
+    return (b"%s %08x" % (text, zlib.crc32(text))).ljust(_BYTES - 1) + b"\n"
 
 
 def _parse(content: bytes) -> CommitMark | None:

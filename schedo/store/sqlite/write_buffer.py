@@ -130,7 +130,7 @@ class WriteBuffer:
                 return
             with transaction(connection):
                 self._write(connection, len(self._entries))
-                writes.run(connection, commit.statements)
+                writes.run(connection, commit.statements())
             self._clear()
 
     def flush(self, connection: sqlite3.Connection) -> None:

@@ -158,15 +158,22 @@ class Statement(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The writes of one commit; bufferable: the same in brief, if it has only bufferable jobs."""
+    """The writes of one commit: its only jobs are bufferable, or else there are statements."""
 
-    statements: list[Statement]
     bufferable: BufferableJobs | None
+    others: Sequence[Statement] = ()
+
+    def statements(self) -> Sequence[Statement]:
+        """Return the statements that write all of it to the tables, in the order of writing."""
+        if self.bufferable is None:
+            return self.others
+        jobs = self.bufferable
+        return [each for each in (update_jobs(jobs.known), insert_jobs(jobs.new)) if each.rows]
 
 
 def encode(changes: Changes, offset_us: int = 0) -> Commit:
-    """Return the statements that make the changes durable, in the order of writing."""
-    statements, bufferable = _encode_jobs(changes.jobs.values(), offset_us)
+    """Return the writes that make the changes durable."""
+    jobs = _encode_jobs(changes.jobs.values(), offset_us)
     if (
         changes.schedules
         or changes.schedules_deleted
@@ -176,8 +183,8 @@ def encode(changes: Changes, offset_us: int = 0) -> Commit:
         or changes.decisions
         or changes.idempotency_records
     ):
-        return Commit(statements + _encode_others(changes, offset_us), None)
-    return Commit(statements, bufferable)
+        return Commit(None, [*jobs.statements(), *_encode_others(changes, offset_us)])
+    return jobs
 
 
 def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
@@ -211,9 +218,7 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
     return [statement for statement in statements if statement.rows]
 
 
-def _encode_jobs(
-    jobs: Iterable[Job], offset_us: int
-) -> tuple[list[Statement], BufferableJobs | None]:
+def _encode_jobs(jobs: Iterable[Job], offset_us: int) -> Commit:
     # Updates without a unique key come first: they may free a key that another job takes.
     without_key: list[Row] = []
     with_key: list[Row] = []
@@ -245,6 +250,8 @@ def _encode_jobs(
         if job.unique_key is not None or job.schedule_id is not None:
             is_bufferable = False
         new.append(rows.new_job_row(job, payload, text, requirements, offset_us))
+    if is_bufferable and (new or without_key) and not (with_key or payloads or tags):
+        return Commit(BufferableJobs(new, without_key))
     statements = [
         update_jobs(without_key),
         Statement(UPDATE_JOB, with_key, must_match=True),
@@ -252,11 +259,7 @@ def _encode_jobs(
         Statement(INSERT_PAYLOAD, payloads),
         Statement(INSERT_TAG, tags),
     ]
-    is_bufferable = is_bufferable and not (with_key or payloads or tags)
-    bufferable = (
-        BufferableJobs(new, without_key) if is_bufferable and (new or without_key) else None
-    )
-    return [statement for statement in statements if statement.rows], bufferable
+    return Commit(None, [statement for statement in statements if statement.rows])
 
 
 def job_of(sql: str, row: Any) -> int | None:
