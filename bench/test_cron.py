@@ -22,7 +22,7 @@ CASES = {
 def walk(expression: str, zone: str) -> int:
     at: int | None = START
     for _ in range(COUNT):
-        assert at is not None, "the expression goes on for ever"
+        assert at is not None, "the expression always has a next fire"
         at = next_fire(expression, zone, at, "after", "first") or START
     return at or 0
 

@@ -56,7 +56,7 @@ def run(lease):
 
 
 def beat():
-    """Give signs of life, also while a job takes long."""
+    """Give heartbeats, also while a job takes long."""
     while True:
         time.sleep(10)
         send(max_leases=0)

@@ -23,9 +23,9 @@ from schedo.errors import (
 from tests.sources import ROOT
 
 
-@pytest.mark.parametrize("paper", ["README.md", "docs/architecture.md"])
-def test_the_docs_have_the_table_of_exit_codes(paper: str) -> None:
-    lines = (ROOT / paper).read_text().splitlines()
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_the_docs_have_the_table_of_exit_codes(page: str) -> None:
+    lines = (ROOT / page).read_text().splitlines()
     at = lines.index("| code | meaning |")
 
     table = lines[at + 2 : at + 2 + len(Exit)]

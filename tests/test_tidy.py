@@ -166,7 +166,7 @@ def test_every_module_is_used() -> None:
         source.name for source in sources("schedo/testing")
     }
     findings = [
-        f"{source.at(1)} nobody imports {source.name}"
+        f"{source.at(1)} no module imports {source.name}"
         for source in sources("schedo")
         if source.name not in used and source.path.name != "__init__.py"
     ]

@@ -117,7 +117,7 @@ def _instant(us: int) -> str:
 OPTIONS = (
     Option("rates", "100,1000,5000,10000", "100,1000", "firings a second", positive_numbers),
     Option("armed", "0,100000,1000000", "0,10000", "other jobs that wait", whole_numbers),
-    Option("hours", "1,4", "1", "how far away those are", positive_numbers),
+    Option("hours", "1,4", "1", "hours until those are due", positive_numbers),
     Option("seconds", 5, 2, "how long each setting is measured"),
 )
 

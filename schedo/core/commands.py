@@ -149,7 +149,7 @@ class AttachWorker(Command[None], frozen=True):
 class DetachWorker(Command[list[LeaseKey]], frozen=True):
     """Remove the worker; the reply is the leases that it still held. Their attempts are lost.
 
-    Those in `unsent`, as it stands when the command is applied, are released instead, because no
+    Those that are in `unsent` when the command is applied are released instead, because no
     worker has received them.
     """
 

@@ -29,7 +29,7 @@ class WorkerSpec:
     queues: frozenset[str] | None = None
     task_defaults: Mapping[str, Options] = field(default_factory=dict)
     isolated: bool = False  # it runs only poison suspects, one at a time
-    # Tasks whose poison suspects it isolates by itself, so that they may run beside other jobs.
+    # Tasks whose poison suspects the worker itself isolates, so they may run beside other jobs.
     isolated_tasks: frozenset[str] = frozenset()
     labels: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths

@@ -1,7 +1,7 @@
 """The event loop's time, shared between the timers and the requests of clients.
 
 The loop handles the timers once a turn. So the work for clients is bounded in each turn: all long
-work together runs for SLICE_S, and only so many requests begin that the turn stays short. The rest
+work together runs for SLICE_S, and requests begin only as long as the turn stays short. The rest
 waits in order for later turns.
 """
 

@@ -87,7 +87,7 @@ class JobRequest(JobFields, kw_only=True):
 class JobTemplate(NamedTuple):
     """A job without its payload: the request as the user wrote it, and the spec made from it.
 
-    What sends jobs over HTTP sends the request, so no field can be lost on the way; what has the
+    Code that sends jobs over HTTP sends the request, so no field can be lost; code that has the
     engine at hand submits the spec.
     """
 

@@ -42,7 +42,7 @@ class Operation(NamedTuple):
     takes_nonce: bool = False  # needs Schedo-Lease-Nonce
     is_large: bool = False  # its body may have the size of a batch
     needs_body: bool = False  # even though all fields are optional
-    may_wait: bool = False  # the request may ask for a late response
+    may_wait: bool = False  # the request may have a `wait`
 
     @property
     def tag(self) -> str:

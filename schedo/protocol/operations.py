@@ -299,7 +299,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "explain_cron",
         "POST",
         "/v1/cron:explain",
-        "Say in words what a cron expression means, and when it fires next.",
+        "Explain a cron expression in words, with its next fires.",
         {200: CronAnswer},
         request=CronRequest,
     ),

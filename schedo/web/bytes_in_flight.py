@@ -122,7 +122,7 @@ class Claim:
     async def take(
         self, size: int, wait_s_max: float | None = WAIT_S_MAX, *, is_body: bool = False
     ) -> None:
-        """Claim so many bytes in place of those before; raise Overloaded if none become free.
+        """Claim this number of bytes in place of the last claim; raise Overloaded after the wait.
 
         A request that has had an effect gives None for `wait_s_max`: it is not refused any more.
         """
@@ -160,7 +160,7 @@ class Claim:
             moving.discard(self)
 
     def note(self, size: int) -> None:
-        """Note that so many bytes were received."""
+        """Count received bytes."""
         self._moved += size
 
     def end_if_slow(self, now: float) -> None:

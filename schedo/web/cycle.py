@@ -82,7 +82,7 @@ class Exchange:
         self._parts: list[bytes] = []
         self.unread_bytes = 0
         self.has_body = False  # the whole body has arrived
-        self.is_body_wanted = False  # the application has asked for it
+        self.is_body_wanted = False  # the application reads the body
         self._lacks_body = True  # the application has not started, or waits for the body
         self._start: Any = None  # the head of the response, held until its body
         self._is_chunked = False

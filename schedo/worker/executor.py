@@ -242,7 +242,7 @@ def _refuse_task(lease: Lease) -> AttemptResult:
 def _is_cancelled() -> bool:
     """Return whether the running asyncio task was cancelled from outside.
 
-    A CancelledError alone does not say so, because a runner may raise one, too.
+    A CancelledError alone does not prove it, because a runner may raise one, too.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

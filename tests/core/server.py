@@ -274,7 +274,7 @@ class Server:
         self.give(ExpireAndTrim(), now)
 
     def job(self, job_id: int) -> Job:
-        """Return the job as it stands: memory first, then the store."""
+        """Return the current record of the job: from memory, else from the store."""
         known = self.scheduler.jobs.find(job_id)
         return known if known is not None else self.store.jobs[job_id]
 

@@ -91,7 +91,7 @@ def test_reads_are_answered_while_the_disk_is_full(tmp_path: Path, small_disk: P
 
 
 def ended(server: Server) -> int:
-    """Return the exit code of a server that ends by itself."""
+    """Wait for the end of the server; return its exit code."""
     assert server._process is not None
     assert server._process.stdout is not None
     server._process.stdout.close()

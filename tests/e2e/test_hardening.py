@@ -78,7 +78,7 @@ def find_python_for_nobody(directory: Path) -> str:
         )
         if found.returncode == 0:
             return python
-    pytest.skip("nobody can start no interpreter here")
+    pytest.skip("the user `nobody` cannot start an interpreter here")
 
 
 def output(server: Server, line: str) -> str:

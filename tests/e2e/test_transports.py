@@ -84,7 +84,7 @@ async def far_away(engine: Engine) -> AsyncIterator[None]:
 TRANSPORTS: dict[str, Transport] = {
     "in the loop": in_the_loop,
     "in a child": in_a_child,
-    "far away": far_away,
+    "on a remote worker": far_away,
 }
 
 

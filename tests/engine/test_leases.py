@@ -1,4 +1,4 @@
-"""A lease identifies one attempt for ever: no result can end another attempt."""
+"""A lease identifies one attempt forever: no result can end another attempt."""
 
 import asyncio
 from pathlib import Path

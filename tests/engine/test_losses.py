@@ -31,7 +31,7 @@ async def lose(path: Path, worker: str, count: int, times: int) -> list[int]:
 
 
 async def stand(path: Path, jobs: list[int]) -> list[tuple[State, int]]:
-    """Return how the jobs stand in the next server, before anybody works."""
+    """Return the states of the jobs in the next server, before its workers attach."""
     world = World(path)
     await world.engine.start()
     found = [await world.engine.get(job) for job in jobs]

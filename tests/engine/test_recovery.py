@@ -172,7 +172,7 @@ def next_iteration() -> Generator[None, None, None]:
 def break_store(
     world: World, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Coroutine[Any, Any, object]]
 ) -> list[asyncio.Task[object]]:
-    """Let the next commit fail for good just after `ask` was called; return its task."""
+    """Break the store at the next commit, just after `ask` was called; return its task."""
     asked: list[asyncio.Task[object]] = []
 
     async def commit(changes: object) -> None:

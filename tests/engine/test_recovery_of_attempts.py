@@ -1,4 +1,4 @@
-"""A recovery takes back what workers hold: nothing twice, nothing for ever, nothing of others.
+"""A recovery keeps each attempt that a worker holds, once, and only those.
 
 Each of these was found by the simulation (tests/sim).
 """

@@ -1,4 +1,4 @@
-"""Remote workers under failures: no attempt is lost, repeated or held for ever."""
+"""Remote workers under failures: no attempt is lost, repeated or held forever."""
 
 from __future__ import annotations
 

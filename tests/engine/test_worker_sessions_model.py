@@ -105,7 +105,7 @@ async def reserve(room: Room, server: Server) -> None:
 
 
 async def answered(room: Room, server: Server, act: str, work: Any) -> None:
-    """Note calls that wait for ever; a dead server completes none."""
+    """Record calls without a reply; a dead server completes none."""
     began_at = room.loop.time()
     with contextlib.suppress(SchedoError, TimeoutError):
         async with asyncio.timeout(ANSWER_MAX_S):

@@ -48,7 +48,7 @@ OUTCOMES: dict[str, tuple[Outcome, dict[str, Any]]] = {
             "error": {"type": "exit-code", "message": "it ended with 3", "exit_code": 3},
         },
     ),
-    "an error for good": (
+    "an error without a retry": (
         Failed(Failure("discarded", "no\0pe"), retryable=False, retry_in_us=1_500_000),
         {
             "outcome": "failed",

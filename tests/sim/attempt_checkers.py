@@ -96,7 +96,7 @@ def delays_end_in_time(history: History) -> Findings:
     calmed_at = next((event.at for _, event in history.of(Calmed)), None)
     for item in history.submitted:
         job = item.job
-        if calmed_at is None or item.verdict != "new" or job is None or job.id in history.moved:
+        if calmed_at is None or item.result != "new" or job is None or job.id in history.moved:
             continue
         rows = history.rows.get(job.id)
         if item.spec.run_at is not None or not item.spec.delay_us or not rows:

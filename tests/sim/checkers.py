@@ -29,8 +29,8 @@ def nothing_acknowledged_is_lost(history: History) -> Findings:
     for _, called, answered, answer in history.calls_of("submit"):
         if answer is None or answer.code is not None or answered is None:
             continue
-        for verdict, job in answer.value:
-            if verdict == "refused":
+        for result, job in answer.value:
+            if result == "refused":
                 continue
             rows = history.rows.get(job.id)
             if not rows or rows[0][0] > answered:
@@ -62,10 +62,10 @@ def one_submit_makes_one_job(history: History) -> Findings:
             made[rows[0][1].payload].add(ident)
     for item in history.submitted:
         ids = made.pop(item.spec.payload, set())
-        expected = {"new": (1, 1), "unknown": (0, 1)}.get(item.verdict, (0, 0))
+        expected = {"new": (1, 1), "unknown": (0, 1)}.get(item.result, (0, 0))
         if not expected[0] <= len(ids) <= expected[1]:
-            yield f"call {item.called.call}: {item.verdict}, but there are {len(ids)} jobs of it"
-        elif item.verdict == "new" and item.job is not None and {item.job.id} != ids:
+            yield f"call {item.called.call}: {item.result}, but there are {len(ids)} jobs of it"
+        elif item.result == "new" and item.job is not None and {item.job.id} != ids:
             yield f"call {item.called.call}: its job has another id"
     for payload, ids in made.items():
         yield f"no client submitted {payload[:20]!r}, but there are {len(ids)} jobs of it"

@@ -174,7 +174,7 @@ class ServerStore:
             try:
                 await disk.write(frozen)
             except StoreError as error:
-                disk.record(Broke, f"the store failed by itself: {error}")
+                disk.record(Broke, f"the store failed without a fault: {error}")
                 raise
             await self._access(disk.faults.commit_fails / 2)
 

@@ -281,7 +281,7 @@ class FileStore(ServerStore):
             self._disk.record(StoreFailed, error.code)
             is_closed = self._store._writer is None  # the store was closed during the call
             if not (self._has_struck or self._breaks or is_closed):
-                self._disk.record(Broke, f"the store failed by itself: {error}")
+                self._disk.record(Broke, f"the store failed without a fault: {error}")
             raise
         finally:
             self._fate = None
@@ -302,9 +302,9 @@ class FileStore(ServerStore):
 
 
 class Inline:
-    """Stands for the store's connection with its thread: everything happens here and now.
+    """Replaces the store's connection and its thread: it works at once, in this thread.
 
-    What is posted happens a little later, but before what is asked for after it.
+    A posted function runs a little later, but before the next call.
     """
 
     def __init__(self, owner: FileStore, connector: Callable[..., sqlite3.Connection]) -> None:
@@ -369,5 +369,5 @@ def _changes_jobs(statements: list[str]) -> bool:
 
 
 def _stock(opening: Snapshot) -> tuple[Any, ...]:
-    lanes = sorted(opening.ready_keys, key=repr)
-    return opening.last_id, opening.queues, lanes, opening.has_blocked, opening.clock[:3]
+    ready_keys = sorted(opening.ready_keys, key=repr)
+    return opening.last_id, opening.queues, ready_keys, opening.has_blocked, opening.clock[:3]

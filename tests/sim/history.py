@@ -33,7 +33,7 @@ class Submitted(NamedTuple):
     spec: JobSpec
     called: Called
     answered: Answered | None
-    verdict: str
+    result: str
     job: Job | None
 
 
@@ -69,9 +69,9 @@ class History:
         found = []
         for _, called, _, answered in self.calls_of("submit"):
             for number, spec in enumerate(called.subject):
-                verdict, what = _verdict(answered, number)
-                job = what if verdict in ("new", "conflict") else None
-                found.append(Submitted(spec, called, answered, verdict, job))
+                result, what = _submit_result(answered, number)
+                job = what if result in ("new", "conflict") else None
+                found.append(Submitted(spec, called, answered, result, job))
         return found
 
     @cached_property
@@ -228,10 +228,10 @@ EDITS = ("put_schedule", "pause_schedule", "resume_schedule", "delete_schedule")
 TRIGGERS = ("trigger_schedule",)
 
 
-def _verdict(answered: Answered | None, number: int) -> tuple[str, Any]:
+def _submit_result(answered: Answered | None, number: int) -> tuple[str, Any]:
     if answered is None:
         return ("unknown", None)
     if answered.code is None:
-        verdict, what = answered.value[number]
-        return (verdict, what)
+        result, what = answered.value[number]
+        return (result, what)
     return ("refused" if answered.status < 500 else "unknown", None)

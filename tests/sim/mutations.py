@@ -62,7 +62,7 @@ def edit_end(trace: Trace, change: Callable[[list[Job]], list[Job]]) -> Trace:
 
 
 def acknowledged(trace: Trace) -> list[int]:
-    return [item.job.id for item in History(trace).submitted if item.verdict == "new" and item.job]
+    return [item.job.id for item in History(trace).submitted if item.result == "new" and item.job]
 
 
 # Jobs.
@@ -93,7 +93,7 @@ def start_before_durable(trace: Trace, random: Random) -> Trace:
 
 
 def run_a_refused_submit(trace: Trace, random: Random) -> Trace:
-    refused = [i for i in History(trace).submitted if i.verdict in ("refused", "conflict")]
+    refused = [i for i in History(trace).submitted if i.result in ("refused", "conflict")]
     payload = random.choice(refused).spec.payload
     at = positions(trace, Stored, lambda event: True)[-1]
     job = Job(id=1, payload=payload, state=State.COMPLETED)
@@ -155,7 +155,7 @@ def shift_early(trace: Trace, random: Random) -> Trace:
     late = [
         item.job.id
         for item in history.submitted
-        if item.verdict == "new"
+        if item.result == "new"
         and item.job is not None
         and item.spec.delay_us > 5_000_000
         and item.job.id in history.starts

@@ -100,7 +100,7 @@ def _decided(
 ) -> tuple[set[int], list[str]]:
     """Return the instants that one commit decides about, and its violations.
 
-    While the rule is being edited nobody outside can tell which instants a folded decision counts.
+    While a client edits the rule, the instants that a combined decision counts are unknown.
     """
     found: set[int] = set()
     uncounted: set[int] = set()

@@ -15,11 +15,11 @@ from tests.sim.mutations import changed, edit, positions, put
 from tests.sim.trace import Answered, Called, Started, Stored, Trace
 
 
-def _fired(trace: Trace, verdicts: tuple[Decision, ...] = (Decision.FIRED,)) -> list[int]:
+def _fired(trace: Trace, decisions: tuple[Decision, ...] = (Decision.FIRED,)) -> list[int]:
     return positions(
         trace,
         Stored,
-        lambda event: any(d.decision in verdicts for d in event.changes.decisions),
+        lambda event: any(d.decision in decisions for d in event.changes.decisions),
     )
 
 

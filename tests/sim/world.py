@@ -124,8 +124,8 @@ class Server:
         memory = self.engine._loop.scheduler.jobs
         changed = {*memory.changes.jobs, *memory._committing}
         running = sum(len(connection.held) for connection in self.connections.values())
-        lanes = sum(1 for _ in memory.ready_queues.ready_indexes())
-        bound = 2 * self.world.plan.window * (1 + lanes) + running + len(changed) + LOOKED_UP_MAX
+        indexes = sum(1 for _ in memory.ready_queues.ready_indexes())
+        bound = 2 * self.world.plan.window * (1 + indexes) + running + len(changed) + LOOKED_UP_MAX
         wrong = []
         is_following = self.world.disk.memory._clock.offset_us != memory.offset_us
         for ident, job in memory._jobs.items():

@@ -277,20 +277,20 @@ class JobClaims(Claims):
             make_job(id=5, due_at=30, state=SCHEDULED),
             make_job(id=6, due_at=10, state=RUNNING),
         )
-        lane, other = ReadyKey("default", "email.send"), ReadyKey("other", "email.send")
+        key, other = ReadyKey("default", "email.send"), ReadyKey("other", "email.send")
         before = {n: await store.get_job(n) for n in range(1, 7)}
 
         assert await store.load(PromoteDue((0, 0), 20, 2)) == Promoted(
-            [(lane, (9, 1)), (other, (8, 2))], (10, 2)
+            [(key, (9, 1)), (other, (8, 2))], (10, 2)
         )
         assert ids(await store.load(LoadTimers(START, 9))) == [3, 4, 5]
         assert await store.load(PromoteDue((10, 2), 20, 2)) == Promoted(
-            [(lane, (7, 3)), (lane, (6, 4))], (20, 4)
+            [(key, (7, 3)), (key, (6, 4))], (20, 4)
         )
         assert await store.load(PromoteDue((20, 4), 20, 2)) == Promoted([], None)
 
         assert ids(await store.load(LoadTimers(START, 9))) == [5]
-        assert ids(await store.load(LoadReady(lane, START, 9))) == [4, 3, 1]
+        assert ids(await store.load(LoadReady(key, START, 9))) == [4, 3, 1]
         assert await listed(store, tag="red", state="queued") == [3]
         for number in range(1, 7):
             job = before[number]
@@ -305,10 +305,10 @@ class JobClaims(Claims):
             store, make_job(id=1, due_at=5, state=SCHEDULED, options=Options(requirements=route))
         )
 
-        (lane, _), *_ = (await store.load(PromoteDue((0, 0), 9, 9))).jobs
+        (key, _), *_ = (await store.load(PromoteDue((0, 0), 9, 9))).jobs
 
-        assert lane == ReadyKey("default", "email.send", requirements=route)
-        assert ids(await store.load(LoadReady(lane, START, 9))) == [1]
+        assert key == ReadyKey("default", "email.send", requirements=route)
+        assert ids(await store.load(LoadReady(key, START, 9))) == [1]
 
     async def test_a_job_before_the_pair_is_not_queued(self, store: Store) -> None:
         await put(store, *(make_job(id=n, due_at=10, state=SCHEDULED) for n in (1, 2, 3)))
@@ -328,11 +328,11 @@ class JobClaims(Claims):
             make_job(id=5, task="other"),
             make_job(id=6, state=RUNNING),
         )
-        lane = ReadyKey("default", "email.send")
+        key = ReadyKey("default", "email.send")
 
-        assert ids(await store.load(LoadReady(lane, START, 9))) == [2, 1, 3]
-        assert ids(await store.load(LoadReady(lane, (-5, 2), 1))) == [1]
-        assert ids(await store.load(LoadReady(lane, (5, 1), 9))) == [3]
+        assert ids(await store.load(LoadReady(key, START, 9))) == [2, 1, 3]
+        assert ids(await store.load(LoadReady(key, (-5, 2), 1))) == [1]
+        assert ids(await store.load(LoadReady(key, (5, 1), 9))) == [3]
 
     async def test_running_jobs_load_in_order_of_id(self, store: Store) -> None:
         await put(store, *(make_job(id=n, state=RUNNING) for n in (3, 1, 2)), make_job(id=4))

@@ -17,7 +17,7 @@ from tests.factories import make_job
 from tests.store.steps import ended, of_jobs, put
 
 Read = Callable[[Store], Awaitable[Any]]
-LANE = ReadyKey("default", "email.send")
+READY_KEY = ReadyKey("default", "email.send")
 KEPT_NOT = Retention(completed_us=0, cancelled_us=0, failed_us=0)
 
 
@@ -31,7 +31,7 @@ def number(found: Any) -> int | None:
 # What each says once a job waits in the state it asks for, and once that job has ended.
 WAITING: dict[str, tuple[State, Read]] = {
     "LoadTimers": (State.SCHEDULED, lambda store: store.load(LoadTimers(START, 9))),
-    "LoadReady": (State.QUEUED, lambda store: store.load(LoadReady(LANE, START, 9))),
+    "LoadReady": (State.QUEUED, lambda store: store.load(LoadReady(READY_KEY, START, 9))),
     "load_running": (State.RUNNING, lambda store: store.load_running(0, 9)),
     "LoadExpired": (State.QUEUED, lambda store: store.load(LoadExpired(50, 9))),
     "list_jobs": (State.QUEUED, lambda store: store.list_jobs(JobFilter("queued"), None, 9)),
@@ -91,7 +91,7 @@ class ReadClaims:
         await put(store, job)
         assert [(await store.snapshot()).last_id, (await store.snapshot()).ready_keys] == [
             5,
-            [LANE],
+            [READY_KEY],
         ]
 
         await store.commit(of_jobs(ended(job)))

@@ -212,7 +212,7 @@ class PlacingWorld(World):
             return await messages.pop(0)()
 
         async def send(message: Any) -> None:
-            raise AssertionError(f"nobody reads this: {message}")
+            raise AssertionError(f"no part of the server reads this: {message}")
 
         scope = {
             "type": "http",

@@ -70,7 +70,7 @@ def text_of(report: AttemptResult, stream: str = "stdout") -> str:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process runs; a zombie that nobody has reaped does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"

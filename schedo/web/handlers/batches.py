@@ -79,7 +79,9 @@ def _read_items(context: AppContext, request: Request, once: Once) -> Steps[list
         except (BadJson, TooLarge):  # the whole batch is malformed or too large
             raise
         except SchedoError as error:
-            specs.append(_refusal(error))  # the error itself would keep what it was raised from
+            specs.append(
+                _refusal(error)
+            )  # the error itself would keep its traceback and frames in memory
     return specs
 
 

@@ -39,7 +39,7 @@ STATES = {
     20: State.QUEUED,
     21: State.COMPLETED,
     22: State.SCHEDULED,
-    23: State.QUEUED,  # it was handed back
+    23: State.QUEUED,  # it was released
 }
 
 

@@ -55,7 +55,7 @@ CREATE TABLE job_payload (
 -- LoadTimers reads this; state and queue are in it so that count_jobs need not look up the rows.
 CREATE INDEX job_timers ON job (due_at, id, state, queue) WHERE state = 'scheduled' OR state = 'retrying';
 
--- load_lane reads one lane of it, best rank first; open() skips from lane to lane; count_jobs counts it.
+-- LoadReady reads one ready key of it, best rank first; open() skips from key to key; count_jobs counts it.
 -- state is in it because SQLite checks the condition again, and would read the row for that.
 CREATE INDEX job_lane ON job (queue, task, rank, id, state) WHERE state = 'queued';
 

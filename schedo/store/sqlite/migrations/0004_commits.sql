@@ -1,6 +1,6 @@
--- The number of the last commit, and a number that names this store: what the witness beside the file repeats
--- (see store/sqlite/last_commit.py). Every transaction writes this row, so whatever part of the log SQLite believes in says
--- how far it goes.
+-- The number of the last commit, and a random number that identifies this store. The last-commit file repeats both
+-- (see store/sqlite/last_commit.py). Every transaction writes this row, so each part of the log that SQLite accepts has
+-- the number of its last commit.
 INSERT INTO meta (name, value) VALUES ('commits', 0), ('store', random());
 
 -- An entry of the journal is a transaction of a single statement.

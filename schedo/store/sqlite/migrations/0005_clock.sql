@@ -1,5 +1,5 @@
 -- Instants that count elapsed time are on a timeline that advances evenly when the clock is set: the wall
--- clock's instant minus the offset, which meta has as clock_offset_us. The flags say which ones do. Until now
+-- clock's instant minus the offset, which meta has as clock_offset_us. The flags mark such instants.
 -- Older versions did not store whether a scheduled job has a delay or a run_at, so waiting jobs still follow the wall clock.
 
 ALTER TABLE job ADD COLUMN due_elapsed INTEGER NOT NULL DEFAULT 0;

@@ -1,3 +1,3 @@
--- The worker protocol calls the outcome of an attempt that was given back unrun "released".
+-- The outcome of an attempt that a worker did not run is now "released".
 
 UPDATE attempt SET outcome = 'released' WHERE outcome = 'handed_back';
