@@ -17,7 +17,7 @@ from schedo.core.limits import FREQUENT_US
 from schedo.core.loads import LoadSchedules
 from schedo.core.model import Schedule
 from schedo.core.paged_index import PagedIndex, Pair, Room
-from schedo.core.timers import Timers
+from schedo.core.timers import Timers, earliest
 
 
 class FireOrder:
@@ -82,14 +82,13 @@ class FireOrder:
 
     def fresh_at(self) -> int | None:
         """Return the soonest fire in memory outside the backlog."""
-        firsts = (self.index.first(), self._frequent.first())
-        return min((first[0] for first in firsts if first is not None), default=None)
+        soonest, frequent = self.index.first(), self._frequent.first()
+        return earliest(soonest and soonest[0], frequent and frequent[0])
 
     def next_at(self) -> int | None:
         """Return the soonest fire in memory."""
         overdue_at = next(iter(self.overdue.values()), None)
-        instants = (self.fresh_at(), overdue_at, self.backlog.next_at())
-        return min((at for at in instants if at is not None), default=None)
+        return earliest(self.fresh_at(), overdue_at, self.backlog.next_at())
 
     # Pages.
 

@@ -16,6 +16,15 @@ _BUCKET_BITS = 26
 _STALE_KEPT = 64
 
 
+def earliest(*instants: int | None) -> int | None:
+    """Return the first of the instants, or None if there is none."""
+    found = None
+    for at in instants:
+        if at is not None and (found is None or at < found):
+            found = at
+    return found
+
+
 class Timers:
     """An instant for each key. Every method takes the lock, and none blocks for long."""
 
@@ -67,12 +76,16 @@ class Timers:
 
     def first(self) -> tuple[int, int] | None:
         """Return the soonest (instant, key), or None."""
+        if not self.live:
+            return None  # each turn looks into several timers, most of which are empty
         with self._lock:
             return self._settle()
 
     def pop_due(self, now: int, limit: int) -> list[tuple[int, int]]:
         """Remove and return up to `limit` entries that are due at `now`, soonest first."""
         due: list[tuple[int, int]] = []
+        if not self.live:
+            return due
         with self._lock:
             while len(due) < limit:
                 entry = self._settle()
