@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -76,10 +76,14 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     is_suspect: bool = False  # a poison suspect: it runs isolated, or one at a time
 
 
+StreamName = Literal["stdout", "stderr", "body"]
+STREAMS: tuple[str, ...] = get_args(StreamName)
+
+
 class CapturedOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     """One output stream of an attempt: its first and last bytes, and the total number of bytes."""
 
-    stream: Literal["stdout", "stderr", "body"]
+    stream: StreamName
     head: bytes
     tail: bytes
     total_bytes: int

@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from schedo.core import limits
 from schedo.core.leases import (
+    STREAMS,
     AttemptResult,
     CapturedOutput,
     Completed,
@@ -35,7 +36,6 @@ LOG_CHARACTERS_MAX = 16_384
 PARTIAL_CHARACTERS_MAX = 65_536  # of the output so far
 
 _NOTHING = Completed()
-_STREAMS = ("stdout", "stderr", "body")
 _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
 
 _SHORT_BYTES = 64
@@ -168,7 +168,7 @@ def _fit_captures(captures: Collection[CapturedOutput]) -> tuple[CapturedOutput,
 
 def _fit_capture(capture: CapturedOutput) -> CapturedOutput:
     head, tail = capture.head, capture.tail
-    if capture.stream not in _STREAMS:
+    if capture.stream not in STREAMS:
         raise ValueError("an output stream with an unknown name")
     for part in (head, tail):
         _check_type(part, bytes)

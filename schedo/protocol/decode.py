@@ -90,6 +90,8 @@ def _list_choices(kind: type[msgspec.Struct], steps: list[str]) -> Iterator[str]
     for place in places:
         if isinstance(place, inspect.LiteralType):
             yield from map(str, place.values)
+        if isinstance(place, inspect.EnumType):
+            yield from (str(choice.value) for choice in place.cls)
 
 
 def _alternatives(place: inspect.Type) -> list[inspect.Type]:

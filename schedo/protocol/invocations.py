@@ -11,11 +11,12 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from schedo.core import limits
 from schedo.core.model import ONCE, Job, JobSpec, Options
 from schedo.core.requirements import Requirements
+from schedo.core.states import State
 from schedo.core.worker_messages import Reservation
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Id, Instant, Name, or_unset
-from schedo.protocol.jobs import JobAnswer, StateName, job_fields
+from schedo.protocol.jobs import JobAnswer, job_fields
 from schedo.protocol.options import TaskFields, read_meta, read_tags
 from schedo.protocol.query import WAIT_US_MAX
 from schedo.protocol.requirements import Preferences, RequiresRequest, read_conditions, read_route
@@ -177,7 +178,7 @@ class ShortAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     """A command's state in the short form."""
 
     task_id: Id
-    status: StateName
+    status: State
     command: str | UnsetType = UNSET
     scheduled_at: Instant
     picked_at: Instant | UnsetType = UNSET

@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from schedo.core.built_in import BUILT_IN
 from schedo.core.changes import AttemptRecord
 from schedo.core.ids import render_id
+from schedo.core.leases import StreamName
 from schedo.core.model import Failure, Job, JobSpec, Trigger
 from schedo.core.states import State
 from schedo.errors import Invalid
@@ -25,19 +26,6 @@ from schedo.protocol.options import JobFields, OptionsAnswer, option_fields
 from schedo.protocol.times import render_instant
 
 TraceParent = Annotated[str, Meta(extra_json_schema={"pattern": fields.TRACEPARENT_PATTERN})]
-StateName = Literal[
-    "scheduled",
-    "blocked",
-    "queued",
-    "running",
-    "retrying",
-    "completed",
-    "failed",
-    "cancelled",
-    "expired",
-]
-TriggerName = Literal["submit", "schedule", "catchup", "manual", "invoke"]
-StreamName = Literal["stdout", "stderr", "body"]
 Names = Mapping[int, str]  # schedule id: name
 _NO_NAMES: Names = {}
 _ENDED_AT = {
@@ -166,7 +154,7 @@ class JobAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
     """The current state of a job; fields without a value are left out."""
 
     id: Id
-    state: StateName
+    state: State
     task: str
     queue: str
     priority: int
@@ -186,7 +174,7 @@ class JobAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
     expires_at: Instant | UnsetType = UNSET
     schedule: str | UnsetType = UNSET
     scheduled_for: Instant | UnsetType = UNSET
-    trigger: TriggerName | UnsetType = UNSET
+    trigger: Trigger | UnsetType = UNSET
     missed_count: int | UnsetType = UNSET
     unique_key: str | UnsetType = UNSET
     traceparent: str | UnsetType = UNSET
@@ -255,7 +243,7 @@ class WhyAnswer(Struct, forbid_unknown_fields=True):
     """The reason why a job waits."""
 
     id: Id
-    state: StateName
+    state: State
     why: str
 
 

@@ -14,6 +14,7 @@ import msgspec
 import orjson
 
 from schedo.core import limits
+from schedo.core.leases import STREAMS
 from schedo.core.states import State
 from schedo.protocol.fields import INSTANT_SCHEMA
 from schedo.protocol.operation import JSON_TYPE, AnswerKind, Operation
@@ -107,7 +108,7 @@ PARAMETERS = _by_name(
     _query(
         "stream",
         "Only this stream, as bare text, of the latest attempt.",
-        enum=["stdout", "stderr", "body"],
+        enum=list(STREAMS),
     ),
     _query("attempt", "Only this attempt.", type="integer", minimum=1, maximum=ATTEMPT_MAX),
     _query("task_id", "The id that /schedule answered with.", type="string", pattern=_ID_PATTERN)

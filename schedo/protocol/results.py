@@ -25,6 +25,7 @@ from schedo.core.leases import (
     Released,
     Snoozed,
     Stopped,
+    StreamName,
 )
 from schedo.core.model import Failure
 from schedo.core.strict_json import CheckedJson
@@ -62,7 +63,7 @@ class ErrorRequest(Struct, omit_defaults=True):
 class OutputRequest(Struct, omit_defaults=True):
     """The captured output of one stream: text, or base64 if it may not be UTF-8."""
 
-    stream: Literal["stdout", "stderr", "body"]
+    stream: StreamName
     text: str | None = None
     base64: str | None = None
     total_bytes: Annotated[int, Meta(ge=0)] | None = None

@@ -12,6 +12,7 @@ from schedo.core.cron import check_zone, parse_cron
 from schedo.core.ids import render_id
 from schedo.core.model import (
     Catchup,
+    Decision,
     DecisionRecord,
     JobSpec,
     Overlap,
@@ -50,8 +51,6 @@ CronText = Annotated[
     ),
 ]
 Zone = Annotated[str, Meta(description="An IANA zone name.", examples=["Europe/Paris"])]
-OverlapName = Literal["skip", "allow", "buffer_one", "cancel_other"]
-CatchupName = Literal["latest", "all", "skip"]
 Note = Annotated[str, Meta(max_length=500)]
 Gap = Literal["after", "skip"]
 Fold = Literal["first", "last", "both"]
@@ -72,8 +71,8 @@ class ScheduleRequest(JobFields, kw_only=True):
     at: Instant | None = None
     tz: Zone | None = None
     dst: DstRequest | None = None
-    overlap: OverlapName = "skip"
-    catchup: CatchupName = "latest"
+    overlap: Overlap = Overlap.SKIP
+    catchup: Catchup = Catchup.LATEST
     catchup_window: Duration = "24h"
     catchup_max: Annotated[int, Meta(ge=1, le=limits.CATCHUP_RUNS_MAX)] = limits.CATCHUP_MAX
     jitter: Duration | None = None
@@ -98,8 +97,8 @@ class ScheduleRequest(JobFields, kw_only=True):
                 options=self.to_options(),
             ),
             cron_source=self.cron,
-            overlap=Overlap(self.overlap),
-            catchup=Catchup(self.catchup),
+            overlap=self.overlap,
+            catchup=self.catchup,
             catchup_window_us=fields.read_duration("/catchup_window", self.catchup_window),
             catchup_max=self.catchup_max,
             paused=self.paused,
@@ -159,7 +158,7 @@ class ResumeRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class TriggerRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The overlap policy of this run; default: that of the schedule."""
 
-    overlap: OverlapName | None = None
+    overlap: Overlap | None = None
 
 
 class ParsedRule(NamedTuple):
@@ -225,8 +224,8 @@ class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
     retry: RetryAnswer | UnsetType = UNSET
     expires_in: DurationText | UnsetType = UNSET
     unique: UniqueAnswer | UnsetType = UNSET
-    overlap: OverlapName
-    catchup: CatchupName
+    overlap: Overlap
+    catchup: Catchup
     catchup_window: DurationText
     catchup_max: int
     paused: bool
@@ -269,8 +268,8 @@ class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
             retry=UNSET if options.retry is None else RetryAnswer.of(options.retry),
             expires_in=duration_or_unset(job.expires_in_us),
             unique=UNSET if options.unique is None else UniqueAnswer.of(options.unique),
-            overlap=spec.overlap.value,
-            catchup=spec.catchup.value,
+            overlap=spec.overlap,
+            catchup=spec.catchup,
             catchup_window=render_duration(spec.catchup_window_us),
             catchup_max=spec.catchup_max,
             paused=schedule.paused,
@@ -300,7 +299,7 @@ class DecisionAnswer(Struct, forbid_unknown_fields=True):
 
     scheduled_for: Instant
     decided_at: Instant
-    decision: str
+    decision: Decision
     count: int
     job: Id | UnsetType = UNSET
 
@@ -309,7 +308,7 @@ class DecisionAnswer(Struct, forbid_unknown_fields=True):
         return cls(
             render_instant(decision.scheduled_for),
             render_instant(decision.decided_at),
-            decision.decision.value,
+            decision.decision,
             decision.count,
             UNSET if decision.job_id is None else render_id(decision.job_id),
         )

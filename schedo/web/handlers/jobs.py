@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from schedo.core.ids import parse_id, render_id
+from schedo.core.leases import STREAMS
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
 from schedo.errors import NotFound
@@ -38,7 +39,6 @@ from schedo.web.pages import answer_page
 # What requests claim: for a job with its payload and result, and for a job of a list.
 JOB_BYTES = 1_048_576
 _LISTED_JOB_BYTES = 10_240
-_STREAMS = ("stdout", "stderr", "body")
 _PLAIN_TEXT = b"text/plain; charset=utf-8"
 
 
@@ -128,7 +128,7 @@ async def answer_when_ended(
 async def explain_job(context: AppContext, request: Request) -> Response:
     job = await _load_job(context, request)
     why = context.engine.why(job)
-    answer = WhyAnswer(render_id(job.id), job.state.value, why)
+    answer = WhyAnswer(render_id(job.id), job.state, why)
     return Response(200, msgspec.json.encode(answer))
 
 
@@ -140,7 +140,7 @@ async def list_attempts(context: AppContext, request: Request) -> Response:
 
 async def get_output(context: AppContext, request: Request) -> Response:
     """Read captured output: all of it as JSON, or one stream as text."""
-    stream = read_choice(request.query, "stream", _STREAMS)
+    stream = read_choice(request.query, "stream", STREAMS)
     attempt = read_number(request.query, "attempt", 1, ATTEMPT_MAX)
     job = await _load_job(context, request)
     store = context.engine.store

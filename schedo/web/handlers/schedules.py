@@ -11,7 +11,7 @@ from msgspec import UNSET
 from schedo.core import limits
 from schedo.core.cron import explain, parse_cron
 from schedo.core.ids import render_id
-from schedo.core.model import Overlap, Rule, Schedule
+from schedo.core.model import Rule, Schedule
 from schedo.core.triggers import next_after
 from schedo.errors import BadRequest
 from schedo.protocol import fields
@@ -110,10 +110,8 @@ async def resume_schedule(context: AppContext, request: Request) -> Response:
 async def trigger_schedule(context: AppContext, request: Request) -> Response:
     if HEADER in request.headers:
         raise BadRequest("a trigger takes no Idempotency-Key; submit a job with one instead")
-    asked = (await request.read(TriggerRequest)).overlap
-    name = _name(request)
-    overlap = None if asked is None else Overlap(asked)
-    job, skipped_by = await context.engine.trigger_schedule(name, overlap)
+    overlap = (await request.read(TriggerRequest)).overlap
+    job, skipped_by = await context.engine.trigger_schedule(_name(request), overlap)
     if job is not None:
         made = {"job": job_fields(job, await context.learn_names([job]))}
         return Response(201, orjson.dumps(made))

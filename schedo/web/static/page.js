@@ -88,8 +88,9 @@ function showType(name, schema) {
   const required = new Set(schema.required || []);
   const rows = Object.entries(schema.properties || {}).map(([field, part]) =>
     row(field, part, required.has(field)));
+  const fields = rows.length ? table(rows) : element("p", { class: "type" }, ...typeNodes(schema));
   return element("section", { id: "type-" + name },
-    element("h3", {}, name), element("p", {}, schema.description || ""), table(rows));
+    element("h3", {}, name), element("p", {}, schema.description || ""), fields);
 }
 
 function show(api) {
