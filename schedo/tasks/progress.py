@@ -1,4 +1,4 @@
-"""The progress reports of running handlers and commands, merged and sent at intervals."""
+"""Throttles the progress reports of running handlers and commands: merges them for an interval."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from schedo.core.progress import ProgressUpdate
 # A handler may report in a tight loop; the server gets at most ten updates a second.
 INTERVAL_S = 0.1
 
-
 ReportProgress = Callable[[LeaseKey, ProgressUpdate], None]
 
 
@@ -19,7 +18,7 @@ def ignore_progress(key: LeaseKey, update: ProgressUpdate) -> None:
     """Drop the update; for code that runs outside of a worker."""
 
 
-class Progress:
+class ProgressThrottle:
     """The merged updates of each attempt since the last interval; `send` gets them."""
 
     def __init__(self, send: ReportProgress) -> None:
@@ -28,7 +27,7 @@ class Progress:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    def tell(self, key: LeaseKey, update: ProgressUpdate) -> None:
+    def report(self, key: LeaseKey, update: ProgressUpdate) -> None:
         """Add an update; may be called from any thread."""
         self._loop.call_soon_threadsafe(self._add, key, update)
 

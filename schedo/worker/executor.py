@@ -22,7 +22,7 @@ from schedo.core.leases import AttemptResult, Failed, Lease, Stopped, StopReason
 from schedo.core.limits import SECOND
 from schedo.core.model import Failure, LeaseKey
 from schedo.core.progress import ProgressUpdate
-from schedo.tasks.progress import Progress
+from schedo.tasks.progress import ProgressThrottle
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.runner import AttemptContext, Runner, StopSignal
 from schedo.worker.shutdown import Grace
@@ -80,7 +80,7 @@ class Executor:
         self._watches_timeouts = watches_timeouts
         self._handlers = {n: each for n, each in runners.items() if isinstance(each, TaskRunner)}
         self._runners = {n: each for n, each in runners.items() if not isinstance(each, TaskRunner)}
-        self._progress = Progress(connection.send_progress)
+        self._progress = ProgressThrottle(connection.send_progress)
         self._running: dict[LeaseKey, _Attempt] = {}
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -108,7 +108,7 @@ class Executor:
         key = lease.key
         if key in self._running:
             return False
-        context = AttemptContext(lease, StopSignal(), self._progress.tell)
+        context = AttemptContext(lease, StopSignal(), self._progress.report)
         attempt = self._running[key] = _Attempt(self, context)
         self._is_idle.clear()
         if self._watches_timeouts and lease.options.timeout_us is not None:

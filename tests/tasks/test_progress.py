@@ -10,19 +10,19 @@ import pytest
 from schedo import report_progress
 from schedo.core.model import LeaseKey
 from schedo.core.progress import ProgressUpdate
-from schedo.tasks.progress import Progress
+from schedo.tasks.progress import ProgressThrottle
 
 KEY = LeaseKey(1, 1, 1)
 
 
 async def test_what_is_said_in_a_moment_is_passed_on_as_one_and_nothing_of_what_has_ended() -> None:
     passed: asyncio.Queue[tuple[LeaseKey, ProgressUpdate]] = asyncio.Queue()
-    progress = Progress(lambda key, said: passed.put_nowait((key, said)))
+    progress = ProgressThrottle(lambda key, said: passed.put_nowait((key, said)))
     other = LeaseKey(2, 1, 1)
 
     for percent in range(5):
-        progress.tell(KEY, ProgressUpdate(float(percent)))
-    progress.tell(other, ProgressUpdate(1.0))
+        progress.report(KEY, ProgressUpdate(float(percent)))
+    progress.report(other, ProgressUpdate(1.0))
     asyncio.get_running_loop().call_soon(progress.forget, other)
 
     async with asyncio.timeout(10):
