@@ -21,6 +21,7 @@ STEP_S = 0.001
 BEGUN_MAX = 64  # more at a time gain nothing
 URGENT_MAX = 4  # health checks that begin in one turn before all others
 _BEGUN_AT_FIRST = 16
+_JUDGED_MIN = 4  # a turn with fewer requests is not worth a look at its length
 _LONG_TURN_S = 2 * SLICE_S
 _SHORT_TURN_S = SLICE_S / 2
 
@@ -98,8 +99,10 @@ class LoopShare:
                 break
         self._begun_before += self._begun
         self._begun = 0
-        if self._waiting or self._urgent or self._begun_before:
+        if self._waiting or self._urgent or self._begun_before >= _JUDGED_MIN:
             self._arm()  # after the first steps of the requests that have just begun
+        else:
+            self._begun_before = 0
 
     def _judge(self, took_s: float) -> None:
         """Begin fewer requests a turn after a long turn, more after a short and full one."""

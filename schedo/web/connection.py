@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FIRST_REQUEST_GRACE_S = 1.0  # while draining, for a connection that has sent nothing yet
 LINGER_BYTES_MAX = 1_048_576  # in addition to the rest of a body with a Content-Length
 LINGER_BODY_BYTES_MAX = 33_554_432
+TINY_REQUEST_BYTES = 1_024  # a request up to this size is not counted
 ORDINARY_REQUEST_BYTES = 8_192  # a connection with more is closed first when memory is short
 SKIPPED_BYTES_MAX = 65_536  # of an unread body, if the connection stays open
 
@@ -93,10 +94,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer to receive into. All connections share it, because none keeps it."""
-        exchange = self._exchange
-        is_body = self.stage is Stage.BODY and exchange is not None and exchange.is_body_wanted
-        is_tiny = self._chunks is not None and self._chunks.has_tiny_chunks
-        is_long = self.stage is Stage.LINGER or (is_body and not is_tiny)
+        is_long = self.stage is Stage.LINGER
+        if self.stage is Stage.BODY:
+            is_wanted = self._exchange is not None and self._exchange.is_body_wanted
+            is_long = is_wanted and (self._chunks is None or not self._chunks.has_tiny_chunks)
         return self._shared.long_buffer if is_long else self._shared.short_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -183,9 +184,8 @@ class Connection(asyncio.BufferedProtocol):
         keeps_alive = head.keeps_alive and not (shared.is_draining or self._is_surplus)
         exchange = Exchange(self, head.scope, keeps_alive, head.expects_continue)
         self._exchange = exchange
-        self._request_bytes = end
-        if head.body_bytes <= SMALL_BODY_BYTES_MAX:
-            self._request_bytes += head.body_bytes
+        size = end + head.body_bytes if head.body_bytes <= SMALL_BODY_BYTES_MAX else end
+        self._request_bytes = size if size > TINY_REQUEST_BYTES else 0
         self._left = head.body_bytes
         self._chunks = Chunks() if head.is_chunked else None
         if head.body_bytes or head.is_chunked:
@@ -375,23 +375,19 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def has_sent_ahead(self) -> bool:
         """Whether it holds received bytes, and not only an unread response."""
-        return bool(self._rest) or self._waiting() > ORDINARY_REQUEST_BYTES
+        return self.held - self.outgoing.kept_bytes > ORDINARY_REQUEST_BYTES or bool(self._rest)
 
     def idle_since(self) -> float | None:
         """Return since when the connection is idle; None if it is not."""
         is_idle = self.stage is Stage.IDLE or (self.stage is Stage.HEAD and not self._rest)
         return self._since if is_idle and not self.outgoing.is_unread else None
 
-    def _waiting(self) -> int:
-        """The bytes of the current request; those of a large body until they are claimed."""
-        exchange = self._exchange
-        if exchange is None or exchange.is_body_wanted:
-            return self._request_bytes
-        return self._request_bytes + exchange.unread_bytes
-
     def _charge(self) -> None:
         """Update the account."""
-        held = len(self._rest) + self._waiting() + self.outgoing.kept_bytes
+        held = len(self._rest) + self._request_bytes + self.outgoing.kept_bytes
+        exchange = self._exchange
+        if exchange is not None and not exchange.is_body_wanted:  # nor claimed
+            held += exchange.unread_bytes
         if held != self.held and self.stage is not Stage.GONE:
             change, self.held = held - self.held, held
             self._shared.charge(self, change)

@@ -89,8 +89,9 @@ class Connections:
 
     def charge(self, connection: Connection, change: int) -> None:
         """Change the number of bytes that a connection holds."""
-        self.in_flight.by_connections += change
-        if change > 0:
+        account = self.in_flight
+        account.by_connections += change
+        if change > 0 and account.by_connections > account.connections_max:
             self.shed(connection)
 
     def shed(self, but: Connection | None = None) -> None:

@@ -49,40 +49,43 @@ class Endpoint:
             )
         claim = Claim(self._context.in_flight)
         try:
-            request = await _read_request(scope, receive, operation, claim)
-            request_id = request.id
+            body, media_type = b"", ""
+            if operation.request is None:
+                _check_no_body(scope["schedo.headers"])
+            else:
+                media_type = _read_media_type(scope["schedo.headers"], operation)
+                body = await _read_body(scope, receive, operation, claim)
+            request = _make_request(scope, receive, operation, body, media_type, claim)
+            if operation.request is EmptyRequest:  # its handler does not read the body
+                await request.read(EmptyRequest)
+                request = request._replace(body=b"")
             answering = handle(self._context, request)
-            del request  # the handler may wait for long; it frees the body
-            await send_answer(send, await answering, request_id, claim)
+            del request, body  # the handler may wait for long; it frees the body
+            await send_answer(send, await answering, scope["schedo.request_id"], claim)
         except TooSlow:
             raise ClientGone from None
         finally:
-            claim.release()
+            if claim.size:
+                claim.release()
 
 
-async def _read_request(
-    scope: Scope, receive: Receive, operation: Operation, claim: Claim
+def _make_request(
+    scope: Scope,
+    receive: Receive,
+    operation: Operation,
+    body: bytes,
+    media_type: str,
+    claim: Claim,
 ) -> Request:
-    """Return the request with its whole body; raise the errors of a bad one."""
-    headers: dict[bytes, bytes] = scope["schedo.headers"]
-    body, media_type = b"", ""
-    if operation.request is None:
-        _check_no_body(headers)
-    else:
-        media_type = _read_media_type(headers, operation)
-        body = await _read_body(receive, headers, operation, claim)
-        if not body and operation.body_is_optional:
-            body = _NO_BODY
-
     async def gone() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    request = Request(
+    return Request(
         operation.name,
         scope["path"],
         scope["path_params"],
-        headers,
+        scope["schedo.headers"],
         parse_query(scope["query_string"], operation.query),
         body,
         scope["schedo.request_id"],
@@ -92,10 +95,6 @@ async def _read_request(
         media_type == LINES_TYPE,
         scope.get("schedo.grant"),
     )
-    if operation.request is EmptyRequest:  # its handler does not read the body
-        await request.read(EmptyRequest)
-        return request._replace(body=b"")
-    return request
 
 
 def _may_wait(operation: Operation, scope: Scope) -> bool:
@@ -142,10 +141,9 @@ def _read_length(headers: Mapping[bytes, bytes], operation: Operation) -> int:
     return int(length)
 
 
-async def _read_body(
-    receive: Receive, headers: Mapping[bytes, bytes], operation: Operation, claim: Claim
-) -> bytes:
+async def _read_body(scope: Scope, receive: Receive, operation: Operation, claim: Claim) -> bytes:
     """Return the whole body, with a claim if it is large; stop reading beyond the limit."""
+    headers: dict[bytes, bytes] = scope["schedo.headers"]
     bytes_max = operation.body_bytes_max
     length = _read_length(headers, operation)
     if length > SMALL_BODY_BYTES_MAX:
@@ -163,6 +161,8 @@ async def _read_body(
             await _receive(body, receive, claim, bytes_max)
     if body.size > bytes_max:
         raise _too_large(bytes_max)
+    if not body.size and operation.body_is_optional:
+        return _NO_BODY
     if len(body.parts) == 1:
         return body.parts[0]
     whole = b"".join(body.parts)

@@ -13,35 +13,28 @@ WRITE_BYTES_PER_S_MIN = 1_024
 class Outgoing:
     """Follows a transport that pauses its writer while any byte is unread."""
 
-    __slots__ = ("_began_at", "_kept", "_read", "_transport", "_written")
+    __slots__ = ("_began_at", "_read", "_transport", "_written", "is_unread", "kept_bytes")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self.is_unread = False
         self._read: LightEvent | None = None  # set when the client has read everything
         self._began_at = 0.0  # when it last had
         self._written = 0  # since then
-        self._kept = 0  # the writes that it has not read whole; the transport keeps each whole
-
-    @property
-    def is_unread(self) -> bool:
-        return self._read is not None
-
-    @property
-    def kept_bytes(self) -> int:
-        return 0 if self._read is None else self._kept
+        self.kept_bytes = 0  # the writes that it has not read whole; the transport keeps them
 
     def write(self, data: bytes) -> None:
         """Write the bytes, or keep them until the client reads."""
-        was_unread = self._read is not None
+        was_unread = self.is_unread
         self._transport.write(data)
-        if self._read is not None:
-            self._kept = self._kept + len(data) if was_unread else len(data)
+        if self.is_unread:
+            self.kept_bytes += len(data)
             self._written += len(data) if was_unread else 0
 
     def pause(self, now: float) -> None:
         """Begin to count: the transport could not send everything."""
-        if self._read is None:
-            self._read = LightEvent()
+        if not self.is_unread:
+            self.is_unread, self._read = True, LightEvent()
             self._began_at = now
             self._written = self._transport.get_write_buffer_size()
 
@@ -50,6 +43,7 @@ class Outgoing:
         read, self._read = self._read, None
         if read is None:
             return False
+        self.is_unread, self.kept_bytes = False, 0
         read.set()
         return True
 
@@ -64,7 +58,7 @@ class Outgoing:
 
     def lag(self, now: float, bytes_per_s: int) -> float:
         """Return how many seconds the client is behind a reader of this rate."""
-        if self._read is None:
+        if not self.is_unread:
             return 0.0
         sent = self._written - self._transport.get_write_buffer_size()
         return now - self._began_at - sent / bytes_per_s

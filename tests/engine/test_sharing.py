@@ -149,6 +149,7 @@ async def test_requests_that_wait_begin_in_order_and_in_several_turns() -> None:
 async def test_fewer_requests_begin_if_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: now)
+    monkeypatch.setattr(sharing, "_JUDGED_MIN", 1)
     share = LoopShare(asyncio.get_running_loop())
 
     async def begin_all() -> int:

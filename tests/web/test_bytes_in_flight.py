@@ -168,11 +168,11 @@ async def test_a_request_is_counted_until_it_is_answered(served: Served) -> None
     reader, writer = await open_connection(port)
     job = await world.submit(delay=60)
     writer.write(b"GET /v1/jobs/%b/wait?timeout=60s HTTP/1.1\r\n" % job["id"].encode())
-    writer.write(b"Host: localhost\r\n\r\n")
+    writer.write(b"Host: localhost\r\nX-Long: %b\r\n\r\n" % (b"x" * 1_000))
     await connected(server, 1)
     while not account.by_connections:
         await turn()
-    assert account.by_connections > 60
+    assert account.by_connections > 1_060
 
     world.app.drain()
     await reader.readuntil(b"}")
