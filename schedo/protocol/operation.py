@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,8 +31,7 @@ class Operation(NamedTuple):
     """One method on one path."""
 
     name: str
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-    path: str
+    route: str  # method and path
     summary: str
     answers: dict[int, AnswerKind]
     request: type[msgspec.Struct] | None = None
@@ -43,6 +42,14 @@ class Operation(NamedTuple):
     is_large: bool = False  # its body may have the size of a batch
     needs_body: bool = False  # even though all fields are optional
     may_wait: bool = False  # the request may have a `wait`
+
+    @property
+    def method(self) -> str:
+        return self.route.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return self.route.partition(" ")[2]
 
     @property
     def tag(self) -> str:
