@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-# A module of claims that others import gets pytest's explanations only if it is named here.
+# pytest explains failed assertions of an imported module only if the module is registered here.
 pytest.register_assert_rewrite("tests.store.contract")
 
-# A shared machine is slow now and then, so examples have no deadline; a failure says how to replay.
+# A shared machine can be slow, so examples have no deadline; a failure prints how to replay it.
 settings.register_profile("schedo", deadline=None, print_blob=True)
 settings.load_profile("schedo")

@@ -1,4 +1,4 @@
-"""Records with sensible values; name what your test is about, leave the rest."""
+"""Records with sensible defaults; a test names only the fields that matter to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make_job(**overrides: Any) -> Job:
 
 
 def make_spec(**overrides: Any) -> ScheduleSpec:
-    """Return a schedule that is asked for: a report every minute."""
+    """Return the spec of a schedule: a report every minute."""
     values: dict[str, Any] = {
         "name": "report",
         "rule": Rule(every_us=60_000_000),

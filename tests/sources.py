@@ -1,4 +1,4 @@
-"""The project's own source files, parsed: what the layer test and the tidy test look at."""
+"""The parsed source files of the project, for the tests of layers, tidiness and words."""
 
 from __future__ import annotations
 

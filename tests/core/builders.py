@@ -51,12 +51,12 @@ def tries(count: int, **fields: Any) -> Retry:
 
 
 def worker_spec(worker_id: str = "w", slots: int = 10, **fields: Any) -> WorkerSpec:
-    """Return what a worker offers, everything by default."""
+    """Return the spec of a worker; by default it runs all tasks of all queues."""
     return WorkerSpec(worker_id, slots, **fields)
 
 
 def every(seconds: int, **fields: Any) -> Rule:
-    """Return a rule that fires at whole multiples of so many seconds."""
+    """Return a rule that fires at whole multiples of the seconds."""
     return Rule(every_us=seconds * SECOND, **fields)
 
 

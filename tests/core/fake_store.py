@@ -33,7 +33,7 @@ OOPS = Failure("exit-code", "it ended with 1", exit_code=1)
 
 @dataclass
 class Written:
-    """What one commit carries, copied when it is taken."""
+    """A copy of the changes of one commit."""
 
     jobs: list[Job]
     schedules: list[Schedule]

@@ -31,7 +31,7 @@ def current_jobs(server: Server) -> list[Job]:
 
 
 def check_jobs(server: Server) -> None:
-    """No waiting job falls between memory and store."""
+    """Every waiting job is in memory, or the store will load it."""
     jobs = server.scheduler.jobs
     ready = dict(jobs.ready_queues.ready_indexes())
     promoted = undelivered(server)
@@ -80,7 +80,7 @@ def is_left(backlog: Backlog, pair: Pair) -> bool:
 
 
 def check_schedules(server: Server) -> None:
-    """No schedule that will fire falls between memory and store."""
+    """Every schedule that will fire is in memory, or the store will load it."""
     schedules = server.scheduler.schedule_table
     order, index = schedules.order, schedules.order.index
     gone = set(server.scheduler.jobs.changes.schedules_deleted)

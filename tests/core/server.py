@@ -1,6 +1,6 @@
 """A scheduler on a store that commits and loads step by step.
 
-The server does the committer's rounds in four steps, so that a test can let other things happen
+The server does the committer's rounds in four steps, so that a test can act
 between them: take, commit, fetch, deliver.
 """
 
@@ -66,7 +66,7 @@ class CommandCall(NamedTuple):
 
 
 class Server:
-    """A scheduler on a store; it commits and loads only when told."""
+    """A scheduler on a store; it commits and loads only when the test calls for it."""
 
     def __init__(
         self, capacity: int = 100, *, store: FakeStore | None = None, now: int = T0, slots: int = 10
@@ -110,7 +110,7 @@ class Server:
         self.scheduler = self._recovered(now)
 
     def follow_clock(self, delta_us: int) -> None:
-        """Follow the wall clock, which was set by so much, between two rounds."""
+        """Follow a step of the wall clock, between two rounds."""
         assert self.taken is None, "a commit is under way"
         assert not self.requested_loads, "something is being loaded"
         self.store.shift(delta_us)

@@ -1,4 +1,4 @@
-"""What the table of the built-in tasks says about them."""
+"""The table of the built-in tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands as values: at once from memory, or again with what was loaded for them."""
+"""Commands are applied at once from memory, or again with their loads."""
 
 from __future__ import annotations
 

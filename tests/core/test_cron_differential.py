@@ -1,4 +1,4 @@
-"""Cron against an oracle that walks every minute and knows nothing but zoneinfo.
+"""Cron, compared with an oracle that checks every minute and uses only zoneinfo.
 
 The oracle lists which local minute each instant shows. An expression is a set of values a field,
 from which both its text and its matches follow; so nothing of the code under test is used.
@@ -57,7 +57,7 @@ WINDOWS = [
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression as text and as what it matches; None is any value."""
+    """An expression as text, and the values that it matches; None matches any value."""
 
     cron: str
     seconds: frozenset[int]
@@ -132,7 +132,7 @@ def expressions(draw: st.DrawFn) -> Expression:
 
 
 class Window:
-    """Every minute of four days: what the clocks of a zone show."""
+    """The local time of a zone at every minute of four days."""
 
     def __init__(self, tz: str, day: str) -> None:
         noon = datetime.fromisoformat(day).replace(hour=12, tzinfo=UTC)

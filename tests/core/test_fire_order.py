@@ -1,4 +1,4 @@
-"""Many schedules of one instant: what has just come due fires before them, and all of them fire."""
+"""Many schedules of one instant: newly due ones fire before them, and all of them fire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lazy heap: items come out by the keys that they have when they surface."""
+"""The lazy heap returns items in the order of their current keys."""
 
 from __future__ import annotations
 

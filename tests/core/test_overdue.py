@@ -201,7 +201,7 @@ def test_a_job_that_the_store_queued_while_it_changed_in_memory_is_queued_there_
     target = promoted[-1]
     held = server.store.jobs[target].copy()
     held.state = State.SCHEDULED
-    server.scheduler.jobs.track(held)  # loaded for a command, as it stood before that
+    server.scheduler.jobs.track(held)  # loaded for a command, in its earlier state
 
     server.deliver(RESTART)
     server.settle(RESTART)

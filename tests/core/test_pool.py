@@ -1,4 +1,4 @@
-"""The pool: records come back blank, and it keeps a bounded number of them."""
+"""The pool returns blank records and keeps a bounded number of them."""
 
 from __future__ import annotations
 

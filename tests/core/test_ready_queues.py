@@ -29,7 +29,7 @@ def filled(*jobs: Job, workers: WorkerPool | None = None, capacity: int = 100) -
 
 
 def starts(ready_queues: ReadyQueues, suspects: Set[int] = frozenset()) -> list[tuple[int, str]]:
-    """Start what can start; return the jobs in that order, each with its worker."""
+    """Start all jobs that can start; return them in that order, each with its worker."""
     started = []
     while taken := ready_queues.take():
         for ident, worker in taken:

@@ -46,12 +46,12 @@ class History:
         for name in NAMES[:2]:
             self.workers.attach(worker_spec(name, 2))
         self.next_id = 1
-        self.waiting: dict[int, Job] = {}  # all there are, in memory or not
+        self.waiting: dict[int, Job] = {}  # all waiting jobs, in memory or not
         self.running: list[tuple[str, LeaseKey, Job | None]] = []
         self.started = 0
 
     def step(self) -> None:
-        """Let one thing happen."""
+        """Apply one random event."""
         deeds: list[tuple[int, Callable[[], None]]] = [
             (10, self.add),
             (3, self.remove),
@@ -100,7 +100,7 @@ class History:
             self.ready_queues.remove(job)
 
     def take(self) -> None:
-        """Start what can start, each as the scan says."""
+        """Start all jobs that can start, and compare each choice with the scan."""
         for _ in range(self.random.choice((1, 2, 100))):
             expected = scan(self.ready_queues, self.workers)
             taken = self.ready_queues.take()
@@ -238,7 +238,7 @@ def test_the_next_job_is_the_one_that_a_scan_of_everything_finds(seed: int) -> N
     assert history.started > 0
 
 
-# What the choice touches.
+# The cost of a choice.
 
 
 class Touches:

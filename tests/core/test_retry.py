@@ -11,7 +11,7 @@ from schedo.core.model import Retry
 from schedo.core.retry import PRESETS, delay_us
 
 SECOND = 1_000_000
-MIDDLE = 0.5  # the random number that leaves the delay as it is
+MIDDLE = 0.5  # the random number without effect on the delay
 
 
 def seconds(retry: Retry, count: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""The scheduler: a job's way from submit to its end, in order and in bounded memory."""
+"""The scheduler: jobs from submit to end, their order, and bounded memory."""
 
 from __future__ import annotations
 

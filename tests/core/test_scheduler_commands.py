@@ -66,7 +66,7 @@ def test_cancelling_a_cancelled_job_changes_nothing() -> None:
     assert not server.scheduler.jobs.changes
 
 
-# What is not allowed.
+# Commands that are refused.
 
 
 Make = Callable[[int], JobCommand]

@@ -1,4 +1,4 @@
-"""The scheduler against everything at once: random commands, time, commits, loads and crashes.
+"""The scheduler under random commands, times, commits, loads and crashes.
 
 Indexes hold two entries, so nearly every job passes through the store. Commits and loads happen in
 steps of their own, so that changes come between them. After every step the invariants are checked;
@@ -63,7 +63,7 @@ CAPACITY = 2
 TASKS = ("a", "b")
 QUEUES = ("p", "q")
 WORKER = "w"
-KEPT = worker_spec("kept", 1, isolated=True)  # for those who may have killed a worker
+KEPT = worker_spec("kept", 1, isolated=True)  # for poison suspects
 
 UNIQUES = st.builds(
     Unique,
@@ -113,18 +113,18 @@ OUTCOMES = st.sampled_from(
         Lost("gone", Blame.NONE),
     ]
 )
-ANY = st.integers(0, 1_000_000)  # picks one of however many there are
+ANY = st.integers(0, 1_000_000)  # chooses one of the existing records
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """The scheduler, its store, and what the outside world has been told."""
+    """The scheduler, its store, and the replies that clients have received."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = self.latest_now = 1_000 * SECOND
         self.server = Server(CAPACITY, now=self.now, slots=3)
         self.server.attach(KEPT)
-        self.answered: set[int] = set()  # jobs whose answer waits for the next commit
+        self.answered: set[int] = set()  # jobs whose reply waits for the next commit
         self.answering: set[int] = set()  # for the commit under way
         self.acknowledged: set[int] = set()
         self.latest: dict[int, tuple[int, int]] = {}  # job: epoch and attempt of its last lease
@@ -133,7 +133,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.retried: set[int] = set()
         self.attempts: Counter[int] = Counter()
 
-    # What happens.
+    # The random actions.
 
     @initialize(
         specs=st.lists(SPECS, max_size=20),
@@ -359,7 +359,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def everything_holds(self) -> None:
         check(self.server)
 
-    # The end: whatever was acknowledged comes to its end.
+    # The end: every acknowledged job ends.
 
     def teardown(self) -> None:
         scheduler = self.server.scheduler

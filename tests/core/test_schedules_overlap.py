@@ -1,4 +1,4 @@
-"""What a schedule does when it fires while a run of it is unfinished."""
+"""The overlap policies: a schedule fires while a run of it is unfinished."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def renew() -> str:
 
 
 def write() -> None:
-    """Put the diagram of the table into the document."""
+    """Write the diagram of the table into docs/lifecycle.md."""
     DOCUMENT.write_text(renew(), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Timers: soonest first, lazy cancelling, and no lost entry whatever thread arms it."""
+"""Timers: soonest first, lazy cancelling, and no lost entry when several threads arm them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from schedo.errors import SchedoError, WorkerReplaced
 from schedo.testing.loop import VirtualLoop
 from tests.engine.virtual_server import Disk, Server
 
-RETURN_S = 5.0  # a worker that is away for less keeps what it runs
+RETURN_S = 5.0  # a worker that reconnects within this time keeps its attempts
 
 ROUTES = (
     None,
@@ -31,7 +31,7 @@ SECOND = 1_000_000
 
 @dataclass
 class Running:
-    """An attempt that a worker runs, and whether it may have been taken away from it."""
+    """An attempt that a worker runs, and whether the server may have revoked it."""
 
     lease: Lease
     ends_at: float
@@ -40,7 +40,7 @@ class Running:
 
 @dataclass
 class Room:
-    """The one server there is, what was promised, and what was seen to be wrong."""
+    """The current server, the promises that it made, and the violations that were found."""
 
     loop: VirtualLoop
     random: Random
@@ -50,7 +50,7 @@ class Room:
     jobs: dict[int, JobSpec] = field(default_factory=dict)  # acknowledged
     results: dict[LeaseKey, bytes | None] = field(default_factory=dict)  # confirmed
     begun: Counter[int] = field(default_factory=Counter)
-    offers: Counter[str] = field(default_factory=Counter)  # what became of them
+    offers: Counter[str] = field(default_factory=Counter)  # by outcome
     given_up: Counter[int] = field(default_factory=Counter)  # by a worker that had begun it
     faults: list[str] = field(default_factory=list)
     workers: list[RemoteWorker] = field(default_factory=list)
@@ -109,7 +109,9 @@ class RemoteWorker:
             if room.chance(0.03):
                 await self.restart()
             elif room.chance(0.03):
-                await room.pause(2 * self.session_timeout_s)  # it is silent, and its attempts go on
+                await room.pause(
+                    2 * self.session_timeout_s
+                )  # it is silent, and its attempts continue
                 self.end_some()
             elif room.chance(0.02):
                 self.region = room.random.choice(("eu", "us"))
@@ -126,7 +128,7 @@ class RemoteWorker:
         await self.room.pause(10)
 
     async def drain(self) -> None:
-        """Finish what runs, telling the server so; then leave."""
+        """Drain: finish the running attempts, report them, and disconnect."""
         for _ in range(100):
             if not self.running and not self.results:
                 break
@@ -152,7 +154,7 @@ class RemoteWorker:
         return frozenset({*self.running, *self.results})
 
     async def work(self) -> None:
-        """Ask for work, and tell beside it what ends meanwhile."""
+        """Poll for work, and report attempts that end meanwhile."""
         room = self.room
         wait_s = room.random.choice((0.0, 1.0, 2.0))
         max_leases = room.random.choice((None, self.slots, 1))
@@ -172,7 +174,7 @@ class RemoteWorker:
         self.end_some()
 
     async def ask(self, **fields: Any) -> None:
-        """Send a request and do what its answer says, unless one of both is lost."""
+        """Send a request and follow its response, unless one of the two is lost."""
         room = self.room
         if room.server is None:
             self.heed_gap()
@@ -241,7 +243,7 @@ class RemoteWorker:
                 self.begin(lease)
 
     async def answer(self, offers: list[Lease]) -> None:
-        """Take some of the offers, refuse some, and overlook some."""
+        """Accept some of the offers, reject some, and ignore some."""
         room = self.room
         accepted, rejected = [], []
         for lease in offers:

@@ -24,19 +24,19 @@ def every(us: int) -> ScheduleSpec:
 
 
 async def stopped_at(path: Path, now: int, **spec: object) -> Job:
-    """Let a server take a job at the instant, and stop."""
+    """Run a server that accepts a job at the instant, and stop it."""
     async with running(path, now=now) as world:
         return await world.submit(**spec)
 
 
 async def followed(world: World) -> None:
-    """Return when the engine has followed the clock and loaded what comes next."""
+    """Return when the engine has followed the clock and loaded the next entries."""
     for _ in range(4):
         await world.engine.flush()
 
 
 async def started_by(world: World, at: int) -> bool:
-    """Return whether the worker has been given something when the clock shows the instant."""
+    """Return whether the worker has a lease when the clock shows the instant."""
     await world.run_until(at)
     return bool(world.worker.leases)
 
@@ -124,7 +124,7 @@ async def test_downtime_on_a_machine_that_was_restarted_counts_by_the_clock(path
 
 
 def _rebooted(world: World, now: int) -> VirtualClock:
-    """Give the world the clock of a machine that was started anew."""
+    """Give the world the clock of a rebooted machine."""
     world.clock.boot += 1
     return world.clock
 

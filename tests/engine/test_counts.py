@@ -22,7 +22,7 @@ class Clock(VirtualClock):
 
 
 class CountingStore:
-    """Counts one job more each time; a count takes as long as the test says."""
+    """Returns one job more at each count; a count lasts until the test ends it."""
 
     def __init__(self, clock: Clock, takes_us: int) -> None:
         self.clock = clock

@@ -265,7 +265,7 @@ async def test_due_timers_run_before_long_commands(path: Path) -> None:
 
         def take_long(job: Job) -> int:
             started.append(len(world.worker.leases))
-            world.clock.armed_at = None  # nothing rings within a turn
+            world.clock.armed_at = None  # the alarm does not fire within a turn
             world.clock.stall(10 * MILLISECOND)
             return job.id
 

@@ -1,4 +1,4 @@
-"""All jobs of a gang begin, or none, whatever the workers reply."""
+"""All jobs of a gang start, or none, whatever the workers reply."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def invoke(server: Server, count: int, wait_s: float = 5.0) -> asyncio.Task[list
 
 
 async def half_asked(server: Server) -> tuple[Local, asyncio.Task[list[Job]], Lease]:
-    """Invoke two jobs: one for a worker that begins at once, one that worker b is asked about."""
+    """Invoke two jobs: one for a worker that starts at once, one that is offered to worker b."""
     local = Local(server)
     asked = polling(server, "b")
     await server.engine.flush()
@@ -117,7 +117,7 @@ def test_after_a_rejection_no_job_of_the_gang_has_begun() -> None:
 def test_an_accepted_lease_is_revoked_when_another_worker_does_not_answer() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        await server.engine.sessions.work(make_poll("away"))  # has a slot, and asks for nothing
+        await server.engine.sessions.work(make_poll("away"))  # it has a slot and does not poll
         asked = polling(server, "b")
         await server.engine.flush()
         call = invoke(server, 2)
@@ -245,7 +245,7 @@ def test_a_client_that_disconnects_at_any_moment_leaves_no_stuck_job(
         disk.delay_s = delay_s
         server = await Server(loop, disk).start()
         local = Local(server, slots=2)
-        await server.engine.sessions.work(make_poll("away"))  # has a slot, and asks for nothing
+        await server.engine.sessions.work(make_poll("away"))  # it has a slot and does not poll
         call = invoke(server, 3)
         for _ in range(turns):
             await loop.pass_time(0)

@@ -18,7 +18,7 @@ async def test_the_result_of_a_dropped_start_does_not_end_the_next_attempt(
 ) -> None:
     async with running(path) as world:
         job = await world.submit(payload=LARGE, delay_us=MINUTE)
-        world.store.fail_loads(FLICKER)  # so it is put off, as attempt 1
+        world.store.fail_loads(FLICKER)  # so attempt 1 is deferred
         world.store.fail_next(FLICKER, FLICKER)  # the start, and the one after the recovery
         world.clock.stall(MINUTE)
         await asyncio.wait_for(leased(world), 5)

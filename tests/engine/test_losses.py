@@ -14,12 +14,12 @@ from tests.engine.world import HandWorker, World, running
 
 
 def note_kill(path: Path) -> None:
-    """Let the server that has left look like one that was killed."""
+    """Make the files of a stopped server look like those of a killed one."""
     Path(f"{path}.lock").write_text(f"pid 1\nboot {BOOT_ID.read_text().strip()}\n")
 
 
 async def lose(path: Path, worker: str, count: int, times: int) -> list[int]:
-    """Kill servers while the worker runs so many jobs; return the jobs."""
+    """Kill servers while the worker runs this number of jobs; return the jobs."""
     jobs: list[int] = []
     for _ in range(times):
         async with running(path, worker=worker) as world:

@@ -1,4 +1,4 @@
-"""Histograms and counts: which bucket, which queue, and that they stay small."""
+"""Histograms and counters: their buckets and queues, and their bounded number."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def test_a_released_reservation_does_not_poll_for_its_worker() -> None:
         poll = polling(server, wait_s=1.0)
         await server.engine.flush()
         reservation = await server.engine.reserve("work", "default", None, 1, 100.0)
-        await poll  # and the worker does not ask again
+        await poll  # and the worker does not poll again
 
         await server.engine.release_reservation(reservation.id, reservation.nonce)
         job = await submitted(server)
@@ -302,7 +302,7 @@ def test_a_released_reservation_does_not_exceed_max_leases() -> None:
         first = polling(server, slots=10, max_leases=1)
         await loop.pass_time(0.01)
         reservation = await server.engine.reserve("work", "default", None, 1, 100.0)
-        second = polling(server, slots=10, max_leases=1)  # it asks anew, for one
+        second = polling(server, slots=10, max_leases=1)  # it polls again, for one lease
         await first
         await loop.pass_time(0.01)
 

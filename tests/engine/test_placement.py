@@ -42,7 +42,7 @@ class Remote:
         self.waiting: asyncio.Task[PollResponse] | None = None
 
     async def wait(self, **fields: Any) -> None:
-        """Begin to wait for work."""
+        """Begin a poll."""
         ask = PollRequest(self.spec.id, "s", self.spec, wait_s=30.0, supports_offers=True, **fields)
         self.waiting = asyncio.create_task(self.sessions.work(ask))
         await self.engine.flush()
@@ -70,7 +70,7 @@ async def hired(world: World, *names: str, **fields: Any) -> list[Remote]:
 
 
 async def running_jobs(world: World, count: int) -> None:
-    """Return once so many attempts are decided on, durable or not."""
+    """Return once this number of attempts is decided, durable or not."""
     line = world.engine._loop.scheduler.jobs.ready_queues.queue_state("default")
     while line.running < count:
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)

@@ -21,7 +21,7 @@ async def test_a_worker_between_two_polls_can_be_invoked(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a", slots=2)
         await world.engine.submit([JobSpec("increment", b"{}")])
-        [queued] = (await remote.response()).leases  # and it does not ask at this moment
+        [queued] = (await remote.response()).leases  # and it has no open poll now
 
         call = asyncio.create_task(world.engine.invoke(spec(EU), 1, 5.0))
         await world.engine.flush()

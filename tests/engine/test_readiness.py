@@ -1,4 +1,4 @@
-"""A server says that it is not ready while jobs would not start in time, and why."""
+"""A server is not ready, with a reason, while jobs would not start in time."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ async def test_changes_of_a_broken_callback_are_not_committed(
 
 @types.coroutine
 def next_iteration() -> Generator[None, None, None]:
-    """Let everything run that is ready now, and nothing that becomes ready by it."""
+    """Run all callbacks that are ready now, but none that they make ready."""
     yield
 
 
@@ -210,7 +210,7 @@ async def test_a_submit_in_flight_has_an_unknown_outcome_when_the_disk_fails(pat
 
         codes = [getattr(task.exception(), "code", None) for task in (in_flight, behind_it)]
         assert codes == ["outcome-unknown", "outcome-unknown"]
-        with pytest.raises(StoreBroken):  # nothing of what comes now can have happened
+        with pytest.raises(StoreBroken):  # later commands cannot have been carried out
             await world.submit()
 
         assert len(await world.store.list_jobs(JobFilter(), None, 10)) == 1

@@ -16,7 +16,7 @@ from schedo.engine.sharing import LoopShare, SharedCall, in_steps
 
 @types.coroutine
 def next_turn() -> Generator[None, None, None]:
-    """Let everything run that is ready now, and nothing that becomes ready by it."""
+    """Run all callbacks that are ready now, but none that they make ready."""
     yield
 
 
@@ -194,7 +194,7 @@ async def test_urgent_requests_begin_before_all_others_but_few_in_a_turn() -> No
 
 
 class Calls:
-    """Counts the calls; each goes on when the test says so."""
+    """Counts the calls; the test ends each of them."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -113,7 +113,7 @@ def test_a_stalled_server_does_not_lose_a_worker() -> None:
         lease = await leased(server, session_timeout_s=5.0)
 
         loop.stall(9.0)
-        await loop.pass_time(0.5)  # timers come first, then what lies in the sockets
+        await loop.pass_time(0.5)  # timers come first, then the data in the sockets
         response = await server.engine.sessions.work(make_poll(running=frozenset({lease.key})))
 
         assert response.revoked == []
@@ -131,7 +131,7 @@ def test_a_request_sent_during_a_stall_is_read_before_the_timeout(seconds: float
         lease = await leased(server, session_timeout_s=5.0)
 
         loop.stall(seconds)
-        await loop.pass_time(0.01)  # timers come first, then what lies in the sockets
+        await loop.pass_time(0.01)  # timers come first, then the data in the sockets
         response = await server.engine.sessions.work(make_poll(running=frozenset({lease.key})))
 
         assert response.revoked == []

@@ -30,12 +30,12 @@ def done(lease: Lease) -> AttemptResult:
 
 
 async def hire(world: World, *, max_leases: int | None = None, **fields: Any) -> PollResponse:
-    """Ask for work without waiting."""
+    """Poll without waiting."""
     return await world.engine.sessions.work(make_poll(max_leases=max_leases, **fields))
 
 
 async def leased(world: World, **fields: Any) -> tuple[Job, Lease]:
-    """Submit a job and let the worker have it."""
+    """Submit a job and let the worker poll for it."""
     await hire(world, max_leases=0)
     job = await world.submit(task="resize", **fields)
     response = await hire(world)
@@ -77,7 +77,7 @@ async def test_the_next_job_completes_an_open_poll(path: Path) -> None:
         await world.submit(task="resize")
 
         response = await asyncio.wait_for(waiting, 5)
-        assert len(response.leases) == 1, "it asked for one"
+        assert len(response.leases) == 1, "it polled for one"
 
 
 async def test_a_session_has_one_open_poll(path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_a_second_result_that_contradicts_the_first_is_refused_and_kept_on
 async def test_a_result_of_an_attempt_that_is_not_held_is_refused_and_kept(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
-        await hire(world, max_leases=0, session="s2")  # started anew, without it
+        await hire(world, max_leases=0, session="s2")  # restarted, without the attempt
         await world.engine.flush()
 
         response = await hire(world, max_leases=0, session="s2", reports=[done(lease)])

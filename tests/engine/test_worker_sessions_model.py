@@ -1,4 +1,4 @@
-"""Remote workers as state machines, against a server that dies and whose store flickers.
+"""Remote workers as state machines, against a server that crashes and whose store fails at times.
 
 Each run has one seed. After some minutes of trouble everything heals; then every job must end, and
 nothing may be left behind.
@@ -58,7 +58,7 @@ async def people(room: Room) -> None:
 
 
 async def do(room: Room, server: Server, act: str) -> None:
-    """Ask the server for something."""
+    """Send a random request to the server."""
     random, engine = room.random, server.engine
     if act == "submit":
         specs = [draw_spec(random) for _ in range(random.choice((1, 1, 2, 12)))]
@@ -115,7 +115,7 @@ async def answered(room: Room, server: Server, act: str, work: Any) -> None:
 
 
 async def misfortune(room: Room) -> None:
-    """Let the store fail now and then, and the server die."""
+    """Let the store fail and the server die at random times."""
     random, disk = room.random, room.disk
     while not room.is_calm:
         await room.pause(25)
@@ -137,7 +137,7 @@ async def misfortune(room: Room) -> None:
 
 
 async def probe(room: Room) -> None:
-    """Look again and again whether what is counted is what there is."""
+    """Compare the counters with the records, repeatedly."""
     while True:
         await room.loop.pass_time(0.1)
         if room.server is None:
@@ -192,7 +192,7 @@ async def rest(room: Room) -> None:
 
 
 def check(room: Room) -> None:
-    """Compare what is on the disk with what was promised."""
+    """Compare the records on disk with the promises of the server."""
     assert room.server is not None
     jobs = room.disk.memory._jobs
     faults = room.faults

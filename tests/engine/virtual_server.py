@@ -26,7 +26,7 @@ from tests.store.model import ModelStore
 
 
 def live(test: Callable[[VirtualLoop], Awaitable[None]]) -> None:
-    """Run the test on a virtual loop, then end whatever still waits."""
+    """Run the test on a virtual loop, then cancel the remaining tasks."""
     loop = VirtualLoop()
     asyncio.set_event_loop(None)
     faults: list[str] = []
@@ -50,7 +50,7 @@ def live(test: Callable[[VirtualLoop], Awaitable[None]]) -> None:
 
 
 class StoreConnection:
-    """One server's way to the disk: slow, failing when told, and cut when the server dies."""
+    """One server's access to the disk: slow, failing on request, and cut when the server dies."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -90,7 +90,7 @@ class StoreConnection:
 
 
 class Disk:
-    """What outlives servers, and what was written on it."""
+    """The disk, which outlives the servers, and the commits on it."""
 
     def __init__(self, random: Random | None = None) -> None:
         self.memory = ModelStore()
@@ -143,7 +143,7 @@ class Server:
 
 
 def leftovers(engine: Engine) -> Iterator[str]:
-    """Yield what an engine at rest still remembers of attempts."""
+    """Yield the traces of attempts that an idle engine still holds."""
     loop, placement, sessions = engine._loop, engine._placement, engine.sessions
     dispatcher = loop.dispatcher
     rests: dict[str, Any] = {
@@ -170,7 +170,7 @@ def leftovers(engine: Engine) -> Iterator[str]:
             yield f"queue {line.queue.name} counts {line.running} running"
 
 
-# What tests say and hear as a worker.
+# The requests of workers, sent by tests.
 
 CPU = Requirements(resources=(("cpu", 1_000),))
 
@@ -202,7 +202,7 @@ async def submitted(server: Server, *specs: JobSpec) -> Job:
 
 
 async def leased(server: Server, **fields: Any) -> Lease:
-    """Let the worker have a job."""
+    """Give the worker a job."""
     poll = polling(server, **fields)
     [lease] = (await poll).leases
     await server.engine.flush()

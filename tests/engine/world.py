@@ -26,7 +26,7 @@ T0 = 1_800_000_000_000_000  # 2027-01-15T08:00:00Z
 
 
 class HandWorker:
-    """A transport that only notes what it is given; the test says how each attempt ends."""
+    """A transport that only records its leases and stops; the test ends each attempt."""
 
     def __init__(self, engine: Engine, worker_id: str = "process-1", slots: int = 10) -> None:
         self.engine = engine
@@ -51,7 +51,7 @@ class HandWorker:
 
 
 class World:
-    """What a test of the engine holds in its hands."""
+    """An engine with its store, clock and worker, for tests."""
 
     def __init__(
         self, path: Path, *, window: int = 100, now: int = T0, worker: str = "process-1"
@@ -71,7 +71,7 @@ class World:
         self.worker = HandWorker(self.engine, worker)
 
     async def submit(self, **fields: object) -> Job:
-        """Submit one job of the task `work` and return it as accepted; if due it has started."""
+        """Submit one job of the task `work` and return it; if it is due, it has started."""
         answers: Answers = await self.engine.submit([spec(**fields)])
         answer = answers[0]
         await self.engine.flush()
@@ -118,11 +118,11 @@ async def leased(world: World) -> None:
 
 
 async def recovered(world: World) -> None:
-    """Return once the engine has failed and works again."""
+    """Return once the engine has failed and recovered."""
     while not (world.store.failures and world.engine.health().ready):
         await _pass_time(0.01)
 
 
 async def _pass_time(seconds: float) -> None:
-    """Let the loop turn; what happens meanwhile comes from the store's own thread."""
+    """Let the loop run; the store's thread works meanwhile."""
     await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds)

@@ -1,4 +1,4 @@
-"""Work in steps, taken one after the other."""
+"""Runs work that is divided into steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def take(steps: Steps[T]) -> T:
-    """Return what the steps return."""
+    """Run all steps and return their result."""
     while True:
         try:
             next(steps)

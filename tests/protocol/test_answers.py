@@ -1,4 +1,4 @@
-"""Answers are what their Structs say, which refuse every field that they do not know."""
+"""Every response matches its Struct, which refuses unknown fields."""
 
 from __future__ import annotations
 

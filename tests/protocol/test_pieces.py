@@ -27,7 +27,7 @@ def check(text: bytes) -> None:
 
 
 def make_text(draw: random.Random, level: int = 0) -> str:
-    """Return JSON, in which keys may stand twice."""
+    """Return JSON, in which keys may be duplicated."""
     choice = draw.random()
     if level > 5 or choice < 0.3:
         return draw.choice(_SCALARS)

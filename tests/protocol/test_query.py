@@ -1,4 +1,4 @@
-"""Cursors lead on in the same list, and only there."""
+"""Cursors continue the same list, and are refused elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of any size: the same answer as for a small one, and nothing that takes long."""
+"""Bodies of any size are read with the same result as small ones, in short steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job requires and prefers: read from JSON, refused by name, and shown as it was asked."""
+"""Requirements and preferences: reading them from JSON, refusals, and rendering them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A program that commits one job after the other and prints each id when it is durable.
 
-Run as `python -m tests.store.committer PATH`; it goes on until it is killed.
+Run as `python -m tests.store.committer PATH`; it runs until it is killed.
 """
 
 from __future__ import annotations

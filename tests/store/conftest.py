@@ -12,5 +12,5 @@ for name in ("contract_jobs", "contract_lists", "contract_reads", "contract_sche
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return where a database may be made; the directory is not there yet."""
+    """Return a path for a database, in a directory that does not exist yet."""
     return tmp_path / "data" / "jobs.db"

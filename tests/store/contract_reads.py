@@ -28,7 +28,7 @@ def number(found: Any) -> int | None:
     return None if job is None else job.id
 
 
-# What each says once a job waits in the state it asks for, and once that job has ended.
+# For each read: the state of a waiting job that it finds, and its result after the job's end.
 WAITING: dict[str, tuple[State, Read]] = {
     "LoadTimers": (State.SCHEDULED, lambda store: store.load(LoadTimers(START, 9))),
     "LoadReady": (State.QUEUED, lambda store: store.load(LoadReady(READY_KEY, START, 9))),

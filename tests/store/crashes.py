@@ -23,7 +23,7 @@ def copy(path: Path, to: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """Return what is in every file of the store but the lock and the index of the log."""
+    """Return the contents of the store's files, without the lock and the index of the log."""
     left_out = (".lock", "-shm")
     return {
         file.name: file.read_bytes()
@@ -33,7 +33,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 async def opened(path: Path, *, accept_loss: bool = False) -> list[int]:
-    """Return the jobs that a server finds which starts with the files."""
+    """Start a server on the files; return the jobs that it finds."""
     store = SqliteStore(path, accept_loss=accept_loss)
     await store.open()
     try:
@@ -43,13 +43,13 @@ async def opened(path: Path, *, accept_loss: bool = False) -> list[int]:
 
 
 async def checkpointed(store: SqliteStore) -> None:
-    """Let the log be copied into the database."""
+    """Copy the log into the database."""
     assert store._writer is not None
     await store._writer.run(store._checkpoint)
 
 
 async def crashed(path: Path, tmp_path: Path, *, jobs: int = 12) -> Path:
-    """Return the files of a killed server that had so many jobs, half of them in the log only."""
+    """Return the files of a killed server with `count` jobs, half of them only in the log."""
     store = SqliteStore(path)
     await store.open()
     for number in range(1, jobs + 1):

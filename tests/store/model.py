@@ -1,6 +1,6 @@
 """A naive store, the model of the real one: it passes the same contract, by scans of dictionaries.
 
-The simulation compares what SQLite says with what the model says.
+The simulation compares SQLite's results with the model's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The store in memory keeps the contract, and so does the model that others are compared with."""
+"""The store in memory passes the contract, and so does the model of the simulation."""
 
 from __future__ import annotations
 

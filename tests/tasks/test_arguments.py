@@ -1,4 +1,4 @@
-"""How a Python call becomes a payload and comes back: names, types, and what is refused."""
+"""Encoding of Python arguments as a payload, decoding, types, and refusals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Order:
 
 
 class Model:
-    """Works as pydantic's models do."""
+    """Behaves like a model of pydantic."""
 
     def __init__(self, value: int) -> None:
         self.value = value

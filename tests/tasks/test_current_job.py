@@ -1,4 +1,4 @@
-"""What a handler can ask about the job it runs, and how long it may snooze."""
+"""The job that a handler can read, and the limits of a snooze."""
 
 from __future__ import annotations
 

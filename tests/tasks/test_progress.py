@@ -1,4 +1,4 @@
-"""What is said while an attempt runs: gathered, and passed on in turns."""
+"""Progress of running attempts is merged and sent at intervals."""
 
 from __future__ import annotations
 

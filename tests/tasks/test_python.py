@@ -1,4 +1,4 @@
-"""One attempt of a Python task: how it can end, how it is stopped, what it can do to its runner."""
+"""One attempt of a Python task: its outcomes, its stop, and hostile handlers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def nested(depth: int) -> list[Any]:
 
 
 class Ruthless:
-    """What runs code when it is to be written as JSON."""
+    """An object that runs code when it is encoded as JSON."""
 
     def model_dump(self, mode: str) -> Any:
         raise ValueError("\ud800")

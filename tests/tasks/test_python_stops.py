@@ -1,4 +1,4 @@
-"""How an attempt of a Python task is stopped, also when its handler has other plans."""
+"""Stopping an attempt of a Python task, even if its handler resists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 
 class Notes(Watcher):
-    """Remembers what it hears."""
+    """Records its calls."""
 
     def __init__(self, may_start: bool = True, on_start: Callable[[], None] = lambda: None) -> None:
         self.started: list[LeaseKey] = []

@@ -1,4 +1,4 @@
-"""Declaring tasks: what can be one, and which names are free."""
+"""Declaring tasks: valid functions and valid names."""
 
 from __future__ import annotations
 

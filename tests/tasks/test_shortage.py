@@ -1,4 +1,4 @@
-"""What cannot begin waits for its round to end: each slot tries once a round."""
+"""Attempts that cannot start wait for the end of the round; each slot tries once in a round."""
 
 from __future__ import annotations
 

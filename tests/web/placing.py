@@ -1,4 +1,4 @@
-"""The real application over an engine whose workers are a fake that notes what it is asked."""
+"""The real application on an engine with fake workers, which record their requests."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def make_seen(name: str, **fields: Any) -> WorkerStatus:
 
 
 class FakeSessions:
-    """Workers as the test says they are; a request that waits does so until it is let go."""
+    """Fake workers that the test defines; an open poll waits until the test ends it."""
 
     def __init__(self) -> None:
         self.asks: list[PollRequest] = []
@@ -131,7 +131,7 @@ class Invoked(NamedTuple):
 
 
 class FakePlacing:
-    """Takes or refuses what is to run right now, as the test says."""
+    """Accepts or refuses invocations, as the test defines."""
 
     def __init__(self, sessions: FakeSessions) -> None:
         self.calls: list[Invoked] = []
@@ -195,7 +195,7 @@ class PlacingWorld(World):
             setattr(engine, name, getattr(self.placing, name))
 
     async def work(self, **fields: Any) -> Any:
-        """Send a worker's request and return what it is answered."""
+        """Send a worker's request; return the response."""
         reply = await self.post("/v1/work", {"worker": "w1", **fields})
         assert reply.status == 200, reply
         return reply.json()
@@ -245,7 +245,7 @@ def _at_once(message: dict[str, Any]) -> Callable[[], Awaitable[dict[str, Any]]]
 
 
 def make_job(state: State = State.COMPLETED, **fields: Any) -> Job:
-    """Return a job that a worker took."""
+    """Return a job that a worker accepted."""
     job = Job(id=7, task="increment", state=state, created_at=T0, due_at=T0, attempt=1, worker="w1")
     if state is State.COMPLETED:
         job.result = b'{"Num":2}'

@@ -1,4 +1,4 @@
-"""Access: tokens, hosts and other sites, and the answer to a refused or broken request."""
+"""Access control: tokens, hosts and origins, and the responses to refused requests."""
 
 from __future__ import annotations
 

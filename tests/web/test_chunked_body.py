@@ -1,4 +1,4 @@
-"""A chunked body is read strictly, whatever the pieces in which it comes."""
+"""A chunked body is parsed strictly, in whatever pieces it arrives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WHOLE = b"5\r\nhello\r\n1;name=value\r\n,\r\n006\r\n world\r\n0\r\nX-Sum: 1\r\n\
 
 
 def read(*pieces: bytes) -> tuple[bytes, bytes, bool]:
-    """Return the data, what lies behind the body, and whether it is complete."""
+    """Return the data, the bytes after the body, and whether the body is complete."""
     chunks, data, behind = Chunks(), b"", b""
     for piece in pieces:
         parts, behind = chunks.feed(piece)

@@ -1,4 +1,4 @@
-"""What a hostile client can make a connection hold, and for how long, on real sockets."""
+"""Bounds on the memory and the time that a hostile client can occupy, on real sockets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def deaf_client(port: int) -> socket.socket:
 
 
 async def push(sock: socket.socket, data: bytes) -> int:
-    """Send as much as the server takes; return how many bytes."""
+    """Send as many bytes as the server accepts; return their number."""
     sent = idle = 0
     while sent < len(data) and idle < 50:
         try:
@@ -140,7 +140,7 @@ async def test_a_closed_connection_is_freed_without_the_collector(
 
 
 async def unread_answer(world: World, server: HttpServer, port: int) -> socket.socket:
-    """Let a client ask for more than the sockets take, without reading."""
+    """Let a client request more bytes than the sockets hold, without reading."""
     job = await world.submit(payload="x" * 1_000_000)
     sock = await deaf_client(port)
     ask = f"GET /v1/jobs/{job['id']} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
@@ -214,7 +214,7 @@ async def test_an_idle_connection_makes_room_for_a_new_one(served: Served) -> No
         writer.close()
 
 
-# Whose body it is.
+# The framing of bodies.
 
 
 @pytest.mark.parametrize("protocol", [b"websocket", b"h2c", b"TLS/1.0, HTTP/1.1"])
@@ -304,7 +304,7 @@ async def test_what_two_readers_could_take_differently_is_refused(
     assert (await world.get("/v1/jobs")).json()["items"] == []
 
 
-# What comes after a refusal.
+# Bytes after a refusal.
 
 
 async def test_a_body_written_at_once_gets_too_large(served: Served) -> None:

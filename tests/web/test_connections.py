@@ -1,4 +1,4 @@
-"""Who is closed when clients do not read: those that hold memory longest for nothing."""
+"""If clients do not read, the server closes the slowest connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLAIMS = sum(share for _, share in CLAIMED_BYTES)
 
 
 class Wire:
-    """A transport whose client reads only what the test says."""
+    """A transport whose client reads only as many bytes as the test lets it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

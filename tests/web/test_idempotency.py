@@ -1,4 +1,4 @@
-"""Idempotency keys: a key changes neither what is refused nor the answer to a repeated request."""
+"""Idempotency keys: a repeated request gets the same response, and a bad one is still refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Signal is an asyncio.Event in all that is asked of it."""
+"""A LightEvent behaves like asyncio.Event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ both = pytest.mark.parametrize("kind", [LightEvent, asyncio.Event])
 
 
 async def turn() -> None:
-    """Let what is due run."""
+    """Run the ready callbacks."""
     done = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(done.set_result, None)
     await done

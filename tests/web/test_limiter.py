@@ -9,7 +9,7 @@ from schedo.web.limiter import WeightedSemaphore
 
 
 class Visitor:
-    """Takes room until the test releases it."""
+    """Holds an amount of the limit until the test releases it."""
 
     def __init__(self, room: WeightedSemaphore, amount: int) -> None:
         self.is_in = False

@@ -1,4 +1,4 @@
-"""Numbers at and beyond every boundary, in every place of the API that takes one."""
+"""Numbers at and beyond every bound, in every numeric field of the API."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ SAMPLES = {
     "every": "1h",
     "cron": "0 9 * * *",
 }
-ALSO = {  # what makes the rest of the request a good one
+ALSO = {  # fields that make the rest of the request valid
     "put_schedule": {"every": "1h"},
     "explain_cron": {"cron": "0 9 * * *"},
     "short_schedule": {"command": "true"},
@@ -94,14 +94,14 @@ Place = tuple[str | int, ...]
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """A world on a real file: only SQLite knows what its columns take."""
+    """A world on a real file, because only SQLite checks the range of its columns."""
     store = SqliteStore(tmp_path / "schedo.db")
     async with World(store=store) as made:
         yield made
 
 
 def resolve(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema that a reference stands for."""
+    """Return the schema that a reference names."""
     name = schema.get("$ref", "").rpartition("/")[2]
     return DOCUMENT["components"]["schemas"][name] if name else schema
 
@@ -124,7 +124,7 @@ def walk(schema: dict[str, Any], place: Place = ()) -> Iterator[Place]:
 
 
 def put(schema: dict[str, Any], place: Place, value: Any) -> Any:
-    """Return a value of the schema that has the given one at the place, and else what it must."""
+    """Return a minimal value of the schema that has the given value at the place."""
     if not place:
         return value
     schema = next(each for each in branches(schema) if leads_to(each, place[0]))
@@ -150,7 +150,7 @@ def leads_to(schema: dict[str, Any], step: str | int) -> bool:
 
 
 async def check(world: World, method: str, url: str, body: str | None) -> None:
-    """Send it; a refusal is the client's fault and says where."""
+    """Send the request; a refusal must be a 4xx that names the field."""
     reply = await world.send(
         method.upper(), url, (body or "").encode(), [("schedo-lease-nonce", "n")]
     )
@@ -161,7 +161,7 @@ async def check(world: World, method: str, url: str, body: str | None) -> None:
 
 
 async def check_lists(world: World) -> None:
-    """What was taken can also be read again."""
+    """Check that an accepted value can be read again."""
     for path in ("/v1/jobs", "/v1/schedules", "/v1/queues", "/v1/workers", "/metrics"):
         assert (await world.get(path)).status == 200, path
 

@@ -1,4 +1,4 @@
-"""What a webhook is signed with stays on the server."""
+"""No response shows the secrets of webhooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guessing tokens is slow and is noticed; who has the right one notices nothing."""
+"""Guessing tokens is slow and is logged; the right token always works."""
 
 from __future__ import annotations
 

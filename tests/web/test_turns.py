@@ -67,7 +67,7 @@ async def test_a_dense_body_is_read_in_many_turns(
 
 @types.coroutine
 def next_turn() -> Generator[None, None, None]:
-    """Let everything run that is ready now, and nothing that becomes ready by it."""
+    """Run all callbacks that are ready now, but none that they make ready."""
     yield
 
 

@@ -1,4 +1,4 @@
-"""POST /v1/work: what a worker sends reaches the engine, and what the engine gives reaches it."""
+"""POST /v1/work: requests of workers reach the engine, and its responses reach the workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that send nonsense: a clear 4xx that names the field, and the engine hears nothing."""
+"""Invalid requests of workers get a 4xx that names the field, and do not reach the engine."""
 
 from __future__ import annotations
 

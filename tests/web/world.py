@@ -24,7 +24,7 @@ Headers = Sequence[tuple[str, str]]
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The response to a request."""
 
     status: int
     headers: dict[str, str]
@@ -123,7 +123,7 @@ class Browser:
 
 
 class Hands:
-    """A worker that keeps what it is given until the test reports for it."""
+    """A worker that holds its leases until the test reports their results."""
 
     def __init__(self) -> None:
         self.leases: list[Lease] = []
@@ -145,7 +145,7 @@ class Hands:
 
 
 class World(Browser):
-    """The server side, and a way to reach it."""
+    """A server without sockets, and a client for it."""
 
     def __init__(self, settings: WebSettings | None = None, store: Store | None = None) -> None:
         self.store = store or SqliteStore(":memory:")

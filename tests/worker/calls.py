@@ -1,4 +1,4 @@
-"""Attempts made by hand, and the loops that runners must work on."""
+"""Hand-made attempts, and the event loops that runners must support."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ both_loops = pytest.mark.parametrize(
 
 
 def make_context(payload: Any, task: str = "shell", options: Options = PLAIN) -> AttemptContext:
-    """Return an attempt at the payload, which is written as JSON here."""
+    """Return an attempt with the payload, which is encoded as JSON."""
     lease = Lease(
         key=KEY,
         worker="local",

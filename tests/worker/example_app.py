@@ -1,4 +1,4 @@
-"""The application that the tests of child processes serve: handlers that behave, and all others.
+"""The application for the tests of child processes, with well-behaved and hostile handlers.
 
 Each waits for the test by opening a named pipe, so nothing here depends on how fast a machine is.
 """
@@ -97,7 +97,7 @@ async def wait_for(pipe: str) -> str:
 
 @app.task
 async def stubborn(pipe: str) -> None:
-    """Say that it runs, then ignore every cancellation."""
+    """Signal the start, then ignore every cancellation."""
     write(pipe, "running")
     while True:
         try:
@@ -108,7 +108,7 @@ async def stubborn(pipe: str) -> None:
 
 @app.task
 def watchful(pipe: str) -> None:
-    """Say that it runs, then look whether to stop."""
+    """Signal the start, then poll for a stop."""
     write(pipe, "running")
     while not current_job().is_cancelled:
         pass

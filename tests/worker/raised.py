@@ -14,14 +14,14 @@ class Stray(BaseException):
 
 
 class Mute(Exception):
-    """One whose message ends the program."""
+    """An exception whose message raises SystemExit."""
 
     def __str__(self) -> str:
         raise SystemExit("no message")
 
 
 class Renamed(Exception):
-    """One whose name no encoding takes."""
+    """An exception whose class name cannot be encoded."""
 
 
 Renamed.__qualname__ = "\ud800" * 1_000
@@ -37,7 +37,7 @@ class Unnameable(type):
 
 
 class Nameless(Exception, metaclass=Unnameable):
-    """One whose class has no name."""
+    """An exception whose class has no name."""
 
 
 class Endless(Snooze):
@@ -54,7 +54,7 @@ def _chained() -> BaseException:
     return error
 
 
-# What makes the exception, and the type that the failure shows; None if it is no failure.
+# The function that raises, and the type in the failure; None if the attempt does not fail.
 KINDS: dict[str, tuple[Callable[[], BaseException], str]] = {
     "BaseException": (BaseException, "BaseException"),
     "BaseExceptionGroup": (

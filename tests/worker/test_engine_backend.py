@@ -1,4 +1,4 @@
-"""What the workers of the server's own machine tell the engine."""
+"""Requests and progress from the workers of the server's own machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = LeaseKey(1, 1, 1)
 
 
 class ProgressReader:
-    """The part of an engine that takes progress."""
+    """The part of an engine that receives progress."""
 
     def __init__(self) -> None:
         self.noted: list[Progress] = []

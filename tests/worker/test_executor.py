@@ -25,7 +25,7 @@ LONG_S = 20.0
 
 
 class Notes:
-    """A connection to a server that takes everything."""
+    """A connection to a server that accepts everything."""
 
     def __init__(self) -> None:
         self.results: list[AttemptResult] = []

@@ -22,7 +22,7 @@ LONG_S = 20.0
 
 
 class Stage:
-    """A runner whose attempts end when the test says so, or when they are stopped."""
+    """A runner whose attempts end when the test ends them, or when they are stopped."""
 
     def __init__(self) -> None:
         self.calls: list[AttemptContext] = []

@@ -1,4 +1,4 @@
-"""Every field of a record has a column that keeps its value; the model says which there are."""
+"""Every field of a record has a column that keeps its value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQLite store keeps the contract, and the promises that only a file can keep."""
+"""The SQLite store passes the contract, and keeps promises about its file."""
 
 from __future__ import annotations
 

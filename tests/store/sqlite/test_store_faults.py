@@ -35,7 +35,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 @contextmanager
 def files_limited_to(size: int) -> Iterator[None]:
-    """Let writes beyond the size fail; to SQLite that is an I/O error."""
+    """Make writes beyond the size fail, which is an I/O error for SQLite."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -31,7 +31,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def fold_old(store: SqliteStore) -> None:
-    """Let a period pass."""
+    """Let a flush period pass."""
     assert store._writer is not None
     await store._writer.run(store._buffer.flush_old)
 

@@ -141,7 +141,7 @@ async def test_a_snapshot_uses_the_write_buffer_and_not_memory(store: SqliteStor
 class UnclearConnection(sqlite3.Connection):
     """Executes everything, and then reports that one statement failed."""
 
-    unclear: str | None = None  # how it begins
+    unclear: str | None = None  # the beginning of the message
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         done = super().execute(sql, parameters)

@@ -20,7 +20,7 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Received(NamedTuple):
-    """One request as it came in."""
+    """A received request."""
 
     line: str
     headers: dict[str, str]
@@ -123,7 +123,7 @@ async def call_server(
 
 
 class FixedNames:
-    """A resolver that knows a few names and counts how often it is asked."""
+    """A resolver that knows a few names and counts its queries."""
 
     def __init__(self, **names: list[str]) -> None:
         self.names = names

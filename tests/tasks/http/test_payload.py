@@ -1,4 +1,4 @@
-"""What an http job may ask for, and what is refused by name."""
+"""The payload of http jobs: valid fields, and refusals that name the field."""
 
 from __future__ import annotations
 

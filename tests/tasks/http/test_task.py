@@ -1,4 +1,4 @@
-"""The http task against real servers: what is sent, and how answers are judged."""
+"""The http task with real servers: its requests, and the outcomes of responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is called: the guard against private targets, and TLS."""
+"""The targets of http jobs: the refusal of private ones, and TLS."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from schedo.tasks.shell.orphans import MARK, Leader, Orphans, find_start_time, k
 from schedo.tasks.shell.spawner_process import find_ticks
 from tests.worker.calls import is_running, wait_gone
 
-# Marks are looked for on the whole machine, where these tests may run twice at once.
+# The search for marks covers the whole machine, where these tests may run twice at once.
 M1, M2 = f"{os.getpid()}-1", f"{os.getpid()}-2"
 
 
@@ -27,7 +27,7 @@ def seen(pid: int) -> Leader:
 
 
 class Sleepers:
-    """Processes that are started for one test and are gone after it."""
+    """Starts processes for one test, and kills them at its end."""
 
     def __init__(self) -> None:
         self.started: list[subprocess.Popen[bytes]] = []

@@ -1,4 +1,4 @@
-"""What is kept of a stream, and what its file gets."""
+"""The kept parts of a stream, and its output file."""
 
 from __future__ import annotations
 

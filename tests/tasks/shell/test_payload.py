@@ -1,4 +1,4 @@
-"""What a shell job may ask for, and what is refused by name."""
+"""The payload of shell jobs: valid fields, and refusals that name the field."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ async def test_the_pid_of_what_was_signalled_is_kept_until_it_is_released(
 
     running.signal_group(signal.SIGKILL)
     assert await running.ended == -9
-    await run(commands, Command(["true"], ENV))  # others come and go meanwhile
+    await run(commands, Command(["true"], ENV))  # other commands start and end meanwhile
 
     os.kill(pid, 0)  # a zombie still answers
     running.release()

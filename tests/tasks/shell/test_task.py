@@ -1,4 +1,4 @@
-"""The shell task with real processes: what they get, how they end, what they leave."""
+"""The shell task with real processes: their environment, their ends and their remains."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ async def test_without_a_process_to_be_had_the_attempt_is_released(
             """There is nothing to end."""
 
         def release(self) -> None:
-            """There is no pid to let go."""
+            """There is no pid to release."""
 
     runner = ShellRunner()
     monkeypatch.setattr("schedo.tasks.shell.spawner.Spawner.start", Refused)

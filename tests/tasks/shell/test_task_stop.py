@@ -1,4 +1,4 @@
-"""How commands are ended: with grace, then by force, with all their descendants."""
+"""Stopping commands: with grace time, then by force, with all their descendants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 
 @pytest.fixture
 def ready(tmp_path: Path) -> Path:
-    """A named pipe; a command says through it that it has got so far."""
+    """A named pipe through which a command reports that it has reached a point."""
     os.mkfifo(tmp_path / "ready")
     return tmp_path / "ready"
 

@@ -1,4 +1,4 @@
-"""Work that runs right now or not at all, as HTTP has it."""
+"""Invocations and reservations over HTTP: a job runs right now or not at all."""
 
 from __future__ import annotations
 

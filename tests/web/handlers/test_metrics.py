@@ -140,7 +140,7 @@ async def test_metrics_need_the_token() -> None:
 
 
 class SlowCounts(SqliteStore):
-    """Counts how often it was asked to count, and lets each take its time."""
+    """Counts its calls; each call lasts until the test ends it."""
 
     asked = 0
     world: World

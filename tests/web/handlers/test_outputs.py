@@ -1,4 +1,4 @@
-"""Output is rendered in pieces, and what comes is one JSON document."""
+"""Output is rendered in pieces, which together are one JSON document."""
 
 from __future__ import annotations
 

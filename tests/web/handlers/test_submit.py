@@ -1,4 +1,4 @@
-"""Batches, idempotency keys and the check of what a server runs."""
+"""Batches, idempotency keys, and the refusal of tasks that no worker runs."""
 
 from __future__ import annotations
 

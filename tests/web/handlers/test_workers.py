@@ -1,4 +1,4 @@
-"""GET /v1/workers, what people may say to workers, and what workers say of their jobs."""
+"""Listing workers, cordon and drain, and the progress of jobs."""
 
 from __future__ import annotations
 

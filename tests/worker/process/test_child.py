@@ -1,4 +1,4 @@
-"""The child process itself: what it says when it cannot work, and that it dies with its server."""
+"""The child process itself: the errors of its start, and its death with the server."""
 
 from __future__ import annotations
 

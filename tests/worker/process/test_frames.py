@@ -1,4 +1,4 @@
-"""Frames: how they lie on the wire, how they are cut, and what is none."""
+"""The encoding of frames, frames in several pieces, and invalid frames."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_lease_takes_no_more_bytes_than_it_is_measured_at(lease: Lease) -> Non
 
 
 class End:
-    """One end of a real socket pair, which remembers what it hears."""
+    """One end of a real socket pair, which records the received frames."""
 
     def __init__(self) -> None:
         self.frames: list[frames.FromChild] = []
@@ -142,7 +142,7 @@ class End:
         )
 
     async def hear(self, sent: bytes) -> str | None:
-        """Return what was wrong once the other end has sent this and closed."""
+        """Return the protocol error after the other end has sent the bytes and closed."""
         ours, theirs = socket.socketpair()
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: self.connection, sock=ours)

@@ -1,4 +1,4 @@
-"""Leases of one pass of the loop go together, in order, and never too many bytes at once."""
+"""Leases of one pass of the loop are sent together, in order, in frames of bounded size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application in real child processes: what it can do, and whom it can hurt.
+"""An application in real child processes, and the isolation of its attempts.
 
 The handlers are in example_app.py. Tests wait for jobs and for named pipes, never for time.
 """

@@ -1,4 +1,4 @@
-"""Starts: one number that two processes see, whatever becomes of one of them."""
+"""The start counter: a number that two processes share, even if one of them dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A poller whose server is played by the test."""
+"""A poller whose server is the test."""
 
 from __future__ import annotations
 
