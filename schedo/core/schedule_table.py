@@ -136,7 +136,5 @@ class ScheduleTable:
                 known.active.remove(job.id)
             if not job.is_final:
                 known.active.append(job.id)
-            if job.state is State.BLOCKED:
-                known.blocked = max(known.blocked or 0, job.id)
-            elif known.blocked == job.id:
+            if known.blocked == job.id and job.state is not State.BLOCKED:
                 known.blocked = None

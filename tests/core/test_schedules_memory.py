@@ -15,7 +15,6 @@ from schedo.core.commands import (
     TriggerSchedule,
 )
 from schedo.core.leases import Completed, Stopped
-from schedo.core.limits import BLOCKED_PAGE
 from schedo.core.loads import LoadSchedule
 from schedo.core.model import Overlap, Retry, Rule, Schedule
 from schedo.core.states import State
@@ -189,27 +188,6 @@ def test_a_blocked_run_is_not_stuck_if_the_server_dies_before_it_is_woken(is_del
 
     assert server.run(122 * SECOND) == [second.id]
     assert not server.scheduler.schedule_table.blocked.may_have(schedule.id)
-
-
-def test_more_blocked_runs_than_a_page_and_than_memory_knows_go_after_a_crash() -> None:
-    server = Server(capacity=4, slots=0)
-    names = [f"s{number}" for number in range(BLOCKED_PAGE + 10)]
-    rule = every(60, end_at=2 * MINUTE)
-    schedules = [made(server, name=n, rule=rule, overlap=Overlap.BUFFER_ONE) for n in names]
-    server.settle(MINUTE)
-    server.settle(2 * MINUTE)
-    waiting = [server.runs(schedule.id) for schedule in schedules]
-    assert [runs[1].state for runs in waiting] == [State.BLOCKED] * len(names)
-
-    server.crash(150 * SECOND)
-    server.settle(150 * SECOND)
-    assert len(server.scheduler.schedule_table.blocked._schedules) == 4
-    assert {server.state(second.id) for _, second in waiting} == {State.BLOCKED}
-    for first, _ in waiting:
-        server.cancel(first.id, 151 * SECOND)
-    server.settle(151 * SECOND)
-
-    assert {server.state(second.id) for _, second in waiting} == {State.QUEUED}
 
 
 def test_of_two_blocked_runs_after_a_crash_the_later_one_goes() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from schedo.core.limits import BLOCKED_PAGE
+from schedo.core.loads import BlockedRun, LoadBlocked
 from schedo.core.model import Catchup, Overlap, Retry
 from schedo.core.states import State
 from tests.core.builders import (
@@ -71,3 +73,43 @@ def test_of_two_blocked_runs_of_a_deleted_schedule_both_go_after_a_crash() -> No
 
     assert server.state(second.id) is State.RUNNING
     assert server.state(third.id) is State.RUNNING
+
+
+def test_memory_wins_over_a_loaded_page_of_blocked_runs() -> None:
+    server = Server(slots=0)
+    schedule = made(server, overlap=Overlap.BUFFER_ONE)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    first, second = server.runs(schedule.id)
+    server.cancel(first.id, 121 * SECOND)
+    server.take()
+    server.commit()
+    page = (LoadBlocked(0, BLOCKED_PAGE), [BlockedRun(second.id, schedule.id, schedule.copy())])
+    server.crash(122 * SECOND)
+    server.cancel(second.id, 122 * SECOND)
+
+    server.scheduler.deliver([page], 122 * SECOND)
+    server.settle(122 * SECOND)
+
+    assert server.state(second.id) is State.CANCELLED
+
+
+def test_more_blocked_runs_than_a_page_and_than_memory_knows_go_after_a_crash() -> None:
+    server = Server(capacity=4, slots=0)
+    names = [f"s{number}" for number in range(BLOCKED_PAGE + 10)]
+    rule = every(60, end_at=2 * MINUTE)
+    schedules = [made(server, name=n, rule=rule, overlap=Overlap.BUFFER_ONE) for n in names]
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    waiting = [server.runs(schedule.id) for schedule in schedules]
+    assert [runs[1].state for runs in waiting] == [State.BLOCKED] * len(names)
+
+    server.crash(150 * SECOND)
+    server.settle(150 * SECOND)
+    assert len(server.scheduler.schedule_table.blocked._schedules) == 4
+    assert {server.state(second.id) for _, second in waiting} == {State.BLOCKED}
+    for first, _ in waiting:
+        server.cancel(first.id, 151 * SECOND)
+    server.settle(151 * SECOND)
+
+    assert {server.state(second.id) for _, second in waiting} == {State.QUEUED}
