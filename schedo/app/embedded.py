@@ -15,8 +15,8 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 from schedo.clock import SystemClock
+from schedo.core.worker_status import EMBEDDED, EMBEDDED_ALONE
 from schedo.engine.engine import Engine
-from schedo.engine.worker_session import EMBEDDED, EMBEDDED_ALONE
 from schedo.store import open_store
 from schedo.tasks.backend import Backend
 from schedo.tasks.python import TaskRunner

@@ -40,11 +40,7 @@ class Admission:
         self._workers = workers
         self._cancel = cancel
         # By task: the complete options of jobs that are submitted without any.
-        self._plain: dict[str, Options] = {}
-
-    def forget_defaults(self) -> None:
-        """Clear the cached defaults of tasks, because the workers have changed."""
-        self._plain.clear()
+        self._plain = workers.plain_options
 
     def submit(
         self, command: Submit, now: int, loaded: Loaded

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import msgspec
 
 from schedo.core.changes import IdempotencyRecord
+from schedo.core.leases import Lease, StopRequest
 from schedo.core.model import (
     Job,
     JobSpec,
@@ -26,7 +27,7 @@ from schedo.core.model import (
     Schedule,
     ScheduleSpec,
 )
-from schedo.core.requirements import Requirements
+from schedo.core.worker_messages import PollRequest, Reservation, WorkerStatus
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import SchedoError
 
@@ -146,8 +147,8 @@ class AttachWorker(Command[None], frozen=True):
     spec: WorkerSpec
 
 
-class DetachWorker(Command[list[LeaseKey]], frozen=True):
-    """Remove the worker; the reply is the leases that it still held. Their attempts are lost.
+class DetachWorker(Command[None], frozen=True):
+    """Remove the worker. The attempts that it still holds are lost.
 
     Those that are in `unsent` when the command is applied are released instead, because no
     worker has received them.
@@ -165,80 +166,107 @@ class CloseWorker(Command[None], frozen=True):
     worker: str
 
 
-class Cordon(Command[None], frozen=True):
-    """Stop assigning attempts to the worker, or resume, on behalf of an operator."""
+class Cordon(Command[WorkerStatus], frozen=True):
+    """Stop assigning attempts to the worker, or resume, on behalf of an operator.
+
+    To resume also ends a drain. Raises NotFound.
+    """
 
     is_durable: ClassVar[bool] = False
     worker: str
     is_cordoned: bool
 
 
-class Poll(Command[None], frozen=True):
-    """Set how many attempts the worker's poll requests; 0 means that no poll is open."""
+class Drain(Command[WorkerStatus], frozen=True):
+    """Cordon the worker, and request that it finishes its attempts and shuts down.
+
+    Raises NotFound.
+    """
 
     is_durable: ClassVar[bool] = False
     worker: str
-    count: int
+
+
+# Remote workers.
+
+
+class Poll(Command[None], frozen=True):
+    """Handle a request of a remote worker; `take_replies` returns its response under the id."""
+
+    id: int
+    request: PollRequest
+
+
+class PollBroken(Command[None], frozen=True):
+    """End a poll that cannot be answered, because its connection broke.
+
+    unsent: the leases of its response, if there is one already.
+    """
+
+    id: int
+    worker: str
+    unsent: Sequence[LeaseKey] = ()
+
+
+class HoldLease(Command[None], frozen=True):
+    """Send the lease, which has its payload, with the next response to its remote worker."""
+
+    lease: Lease
+
+
+class HoldStop(Command[None], frozen=True):
+    """Send the stop request with the next response to its remote worker."""
+
+    stop: StopRequest
+
+
+class AnswerPolls(Command[None], frozen=True):
+    """Answer all open polls, because the server shuts down."""
 
 
 # Placement.
 
 
-class ReservedSlot(NamedTuple):
-    """A slot that is held for a reservation, with the requirements of its jobs."""
-
-    worker: str
-    key: LeaseKey
-    requirements: Requirements | None
-
-
 class Invoke(Command[list[Job]], frozen=True):
-    """Start `count` jobs now, all or none. Raises NoCapacity or Unsatisfiable."""
+    """Start `count` jobs now, all or none. Raises NoCapacity or Unsatisfiable.
 
+    `take_decided` returns the id when it is decided whether the jobs begin.
+    """
+
+    id: str
     spec: JobSpec
     count: int
 
 
-class Reserve(Command[list[ReservedSlot]], frozen=True):
+class Reserve(Command[Reservation], frozen=True):
     """Hold `count` slots, all or none. Raises NoCapacity or Unsatisfiable."""
 
     is_durable: ClassVar[bool] = False
+    id: str
+    nonce: str
     ready_key: ReadyKey
     count: int
+    ttl_us: int
 
 
-class InvokeReserved(Command[list[Job]], frozen=True):
-    """Start one job in each of the reserved slots.
+class CommitReservation(Command[list[Job]], frozen=True):
+    """Start one job in each of the reserved slots; `take_decided` as for Invoke.
 
-    Raises NoReservation if a worker is gone, and Unsatisfiable if one does not serve such jobs. The
-    slots stay reserved then.
+    Raises NoReservation if the reservation is not open, or if a worker is gone, which ends it.
+    Raises Unsatisfiable if a worker does not serve such jobs; the reservation then stays open.
     """
 
+    id: str
+    nonce: str
     spec: JobSpec
-    slots: Sequence[ReservedSlot]
 
 
-class ReleaseSlots(Command[None], frozen=True):
-    """Release reserved slots; slots of workers that are gone are ignored."""
+class ReleaseReservation(Command[None], frozen=True):
+    """Free the reserved slots. Raises NoReservation if the reservation is not open."""
 
     is_durable: ClassVar[bool] = False
-    slots: Sequence[ReservedSlot]
-
-
-class Reassign(Command[Job | None], frozen=True):
-    """Start the job on another worker, or fail it; the reply is None if the lease is not live."""
-
-    key: LeaseKey
-    exclude: AbstractSet[str]  # names of workers
-    message: str
-
-
-class CancelUnstarted(Command[list[tuple[LeaseKey, str]]], frozen=True):
-    """Fail those of the jobs that run, because no worker has begun them; reply with (key, worker)
-    of each."""
-
-    job_ids: Sequence[int]
-    message: str
+    id: str
+    nonce: str
 
 
 # Other commands.

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 
 from schedo.core.job_table import JobTable
-from schedo.core.leases import Lease, StopReason, StopRequest
-from schedo.core.model import Job, LeaseKey, Location
+from schedo.core.leases import AttemptResult, Lease, StopReason, StopRequest
+from schedo.core.model import Job, LeaseKey, Location, Trigger
 from schedo.core.requirements import ResourceAmounts
 from schedo.core.states import State
 from schedo.core.timers import Timers
 from schedo.core.worker_pool import Worker, WorkerPool
 
-_RUNNING = State.RUNNING
+_RUNNING, _INVOKE = State.RUNNING, Trigger.INVOKE
 _WITH_WORKER = Location.RUNNING
 # The same as LeaseKey(...) in half of the time.
 _new_key: Callable[[tuple[int, int, int]], LeaseKey] = partial(tuple.__new__, LeaseKey)
@@ -28,8 +28,15 @@ class RunningAttempts:
         self._epoch = epoch
         self._deadlines = Timers()
         self._stopping: dict[int, StopReason] = {}
-        self._leases: list[Lease] = []
+        self._leases: list[Lease] = []  # to send now
+        # To send when their start is durable: leases of jobs that run at most once, of jobs that
+        # are made with their attempt, and of workers that require durable starts.
+        self._deferred: list[Lease] = []
+        self._committing: list[Lease] = []
+        self._durable: list[Lease] = []
+        self.unsent: set[LeaseKey] = set()  # the live ones of these, and those that a gang keeps
         self._stops: list[StopRequest] = []
+        self._results: list[AttemptResult] = []
 
     def start(self, job: Job, worker: Worker, now: int) -> None:
         """Start the next attempt of the job on the worker, with a new lease."""
@@ -42,7 +49,12 @@ class RunningAttempts:
         key = _new_key((job.id, job.attempt, job.epoch))
         worker.hold(key, _amounts(job), is_suspect=job.poison_suspect)
         self._hold(job, now)
-        self._leases.append(make_lease(key, worker_id, job))
+        lease = make_lease(key, worker_id, job)
+        if job.options.at_most_once or job.trigger is _INVOKE or worker.spec.durable_starts:
+            self._deferred.append(lease)
+            self.unsent.add(key)
+        else:
+            self._leases.append(lease)
 
     def resume(self, job: Job, lease: Lease, now: int) -> None:
         """Restore an attempt that a worker still runs. Its row can be older than the start."""
@@ -87,6 +99,8 @@ class RunningAttempts:
         self._workers.release(job.worker, key)
         if job.options.timeout_us is not None:
             self._deadlines.cancel(job.id)
+        if self.unsent:
+            self.unsent.discard(key)
         return self._stopping.pop(job.id, None) if self._stopping else None
 
     def stop_overdue(self, now: int, limit: int) -> None:
@@ -103,13 +117,49 @@ class RunningAttempts:
 
     def shift_deadlines(self, delta_us: int) -> None:
         """Shift the timeouts after a clock change, because they count elapsed time."""
-        for at, job_id in self._deadlines.keep_first(0):
-            self._deadlines.arm(job_id, at + delta_us)
+        self._deadlines.shift(delta_us)
+
+    # Leases, from their start to the worker.
+
+    def begin_commit(self) -> None:
+        """Note that the starts so far are being committed."""
+        self._committing, self._deferred = self._deferred, []
+
+    def committed(self) -> None:
+        """Note that the starts that were being committed are durable."""
+        self._durable += self._committing
+        self._committing = []
+
+    def take_durable(self) -> list[Lease]:
+        """Return the live leases that had to wait until their start was durable."""
+        if not self._durable:
+            return []
+        durable, self._durable = self._durable, []
+        return [lease for lease in durable if self.is_live(lease.key)]
+
+    def send(self, lease: Lease) -> None:
+        """Send a lease that had to wait, and the stop request that it has got meanwhile."""
+        self.unsent.discard(lease.key)
+        self._leases.append(lease)
+        reason = self._stopping.get(lease.key.job_id)
+        if reason is not None:
+            self._stops.append(StopRequest(lease.key, lease.worker, reason))
 
     def take_leases(self) -> list[Lease]:
-        """Return the leases to send. An at-most-once attempt must not be sent before its commit."""
+        """Return the leases to send now."""
         leases, self._leases = self._leases, []
         return leases
+
+    # Results.
+
+    def note_result(self, result: AttemptResult) -> None:
+        """Note a result before it is applied: a recovery must apply it again."""
+        self._results.append(result)
+
+    def take_results(self) -> list[AttemptResult]:
+        """Return the results of live attempts that were applied since the last call."""
+        results, self._results = self._results, []
+        return results
 
     def take_stops(self) -> list[StopRequest]:
         """Return the requests to stop running attempts."""

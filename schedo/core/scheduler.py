@@ -16,34 +16,34 @@ from typing import Any, TypeVar, overload
 from schedo.core import commands as c
 from schedo.core import loads
 from schedo.core.admission import Admission
-from schedo.core.changes import AttemptRecord, Changes, Output
+from schedo.core.changes import Changes
 from schedo.core.expiry import Expiry
 from schedo.core.explain import explain
-from schedo.core.ids import IdSource, render_id
+from schedo.core.ids import IdSource
 from schedo.core.job_commands import JobCommands
 from schedo.core.job_table import JobTable
 from schedo.core.leases import (
     AttemptResult,
     Lease,
-    Lost,
-    Outcome,
-    Released,
 )
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
 from schedo.core.loads import NOTHING_LOADED, Appliers, Loaded, Needs
 from schedo.core.model import Job, LeaseKey, Location, Queue, ReadyKey
-from schedo.core.outcomes import OutcomeContext, settle
 from schedo.core.placement import Placement
-from schedo.core.running import RunningAttempts, is_current_lease
-from schedo.core.runs import ScheduledRun, retry_before
+from schedo.core.results import Results
+from schedo.core.running import RunningAttempts
+from schedo.core.runs import ScheduledRun
 from schedo.core.schedule_commands import ScheduleCommands
 from schedo.core.schedule_table import ScheduleTable
 from schedo.core.schedules import Schedules
 from schedo.core.states import State
 from schedo.core.stats import Delays, QueueStats, Stats, read_delays, read_queue, read_stats
 from schedo.core.transitions import JobTransitions
+from schedo.core.worker_commands import WorkerCommands
+from schedo.core.worker_messages import Notes
 from schedo.core.worker_pool import WorkerPool
-from schedo.errors import StaleLease
+from schedo.core.worker_session import SessionTable
+from schedo.core.worker_sessions import WorkerSessions
 
 R = TypeVar("R")
 _NOWHERE = Location.NOWHERE
@@ -64,10 +64,10 @@ class Scheduler:
         offset_us: int = 0,
     ) -> None:
         self.epoch = epoch
-        self._random = random
         self._ids = IdSource(last_id)
         self._loads: list[loads.Load] = []
-        self.workers = WorkerPool()
+        self.session_table = sessions = SessionTable()
+        self.workers = WorkerPool(sessions.cordoned)
         self.jobs = JobTable(capacity, ready_limit, workers=self.workers, offset_us=offset_us)
         self.schedule_table = table = ScheduleTable(self.jobs, capacity)
         self.schedules = Schedules(table, self.jobs, self._ids, self._make_run, self._follow_up)
@@ -85,29 +85,47 @@ class Scheduler:
             table, self.schedules, self.jobs, self._ids, self._follow_up
         )
         self._admission = Admission(self.jobs, self._ids, self.workers, of_jobs.cancel)
-        self.placements = Placement(
-            self.jobs, self._admission, self.workers, self.attempts, self._transitions
+        self._placement = Placement(
+            self.jobs, self._admission, self.workers, self.attempts, self._transitions, sessions
         )
         self._appliers: Appliers = {
-            AttemptResult: self._report,
             c.Submit: self._admission.submit,
             **of_jobs.appliers,
             **of_schedules.appliers,
+            **self._placement.appliers,
+            **self._make_sessions(random),
             c.ConfigureQueue: self._configure_queue,
-            c.AttachWorker: self._attach,
-            c.DetachWorker: self._detach,
-            c.CloseWorker: self._close_worker,
-            c.Cordon: self._cordon,
-            c.Poll: self._poll,
-            c.Invoke: self.placements.invoke,
-            c.Reserve: self.placements.reserve,
-            c.InvokeReserved: self.placements.invoke_reserved,
-            c.ReleaseSlots: self.placements.release,
-            c.Reassign: self.placements.reassign,
-            c.CancelUnstarted: self.placements.cancel_unstarted,
             c.KeepIdempotencyRecord: self._keep_idempotency_record,
             c.ExpireAndTrim: self._expire_and_trim,
             c.Flush: _change_nothing,
+        }
+
+    def _make_sessions(self, random: Callable[[], float]) -> Appliers:
+        """Make the parts that handle results and workers; return what they carry out."""
+        results = Results(
+            self.jobs,
+            self._transitions,
+            self.attempts,
+            self._placement,
+            self.find_schedule,
+            random,
+            self._follow_up,
+        )
+        self._sessions = WorkerSessions(
+            self.session_table, self.workers, self.attempts, self._placement, results.apply
+        )
+        of_workers = WorkerCommands(
+            self.workers, self.attempts, self.session_table, self._sessions, results
+        )
+        self.recover_lost = results.recover_lost
+        self.worker_status, self.worker_statuses = of_workers.status, of_workers.statuses
+        self.held_by = of_workers.held_by
+        # The replies to polls that are complete, once the leases were dispatched.
+        self.take_replies = self._sessions.take_replies
+        return {
+            AttemptResult: results.apply,
+            **of_workers.appliers,
+            **self._sessions.appliers,
         }
 
     @property
@@ -185,12 +203,19 @@ class Scheduler:
         """
         self.attempts.resume(self.jobs.track(job), lease, now)
 
-    def recover_lost(self, job: Job, outcome: Outcome, now: int) -> None:
-        """Apply the outcome to a job that is stored as running but that no worker runs."""
-        job = self.jobs.track(job)
-        self._transitions.apply(
-            job, settle(job, outcome, OutcomeContext(now, 0.0, None, None)), now
-        )
+    def take_over(self, table: SessionTable) -> None:
+        """Continue with the sessions, offers and cordons of the old scheduler."""
+        self.session_table.update(table)
+        self._sessions.attach_workers()
+
+    def expect_worker(self, lease: Lease, now: int) -> None:
+        """Expect the remote worker that may still run the attempt of the previous server."""
+        self._sessions.expect(lease, now)
+
+    def recovered(self, now: int) -> None:
+        """Continue with offers and sessions, now that the running attempts are restored."""
+        self._placement.restore(now)
+        self._sessions.restore(now)
 
     # Time.
 
@@ -202,7 +227,12 @@ class Scheduler:
         self.tick_attempts(now)
 
     def tick_attempts(self, now: int) -> None:
-        """Stop attempts whose timeout has passed; start due jobs while workers have free slots."""
+        """Handle the deadlines of workers and attempts; start due jobs on free slots."""
+        self._sessions.tick(now)
+        self._placement.tick(now)
+        for lease in self.attempts.take_durable():
+            if not self._placement.is_kept(lease, now):
+                self.attempts.send(lease)
         self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
         find, start = self.jobs.find, self.attempts.start
         while taken := self.jobs.ready_queues.take():
@@ -220,6 +250,8 @@ class Scheduler:
         self.jobs.shift(delta_us)
         self.schedule_table.shift(delta_us)
         self.attempts.shift_deadlines(delta_us)
+        self._sessions.shift(delta_us)
+        self._placement.shift(delta_us)
 
     def next_wake_at(self) -> int | None:
         """Return the next instant at which `tick` has something to do, or None."""
@@ -227,8 +259,17 @@ class Scheduler:
         instants = (
             timer[0] if timer is not None else None,
             self.schedule_table.order.next_at() if self._may_fire else None,
-            self.attempts.next_timeout_at(),
+            self.next_timeout_at(),
             self.jobs.backlog.next_at(),
+        )
+        return min((at for at in instants if at is not None), default=None)
+
+    def next_timeout_at(self) -> int | None:
+        """Return the next instant at which `tick_attempts` has something to do, or None."""
+        instants = (
+            self.attempts.next_timeout_at(),
+            self._sessions.next_at(),
+            self._placement.next_at(),
         )
         return min((at for at in instants if at is not None), default=None)
 
@@ -236,53 +277,6 @@ class Scheduler:
     def _may_fire(self) -> bool:
         """Whether the next commit may hold another fire. A commit makes room for more."""
         return len(self.jobs.changes.schedules) < COMMIT_FIRES_MAX
-
-    # Workers.
-
-    def _attach(self, command: c.AttachWorker, now: int, loaded: Loaded) -> None:
-        self.workers.attach(command.spec)
-        self._admission.forget_defaults()
-
-    def _detach(self, command: c.DetachWorker, now: int, loaded: Loaded) -> list[LeaseKey]:
-        held = self.workers.detach(command.worker)
-        self._admission.forget_defaults()
-        for key in held:
-            outcome = Released() if key in command.unsent else Lost(command.message)
-            self._report(AttemptResult(key, outcome), now, loaded)
-        return held
-
-    def _close_worker(self, command: c.CloseWorker, now: int, loaded: Loaded) -> None:
-        self.workers.close(command.worker)
-
-    def _cordon(self, command: c.Cordon, now: int, loaded: Loaded) -> None:
-        self.workers.cordon(command.worker, command.is_cordoned)
-
-    def _poll(self, command: c.Poll, now: int, loaded: Loaded) -> None:
-        self.workers.poll(command.worker, command.count)
-
-    def _report(self, result: AttemptResult, now: int, loaded: Loaded) -> Job:
-        """Apply the result to its job. If it is stale, keep a record of it and raise StaleLease."""
-        key = result.key
-        job = self.jobs.find(key.job_id)
-        if job is None or not is_current_lease(key, job):
-            self.jobs.changes.attempts.append(
-                AttemptRecord(key.job_id, key.attempt, key.epoch, None, None, now, "stale", None)
-            )
-            raise StaleLease(
-                f"attempt {key.attempt} of job {render_id(key.job_id)} no longer holds it;"
-                " its result was refused"
-            )
-        for capture in result.output:
-            self.jobs.changes.outputs.append(Output(key.job_id, key.attempt, capture))
-        stop = self.attempts.end(job, key)
-        schedule = None if job.schedule_id is None else self.find_schedule(job.schedule_id)
-        context = OutcomeContext(now, self._random(), stop, retry_before(schedule))
-        job.location = _NOWHERE
-        self._transitions.apply(job, settle(job, result.outcome, context), now)
-        if job.state is State.RETRYING and job.schedule_id is not None and schedule is None:
-            due = job.due_at - self.jobs.offset_us
-            self._follow_up(c.CheckRetry(job.schedule_id, job.key, due), now)
-        return job
 
     # Queries.
 
@@ -311,14 +305,26 @@ class Scheduler:
         """Return one sentence about what the job waits for, or how it ended."""
         return explain(job, self.jobs, self.workers)
 
-    def next_timeout_at(self) -> int | None:
-        """Return the next instant at which `tick_attempts` has something to do, or None."""
-        return self.attempts.next_timeout_at()
+    @property
+    def unsent(self) -> Set[LeaseKey]:
+        """The leases of running attempts that wait for a commit or for their gang."""
+        return self.attempts.unsent
 
     # The results that the engine takes after a turn.
 
+    def take_notes(self) -> Notes:
+        """Return what was noted for the engine since the last call."""
+        return Notes(
+            self.attempts.take_results(),
+            self._placement.take_decided(),
+            self._sessions.take_progress(),
+            self._sessions.take_warnings(),
+        )
+
     def take_changes(self) -> Changes:
         """Return what the store must write; see `JobTable.take_changes`."""
+        self.attempts.begin_commit()
+        self._sessions.begin_commit()
         return self.jobs.take_changes()
 
     def take_ready(self) -> set[int]:
@@ -330,12 +336,15 @@ class Scheduler:
         """Mark the changes that were taken last as durable."""
         self.jobs.committed()
         self.schedule_table.committed()
+        self.attempts.committed()
+        self._sessions.committed()
 
     @property
     def has_pending_work(self) -> bool:
         """Whether the engine has something to commit or to load."""
         return bool(
             self.jobs.changes
+            or self._sessions.needs_commit
             or self._loads
             or self._expiry.loads
             or self.jobs.needs_loads()

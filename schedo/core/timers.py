@@ -101,6 +101,11 @@ class Timers:
         with self._lock:
             return self._drop(sorted((at, key) for key, at in self.live.items())[count:])
 
+    def shift(self, delta_us: int) -> None:
+        """Move every instant by so much."""
+        for at, key in self.keep_first(0):
+            self.arm(key, at + delta_us)
+
     def keep_through(self, last: tuple[int, int]) -> list[tuple[int, int]]:
         """Keep the entries up to the (instant, key); remove and return the others in order."""
         with self._lock:

@@ -87,3 +87,19 @@ class Reservation(NamedTuple):
     nonce: str
     workers: list[str]
     expires_at: int
+
+
+class Decided(NamedTuple):
+    """An invocation of which each job is accepted or has ended."""
+
+    id: str
+    rejections: int  # the number of workers that rejected an offer
+
+
+class Notes(NamedTuple):
+    """What the scheduler has noted since the last turn, for the engine."""
+
+    results: list[AttemptResult]  # of live attempts; a recovery must apply them again
+    decided: list[Decided]
+    progress: list[Progress]  # of attempts that remote workers run
+    warnings: list[str]  # about remote workers, for the log

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schedo.core.model import LeaseKey, Options, ReadyKey
 from schedo.core.requirements import Requirements, ResourceAmounts, render_amount
@@ -73,6 +73,11 @@ def first_unmet_requirement(requirements: Requirements, spec: WorkerSpec) -> str
         if amount > spec.resources.get(name, 0):
             return f"{render_amount(amount)} {name}"
     return None
+
+
+def as_polling(spec: WorkerSpec) -> WorkerSpec:
+    """Return the spec of a worker that gets leases only by polling."""
+    return spec if spec.polls else replace(spec, polls=True)
 
 
 class Worker:
@@ -189,12 +194,15 @@ def _preference_score(requirements: Requirements, worker: Worker) -> float:
 class WorkerPool:
     """The attached workers by id."""
 
-    def __init__(self) -> None:
+    def __init__(self, cordoned: set[str] | None = None) -> None:
+        """cordoned: names of workers that get no attempts; this pool changes the set."""
+        self._cordoned = set[str]() if cordoned is None else cordoned
         self._workers: dict[str, Worker] = {}
         self._numbers = itertools.count()
         self._turns = itertools.count(1)
         # By task; cleared when a worker attaches or detaches.
         self._defaults: dict[str, Options | None] = {}
+        self.plain_options: dict[str, Options] = {}  # a cache of Admission, cleared in the same way
         self.groups = WorkerGroups()
 
     def __contains__(self, worker_id: str) -> bool:
@@ -217,11 +225,12 @@ class WorkerPool:
         elif known.spec != spec:
             self._set_spec(known, spec)
         known.is_open = True
+        known.is_cordoned = spec.id in self._cordoned
         known.refresh()
         return known
 
     def _set_spec(self, worker: Worker, spec: WorkerSpec) -> None:
-        self._defaults.clear()
+        self._forget_defaults()
         self.groups.dismiss(worker)
         worker.spec = spec
         self.groups.admit(worker)
@@ -231,9 +240,13 @@ class WorkerPool:
         worker = self._workers.pop(worker_id, None)
         if worker is None:
             return []
-        self._defaults.clear()
+        self._forget_defaults()
         self.groups.dismiss(worker)
         return [key for key in worker.running if key.job_id > 0]
+
+    def _forget_defaults(self) -> None:
+        self._defaults.clear()
+        self.plain_options.clear()
 
     def close(self, worker_id: str) -> None:
         """Assign no more attempts to the worker. Its running attempts continue."""
@@ -252,7 +265,8 @@ class WorkerPool:
             worker.refresh()
 
     def cordon(self, worker_id: str, is_cordoned: bool) -> None:
-        """Stop assigning attempts to the worker, or resume, on behalf of an operator."""
+        """Stop assigning attempts to the worker, or resume, now and when it attaches again."""
+        (self._cordoned.add if is_cordoned else self._cordoned.discard)(worker_id)
         worker = self._workers.get(worker_id)
         if worker is not None:
             worker.is_cordoned = is_cordoned

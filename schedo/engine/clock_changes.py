@@ -80,8 +80,8 @@ class ClockChanges:
         self._mark = mark
 
 
-def tick(scheduler: Scheduler, clock: Clock, now: int) -> int | None:
-    """Run the due timers and start ready jobs; return the instant of the next timer.
+def tick(scheduler: Scheduler, clock: Clock, now: int) -> None:
+    """Handle what is due and start ready jobs.
 
     After a change of the clock, `now` follows the old clock until the store has saved the change.
     Jobs and schedules wait until then, so that none becomes due before it is shifted. Timeouts
@@ -89,9 +89,13 @@ def tick(scheduler: Scheduler, clock: Clock, now: int) -> int | None:
     """
     if clock.step_us():
         scheduler.tick_attempts(now)
-        return scheduler.next_timeout_at()
-    scheduler.tick(now)
-    return scheduler.next_wake_at()
+    else:
+        scheduler.tick(now)
+
+
+def next_wake_at(scheduler: Scheduler, clock: Clock) -> int | None:
+    """Return the next instant at which `tick` has something to do, or None."""
+    return scheduler.next_timeout_at() if clock.step_us() else scheduler.next_wake_at()
 
 
 def behind_us(scheduler: Scheduler | None, clock: Clock) -> int:

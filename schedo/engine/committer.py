@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schedo.core.changes import Changes
-from schedo.core.leases import Lease
 from schedo.core.limits import PAGE_ENTRIES_MAX, PROMOTED_MAX, PROMOTED_MIN, PROMOTING_US
 from schedo.core.loads import Load, Needs, PromoteDue
 from schedo.core.model import Job, LeaseKey
@@ -34,7 +33,6 @@ class Batch:
     replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     # Commands that are applied again when their loads are delivered.
     unloaded: list[tuple[QueuedCommand, Needs]] = field(default_factory=list)
-    leases: list[Lease] = field(default_factory=list)  # those that wait for this commit
     ended: list[LeaseKey] = field(default_factory=list)
     finals: list[Job] = field(default_factory=list)  # copies, for callers that wait for the end
 

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from schedo.core.leases import AttemptResult, Lease, Lost, Snoozed, StopRequest
+from schedo.core.leases import AttemptResult, Lease, Snoozed, StopRequest
 from schedo.core.limits import SECOND
-from schedo.core.model import LeaseKey, Trigger
+from schedo.core.model import LeaseKey
 from schedo.core.scheduler import Scheduler
 from schedo.core.value_limits import is_refused, refused
 from schedo.core.worker_pool import WorkerSpec
@@ -43,63 +43,47 @@ class Dispatcher:
         self,
         load_payload: Callable[[int], Awaitable[bytes]],
         report: Callable[[AttemptResult], None],
+        remote: Transport,
     ) -> None:
+        """remote: the transport to all workers that are not attached here."""
+        self._remote = remote
         self._load_payload = load_payload
         self._report = report
         self._leases: dict[LeaseKey, Lease] = {}  # dispatched, their results not yet durable
         # Applied, not yet durable; lost attempts have a result here as well.
         self._results: dict[LeaseKey, AttemptResult] = {}
-        # Leases that wait for a commit or a payload: no worker has them yet.
+        # Leases that wait for their payload, and in a recovery all that the old scheduler has not
+        # sent: no worker has them.
         self.waiting: set[LeaseKey] = set()
         self._ended: list[LeaseKey] = []
         self._loading: set[asyncio.Task[None]] = set()
         self.workers: dict[str, tuple[WorkerSpec, Transport]] = {}
-        # Dispatched when durable: leases of jobs that run at most once, of jobs that are created
-        # with their attempt, and of workers that require durable starts.
-        self.deferred: list[Lease] = []
-        # Whether a lease waits until the others of its gang are ready. The part that defers it
-        # calls dispatch_deferred later.
-        self.should_defer: Callable[[Lease], bool] = lambda lease: False
 
     # Dispatch.
 
-    def dispatch(self, leases: Iterable[Lease]) -> None:
-        """Send the leases that may run at once; the others wait for a commit or their payload."""
+    def dispatch(self, leases: Iterable[Lease], stops: Iterable[StopRequest]) -> None:
+        """Send leases, those without their payload when it is loaded, and stop requests."""
         for lease in leases:
-            spec, transport = self.workers[lease.worker]
-            if lease.options.at_most_once or lease.trigger is Trigger.INVOKE or spec.durable_starts:
-                self.waiting.add(lease.key)
-                self.deferred.append(lease)
-            elif lease.payload is None:
+            if lease.payload is None:
                 self.waiting.add(lease.key)
                 self._load(lease)
             else:
                 self._leases[lease.key] = lease
-                transport.start(lease)
+                self._transport(lease.worker).start(lease)
+        for stop in stops:
+            self._transport(stop.worker).stop(stop)
 
-    def dispatch_deferred(self, lease: Lease) -> None:
-        """Send a lease that had to wait, unless its attempt has ended meanwhile."""
-        attached = self.workers.get(lease.worker)
-        if attached is None or not self._scheduler.is_live(lease.key):
-            self.waiting.discard(lease.key)
-            return
-        if lease.payload is None:
-            self._load(lease)
-            return
-        if self.should_defer(lease):
-            return
+    def _dispatch_loaded(self, lease: Lease) -> None:
+        """Send a lease whose payload was loaded, unless its attempt has ended meanwhile."""
         self.waiting.discard(lease.key)
-        self._leases[lease.key] = lease
-        attached[1].start(lease)
-        reason = self._scheduler.stop_reason(lease.key.job_id)
-        if reason is not None:
-            attached[1].stop(StopRequest(lease.key, lease.worker, reason))
+        if self._scheduler.is_live(lease.key):
+            reason = self._scheduler.stop_reason(lease.key.job_id)
+            stops = [] if reason is None else [StopRequest(lease.key, lease.worker, reason)]
+            self.dispatch([lease], stops)
 
-    def stop(self, stop: StopRequest) -> None:
-        """Send the stop request to the worker if it is still attached."""
-        attached = self.workers.get(stop.worker)
-        if attached is not None:
-            attached[1].stop(stop)
+    def _transport(self, worker: str) -> Transport:
+        attached = self.workers.get(worker)
+        return attached[1] if attached is not None else self._remote
 
     def _load(self, lease: Lease) -> None:
         task = asyncio.create_task(self._load_and_start(lease))
@@ -113,30 +97,24 @@ class Dispatcher:
             log.error("the payload of a job could not be read: %s", error)
             self._report(AttemptResult(lease.key, Snoozed(PAYLOAD_PAUSE_US)))
         else:
-            self.dispatch_deferred(replace(lease, payload=payload))
+            self._dispatch_loaded(replace(lease, payload=payload))
 
     # Results.
 
     def record_result(self, result: AttemptResult) -> None:
-        """Keep the result of a live attempt until it is durable."""
+        """Keep the result of an attempt until it is durable."""
         self._ended.append(result.key)
-        self._results[result.key] = result
+        if result.key in self._leases:
+            self._results[result.key] = result
 
     def record_refusal(self, key: LeaseKey) -> None:
         """Forget a stale lease after the next commit."""
         self._ended.append(key)
 
-    def record_loss(self, key: LeaseKey, message: str) -> None:
-        """Keep the loss of a dispatched attempt until it is durable."""
-        self._ended.append(key)
-        if key in self._leases:
-            self._results.setdefault(key, AttemptResult(key, Lost(message)))
-
-    def take(self) -> tuple[list[Lease], list[LeaseKey]]:
-        """Return what the next commit releases: leases to dispatch, and attempts to forget."""
-        taken = self.deferred, self._ended
-        self.deferred, self._ended = [], []
-        return taken
+    def take_ended(self) -> list[LeaseKey]:
+        """Return the attempts to forget after the next commit."""
+        ended, self._ended = self._ended, []
+        return ended
 
     def forget(self, keys: Iterable[LeaseKey]) -> None:
         """Forget attempts whose results are durable."""
@@ -149,9 +127,9 @@ class Dispatcher:
     # Recovery.
 
     def recover(self, scheduler: Scheduler) -> None:
-        """Continue with a new scheduler, which decides again about deferred leases."""
+        """Continue with a new scheduler, which decides again about leases that were not sent."""
         self._scheduler = scheduler
-        self.deferred, self._ended = [], []
+        self._ended = []
         for task in self._loading:
             task.cancel()
 

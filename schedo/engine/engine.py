@@ -20,6 +20,7 @@ from schedo.core.limits import (
 from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
+from schedo.core.worker_session import SessionTable
 from schedo.engine.answers import Accepted, Health, QueueStatus
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.dispatch import Transport
@@ -32,11 +33,11 @@ from schedo.engine.gauges import (
     read_queue_status,
 )
 from schedo.engine.health import LoopMonitor
+from schedo.engine.invocations import Invocations
 from schedo.engine.loop import EngineLoop
 from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
-from schedo.engine.placement import LivePlacement
-from schedo.engine.worker_sessions import WorkerSessions
+from schedo.engine.workers import Workers
 from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Retention, Snapshot, Store
 
@@ -72,20 +73,21 @@ class Engine:
         self._maintenance = Maintenance(self._loop, store.check, retention or Retention())
         self._payload_bytes = 0
         self.was_killed = False  # the previous server was killed, and its host was not restarted
-        self._placement = LivePlacement(self._loop, self.wait, self.cancel)
-        self.sessions = WorkerSessions(self._loop, self._placement)
+        self._invocations = Invocations(self._loop, self.wait, self.cancel)
+        self.sessions = Workers(self._loop)
         self.flush = self._loop.flush
         self.note_progress = self._loop.note_progress
         self.report = self._loop.report
         self.note_leaving = store.note_leaving
-        self.invoke = self._placement.invoke
-        self.reserve = self._placement.reserve
-        self.commit_reservation = self._placement.commit
-        self.release_reservation = self._placement.release
+        self.invoke = self._invocations.invoke
+        self.reserve = self._invocations.reserve
+        self.commit_reservation = self._invocations.commit
+        self.release_reservation = self._invocations.release
 
     def _make_scheduler(self, snapshot: Snapshot) -> Scheduler:
         # The newest job may be pruned, and the clock set back: its id must not be reused.
-        last_id = self._scheduler.last_id if self._scheduler is not None else 0
+        old = self._scheduler
+        last_id = old.last_id if old is not None else 0
         self.was_killed = self.was_killed or snapshot.was_killed
         self._scheduler = Scheduler(
             epoch=snapshot.epoch,
@@ -96,6 +98,9 @@ class Engine:
             ended=self.metrics.ended,
             offset_us=snapshot.clock.offset_us,
         )
+        restarted_at = self.metrics.began_at if snapshot.epoch > 1 else None
+        table = old.session_table if old is not None else SessionTable(restarted_at)
+        self._scheduler.take_over(table)
         return self._scheduler
 
     # Life.
@@ -108,8 +113,7 @@ class Engine:
 
     async def stop(self) -> None:
         """Make everything durable and close the store; the caller stops the workers before."""
-        self.sessions.close()
-        self._placement.close()
+        self._loop.enqueue(core.AnswerPolls())
         await self._maintenance.stop()
         await self._maintenance.check()
         await self._loop.stop()

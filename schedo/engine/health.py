@@ -67,11 +67,6 @@ class LoopMonitor:
         if leases:
             self.metrics.note_starts(leases, scheduler, ready, now)
 
-    def started_once(self, leases: Sequence[Lease], scheduler: Scheduler) -> None:
-        """Note at-most-once attempts, which are dispatched after their start is durable."""
-        if leases:
-            self.metrics.note_starts(leases, scheduler, frozenset(), self.clock.now(), once=True)
-
     def is_turn_long(self, began_at: int) -> bool:
         """Whether a turn has taken so long that the remaining commands wait for the next one."""
         return self.clock.now() - began_at > TURN_COMMANDS_US

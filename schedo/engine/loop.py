@@ -16,20 +16,19 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from schedo.core.changes import Changes
-from schedo.core.commands import AttachWorker, Command, Cordon, DetachWorker, Flush
-from schedo.core.leases import AttemptResult, Lease
+from schedo.core.commands import AttachWorker, Command, DetachWorker, Flush
+from schedo.core.leases import AttemptResult
 from schedo.core.loads import NOTHING_LOADED, Load, Loaded, Needs
-from schedo.core.model import LeaseKey
 from schedo.core.scheduler import Scheduler
-from schedo.core.value_limits import fit_report, is_refused
+from schedo.core.value_limits import is_refused
 from schedo.core.worker_messages import Progress
-from schedo.core.worker_pool import WorkerPool, WorkerSpec
+from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.channel import Channel
-from schedo.engine.clock_changes import ClockChanges, tick
+from schedo.engine.clock_changes import ClockChanges, next_wake_at, tick
 from schedo.engine.command_queue import QueuedCommand, as_is, refuse
 from schedo.engine.committer import Batch, Committer
 from schedo.engine.dispatch import Dispatcher, Transport
@@ -37,7 +36,8 @@ from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.progress import ProgressLog
 from schedo.engine.recovery import Reconciliation
-from schedo.engine.waiters import EndWaiters
+from schedo.engine.waiters import Decisions, EndWaiters
+from schedo.engine.worker_polls import RemoteTransport, WorkerPolls
 from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
 from schedo.store.base import Snapshot, Store
 
@@ -65,7 +65,7 @@ class EngineLoop:
         self._clock_changes = ClockChanges(store, monitor, self._follow_clock)
         self._make_scheduler = make_scheduler
         self._on_fatal = on_fatal
-        self._is_open = self._is_turn_due = False
+        self._is_open = self._is_turn_due = self._is_dispatching = False
         self._replies: list[tuple[asyncio.Future[Any], Any]] = []  # for the next commit
         self._unloaded: list[tuple[QueuedCommand, Needs]] = []  # their loads are not under way
         self._batch = Batch(Changes())  # the one that the committer has taken last
@@ -73,13 +73,11 @@ class EngineLoop:
         # Applies the result of an attempt in the next turn.
         self.report: Callable[[AttemptResult], None] = self._inbox.send
         self.progress = ProgressLog()
-        self.dispatcher = Dispatcher(store.load_payload, self.report)
+        self.polls = WorkerPolls(self.send, self.enqueue)
+        remote = RemoteTransport(self._apply_now)
+        self.dispatcher = Dispatcher(store.load_payload, self.report, remote)
         self.waiters = EndWaiters()
-        # Finds the worker of the previous server that may still run the attempt.
-        self.expect_worker: Callable[[Lease], tuple[WorkerSpec, Transport] | None] = _expect_none
-        self.on_ended: Callable[[LeaseKey], None] = lambda key: None
-        self.cordoned: set[str] = set()  # names of workers
-        self.on_recovered: Callable[[], None] = lambda: None
+        self.decisions = Decisions()
         self.failure: SchedoError | None = Unavailable("the server is starting")
         self._bugs = Bugs()
 
@@ -133,6 +131,12 @@ class EngineLoop:
         self._inbox.try_send(QueuedCommand(command, reply, finish))
         return reply
 
+    def send(self, command: Command[None]) -> None:
+        """Apply the command in the next turn, without a reply; raise as try_enqueue does."""
+        if self.failure is not None:
+            raise self.failure
+        self._inbox.try_send(QueuedCommand(command, None, as_is))
+
     def enqueue(self, command: Command[R], finish: Callable[[R], object] = as_is) -> None:
         """Apply the command in the next turn; if the store has failed, after the recovery."""
         self._inbox.send(QueuedCommand(command, None, finish))
@@ -164,54 +168,21 @@ class EngineLoop:
 
         def attached(_: None) -> None:
             self.dispatcher.workers[spec.id] = (spec, transport)
-            if spec.id in self.cordoned:
-                self.scheduler.apply(Cordon(spec.id, True), self.clock.now())
 
         self.enqueue(AttachWorker(spec), attached)
-
-    @property
-    def workers(self) -> WorkerPool:
-        """The attached workers; an empty pool while the store fails."""
-        return self.scheduler.workers if self._is_open else WorkerPool()
-
-    def is_live(self, key: LeaseKey) -> bool:
-        """Whether the lease is the current one of its job."""
-        return self._is_open and self.scheduler.is_live(key)
 
     def detach(self, worker_id: str, message: str) -> None:
         """Remove the worker; the attempts that it still holds are lost."""
 
-        def detached(held: Sequence[LeaseKey]) -> None:
+        def detached(_: None) -> None:
             self.dispatcher.workers.pop(worker_id, None)
-            for key in held:
-                self.dispatcher.record_loss(key, message)
-                self._ended(key)
 
         self.enqueue(DetachWorker(worker_id, message, self.dispatcher.waiting), detached)
 
     def note_progress(self, progress: Progress) -> None:
         """Log the progress of an attempt while it runs."""
-        if self.is_live(progress.key):
+        if self._is_open and self.scheduler.is_live(progress.key):
             self.progress.note(progress, self.clock.now())
-
-    def _ended(self, key: LeaseKey) -> None:
-        self.progress.forget(key.job_id)
-        if self._is_open:  # during a recovery the job's state is not known yet
-            self.on_ended(key)
-
-    def _apply_result(self, scheduler: Scheduler, result: AttemptResult, now: int) -> None:
-        result = fit_report(result)
-        if is_refused(result):
-            log.error("the result of %s is refused: %s", result.key, result.outcome)
-        if scheduler.is_live(result.key):  # before any step that can fail
-            self.dispatcher.record_result(result)
-        try:
-            scheduler.apply(result, now)
-        except StaleLease as error:
-            self.dispatcher.record_refusal(result.key)
-            log.warning("%s", error)
-        else:
-            self._ended(result.key)
 
     # The turn.
 
@@ -230,23 +201,54 @@ class EngineLoop:
                     self._apply_result(scheduler, item, now)
                     continue
                 self._apply(item, now)
-                if item.reply is not None and self.monitor.is_turn_long(now):
+                if self.monitor.is_turn_long(now):
                     break  # the other commands run in the next turn, after its timers
             self._inbox.put_back(list(items))
-            wake_at = tick(scheduler, self.clock, now)
+            tick(scheduler, self.clock, now)
             leases, ready = scheduler.take_leases(), scheduler.take_ready()
-            self.dispatcher.dispatch(leases)
-            for stop in scheduler.take_stops():
-                self.dispatcher.stop(stop)
+            self._is_dispatching = True
+            self.dispatcher.dispatch(leases, scheduler.take_stops())
+            self._is_dispatching = False
+            self.polls.complete(scheduler.take_replies(now))
+            self._take_notes(scheduler, now)
+            self.decisions.release()
+            wake_at = next_wake_at(scheduler, self.clock)
         except Exception as error:
             self._inbox.put_back(list(items))  # they run with the new scheduler
             self.break_off(error)
             return
-        waiting = self._replies or self._unloaded or self.dispatcher.deferred
-        if waiting or scheduler.has_pending_work:
+        if self._replies or self._unloaded or scheduler.has_pending_work:
             self._committer.wake()
         self.monitor.started(leases, scheduler, ready, now := self.clock.now())
         self._sleep_until(wake_at, now)
+
+    def _apply_now(self, command: Command[None]) -> None:
+        """Apply a command of a transport: within a turn at once, else in the next one."""
+        if self._is_dispatching:
+            self.scheduler.apply(command, self.clock.now())
+        else:
+            self.enqueue(command)
+
+    def _apply_result(self, scheduler: Scheduler, result: AttemptResult, now: int) -> None:
+        try:
+            scheduler.apply(result, now)
+        except StaleLease as error:
+            self.dispatcher.record_refusal(result.key)
+            log.warning("%s", error)
+
+    def _take_notes(self, scheduler: Scheduler, now: int) -> None:
+        """Take what the scheduler notes, and the store does not have yet or never will."""
+        results, decided, progress, warnings = scheduler.take_notes()
+        self.decisions.note(decided)
+        for message in progress:
+            self.progress.note(message, now)
+        for result in results:
+            if is_refused(result):
+                log.error("the result of %s is refused: %s", result.key, result.outcome)
+            self.dispatcher.record_result(result)
+            self.progress.forget(result.key.job_id)
+        for warning in warnings:
+            log.warning("%s", warning)
 
     def _apply(self, queued: QueuedCommand, now: int, loaded: Loaded = NOTHING_LOADED) -> None:
         """Apply the command, and reply unless it needs loads first."""
@@ -295,21 +297,17 @@ class EngineLoop:
         batch.unloaded, self._unloaded = self._unloaded, []
         needed = [load for _, needs in batch.unloaded for load in needs.loads]
         batch.loads += dict.fromkeys(needed)
-        batch.leases, batch.ended = self.dispatcher.take()
+        batch.ended = self.dispatcher.take_ended()
         batch.finals = self.waiters.copy_ended(batch.changes.jobs.values())
         return batch
 
     def _release(self, batch: Batch) -> None:
         self.scheduler.committed()
+        self.wake()  # what is durable now may start, before its caller continues
         self.dispatcher.forget(batch.ended)
         for reply, value in batch.replies:
             if not reply.done():
                 reply.set_result(value)
-        for lease in batch.leases:
-            self.dispatcher.dispatch_deferred(lease)
-        self.monitor.started_once(batch.leases, self.scheduler)
-        if batch.changes:
-            self.wake()  # jobs that are durable now may start, and there is room for more
         self.waiters.release(batch.finals)
 
     def _deliver(self, loaded: list[tuple[Load, Any]]) -> None:
@@ -345,7 +343,9 @@ class EngineLoop:
         self._start_committer()
 
     def _fail(self, cause: Exception) -> None:
-        self._is_open = False
+        self._is_open = self._is_dispatching = False
+        self._take_notes(self.scheduler, self.clock.now())
+        self.dispatcher.waiting |= self.scheduler.unsent
         if isinstance(cause, StoreRefused) and self.dispatcher.refuse_results(cause.jobs):
             log.error("%s; the jobs with these values fail", cause)
             error: SchedoError = cause
@@ -365,6 +365,7 @@ class EngineLoop:
         for queued, _ in (*self._unloaded, *self._batch.unloaded):
             refuse(queued.reply, error)
         self._replies, self._unloaded, self._batch = [], [], Batch(Changes())
+        self.polls.fail(error)
 
     def _refuse_queued(self, error: SchedoError) -> None:
         for item in self._inbox.drain():
@@ -379,22 +380,17 @@ class EngineLoop:
         now = self.clock.now()
         for spec, _ in self.dispatcher.workers.values():
             scheduler.apply(AttachWorker(spec), now)
-        for name in self.cordoned:
-            scheduler.apply(Cordon(name, True), now)
         self.dispatcher.recover(scheduler)
         # Running attempts come first: without them the results would be refused as stale.
-        running = Reconciliation(self._store, self.dispatcher, scheduler, self.expect_worker)
+        running = Reconciliation(self._store, self.dispatcher, scheduler)
         await running.run(self.clock.now(), was_killed=snapshot.was_killed)
         for result in self.dispatcher.results():
             self._apply_result(scheduler, result, self.clock.now())
+        self._take_notes(scheduler, self.clock.now())
         await self._committer.round()
         self.dispatcher.recovered()
         self.progress.forget_all_but(scheduler.runs)
+        scheduler.recovered(self.clock.now())
         self._is_open = True
         self.failure = None
-        self.on_recovered()
         self.wake()
-
-
-def _expect_none(lease: Lease) -> None:
-    return None

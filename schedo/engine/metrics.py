@@ -120,16 +120,12 @@ class Metrics:
         scheduler: Scheduler,
         ready: Set[int],
         now: int,
-        *,
-        once: bool = False,
     ) -> None:
-        """Count dispatched attempts; `once`: only at-most-once ones, else only the others."""
+        """Count dispatched attempts; `ready`: jobs that found a slot at once."""
         find, began_at, late = scheduler.find_job, self.began_at, self.start_lateness
         offset_us = scheduler.offset_us
         queue, delays, seen_us, bucket = "", late, 0, 0
         for lease in leases:
-            if bool(lease.options.at_most_once) is not once:
-                continue  # it is dispatched after its commit
             self.starts += 1
             job = find(lease.key.job_id)
             if job is None or job.trigger is _CATCHUP:

@@ -6,22 +6,16 @@ exception: an attempt that ran in the server's own process may have killed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from schedo.core.commands import AttachWorker
 from schedo.core.leases import Blame, Lease, Lost, Released
 from schedo.core.loads import LoadJob
 from schedo.core.model import Job
 from schedo.core.running import make_lease
 from schedo.core.scheduler import Scheduler
-from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.dispatch import Dispatcher, Transport
-from schedo.engine.worker_session import EMBEDDED_ALONE, kind
+from schedo.core.worker_status import EMBEDDED_ALONE, kind
+from schedo.engine.dispatch import Dispatcher
 from schedo.store.base import Store
 
 RUNNING_PAGE = 1_000
-
-ExpectWorker = Callable[[Lease], tuple[WorkerSpec, Transport] | None]
 
 
 class Reconciliation:
@@ -32,12 +26,10 @@ class Reconciliation:
         store: Store,
         dispatcher: Dispatcher,
         scheduler: Scheduler,
-        expect_worker: ExpectWorker,
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
         self._scheduler = scheduler
-        self._expect_worker = expect_worker
         self._lost: list[Job] = []
 
     async def run(self, now: int, *, was_killed: bool) -> None:
@@ -82,14 +74,13 @@ class Reconciliation:
 
     def _expect(self, job: Job, now: int) -> Lease | None:
         """Return the lease if a worker of the previous server may reconnect and still hold it."""
-        if job.worker is None or job.key in self._dispatcher.waiting:
+        if (
+            job.worker is None
+            or job.key in self._dispatcher.waiting
+            or kind(job.worker) != "remote"
+        ):
             return None
         lease = make_lease(job.key, job.worker, job)
-        attached = self._expect_worker(lease)
-        if attached is None:
-            return None
-        if job.worker not in self._scheduler.workers:
-            self._dispatcher.workers[job.worker] = attached
-            self._scheduler.apply(AttachWorker(attached[0]), now)
+        self._scheduler.expect_worker(lease, now)
         self._dispatcher.expect(lease)
         return lease

@@ -1,11 +1,13 @@
-"""The callers that wait for the end of a job."""
+"""The callers that wait for the end of a job, or for the decision about an invocation."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from schedo.core.model import Job
+from schedo.core.worker_messages import Decided
 
 
 class EndWaiters:
@@ -39,3 +41,33 @@ class EndWaiters:
             for waiter in self._waiters.pop(job.id, ()):
                 if not waiter.done():
                     waiter.set_result(job)
+
+
+class Decisions:
+    """The futures of the callers that wait until it is decided whether invoked jobs begin."""
+
+    def __init__(self) -> None:
+        self._futures: dict[str, asyncio.Future[int]] = {}
+        self._decided: list[Decided] = []
+
+    @contextmanager
+    def expect(self, id_: str) -> Iterator[asyncio.Future[int]]:
+        """Yield a future of the number of workers that rejected the invocation with this id."""
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._futures[id_] = future
+        try:
+            yield future
+        finally:
+            del self._futures[id_]
+
+    def note(self, decided: Iterable[Decided]) -> None:
+        """Note decisions; during a recovery the states of their jobs are not known yet."""
+        self._decided += decided
+
+    def release(self) -> None:
+        """Give the callers the decisions."""
+        decided, self._decided = self._decided, []
+        for id_, rejections in decided:
+            future = self._futures.get(id_)
+            if future is not None and not future.done():
+                future.set_result(rejections)

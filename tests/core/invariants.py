@@ -102,12 +102,13 @@ def check_schedules(server: Server) -> None:
 
 
 def check_running(server: Server) -> None:
-    """The running jobs are those with a lease, and they are counted."""
+    """The running jobs are those with a lease, sent or waiting for its commit, and are counted."""
     jobs, workers = server.scheduler.jobs, server.scheduler.workers
     running = [job for job in jobs._jobs.values() if job.state is State.RUNNING]
-    assert {job.key for job in running} == set(server.leases)
+    leases = {*server.leases, *server.scheduler.unsent}
+    assert {job.key for job in running} == leases
     held = [key for worker in workers._workers.values() for key in worker.running]
-    assert sorted(held) == sorted(server.leases)
+    assert sorted(held) == sorted(leases)
     counts = Counter(job.queue for job in running)
     for queue_state in jobs.ready_queues.queue_states():
         assert queue_state.running == counts[queue_state.queue.name]

@@ -267,7 +267,9 @@ class Server:
 
     def detach(self, worker: str, message: str, now: int) -> list[LeaseKey]:
         """Remove a worker; return the leases that it held."""
-        return self.apply(DetachWorker(worker, message), now)
+        self.scheduler.take_notes()
+        self.apply(DetachWorker(worker, message), now)
+        return [result.key for result in self.scheduler.take_notes().results]
 
     def expire_and_trim(self, now: int) -> None:
         """Request expired jobs, as the engine does once a second."""

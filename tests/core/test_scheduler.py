@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.changes import Output
-from schedo.core.commands import Accepted, InvokeReserved, Reassign, Reserve, Submit
+from schedo.core.commands import Accepted, Submit
 from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Snoozed, Stopped
-from schedo.core.model import JobSpec, LeaseKey, Options, Queue, ReadyKey
-from schedo.core.requirements import Condition, Requirements
+from schedo.core.model import LeaseKey, Queue
 from schedo.core.states import State
 from schedo.errors import NotFound
 from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, tries, worker_spec
@@ -345,37 +344,3 @@ def test_memory_does_not_grow_with_the_number_of_jobs_and_all_of_them_run_in_ord
 
 def test_a_batch_of_errors_is_not_an_error() -> None:
     assert Server().apply(Submit([]), T0) == []
-
-
-def test_an_attempt_that_has_ended_is_not_reassigned() -> None:
-    server = Server()
-    job = server.submit(make_spec())
-    [lease] = server.tick(T0)
-    server.complete(job.id, T0)
-
-    assert server.apply(Reassign(lease.key, frozenset(), "too late"), T0) is None
-    assert server.state(job.id) is State.COMPLETED
-
-
-def test_a_job_in_a_reserved_slot_keeps_requirements_of_its_own() -> None:
-    server = Server(slots=0)
-    server.attach(worker_spec("a", 2, labels={"zone": "lhr"}))
-    own = Requirements(labels=(Condition("zone", "=", ("lhr",)),))
-    slots = server.apply(Reserve(ReadyKey("default", "work"), 1), T0)
-
-    spec = JobSpec("work", options=Options(requirements=own))
-    [job] = server.apply(InvokeReserved(spec, slots), T0)
-
-    assert job.options.requirements == own
-
-
-def test_a_job_in_a_reserved_slot_takes_the_requirements_of_the_reservation() -> None:
-    server = Server(slots=0)
-    server.attach(worker_spec("a", 2, labels={"zone": "lhr"}))
-    requested_loads = Requirements(labels=(Condition("zone", "=", ("lhr",)),))
-    ready_key = ReadyKey("default", "work", requirements=requested_loads)
-    slots = server.apply(Reserve(ready_key, 1), T0)
-
-    [job] = server.apply(InvokeReserved(JobSpec("work"), slots), T0)
-
-    assert job.options.requirements == requested_loads

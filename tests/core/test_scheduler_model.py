@@ -237,7 +237,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         lost = self.server.detach(WORKER, "gone", self.now)
         for key in lost:
             self.old_keys.append(key)
-            self.server.leases.pop(key)
+            self.server.leases.pop(key, None)
 
     @rule(slots=st.sampled_from([1, 3]), tasks=st.sampled_from([None, frozenset({"a"})]))
     def attach_the_worker(self, slots: int, tasks: frozenset[str] | None) -> None:
@@ -331,8 +331,9 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def tick(self) -> None:
         store, memory = self.server.store, self.server.scheduler.jobs
-        for lease in self.server.tick(self.now):
-            key = lease.key
+        before = set(self.server.scheduler.unsent)
+        sent = {lease.key for lease in self.server.tick(self.now)}
+        for key in (sent | self.server.scheduler.unsent) - before:  # what has just been started
             job = memory.find(key.job_id)
             assert job is not None
             assert job.due_at <= self.latest_now, "a job started before its time"

@@ -242,7 +242,7 @@ def test_a_reservation_whose_client_disconnects_holds_no_slot() -> None:
         poll = polling(server)
         await loop.pass_time(0.01)
         reserving = asyncio.ensure_future(server.engine.reserve("work", "default", None, 1, 10.0))
-        worker = server.engine._loop.workers.find("a")
+        worker = server.engine._loop.scheduler.workers.find("a")
         assert worker is not None
         hold = worker.running
         while not hold:
@@ -328,14 +328,14 @@ def test_a_gang_reports_no_capacity_even_if_one_of_its_jobs_has_ended() -> None:
         await asyncio.gather(*accepts)
         refused = leases[0]
         await server.engine.sessions.work(make_poll(refused.worker, reject=[(refused.key, "busy")]))
-        cancel = server.engine._placement._cancel
+        cancel = server.engine._invocations._cancel
 
         async def cancel_late(job_id: int) -> Job:
             for lease in leases[1:]:
                 await server.engine.sessions.work(make_poll(lease.worker, reports=[done(lease)]))
             return await cancel(job_id)
 
-        server.engine._placement._cancel = cancel_late
+        server.engine._invocations._cancel = cancel_late
 
         with pytest.raises(NoCapacity):
             await asyncio.wait_for(call, 60)

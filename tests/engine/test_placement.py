@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from schedo.core.leases import AttemptResult, Completed, Failed, Lease, Lost
+from schedo.core.limits import SECOND
 from schedo.core.model import Failure, JobSpec, Options
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import IllegalTransition, NoCapacity, NoReservation, Unsatisfiable
-from tests.engine.world import World, running
+from tests.engine.world import T0, World, running
 
 EU = Requirements(labels=(Condition("region", "=", ("eu",)),))
 
@@ -181,6 +182,8 @@ async def test_an_unanswered_offer_goes_to_the_next_worker(path: Path) -> None:
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         await remote.response()
 
+        await world.run_until(T0 + SECOND)
+
         with pytest.raises(NoCapacity, match="did not answer within"):
             await asyncio.wait_for(call, 5)
 
@@ -190,6 +193,7 @@ async def test_a_late_acceptance_is_revoked(path: Path) -> None:
         [remote] = await hired(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         [lease] = (await remote.response()).leases
+        await world.run_until(T0 + SECOND)
         with pytest.raises(NoCapacity):
             await asyncio.wait_for(call, 5)
 
@@ -348,8 +352,8 @@ async def test_a_released_or_expired_reservation_frees_its_slot(path: Path) -> N
         await world.engine.flush()
         await remote.wait()
         await world.engine.flush()
-        reservation = await world.engine.reserve("increment", "default", None, 1, 0.01)
-        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.05)
+        reservation = await world.engine.reserve("increment", "default", None, 1, 1.0)
+        await world.run_until(T0 + SECOND)
         await remote.wait()
         await world.engine.flush()
 

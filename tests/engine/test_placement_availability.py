@@ -12,7 +12,7 @@ from schedo.core.limits import SECOND
 from schedo.core.model import JobSpec
 from schedo.core.states import State
 from schedo.errors import NoCapacity, Unsatisfiable
-from tests.engine.test_placement import EU, hired, spec
+from tests.engine.test_placement import EU, hired, running_jobs, spec
 from tests.engine.test_worker_sessions import hire, make_poll
 from tests.engine.world import T0, running
 
@@ -39,10 +39,14 @@ async def test_the_offer_of_a_worker_that_never_polls_again_times_out(path: Path
         assert remote.waiting is not None
         remote.waiting.cancel()  # its machine is gone
 
+        call = asyncio.create_task(
+            world.engine.commit_reservation(reservation.id, reservation.nonce, spec(), 0.0)
+        )
+        await running_jobs(world, 1)
+        await world.run_until(T0 + SECOND)
+
         with pytest.raises(NoCapacity, match="did not answer within"):
-            await asyncio.wait_for(
-                world.engine.commit_reservation(reservation.id, reservation.nonce, spec(), 0.0), 5
-            )
+            await asyncio.wait_for(call, 5)
 
 
 async def test_a_worker_without_offers_accepts_by_polling(path: Path) -> None:
@@ -134,7 +138,7 @@ async def test_results_of_attempts_that_a_worker_never_had_are_refused_and_not_k
 async def test_the_reason_names_the_workers_that_are_cordoned(path: Path) -> None:
     async with running(path) as world:
         await hire(world, max_leases=0)
-        world.engine.sessions.cordon("far", True)
+        await world.engine.sessions.cordon("far", True)
         job = await world.submit(task="resize")
 
         why = world.engine.why(await world.engine.get(job.id))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from schedo.core import results
 from schedo.core.commands import Flush
 from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed, Outcome, Snoozed
 from schedo.core.limits import MINUTE
@@ -106,7 +107,7 @@ async def test_a_spec_with_an_unfit_number_is_refused_alone(
 async def test_a_row_that_the_store_refuses_fails_its_job(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "fit_report", lambda report: report)  # as if a check was forgotten
+    monkeypatch.setattr(results, "fit_report", lambda report: report)  # as if a check was forgotten
     async with running(path) as world:
         job, other = await world.submit(), await world.submit()
         output = (CapturedOutput("stdout", b"", b"", TOO_LARGE),)

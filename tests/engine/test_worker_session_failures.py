@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from schedo.core.commands import AnswerPolls
 from schedo.core.states import State
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
@@ -69,7 +70,7 @@ def test_an_unsent_lease_is_released_when_its_worker_is_lost() -> None:
         poll = polling(server)
         await server.engine.flush()
         job = await submitted(server, spec(once=True))
-        server.engine.sessions.wake()  # it is answered before the start is durable
+        server.engine._loop.enqueue(AnswerPolls())  # it is answered before the start is durable
         assert (await poll).leases == []
         await server.engine.flush()
 
@@ -100,7 +101,7 @@ def test_two_failures_in_a_row_leave_no_unsent_lease_as_held() -> None:
         await works_again(server, loop)
         await disconnect(poll)
 
-        session = server.engine.sessions._sessions["a"]
+        session = server.engine._loop.scheduler.session_table.by_name["a"]
         assert [held.sent_at for held in session.held.values()] in ([], [None])
 
     live(test)
@@ -254,7 +255,7 @@ def test_a_cordon_survives_a_failure_of_the_store() -> None:
         server = await Server(loop, Disk()).start()
         await server.engine.sessions.work(make_poll())
         await server.engine.flush()
-        server.engine.sessions.cordon("a", True)
+        await server.engine.sessions.cordon("a", True)
         server.disk.commit_fails = 1.0
         with contextlib.suppress(SchedoError):
             await server.engine.change_queue("other")
@@ -270,7 +271,7 @@ def test_a_cordon_survives_a_disconnect_of_the_worker() -> None:
         server = await Server(loop, Disk()).start()
         await server.engine.sessions.work(make_poll())
         await server.engine.flush()
-        server.engine.sessions.cordon("a", True)
+        await server.engine.sessions.cordon("a", True)
         await loop.pass_time(60)
         assert server.engine.sessions.get("a").state == "disconnected"
 
@@ -287,9 +288,9 @@ def test_uncordoning_a_draining_worker_ends_the_drain() -> None:
         server = await Server(loop, Disk()).start()
         await server.engine.sessions.work(make_poll())
         await server.engine.flush()
-        server.engine.sessions.drain("a")
+        await server.engine.sessions.drain("a")
 
-        server.engine.sessions.cordon("a", False)
+        await server.engine.sessions.cordon("a", False)
 
         assert not (await server.engine.sessions.work(make_poll())).drain
 
@@ -320,7 +321,7 @@ def test_the_next_process_of_a_drained_name_may_work() -> None:
         server = await Server(loop, Disk()).start()
         await server.engine.sessions.work(make_poll())
         await server.engine.flush()
-        server.engine.sessions.drain("a")
+        await server.engine.sessions.drain("a")
         await server.engine.sessions.work(make_poll(is_draining=True, running=frozenset()))
         await server.engine.flush()
 
@@ -338,7 +339,7 @@ def test_a_draining_worker_releases_its_unsent_leases() -> None:
         poll = polling(server)
         await loop.pass_time(0.01)
         job = await submitted(server, spec(once=True))
-        server.engine.sessions.wake()  # it is answered before the start is durable
+        server.engine._loop.enqueue(AnswerPolls())  # it is answered before the start is durable
         assert (await poll).leases == []
         await loop.pass_time(1)
         for _ in range(2):

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from schedo.core.leases import AttemptResult, Completed, Failed, Lease, Released, StopReason
+from schedo.core.limits import SECOND
 from schedo.core.model import Failure, Job, LeaseKey
 from schedo.core.states import State
 from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import NotFound, WorkerReplaced
-from tests.engine.world import World, running
+from tests.engine.world import T0, World, running
 
 TASKS = frozenset({"resize"})
 
@@ -222,14 +223,14 @@ async def test_the_leases_of_an_unsent_response_are_released(
             world.engine.sessions.work(make_poll(max_leases=1, wait_s=30.0))
         )
         await world.engine.flush()
-        session = world.engine.sessions._sessions["far"]
-        started = session.start
+        polls = world.engine._loop.polls
+        complete = polls.complete
 
-        def start(lease: Lease) -> None:
-            started(lease)
+        def complete_and_break(replies: Any) -> None:
+            complete(replies)
             waiting.cancel()  # it hangs up at this moment
 
-        session.start = start  # type: ignore[method-assign]
+        polls.complete = complete_and_break  # type: ignore[method-assign]
         job = await world.submit(task="resize")
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
@@ -322,8 +323,9 @@ async def test_a_silent_worker_is_lost_with_its_attempts(path: Path) -> None:
         response = await hire(world, session_timeout_s=0.01)
         [lease] = response.leases
 
-        ended = await world.engine.wait(job.id, 0.2)
+        await world.run_until(T0 + SECOND)
 
+        ended = await world.engine.get(job.id)
         assert (ended.state, ended.losses) == (State.QUEUED, 1)
         assert world.engine.sessions.get("far").state == "disconnected"
         response = await hire(world, running=frozenset({lease.key}))
@@ -365,12 +367,12 @@ async def test_an_operator_can_list_cordon_and_drain_a_worker(path: Path) -> Non
         seen = sessions.get("far")
         assert (seen.kind, seen.state, seen.slots, seen.running) == ("remote", "active", 2, 0)
         assert {each.name: each.kind for each in sessions.list()}["far"] == "remote"
-        assert sessions.cordon("far", True).state == "cordoned"
+        assert (await sessions.cordon("far", True)).state == "cordoned"
         await world.submit(task="resize")
         assert (await hire(world)).leases == []
-        sessions.cordon("far", False)
+        await sessions.cordon("far", False)
         assert len((await hire(world)).leases) == 1
-        sessions.drain("far")
+        await sessions.drain("far")
         assert (await hire(world, max_leases=0)).drain
         with pytest.raises(NotFound):
             sessions.get("nobody")

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from schedo.core.model import JobSpec, Options, Retry
+from schedo.core.placement import NO_CAPACITY
 from schedo.core.states import FINAL, State
 from schedo.engine.answers import Accepted
-from schedo.engine.placement import NO_CAPACITY
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
 from tests.engine.remote_worker import ROUTES, SECOND, RemoteWorker, Room
@@ -73,9 +73,9 @@ async def do(room: Room, server: Server, act: str) -> None:
     elif act == "reserve":
         room.loop.create_task(reserve(room, server))
     elif act in ("cordon", "uncordon"):
-        engine.sessions.cordon(random.choice(room.workers).name, act == "cordon")
+        await engine.sessions.cordon(random.choice(room.workers).name, act == "cordon")
     elif act == "drain":
-        engine.sessions.drain(random.choice(room.workers).name)
+        await engine.sessions.drain(random.choice(room.workers).name)
 
 
 async def invoke(room: Room, server: Server) -> None:
@@ -142,7 +142,7 @@ async def probe(room: Room) -> None:
         await room.loop.pass_time(0.1)
         if room.server is None:
             continue
-        for worker in room.server.engine._loop.workers:
+        for worker in room.server.engine._loop.scheduler.workers:
             offer, sums = worker.spec, Counter[str]()
             for amounts in worker.running.values():
                 sums.update(dict(amounts))
@@ -172,7 +172,7 @@ async def run(room: Room) -> None:
     for number, worker in enumerate(room.workers):
         worker.region = ("eu", "us")[number % 2]
         with contextlib.suppress(SchedoError):
-            engine.sessions.cordon(worker.name, False)
+            await engine.sessions.cordon(worker.name, False)
     await rest(room)
     await loop.pass_time(10)
     await engine.flush()

@@ -136,33 +136,32 @@ class Server:
         """End like a killed process: nothing reaches the disk, no call is completed."""
         self.connection.is_dead = True
         self.clock.close()
-        self.engine.sessions.close()
-        self.engine._placement.close()
         self.engine._loop._runner.cancel()
         await self.disk.memory.close()
 
 
 def leftovers(engine: Engine) -> Iterator[str]:
     """Yield the traces of attempts that an idle engine still holds."""
-    loop, placement, sessions = engine._loop, engine._placement, engine.sessions
+    loop, scheduler = engine._loop, engine._loop.scheduler
     dispatcher = loop.dispatcher
     rests: dict[str, Any] = {
         "dispatched": dispatcher._leases,
         "reports": dispatcher._results,
         "waiting": dispatcher.waiting,
-        "held": dispatcher.deferred,
-        "offers": placement._offers,
-        "reservations": placement._reservations,
+        "unsent": scheduler.unsent,
+        "offers": scheduler.session_table.offers,
+        "reservations": scheduler._placement._reservations._by_id,
+        "decisions": loop.decisions._futures,
         "progress": loop.progress._lines,
         "waiters": loop.waiters._waiters,
         "replies": [reply for reply, _ in loop._replies if not reply.done()],
         "commands without their records": loop._unloaded,
     }
     yield from (f"{name}: {rest}" for name, rest in rests.items() if rest)
-    for session in sessions._sessions.values():
+    for session in scheduler.session_table.by_name.values():
         if session.held:
             yield f"{session.name} holds {list(session.held)}"
-    for worker in loop.workers:
+    for worker in scheduler.workers:
         if worker.running or any(worker.used.values()):
             yield f"{worker.spec.id} runs {worker.running} and uses {worker.used}"
     for line in loop.scheduler.jobs.ready_queues.queue_states():

@@ -106,10 +106,10 @@ class FakeSessions:
             raise NotFound(f"there is no worker {name!r}")
         return self.seen[name]
 
-    def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:
+    async def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:
         return self._change(name, "cordoned" if is_cordoned else "active")
 
-    def drain(self, name: str) -> WorkerStatus:
+    async def drain(self, name: str) -> WorkerStatus:
         return self._change(name, "draining")
 
     def _change(self, name: str, state: str) -> WorkerStatus:

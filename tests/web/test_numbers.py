@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from schedo.clock import SystemClock
 from schedo.protocol.openapi import build_document
 from schedo.store.sqlite.store import SqliteStore
 from tests.web.world import World
@@ -94,9 +95,12 @@ Place = tuple[str | int, ...]
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """A world on a real file, because only SQLite checks the range of its columns."""
+    """A world on a real file, because only SQLite checks the range of its columns.
+
+    Its clock is real too, so that a poll ends after the time that it asks for.
+    """
     store = SqliteStore(tmp_path / "schedo.db")
-    async with World(store=store) as made:
+    async with World(store=store, clock=SystemClock()) as made:
         yield made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.web.world import World
+from tests.web.world import T0, World
 
 
 async def work(world: World, worker: str = "w1", **fields: Any) -> Any:
@@ -209,6 +209,7 @@ async def test_a_worker_cannot_accept_the_offer_of_another(world: World) -> None
         lease = await offer
         await work(world, "thief", max_leases=0, accept=[lease["lease"]])
         await work(world, max_leases=0, reject=[{"lease": lease["lease"], "reason": "no"}])
+        await world.clock.run_until(world.engine, T0 + 1_000_000)  # the thief does not answer
         reply = await invoked
 
     assert (reply.status, reply.code) == (503, "no-capacity")

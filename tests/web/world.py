@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
+from schedo.clock import Clock
 from schedo.core.leases import Lease, StopRequest
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
@@ -147,10 +148,16 @@ class Hands:
 class World(Browser):
     """A server without sockets, and a client for it."""
 
-    def __init__(self, settings: WebSettings | None = None, store: Store | None = None) -> None:
+    def __init__(
+        self,
+        settings: WebSettings | None = None,
+        store: Store | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """clock: the engine's, in place of the virtual one."""
         self.store = store or SqliteStore(":memory:")
         self.clock = VirtualClock(T0)
-        self.engine = Engine(self.store, self.clock, draw=lambda: 0.5)
+        self.engine = Engine(self.store, clock or self.clock, draw=lambda: 0.5)
         self.hands = Hands()
         settings = settings or WebSettings(permissions={"allow_shell"})
         super().__init__(build_app(self.engine, settings))

@@ -25,15 +25,15 @@ async def get_worker(context: AppContext, request: Request) -> Response:
 
 
 async def cordon_worker(context: AppContext, request: Request) -> Response:
-    return _answer(context.engine.sessions.cordon(_name(request), True))
+    return _answer(await context.engine.sessions.cordon(_name(request), True))
 
 
 async def uncordon_worker(context: AppContext, request: Request) -> Response:
-    return _answer(context.engine.sessions.cordon(_name(request), False))
+    return _answer(await context.engine.sessions.cordon(_name(request), False))
 
 
 async def drain_worker(context: AppContext, request: Request) -> Response:
-    return _answer(context.engine.sessions.drain(_name(request)))
+    return _answer(await context.engine.sessions.drain(_name(request)))
 
 
 async def get_progress(context: AppContext, request: Request) -> Response:

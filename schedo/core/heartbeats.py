@@ -1,0 +1,97 @@
+"""The deadlines of worker sessions: when a poll is answered at the latest, when a worker is lost.
+
+Time in which the server cannot read requests does not count: a stopped process, a blocked loop, a
+suspended machine, a recovery. `next_at` asks for a tick every LOOK_US. A tick that comes later
+shows how long the server has stalled, and the deadlines of all silent workers move by that. And no
+worker is lost before the sockets have been read once more after its deadline.
+"""
+
+from __future__ import annotations
+
+from schedo.core.lazy_heap import LazyHeap
+from schedo.core.limits import SECOND
+from schedo.core.worker_session import Session, SessionTable
+
+LOOK_US = SECOND
+LATE_US = SECOND // 4  # a tick that is later than this shows that the server has stalled
+LISTEN_US = SECOND // 10
+LISTENS_MAX = 10  # even if the server is late all the time, the timeout ends
+
+
+class Heartbeats:
+    """The sessions by deadline."""
+
+    def __init__(self, table: SessionTable) -> None:
+        self._table = table
+        self._by_deadline: LazyHeap[Session] = LazyHeap(_deadline)
+        self._look_at: int | None = None
+
+    def expect(self, session: Session, now: int) -> None:
+        """Expect the next request of the worker, unless it waits for a response itself."""
+        self._look_at = self._look_at or now + LOOK_US
+        session.listened = 0
+        if session.waiting is not None:
+            session.deadline_at = session.waiting.until
+        elif session.polls or session.wait_us is None:
+            session.deadline_at = None
+        else:
+            session.deadline_at = now + session.wait_us
+        self._file(session)
+
+    def note_stall(self, now: int) -> None:
+        """If this call is late, give the workers the time in which the server has stalled."""
+        late_us = now - self._look_at if self._look_at is not None else 0
+        self._look_at = now + LOOK_US
+        if late_us > LATE_US:
+            for session in self._table.by_name.values():
+                if session.deadline_at is not None and not session.polls:
+                    session.deadline_at += late_us
+
+    def take_due(self, now: int) -> list[Session]:
+        """Return the sessions with a poll whose time is up, and those of workers that are lost."""
+        self.note_stall(now)
+        due = []
+        while (session := self._by_deadline.first()) is not None:
+            assert session.deadline_at is not None, "it is filed"
+            if session.deadline_at > now:
+                break
+            if session.polls or not self._must_listen(session, session.deadline_at, now):
+                session.deadline_at = None
+                due.append(session)
+        return due
+
+    def _must_listen(self, session: Session, deadline_at: int, now: int) -> bool:
+        """Wait until the sockets have been read once more, if they may have a request."""
+        is_late = now - deadline_at > LISTEN_US
+        if session.listened and not (is_late and session.listened < LISTENS_MAX):
+            return False
+        session.listened += 1
+        session.deadline_at = now + LISTEN_US
+        return True
+
+    def next_at(self) -> int | None:
+        """Return the next instant at which `take_due` has something to do, or None."""
+        session = self._by_deadline.first()
+        if session is None:
+            return None
+        assert session.deadline_at is not None, "it is filed"
+        assert self._look_at is not None, "a request is expected"
+        return min(session.deadline_at, self._look_at)
+
+    def shift(self, delta_us: int) -> None:
+        """Shift the deadlines after a clock change, because they count elapsed time."""
+        if self._look_at is not None:
+            self._look_at += delta_us
+        if self._table.restarted_at is not None:
+            self._table.restarted_at += delta_us
+        for session in self._table.by_name.values():
+            session.shift(delta_us)
+            self._file(session)
+
+    def _file(self, session: Session) -> None:
+        if session.deadline_at is not None:
+            self._by_deadline.push(session, (session.deadline_at,))
+
+
+def _deadline(session: Session) -> tuple[int] | None:
+    return None if session.deadline_at is None else (session.deadline_at,)

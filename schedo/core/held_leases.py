@@ -1,0 +1,148 @@
+"""The leases that remote workers hold, and how each of them ends.
+
+A lease ends with the worker's result. It is released if it never arrived, and lost if the worker
+had it and does not run it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from schedo.core.leases import AttemptResult, Blame, Lost, Outcome, Released
+from schedo.core.limits import SECOND
+from schedo.core.model import Job, LeaseKey
+from schedo.core.placement import Placement
+from schedo.core.running import RunningAttempts
+from schedo.core.worker_messages import PollRequest
+from schedo.core.worker_session import Held, Session
+from schedo.errors import StaleLease
+
+IN_FLIGHT_US = 2 * SECOND  # a heartbeat may have left the worker before a lease this new arrived
+UNACKNOWLEDGED_MAX = 8  # leases in a row that do not arrive; the next one counts as a loss
+_NOT_ARRIVED = "the lease did not arrive"
+
+
+class HeldLeases:
+    """Ends the leases of sessions."""
+
+    def __init__(
+        self,
+        attempts: RunningAttempts,
+        placement: Placement,
+        report: Callable[[AttemptResult, int], Job],
+    ) -> None:
+        """report: applies a result, or raises StaleLease."""
+        self._attempts = attempts
+        self._placement = placement
+        self._report = report
+        self.warnings: list[str] = []  # about stale results
+
+    def apply_results(
+        self, session: Session, results: Sequence[AttemptResult], now: int
+    ) -> list[tuple[LeaseKey, str]]:
+        """Apply the results; return the keys of the refused ones, with the reason."""
+        return [
+            (result.key, f"worker {session.name} does not hold this attempt any more")
+            for result in results
+            if not self._is_accepted(session, result, now)
+        ]
+
+    def _is_accepted(self, session: Session, result: AttemptResult, now: int) -> bool:
+        """Apply the result, unless it is a repetition; return False if it is refused."""
+        key = result.key
+        if session.has_reported(key, result.outcome):
+            return True
+        if session.held.pop(key, None) is None:
+            is_stale = key in session.reported or not self._attempts.is_live(key)
+            if session.is_first_late_result(key) and is_stale:
+                self._end(result, now)  # a record of it is kept
+            return False
+        session.note_reported(key, result.outcome)
+        session.unacknowledged = 0
+        self._placement.accept(key)
+        self._end(result, now)
+        return True
+
+    def reconcile(
+        self, session: Session, request: PollRequest, now: int, *, is_sure: bool
+    ) -> list[LeaseKey]:
+        """Release leases that the worker does not list; return those that it must not run.
+
+        is_sure: no lease is on its way to the worker.
+        """
+        running = request.running
+        if running is None:
+            return []
+        for key, held in list(session.held.items()):
+            if key in running:
+                held.is_unconfirmed = False
+            elif held.sent_at is not None and (is_sure or now - held.sent_at > IN_FLIGHT_US):
+                self._release_unconfirmed(session, key, held, now)
+        return [
+            key
+            for key in running
+            if key not in session.held and key not in session.reported and key not in request.accept
+        ]
+
+    def _release_unconfirmed(self, session: Session, key: LeaseKey, held: Held, now: int) -> None:
+        """End a lease that the worker does not run: as lost, or released if it never arrived."""
+        has_offer = self._placement.has_offer(key)
+        is_once = held.lease.options.at_most_once and not session.session_id
+        if held.is_recovered or (is_once and not has_offer):
+            blame = Blame.NONE if held.is_unconfirmed else Blame.SOLE
+            lost = Lost(f"worker {session.name} does not run it any more", blame)
+            self._revoke(session, key, lost, now)
+        elif session.unacknowledged >= UNACKNOWLEDGED_MAX and not has_offer:
+            self._revoke(session, key, Lost(f"worker {session.name} ignores its leases"), now)
+        else:
+            session.unacknowledged += 1
+            self.release(session, [key], now)
+
+    def release(self, session: Session, keys: Iterable[LeaseKey], now: int) -> None:
+        """Requeue the attempts of leases that never arrived."""
+        for key in keys:
+            if self._placement.has_offer(key):
+                self._placement.reject(key, _NOT_ARRIVED, now)
+            else:
+                self._revoke(session, key, Released(), now)
+
+    def take_over(self, session: Session, request: PollRequest, now: int) -> None:
+        """End the leases of a worker's old process that its new one does not list as running."""
+        reason = f"worker {session.name} was restarted"
+        for key, held in list(session.held.items()):
+            if key in (request.running or ()) or held.sent_at is None:
+                continue
+            if self._placement.has_offer(key):
+                self._placement.reject(key, reason, now)
+            else:
+                self._revoke(session, key, Lost(reason), now)
+
+    def end_all(self, session: Session, keys: Iterable[LeaseKey], message: str, now: int) -> None:
+        """End the attempts of a worker that is disconnected: `keys`."""
+        held, session.held = session.held, {}
+        for key in held:
+            session.note_revoked(key)
+        for key in keys:
+            each = held.get(key)
+            if self._placement.has_offer(key):
+                self._placement.reject(key, _NOT_ARRIVED, now)
+            elif self._attempts.is_live(key):  # not ended just now together with its gang
+                self._end(AttemptResult(key, _loss(each, message)), now)
+
+    def _revoke(self, session: Session, key: LeaseKey, outcome: Outcome, now: int) -> None:
+        if session.revoke(key):  # else it has just ended together with its gang
+            self._end(AttemptResult(key, outcome), now)
+
+    def _end(self, result: AttemptResult, now: int) -> None:
+        try:
+            self._report(result, now)
+        except StaleLease as error:
+            self.warnings.append(str(error))
+
+
+def _loss(held: Held | None, message: str) -> Outcome:
+    """Return how an attempt ends with its worker's session."""
+    if held is None or held.sent_at is None:
+        return Released()
+    # The host of an unconfirmed one may have died together with the server's.
+    return Lost(message, Blame.NONE if held.is_unconfirmed else Blame.SOLE)

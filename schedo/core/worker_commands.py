@@ -1,0 +1,97 @@
+"""The commands on workers, whatever their connection, and the status of workers."""
+
+from __future__ import annotations
+
+from schedo.core.commands import AttachWorker, CloseWorker, Cordon, DetachWorker, Drain
+from schedo.core.leases import AttemptResult, Lease, Lost, Released
+from schedo.core.loads import Appliers, Loaded
+from schedo.core.results import Results
+from schedo.core.running import RunningAttempts
+from schedo.core.worker_messages import WorkerStatus
+from schedo.core.worker_pool import Worker, WorkerPool
+from schedo.core.worker_session import SessionTable
+from schedo.core.worker_sessions import WorkerSessions
+from schedo.core.worker_status import status
+from schedo.errors import NotFound
+
+
+class WorkerCommands:
+    """Attaches, detaches, cordons and drains workers."""
+
+    def __init__(
+        self,
+        workers: WorkerPool,
+        attempts: RunningAttempts,
+        table: SessionTable,
+        sessions: WorkerSessions,
+        results: Results,
+    ) -> None:
+        self._workers = workers
+        self._attempts = attempts
+        self._table = table
+        self._sessions = sessions
+        self._results = results
+        self.appliers: Appliers = {
+            AttachWorker: self.attach,
+            DetachWorker: self.detach,
+            CloseWorker: self.close,
+            Cordon: self.cordon,
+            Drain: self.drain,
+        }
+
+    def attach(self, command: AttachWorker, now: int, loaded: Loaded) -> None:
+        """Add the worker, or replace its spec."""
+        self._workers.attach(command.spec)
+
+    def detach(self, command: DetachWorker, now: int, loaded: Loaded) -> None:
+        """Remove the worker; end the attempts that it still held."""
+        if self._sessions.detach(command.worker, command.message, now):
+            return
+        unsent = self._attempts.unsent | command.unsent
+        for key in self._workers.detach(command.worker):
+            if self._attempts.is_live(key):  # not ended just now together with its gang
+                outcome = Released() if key in unsent else Lost(command.message)
+                self._results.apply(AttemptResult(key, outcome), now)
+
+    def close(self, command: CloseWorker, now: int, loaded: Loaded) -> None:
+        """Assign no more attempts to the worker."""
+        self._workers.close(command.worker)
+
+    def cordon(self, command: Cordon, now: int, loaded: Loaded) -> WorkerStatus:
+        """Stop assigning attempts to the worker, or resume; raise NotFound."""
+        self._find(command.worker)
+        self._sessions.cordon(command.worker, is_cordoned=command.is_cordoned)
+        return self.status(command.worker, now)
+
+    def drain(self, command: Drain, now: int, loaded: Loaded) -> WorkerStatus:
+        """Request that the worker finishes its attempts and shuts down; raise NotFound."""
+        self._find(command.worker)
+        self._sessions.drain(command.worker, now)
+        return self.status(command.worker, now)
+
+    # Look-ups.
+
+    def status(self, name: str, now: int) -> WorkerStatus:
+        """Return the status of one worker; raise NotFound."""
+        return status(self._find(name), self._table.by_name.get(name), now)
+
+    def statuses(self, now: int) -> list[WorkerStatus]:
+        """Return the attached workers, then the disconnected ones that still have a session."""
+        sessions = self._table.by_name
+        away = [Worker(each.spec) for name, each in sessions.items() if name not in self._workers]
+        return [
+            status(worker, sessions.get(worker.spec.id), now) for worker in (*self._workers, *away)
+        ]
+
+    def held_by(self, name: str) -> list[Lease]:
+        """Return the leases that the worker holds, or held when the previous server ended."""
+        session = self._table.by_name.get(name)
+        return [held.lease for held in session.held.values()] if session is not None else []
+
+    def _find(self, name: str) -> Worker:
+        worker = self._workers.find(name)
+        if worker is None and name in self._table.by_name:
+            worker = Worker(self._table.by_name[name].spec)
+        if worker is None:
+            raise NotFound(f"there is no worker {name!r}")
+        return worker

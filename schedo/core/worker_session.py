@@ -1,0 +1,238 @@
+"""The session of one remote worker: the leases it holds, its open polls and its next response.
+
+Sessions are plain data in a SessionTable, which outlives the scheduler: a recovery gives the table
+of the old scheduler to the new one. Instants are microseconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import StrEnum
+
+from schedo.core.leases import Lease, Outcome, StopRequest
+from schedo.core.limits import SECOND
+from schedo.core.model import LeaseKey, ReadyKey
+from schedo.core.offers import Invocation, Offer
+from schedo.core.worker_messages import PollRequest
+from schedo.core.worker_pool import WorkerSpec
+
+RECONNECT_US = 5 * SECOND  # to reconnect after the connection of a poll broke
+RESTART_TIMEOUT_US = 30 * SECOND  # at least, for workers of the previous server
+REPORTED_KEPT = 4_096
+PREVIOUS_KEPT = 16
+
+
+class SessionState(StrEnum):
+    """What the server knows about the worker's process."""
+
+    EXPECTED = "expected"  # it held leases of the previous server, and has not reconnected yet
+    CONNECTED = "connected"
+    BROKEN = "broken"  # the connection of its poll broke; it may reconnect
+    DRAINING = "draining"  # it has announced that it finishes its attempts and shuts down
+    DISCONNECTED = "disconnected"  # it has shut down or is lost
+
+
+_EXPECTED, _CONNECTED, _BROKEN, _DRAINING, _DISCONNECTED = SessionState
+FOLLOWERS = {
+    _EXPECTED: {_CONNECTED, _DRAINING, _DISCONNECTED},
+    _CONNECTED: {_BROKEN, _DRAINING, _DISCONNECTED},
+    _BROKEN: {_CONNECTED, _DRAINING, _DISCONNECTED},
+    _DRAINING: {_CONNECTED, _BROKEN, _DISCONNECTED},
+    _DISCONNECTED: {_CONNECTED, _DRAINING, _EXPECTED},
+}
+# The states of a worker that has sent a request and is neither shut down nor lost.
+HAS_PROCESS = frozenset({_CONNECTED, _BROKEN, _DRAINING})
+
+
+class Held:
+    """A lease that the worker has, as far as the server knows."""
+
+    __slots__ = ("is_recovered", "is_stop_sent", "is_unconfirmed", "lease", "sent_at", "stop")
+
+    def __init__(
+        self, lease: Lease, sent_at: int | None = None, *, is_recovered: bool = False
+    ) -> None:
+        self.lease = lease
+        self.sent_at = sent_at  # None: no response carries it yet
+        self.is_recovered = is_recovered  # the previous server may have sent it
+        self.is_unconfirmed = is_recovered  # the worker has not listed it since
+        self.stop: StopRequest | None = None
+        self.is_stop_sent = False
+
+
+class OpenPoll:
+    """A request without a response so far."""
+
+    __slots__ = (
+        *("accept", "gangs", "id", "is_durable", "max_leases", "refused", "revoked"),
+        *("supports_offers", "until"),
+    )
+
+    def __init__(self, id_: int, request: PollRequest, until: int) -> None:
+        self.id = id_
+        self.max_leases = request.max_leases
+        self.supports_offers = request.supports_offers
+        self.accept = request.accept
+        self.until = until  # it is answered then, also without a lease
+        # Whether the results that it brought are on disk.
+        self.is_durable = not request.reports
+        self.gangs: Sequence[Invocation] = ()  # those whose offers it accepts
+        self.revoked: Sequence[LeaseKey] = ()
+        self.refused: Sequence[tuple[LeaseKey, str]] = ()
+
+
+class Session:
+    """One remote worker as the server knows it."""
+
+    __slots__ = (
+        *("connected_at", "deadline_at", "drain_requested", "held", "last_seen_at", "listened"),
+        *("name", "polled_at", "polls", "previous_session_ids", "reported", "revoked"),
+        *("session_id", "spec", "state", "supports_offers", "timeout_us", "unacknowledged"),
+        "waiting",
+    )
+
+    def __init__(self, name: str, spec: WorkerSpec) -> None:
+        self.name = name
+        self.spec = spec
+        self.state = _DISCONNECTED
+        self.session_id: str | None = None  # None: no process of it has sent a request yet
+        self.previous_session_ids: deque[str] = deque(maxlen=PREVIOUS_KEPT)
+        self.timeout_us = RESTART_TIMEOUT_US
+        self.held: dict[LeaseKey, Held] = {}
+        self.reported: dict[LeaseKey, int] = {}  # hashes of recent outcomes, oldest first
+        self.revoked: dict[LeaseKey, None] = {}  # leases that ended without a late result so far
+        self.polls: dict[int, OpenPoll] = {}
+        self.waiting: OpenPoll | None = None  # the one that waits for leases
+        self.connected_at: int | None = None
+        self.last_seen_at: int | None = None
+        self.polled_at = 0
+        self.deadline_at: int | None = None  # of the open poll, or of the next request
+        self.listened = 0  # how often the sockets were read after that
+        self.unacknowledged = 0  # leases in a row that did not arrive
+        self.supports_offers = False
+        self.drain_requested = False  # an operator has requested it
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the worker has sent a request and is neither shut down nor lost."""
+        return self.state in HAS_PROCESS
+
+    @property
+    def wait_us(self) -> int | None:
+        """How long the worker may send no request, or None if no request is expected."""
+        match self.state:
+            case SessionState.DISCONNECTED:
+                return None
+            case SessionState.BROKEN:
+                return min(RECONNECT_US, self.timeout_us)
+            case SessionState.EXPECTED:
+                return max(RESTART_TIMEOUT_US, self.timeout_us)
+            case _:
+                return self.timeout_us
+
+    def move(self, state: SessionState) -> None:
+        """Change the state, as far as FOLLOWERS allows it."""
+        assert state is self.state or state in FOLLOWERS[self.state], (self.state, state)
+        self.state = state
+
+    # The leases it holds.
+
+    def revoke(self, key: LeaseKey) -> bool:
+        """Take the lease from the worker; return whether the worker held it."""
+        if self.held.pop(key, None) is None:
+            return False
+        self.note_revoked(key)
+        return True
+
+    def note_revoked(self, key: LeaseKey) -> None:
+        """Keep the key of an attempt that the worker had, to record its late result."""
+        self.revoked[key] = None
+        if len(self.revoked) > REPORTED_KEPT:
+            del self.revoked[next(iter(self.revoked))]
+
+    def note_reported(self, key: LeaseKey, outcome: Outcome) -> None:
+        """Remember the outcome: the same report may be repeated, a different one is refused."""
+        self.note_revoked(key)
+        self.reported[key] = _hash(outcome)
+        if len(self.reported) > REPORTED_KEPT:
+            del self.reported[next(iter(self.reported))]
+
+    def is_first_late_result(self, key: LeaseKey) -> bool:
+        """Whether a late result is the first one of its attempt; only that is recorded."""
+        return self.revoked.pop(key, key) is None
+
+    def has_reported(self, key: LeaseKey, outcome: Outcome) -> bool:
+        """Whether the worker has reported this outcome of the attempt before."""
+        return self.reported.get(key) == _hash(outcome)
+
+    # The next response.
+
+    def has_response(self) -> bool:
+        """Whether the next response has a new lease or a new stop request."""
+        return any(
+            held.sent_at is None or (held.stop is not None and not held.is_stop_sent)
+            for held in self.held.values()
+        )
+
+    def unsent(self) -> list[LeaseKey]:
+        """Return the leases that no response has carried yet."""
+        return [key for key, held in self.held.items() if held.sent_at is None]
+
+    def take_new(self, now: int) -> list[Lease]:
+        """Return the leases that no response has carried yet: this one does."""
+        fresh = [held for held in self.held.values() if held.sent_at is None]
+        for held in fresh:
+            held.sent_at = now
+        return [held.lease for held in fresh]
+
+    def take_stops(self) -> list[StopRequest]:
+        """Return all stop requests, sent before or not."""
+        stopped = [held for held in self.held.values() if held.stop is not None]
+        for held in stopped:
+            held.is_stop_sent = True
+        return [held.stop for held in stopped if held.stop is not None]
+
+    def shift(self, delta_us: int) -> None:
+        """Shift the instants that count elapsed time."""
+        self.polled_at += delta_us
+        if self.deadline_at is not None:
+            self.deadline_at += delta_us
+        if self.waiting is not None:
+            self.waiting.until += delta_us
+        for held in self.held.values():
+            if held.sent_at is not None:
+                held.sent_at += delta_us
+
+
+class SessionTable:
+    """What a recovery takes over from the old scheduler: sessions, open offers and cordons."""
+
+    def __init__(self, restarted_at: int | None = None) -> None:
+        """restarted_at: when this server succeeded another one, or None if it is the first one."""
+        self.restarted_at = restarted_at
+        self.by_name: dict[str, Session] = {}
+        self.offers: dict[int, Offer] = {}  # by job id, until they end
+        self.cordoned: set[str] = set()  # names of workers
+
+    def update(self, old: SessionTable) -> None:
+        """Take everything over from the old table."""
+        self.restarted_at = old.restarted_at
+        self.by_name |= old.by_name
+        self.offers |= old.offers
+        self.cordoned |= old.cordoned
+
+    def could_reconnect(self, ready_key: ReadyKey, now: int) -> bool:
+        """Whether a disconnected worker could run jobs of the ready key."""
+        # After a restart, workers that hold no lease have no session until they reconnect.
+        if self.restarted_at is not None and now - self.restarted_at < RECONNECT_US:
+            return True
+        return any(
+            session.session_id is None or session.spec.serves(ready_key)
+            for session in self.by_name.values()
+            if not session.is_connected
+        )
+
+
+def _hash(outcome: Outcome) -> int:
+    return hash((type(outcome).__name__, outcome))

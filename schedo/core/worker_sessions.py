@@ -1,0 +1,400 @@
+"""The sessions of the remote workers: who is connected, and the responses to their polls.
+
+The server knows a worker only by its requests: a request describes the worker, brings results,
+lists the running attempts, and may poll. A worker receives leases only while it polls. It is lost
+after the session timeout, or RECONNECT_US after its poll broke off, if it sends no other request.
+
+The sessions outlive the scheduler (see SessionTable): in a recovery the workers stay attached, and
+each has its whole timeout again. The open polls end: the engine answers them when it drops the
+scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from schedo.core.commands import AnswerPolls, HoldLease, HoldStop, Poll, PollBroken
+from schedo.core.heartbeats import Heartbeats
+from schedo.core.held_leases import HeldLeases
+from schedo.core.leases import AttemptResult, Lease
+from schedo.core.limits import SECOND
+from schedo.core.loads import Appliers, Loaded
+from schedo.core.model import Job
+from schedo.core.placement import Placement
+from schedo.core.running import RunningAttempts
+from schedo.core.worker_messages import PollRequest, PollResponse, Progress
+from schedo.core.worker_pool import WorkerPool, WorkerSpec, as_polling
+from schedo.core.worker_session import (
+    Held,
+    OpenPoll,
+    Session,
+    SessionState,
+    SessionTable,
+)
+from schedo.errors import Overloaded, SchedoError, WorkerReplaced
+
+DISCONNECTED_KEPT = 1_000
+EVICTED_AT_ONCE = 100  # at least, when SESSIONS_MAX is reached; the oldest first
+SESSIONS_MAX = 5_000
+
+_EXPECTED, _CONNECTED, _BROKEN, _DRAINING, _DISCONNECTED = SessionState
+
+
+class PollReply(NamedTuple):
+    """The response to a poll, or the error that it ends with."""
+
+    id: int
+    worker: str
+    reply: PollResponse | SchedoError
+
+
+class WorkerSessions:
+    """Handles the requests of the remote workers."""
+
+    def __init__(
+        self,
+        table: SessionTable,
+        workers: WorkerPool,
+        attempts: RunningAttempts,
+        placement: Placement,
+        report: Callable[[AttemptResult, int], Job],
+    ) -> None:
+        """report: applies a result, or raises StaleLease."""
+        self._sessions = table.by_name
+        self._workers = workers
+        self._attempts = attempts
+        self._placement = placement
+        self._leases = HeldLeases(attempts, placement, report)
+        self._heartbeats = Heartbeats(table)
+        self._touched: dict[Session, None] = {}  # their polls may be complete
+        self._accepting: dict[int, Session] = {}  # by the id of a poll that waits for a gang
+        self._uncommitted: list[tuple[Session, OpenPoll]] = []  # with results not yet durable
+        self._committing: list[tuple[Session, OpenPoll]] = []
+        self._replies: list[PollReply] = []
+        self._progress: list[Progress] = []
+        self._warnings: list[str] = []
+        self.appliers: Appliers = {
+            Poll: self.poll,
+            PollBroken: self.break_off,
+            HoldLease: self.hold,
+            HoldStop: self.hold_stop,
+            AnswerPolls: self.answer_all,
+        }
+
+    # Requests.
+
+    def poll(self, command: Poll, now: int, loaded: Loaded) -> None:
+        """Handle one request; `take_replies` returns its response, or the error."""
+        self._heartbeats.note_stall(now)
+        request = command.request
+        try:
+            session = self._register(request, now)
+        except SchedoError as error:
+            self._replies.append(PollReply(command.id, request.worker, error))
+            return
+        poll = OpenPoll(command.id, request, now + round(request.wait_s * SECOND))
+        session.polls[poll.id] = poll
+        # Results come first: they free the slots and the held leases that the later steps look at.
+        poll.refused = self._leases.apply_results(session, request.reports, now)
+        if not poll.is_durable:
+            self._uncommitted.append((session, poll))
+        self._progress += [each for each in request.progress if each.key in session.held]
+        self._apply_offer_replies(session, poll, request, now)
+        if request.is_draining:
+            self._stop_polling(session, now)
+            self._leases.release(session, session.unsent(), now)
+        wants_leases = request.max_leases != 0 and not request.is_draining
+        is_sure = wants_leases or request.is_draining
+        poll.revoked = self._leases.reconcile(session, request, now, is_sure=is_sure)
+        if wants_leases:
+            self._open(session, poll, now)
+        elif request.is_draining and not session.held:
+            self._disconnect(session, "it has shut down", now)
+            self._end_drain(session)
+        self._touch(session, now)
+
+    def _apply_offer_replies(
+        self, session: Session, poll: OpenPoll, request: PollRequest, now: int
+    ) -> None:
+        accepted = [key for key in request.accept if key in session.held]
+        poll.gangs = self._placement.undecided_gangs(accepted)
+        if poll.gangs:
+            self._accepting[poll.id] = session
+        for key in accepted:
+            self._placement.accept(key)
+        for key, reason in request.reject:
+            if key in session.held:
+                self._placement.reject(key, reason, now)
+
+    def break_off(self, command: PollBroken, now: int, loaded: Loaded) -> None:
+        """End a poll whose response cannot be sent, and release the leases of that response."""
+        session = self._sessions.get(command.worker)
+        if session is None:
+            return
+        poll = session.polls.pop(command.id, None)
+        self._accepting.pop(command.id, None)
+        unsent = [key for key in command.unsent if key in session.held]
+        is_waiting = poll is not None and poll is session.waiting
+        if is_waiting:
+            self._stop_polling(session, now)
+            unsent += session.unsent()
+        self._leases.release(session, unsent, now)
+        if (is_waiting or unsent) and session.waiting is None and session.is_connected:
+            session.move(_BROKEN)
+        self._touch(session, now)
+
+    def hold(self, command: HoldLease, now: int, loaded: Loaded) -> None:
+        """Put the lease into the worker's next response, unless its attempt has ended."""
+        lease = command.lease
+        session = self._sessions.get(lease.worker)
+        if session is not None and self._attempts.is_live(lease.key):
+            session.held[lease.key] = Held(lease)
+            self._placement.open(lease.key, now)
+            self._touched[session] = None
+
+    def hold_stop(self, command: HoldStop, now: int, loaded: Loaded) -> None:
+        """Put the stop request into each response of the worker until the attempt ends."""
+        stop = command.stop
+        session = self._sessions.get(stop.worker)
+        if session is not None and stop.key in session.held:
+            session.held[stop.key].stop = stop
+            self._touched[session] = None
+
+    def answer_all(self, command: AnswerPolls, now: int, loaded: Loaded) -> None:
+        """Answer all open polls, because the server shuts down."""
+        for session in self._sessions.values():
+            for poll in session.polls.values():
+                poll.until = 0
+            self._touched[session] = None
+
+    # Registration.
+
+    def _register(self, request: PollRequest, now: int) -> Session:
+        session = self._sessions.get(request.worker) or self._add(request)
+        if session.session_id is not None and session.session_id != request.session:
+            if request.session in session.previous_session_ids:
+                raise _replaced(session)
+            self._take_over(session, request, now)
+        session.session_id = request.session
+        session.last_seen_at = now
+        session.timeout_us = round(request.session_timeout_s * SECOND)
+        session.supports_offers = request.supports_offers
+        spec = as_polling(request.spec)
+        if not session.is_connected:
+            session.connected_at = session.polled_at = now
+        if not session.is_connected or session.spec != spec:
+            session.spec = spec
+            self._workers.attach(spec)
+        session.move(_DRAINING if request.is_draining else _CONNECTED)
+        return session
+
+    def _add(self, request: PollRequest) -> Session:
+        if len(self._sessions) >= SESSIONS_MAX:
+            self._evict_disconnected()
+            if len(self._sessions) >= SESSIONS_MAX:
+                raise Overloaded(f"{SESSIONS_MAX} workers are registered already")
+        session = self._sessions[request.worker] = Session(request.worker, request.spec)
+        return session
+
+    def _evict_disconnected(self) -> None:
+        gone = [n for n, each in self._sessions.items() if each.state is _DISCONNECTED]
+        for name in gone[: max(len(gone) - DISCONNECTED_KEPT, EVICTED_AT_ONCE)]:
+            del self._sessions[name]
+
+    def _take_over(self, session: Session, request: PollRequest, now: int) -> None:
+        """Give the name to a new process; attempts that it does not list as running are lost."""
+        waiting = session.waiting
+        if waiting is not None:
+            self._stop_polling(session, now)
+            del session.polls[waiting.id]
+            self._replies.append(PollReply(waiting.id, session.name, _replaced(session)))
+        session.previous_session_ids.append(session.session_id or "")
+        self._end_drain(session)
+        self._leases.take_over(session, request, now)
+
+    def _end_drain(self, session: Session) -> None:
+        """Remove the cordon of a finished drain, so that the worker's next process gets work."""
+        if session.drain_requested:
+            self.cordon(session.name, is_cordoned=False)
+
+    # For operators.
+
+    def cordon(self, name: str, *, is_cordoned: bool) -> None:
+        """Keep the worker from new work, or allow it again, which also ends its drain."""
+        self._workers.cordon(name, is_cordoned)
+        session = self._sessions.get(name)
+        if session is not None and not is_cordoned:
+            session.drain_requested = False
+
+    def drain(self, name: str, now: int) -> None:
+        """Cordon the worker and request that it finishes its attempts and shuts down."""
+        self._workers.cordon(name, True)
+        session = self._sessions.get(name)
+        if session is not None:
+            session.drain_requested = True
+            if session.waiting is not None:
+                session.waiting.until = now
+            self._touch(session, now)
+
+    # Responses.
+
+    def take_replies(self, now: int) -> list[PollReply]:
+        """Return the responses that are complete, each with the id of its poll."""
+        touched, self._touched = self._touched, {}
+        if self._accepting:
+            touched |= dict.fromkeys(self._accepting.values())
+        for session in touched:
+            for poll in list(session.polls.values()):
+                if _is_complete(session, poll, now):
+                    self._answer(session, poll, now)
+        replies, self._replies = self._replies, []
+        return replies
+
+    def _answer(self, session: Session, poll: OpenPoll, now: int) -> None:
+        del session.polls[poll.id]
+        self._accepting.pop(poll.id, None)
+        leases: list[Lease] = []
+        if session.waiting is poll:
+            leases = session.take_new(now)
+            self._stop_polling(session, now)
+        offers = self._placement.send(leases, now, supports_offers=poll.supports_offers)
+        late = [key for key in poll.accept if key not in session.held]
+        response = PollResponse(
+            leases,
+            offers,
+            session.take_stops(),
+            [*late, *poll.revoked],
+            poll.refused,
+            session.drain_requested,
+        )
+        self._replies.append(PollReply(poll.id, session.name, response))
+        self._heartbeats.expect(session, now)
+
+    def take_progress(self) -> list[Progress]:
+        """Return the progress of attempts that their workers hold."""
+        progress, self._progress = self._progress, []
+        return progress
+
+    def take_warnings(self) -> list[str]:
+        """Return the workers that were lost, and the results that were stale, as sentences."""
+        warnings = self._warnings + self._leases.warnings
+        self._warnings, self._leases.warnings = [], []
+        return warnings
+
+    # Commits.
+
+    @property
+    def needs_commit(self) -> bool:
+        """Whether a poll waits for the next commit, even if it changes nothing."""
+        return bool(self._uncommitted)
+
+    def begin_commit(self) -> None:
+        """Note that the changes so far are being committed."""
+        self._committing, self._uncommitted = self._uncommitted, []
+
+    def committed(self) -> None:
+        """Note that the results that were being committed are durable."""
+        for session, poll in self._committing:
+            poll.is_durable = True
+            self._touched[session] = None
+        self._committing = []
+
+    # Open polls.
+
+    def _open(self, session: Session, poll: OpenPoll, now: int) -> None:
+        """Let the worker have leases; an earlier poll of it is answered without any."""
+        session.waiting = poll
+        session.polled_at = now
+        free = session.spec.slots - len(session.held)
+        self._workers.poll(session.name, free if poll.max_leases is None else poll.max_leases)
+        self._placement.try_start_gangs()
+
+    def _stop_polling(self, session: Session, now: int) -> None:
+        if session.waiting is not None:
+            session.waiting = None
+            session.polled_at = now
+            self._workers.poll(session.name, 0)
+
+    def _touch(self, session: Session, now: int) -> None:
+        self._touched[session] = None
+        self._heartbeats.expect(session, now)
+
+    # Time.
+
+    def tick(self, now: int) -> None:
+        """Answer the polls whose time is up, and end the sessions of workers that are lost."""
+        for session in self._heartbeats.take_due(now):
+            if session.polls:
+                self._touched[session] = None
+                continue
+            wait_s = (session.wait_us or 0) / SECOND
+            if session.state is _BROKEN:
+                why = f"its connection broke; it did not reconnect in {wait_s:g} s"
+            else:
+                why = f"it sent no request for {wait_s:g} s"
+            held = len(session.held)
+            self._warnings.append(f"worker {session.name} is lost with {held} attempts: {why}")
+            self._disconnect(session, f"worker {session.name} is lost: {why}", now)
+
+    def next_at(self) -> int | None:
+        """Return the next instant at which `tick` has something to do, or None."""
+        return self._heartbeats.next_at()
+
+    def shift(self, delta_us: int) -> None:
+        """Shift the deadlines after a clock change, because they count elapsed time."""
+        self._heartbeats.shift(delta_us)
+
+    # The end of a session.
+
+    def detach(self, name: str, message: str, now: int) -> bool:
+        """End the session of this name; return False if there is none."""
+        session = self._sessions.get(name)
+        if session is None:
+            return False
+        self._disconnect(session, message, now)
+        return True
+
+    def _disconnect(self, session: Session, message: str, now: int) -> None:
+        session.move(_DISCONNECTED)
+        self._leases.end_all(session, self._workers.detach(session.name), message, now)
+        self._touch(session, now)
+
+    # Recovery.
+
+    def attach_workers(self) -> None:
+        """Attach the workers whose sessions were taken over."""
+        for session in self._sessions.values():
+            if session.state is not _DISCONNECTED:
+                self._workers.attach(session.spec)
+
+    def expect(self, lease: Lease, now: int) -> None:
+        """Expect the worker that may still run the attempt of the previous server."""
+        session = self._sessions.get(lease.worker)
+        if session is None:
+            spec = as_polling(WorkerSpec(lease.worker, 0, frozenset()))
+            session = self._sessions[lease.worker] = Session(lease.worker, spec)
+        if session.state is _DISCONNECTED:
+            session.move(_EXPECTED)
+            self._workers.attach(session.spec)
+        session.held[lease.key] = Held(lease, now, is_recovered=True)
+
+    def restore(self, now: int) -> None:
+        """Continue with the sessions, once the running attempts are restored."""
+        for session in self._sessions.values():
+            for key in [key for key in session.held if not self._attempts.is_live(key)]:
+                session.revoke(key)
+            session.polls, session.waiting = {}, None
+            self._touch(session, now)
+
+
+def _is_complete(session: Session, poll: OpenPoll, now: int) -> bool:
+    if not poll.is_durable or not all(gang.is_decided for gang in poll.gangs):
+        return False
+    # A poll that requests no leases is answered at once, and so is one that a newer poll of its
+    # worker has replaced: the leases go into the response to the newer one.
+    return session.waiting is not poll or poll.until <= now or session.has_response()
+
+
+def _replaced(session: Session) -> WorkerReplaced:
+    return WorkerReplaced(f"another process has taken the name {session.name!r} over")

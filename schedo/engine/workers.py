@@ -1,0 +1,45 @@
+"""The calls about workers: the requests of remote ones, and what operators see and change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedo.core.commands import Cordon, Drain
+from schedo.core.leases import Lease
+from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
+from schedo.engine.loop import EngineLoop
+
+
+class Workers:
+    """The workers of the engine."""
+
+    def __init__(self, loop: EngineLoop) -> None:
+        self._loop = loop
+
+    async def work(self, request: PollRequest) -> PollResponse:
+        """Handle one request of a worker; the caller cancels this when the worker disconnects."""
+        return await self._loop.polls.work(request)
+
+    def held_by(self, name: str) -> list[Lease]:
+        """Return the leases that the worker holds, or held when the previous server ended."""
+        return self._loop.scheduler.held_by(name)
+
+    def get(self, name: str) -> WorkerStatus:
+        """Return the status of one worker; raise NotFound."""
+        return self._loop.scheduler.worker_status(name, self._loop.clock.now())
+
+    def list(self) -> list[WorkerStatus]:
+        """Return the attached workers, then the disconnected ones that still have a session."""
+        return self._loop.scheduler.worker_statuses(self._loop.clock.now())
+
+    async def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:
+        """Cordon or uncordon the worker; a restart of the server removes the cordon."""
+        return await self._loop.try_enqueue(Cordon(name, is_cordoned))
+
+    async def drain(self, name: str) -> WorkerStatus:
+        """Cordon the worker and request that it finishes its attempts and shuts down."""
+        return await self._loop.try_enqueue(Drain(name))
+
+    def progress_of(self, job_id: int) -> Sequence[ProgressLine]:
+        """Return the recent progress of the job's running attempt, oldest first."""
+        return self._loop.progress.of(job_id)

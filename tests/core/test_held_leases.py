@@ -1,0 +1,176 @@
+"""The leases of remote workers: how each of them ends, and which results are refused."""
+
+from __future__ import annotations
+
+from schedo.core.leases import AttemptResult, Completed, Failed
+from schedo.core.model import Failure, LeaseKey
+from schedo.core.states import State
+from schedo.core.worker_session import REPORTED_KEPT, Session
+from tests.core.builders import SECOND, T0, make_spec, worker_spec
+from tests.core.remote_site import Site, done, keys
+
+IN_FLIGHT = 2 * SECOND
+
+
+def test_a_lease_that_never_arrived_is_requeued_uncounted() -> None:
+    site = Site()
+    lease = site.leased()
+
+    [again] = site.hire(running=frozenset()).leases
+
+    assert again.key == LeaseKey(lease.key.job_id, 2, 1)
+    assert site.job(lease.key.job_id).losses == 0
+
+
+def test_a_heartbeat_releases_a_lease_only_when_it_cannot_be_on_its_way() -> None:
+    site = Site()
+    lease = site.leased(session_timeout_s=30.0)
+
+    site.say(now=IN_FLIGHT, running=frozenset())
+    assert site.state(lease.key.job_id) is State.RUNNING
+    site.say(now=IN_FLIGHT + 1, running=frozenset())
+
+    assert site.state(lease.key.job_id) is State.QUEUED
+
+
+def test_a_request_that_lists_no_attempts_releases_none() -> None:
+    site = Site()
+    lease = site.leased(slots=2)
+
+    site.hire(slots=2)
+
+    assert site.state(lease.key.job_id) is State.RUNNING
+
+
+def test_a_worker_that_ignores_its_leases_loses_the_ninth_one() -> None:
+    site = Site()
+    lease = site.leased()
+
+    for _ in range(9):
+        site.hire(running=frozenset())
+
+    assert site.job(lease.key.job_id).losses == 1
+
+
+def test_an_attempt_without_a_lease_is_revoked() -> None:
+    site = Site()
+
+    assert site.say(running=frozenset({LeaseKey(77, 1, 1)})).revoked == [LeaseKey(77, 1, 1)]
+
+
+def test_a_reported_attempt_is_not_revoked() -> None:
+    site = Site()
+    lease = site.leased()
+    site.say(reports=[done(lease)])
+
+    assert site.say(running=keys(lease)).revoked == []
+
+
+def test_a_draining_worker_releases_what_it_does_not_run() -> None:
+    site = Site()
+    lease = site.leased()
+
+    site.say(is_draining=True, running=frozenset())
+
+    assert (site.status(), site.state(lease.key.job_id)) == ("disconnected", State.QUEUED)
+
+
+def test_a_second_result_that_contradicts_the_first_is_refused_and_recorded_once() -> None:
+    site = Site()
+    lease = site.leased()
+    failed = AttemptResult(lease.key, Failed(Failure("ValueError", "no")))
+    reason = "worker a does not hold this attempt any more"
+
+    refused = [site.say(reports=each).refused for each in ([done(lease)], [failed], [failed])]
+
+    assert refused == [[], [(lease.key, reason)], [(lease.key, reason)]]
+    assert [each.outcome for each in site.store.attempts] == ["stale"]
+    assert len(site.warnings) == 1
+
+
+def test_a_worker_cannot_end_the_attempt_of_another_one() -> None:
+    site = Site()
+    lease = site.leased()
+
+    assert site.say("b", reports=[done(lease)]).refused != []
+
+    assert site.state(lease.key.job_id) is State.RUNNING
+    assert site.store.attempts == []
+
+
+def test_an_at_most_once_job_of_a_worker_without_sessions_is_lost_and_not_repeated() -> None:
+    site = Site()
+    site.poll(session="")
+    job = site.submit(make_spec(at_most_once=True))
+    site.turn()
+
+    site.hire(session="", running=frozenset())
+
+    assert site.state(job.id) is State.FAILED
+
+
+def test_an_at_most_once_lease_is_sent_when_its_start_is_durable() -> None:
+    site = Site()
+    poll = site.poll()
+    site.submit(make_spec(at_most_once=True))
+
+    site.tick(T0)
+    assert poll not in site.replies
+    site.round(T0)
+    site.tick(T0)
+
+    assert len(site.response(poll).leases) == 1
+
+
+def test_a_lease_that_waits_for_its_commit_is_released_with_its_worker() -> None:
+    site = Site()
+    site.poll()
+    job = site.submit(make_spec(at_most_once=True))
+    site.tick(T0)
+
+    site.say(is_draining=True)
+
+    assert (site.job(job.id).state, site.job(job.id).losses) == (State.QUEUED, 0)
+
+
+def test_an_attempt_of_the_previous_server_that_its_worker_does_not_run_is_lost() -> None:
+    site = Site()
+    lease = site.leased()
+    site.restart(SECOND, lease)
+
+    site.hire(now=SECOND, session="s2", running=frozenset())
+
+    job = site.job(lease.key.job_id)
+    assert (job.state, job.losses) == (State.RUNNING, 0), "without blame it runs again"
+    assert job.attempt == 2
+
+
+def test_an_attempt_of_the_previous_server_is_confirmed_by_its_list() -> None:
+    site = Site()
+    lease = site.leased()
+    site.restart(SECOND, lease)
+    site.say(now=SECOND, running=keys(lease))
+
+    site.hire(now=SECOND, running=frozenset())
+
+    assert site.job(lease.key.job_id).losses == 1
+
+
+def test_a_result_with_a_value_of_another_type_fails_its_attempt() -> None:
+    site = Site()
+    lease = site.leased()
+
+    site.say(reports=[AttemptResult(lease.key, Completed("no bytes"))])  # type: ignore[arg-type]
+
+    assert site.state(lease.key.job_id) is State.FAILED
+
+
+def test_a_session_remembers_a_bounded_number_of_ended_attempts() -> None:
+    session = Session("a", worker_spec("a"))
+
+    for number in range(REPORTED_KEPT + 1):
+        session.note_reported(LeaseKey(number, 1, 1), Completed())
+
+    assert len(session.reported) == len(session.revoked) == REPORTED_KEPT
+    assert not session.has_reported(LeaseKey(0, 1, 1), Completed())
+    assert session.has_reported(LeaseKey(REPORTED_KEPT, 1, 1), Completed())

@@ -1,0 +1,195 @@
+"""Offers: an invoked attempt until its worker accepts it, in plain calls."""
+
+from __future__ import annotations
+
+from schedo.core.commands import (
+    Cancel,
+    Invoke,
+)
+from schedo.core.leases import Lease
+from schedo.core.model import JobSpec
+from schedo.core.offers import FOLLOWERS, OfferState
+from schedo.core.requirements import Condition, Requirements
+from schedo.core.states import State
+from schedo.core.worker_messages import Decided
+from tests.core.builders import HOUR, SECOND, T0
+from tests.core.remote_site import MILLISECOND, Site, done
+
+ACCEPT = 250 * MILLISECOND
+EU = Requirements(labels=(Condition("region", "=", ("eu",)),))
+
+
+def offered(*names: str) -> tuple[Site, list[Lease]]:
+    """Invoke one job for each of the workers; return the leases that they must accept."""
+    site = Site()
+    polls = [site.poll(name) for name in names]
+    site.invoke(len(names))
+    return site, [site.response(poll).leases[0] for poll in polls]
+
+
+def states(site: Site) -> list[State]:
+    return [job.state for job in site.store.jobs.values()]
+
+
+def test_an_invocation_is_offered_when_it_is_durable() -> None:
+    site = Site()
+    poll = site.poll()
+    site.apply(Invoke("call", JobSpec("work"), 1), T0)
+    site.tick(T0)
+    assert poll not in site.replies
+
+    site.turn()
+
+    response = site.response(poll)
+    assert response.offers == {lease.key for lease in response.leases}
+
+
+def test_an_accepted_offer_is_decided() -> None:
+    site, [lease] = offered("a")
+    assert site.decided == []
+
+    assert site.say(accept=[lease.key]).revoked == []
+
+    assert site.decided == [Decided("call", 0)]
+    assert states(site) == [State.RUNNING]
+
+
+def test_a_rejected_offer_goes_to_the_next_worker_and_not_back() -> None:
+    site, [first] = offered("a")
+    other = site.poll("b")
+
+    site.say("a", reject=[(first.key, "busy")])
+    [second] = site.response(other).leases
+    assert (second.worker, second.key.attempt) == ("b", 2)
+    site.say("b", reject=[(second.key, "busy too")])
+
+    assert site.decided == [Decided("call", 2)]
+    [job] = site.store.jobs.values()
+    assert job.failure is not None
+    assert (job.failure.type, job.failure.message) == ("no-capacity", "no worker took it: busy too")
+
+
+def test_an_offer_without_an_answer_is_rejected_after_a_quarter_of_a_second() -> None:
+    site, [lease] = offered("a")
+
+    site.run_until(ACCEPT - 1)
+    assert site.decided == []
+    site.run_until(ACCEPT)
+
+    assert site.decided == [Decided("call", 1)]
+    assert site.say(now=ACCEPT, accept=[lease.key]).revoked == [lease.key]
+
+
+def test_an_offer_to_a_worker_that_does_not_poll_times_out() -> None:
+    site = Site()
+    site.say()
+    site.invoke()
+
+    site.run_until(ACCEPT)
+
+    assert site.decided == [Decided("call", 1)]
+
+
+def test_an_offer_waits_longer_when_the_clock_is_set_forward() -> None:
+    site, _ = offered("a")
+    site.settle(T0)
+
+    site.follow_clock(HOUR)
+    site.run_until(HOUR + ACCEPT - 1)
+    assert site.decided == []
+    site.run_until(HOUR + ACCEPT)
+
+    assert site.decided == [Decided("call", 1)]
+
+
+def test_a_result_accepts_the_offer() -> None:
+    site, [lease] = offered("a")
+
+    site.say(reports=[done(lease)])
+
+    assert (site.decided, states(site)) == ([Decided("call", 0)], [State.COMPLETED])
+
+
+def test_a_late_answer_of_the_first_worker_does_not_decide_for_the_second() -> None:
+    site, [first] = offered("a")
+    site.poll("b")
+    site.say("a", reject=[(first.key, "busy")])
+
+    site.say("a", accept=[first.key], reject=[(first.key, "again")], reports=[done(first)])
+
+    assert site.decided == []
+
+
+def test_a_worker_without_offers_accepts_with_its_poll() -> None:
+    site = Site()
+    poll = site.poll(supports_offers=False)
+    site.invoke()
+
+    assert site.response(poll).offers == set()
+    assert site.decided == [Decided("call", 0)]
+
+
+def test_a_local_worker_begins_at_once() -> None:
+    site = Site(local_slots=1)
+
+    site.invoke()
+
+    assert (len(site.begun), site.decided) == (1, [Decided("call", 0)])
+
+
+def test_a_cancelled_job_whose_offer_is_rejected_is_cancelled() -> None:
+    site, [lease] = offered("a")
+    site.apply(Cancel(lease.key.job_id), T0)
+
+    site.say(reject=[(lease.key, "busy")])
+
+    assert states(site) == [State.CANCELLED]
+
+
+def test_an_offer_ends_when_its_worker_leaves_or_restarts() -> None:
+    for fields in ({"is_draining": True}, {"session": "s2"}):
+        site, _ = offered("a")
+
+        site.say(running=frozenset(), **fields)
+
+        assert site.decided == [Decided("call", 1)]
+
+
+def test_an_offer_that_never_arrived_goes_to_the_next_worker() -> None:
+    site, [_] = offered("a")
+    other = site.poll("b")
+
+    site.hire("a", running=frozenset())
+
+    assert site.response(other).leases[0].key.attempt == 2
+
+
+def test_an_offer_goes_on_after_a_recovery_if_its_attempt_does() -> None:
+    site, [lease] = offered("a")
+    site.recover(SECOND, lease)
+    assert site.decided == []
+
+    site.say(now=SECOND, accept=[lease.key])
+
+    assert site.decided == [Decided("call", 0)]
+
+
+def test_an_offer_whose_attempt_is_gone_ends_with_the_recovery() -> None:
+    site, _ = offered("a")
+
+    site.recover(SECOND)
+
+    assert site.decided == [Decided("call", 0)]
+
+
+def test_an_ended_offer_does_not_change_any_more() -> None:
+    assert FOLLOWERS[OfferState.ENDED] == set()
+
+
+def test_a_rejection_of_a_lease_that_is_no_offer_changes_nothing() -> None:
+    site = Site()
+    lease = site.leased()
+
+    site.say(reject=[(lease.key, "busy")])
+
+    assert states(site) == [State.RUNNING]
