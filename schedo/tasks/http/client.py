@@ -111,13 +111,16 @@ def _render(request: Request) -> bytes:
 
 async def _read_response(reader: asyncio.StreamReader, method: str) -> Response:
     incoming = _Incoming(has_body=method != "HEAD")
-    while not incoming.is_complete:
-        data = await reader.read(_READ_BYTES)
-        if data:
-            incoming.feed(data)
-        else:
-            incoming.end()
-    return incoming.response()
+    try:
+        while not incoming.is_complete:
+            data = await reader.read(_READ_BYTES)
+            if data:
+                incoming.feed(data)
+            else:
+                incoming.end()
+        return incoming.response()
+    finally:
+        incoming.close()
 
 
 class _Incoming:
@@ -147,6 +150,10 @@ class _Incoming:
             if not self.is_complete:  # bytes after a complete response do not matter
                 raise self._fail("bad-response", f"it does not speak HTTP/1.1: {error}") from None
         self._check_limits()
+
+    def close(self) -> None:
+        """Free the body now: the parser and its callbacks refer to each other."""
+        del self._parser, self._body
 
     def end(self) -> None:
         """Handle the end of the connection, which also ends a body without a length."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from schedo.core.leases import AttemptResult, Failed, Stopped, StopReason
+from schedo.tasks.http.client import _Incoming
 from tests.tasks.http.servers import Server, answer, call_server, make_runner, read_request, run
 from tests.worker.calls import both_loops, capture_of, failure_of, make_context, result_of
 
@@ -267,3 +269,17 @@ async def test_300_calls_leave_no_descriptor_open() -> None:
                 await server.gone()
 
         assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize("response", [answer(200, body=b"x" * 100_000), b"SSH-2.0-OpenSSH\r\n"])
+async def test_a_response_is_freed_without_the_collector(response: bytes) -> None:
+    async with Server(response) as server:
+        gc.collect()
+        gc.disable()
+        try:
+            await call_server(server)
+            kept = [each for each in gc.get_objects() if isinstance(each, _Incoming)]
+        finally:
+            gc.enable()
+
+    assert not kept
