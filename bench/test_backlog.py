@@ -110,7 +110,7 @@ def test_start(benchmark: BenchmarkFixture, scene: Make) -> None:
 
     def setup() -> tuple[tuple[Scheduler, list[Lease]], dict[str, object]]:
         nonlocal scheduler, running
-        if len(scheduler.jobs) < JOBS // 2:
+        if len(scheduler._jobs) < JOBS // 2:
             scheduler = make_scheduler(*scene())
             scheduler.tick(NOW)
             running = scheduler.take_leases()
@@ -123,7 +123,7 @@ def test_start(benchmark: BenchmarkFixture, scene: Make) -> None:
             scheduler.apply(AttemptResult(lease.key, Completed()), NOW)
             scheduler.tick(NOW)
             leases += scheduler.take_leases()
-            scheduler.jobs.needs_loads()
+            scheduler._jobs.needs_loads()
         scheduler.take_changes()
         scheduler.committed()
 

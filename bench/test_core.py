@@ -68,4 +68,4 @@ def test_life(benchmark: BenchmarkFixture, batch: int, delay_us: int) -> None:
         rounds=ROUNDS,
     )
 
-    assert len(scheduler.jobs) == 0, "every record was given back"
+    assert len(scheduler._jobs) == 0, "every record was given back"

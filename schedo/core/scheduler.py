@@ -66,27 +66,27 @@ class Scheduler:
         self.epoch = epoch
         self._ids = IdSource(last_id)
         self._loads: list[loads.Load] = []
-        self.session_table = sessions = SessionTable()
-        self.workers = WorkerPool(sessions.cordoned)
-        self.jobs = JobTable(capacity, ready_limit, workers=self.workers, offset_us=offset_us)
-        self.schedule_table = table = ScheduleTable(self.jobs, capacity)
-        self.schedules = Schedules(table, self.jobs, self._ids, self._make_run, self._follow_up)
-        self._transitions = JobTransitions(self.jobs, self.schedules, ended)
-        self._expiry = Expiry(self.jobs, self._transitions)
-        self.attempts = RunningAttempts(self.jobs, self.workers, epoch)
+        self._session_table = sessions = SessionTable()
+        self._workers = WorkerPool(sessions.cordoned)
+        self._jobs = JobTable(capacity, ready_limit, workers=self._workers, offset_us=offset_us)
+        self._schedule_table = table = ScheduleTable(self._jobs, capacity)
+        self._schedules = Schedules(table, self._jobs, self._ids, self._make_run, self._follow_up)
+        self._transitions = JobTransitions(self._jobs, self._schedules, ended)
+        self._expiry = Expiry(self._jobs, self._transitions)
+        self._attempts = RunningAttempts(self._jobs, self._workers, epoch)
         # Queries of records in memory and of running attempts.
-        self.find_job, self.find_schedule = self.jobs.find, table.find
-        self.is_live, self.runs = self.attempts.is_live, self.attempts.runs
-        self.stop_reason = self.attempts.stop_reason
+        self.find_job, self.find_schedule = self._jobs.find, table.find
+        self.is_live, self.runs = self._attempts.is_live, self._attempts.runs
+        self.stop_reason = self._attempts.stop_reason
         # The attempts that the workers must start and stop.
-        self.take_leases, self.take_stops = self.attempts.take_leases, self.attempts.take_stops
-        of_jobs = JobCommands(self.jobs, self._transitions, self.attempts)
+        self.take_leases, self.take_stops = self._attempts.take_leases, self._attempts.take_stops
+        of_jobs = JobCommands(self._jobs, self._transitions, self._attempts)
         of_schedules = ScheduleCommands(
-            table, self.schedules, self.jobs, self._ids, self._follow_up
+            table, self._schedules, self._jobs, self._ids, self._follow_up
         )
-        self._admission = Admission(self.jobs, self._ids, self.workers, of_jobs.cancel)
+        self._admission = Admission(self._jobs, self._ids, self._workers, of_jobs.cancel)
         self._placement = Placement(
-            self.jobs, self._admission, self.workers, self.attempts, self._transitions, sessions
+            self._jobs, self._admission, self._workers, self._attempts, self._transitions, sessions
         )
         self._appliers: Appliers = {
             c.Submit: self._admission.submit,
@@ -103,19 +103,19 @@ class Scheduler:
     def _make_sessions(self, random: Callable[[], float]) -> Appliers:
         """Make the parts that handle results and workers; return what they carry out."""
         results = Results(
-            self.jobs,
+            self._jobs,
             self._transitions,
-            self.attempts,
+            self._attempts,
             self._placement,
             self.find_schedule,
             random,
             self._follow_up,
         )
         self._sessions = WorkerSessions(
-            self.session_table, self.workers, self.attempts, self._placement, results.apply
+            self._session_table, self._workers, self._attempts, self._placement, results.apply
         )
         of_workers = WorkerCommands(
-            self.workers, self.attempts, self.session_table, self._sessions, results
+            self._workers, self._attempts, self._session_table, self._sessions, results
         )
         self.recover_lost = results.recover_lost
         self.worker_status, self.worker_statuses = of_workers.status, of_workers.statuses
@@ -135,7 +135,7 @@ class Scheduler:
     @property
     def offset_us(self) -> int:
         """The wall clock minus the elapsed timeline."""
-        return self.jobs.offset_us
+        return self._jobs.offset_us
 
     # Commands.
 
@@ -165,20 +165,20 @@ class Scheduler:
             )
 
     def _configure_queue(self, command: c.ConfigureQueue, now: int, loaded: Loaded) -> Queue:
-        ready_queues = self.jobs.ready_queues
+        ready_queues = self._jobs.ready_queues
         queue = ready_queues.queue_state(command.name).queue.changed(**command.fields)
         ready_queues.set_queue(queue)
-        self.jobs.changes.queues[queue.name] = queue
+        self._jobs.changes.queues[queue.name] = queue
         return queue
 
     def _keep_idempotency_record(
         self, command: c.KeepIdempotencyRecord, now: int, loaded: Loaded
     ) -> None:
-        self.jobs.changes.idempotency_records.append(command.record)
+        self._jobs.changes.idempotency_records.append(command.record)
 
     def _expire_and_trim(self, command: c.ExpireAndTrim, now: int, loaded: Loaded) -> None:
         self._expiry.sweep(now)
-        self.jobs.ready_queues.evict_idle()
+        self._jobs.ready_queues.evict_idle()
 
     # Recovery.
 
@@ -190,23 +190,27 @@ class Scheduler:
     ) -> None:
         """Restore from the store's snapshot: queues, ready keys with jobs, blocked runs."""
         for queue in queues:
-            self.jobs.ready_queues.set_queue(queue)
+            self._jobs.ready_queues.set_queue(queue)
         for ready_key in ready_keys:
-            self.jobs.ready_queues.announce(ready_key)
+            self._jobs.ready_queues.announce(ready_key)
         if has_blocked:
-            self._loads.append(self.schedule_table.blocked.restore())
+            self._loads.append(self._schedule_table.blocked.restore())
 
     def recover_running(self, job: Job, lease: Lease, now: int) -> None:
         """Restore a running job from the lease that a worker still holds.
 
         The store writes a start after the worker has it, so the record may be older than the lease.
         """
-        self.attempts.resume(self.jobs.track(job), lease, now)
+        self._attempts.resume(self._jobs.track(job), lease, now)
 
-    def take_over(self, table: SessionTable) -> None:
+    def take_over(self, old: Scheduler) -> None:
         """Continue with the sessions, offers and cordons of the old scheduler."""
-        self.session_table.update(table)
+        self._session_table.update(old._session_table)
         self._sessions.attach_workers()
+
+    def follow_server(self, now: int) -> None:
+        """Note that this server succeeds another one, whose workers may still reconnect."""
+        self._session_table.restarted_at = now
 
     def expect_worker(self, lease: Lease, now: int) -> None:
         """Expect the remote worker that may still run the attempt of the previous server."""
@@ -222,20 +226,20 @@ class Scheduler:
     def tick(self, now: int) -> None:
         """Handle a bounded number of due entries; `next_wake_at` returns when to call again."""
         if self._may_fire:
-            self.schedules.fire_due(now, TURN_FIRES_MAX)
-        self.jobs.queue_due(now, TURN_ENTRIES_MAX)
+            self._schedules.fire_due(now, TURN_FIRES_MAX)
+        self._jobs.queue_due(now, TURN_ENTRIES_MAX)
         self.tick_attempts(now)
 
     def tick_attempts(self, now: int) -> None:
         """Handle the deadlines of workers and attempts; start due jobs on free slots."""
         self._sessions.tick(now)
         self._placement.tick(now)
-        for lease in self.attempts.take_durable():
+        for lease in self._attempts.take_durable():
             if not self._placement.is_kept(lease, now):
-                self.attempts.send(lease)
-        self.attempts.stop_overdue(now, TURN_ENTRIES_MAX)
-        find, start = self.jobs.find, self.attempts.start
-        while taken := self.jobs.ready_queues.take():
+                self._attempts.send(lease)
+        self._attempts.stop_overdue(now, TURN_ENTRIES_MAX)
+        find, start = self._jobs.find, self._attempts.start
+        while taken := self._jobs.ready_queues.take():
             for job_id, worker in taken:
                 job = find(job_id)
                 assert job is not None, "a ready job in memory has a record"
@@ -247,27 +251,27 @@ class Scheduler:
 
     def follow_clock(self, delta_us: int) -> None:
         """Shift the instants that count elapsed time. No commit or load may be under way."""
-        self.jobs.shift(delta_us)
-        self.schedule_table.shift(delta_us)
-        self.attempts.shift_deadlines(delta_us)
+        self._jobs.shift(delta_us)
+        self._schedule_table.shift(delta_us)
+        self._attempts.shift_deadlines(delta_us)
         self._sessions.shift(delta_us)
         self._placement.shift(delta_us)
 
     def next_wake_at(self) -> int | None:
         """Return the next instant at which `tick` has something to do, or None."""
-        timer = self.jobs.timers.first()
+        timer = self._jobs.timers.first()
         instants = (
             timer[0] if timer is not None else None,
-            self.schedule_table.order.next_at() if self._may_fire else None,
+            self._schedule_table.order.next_at() if self._may_fire else None,
             self.next_timeout_at(),
-            self.jobs.backlog.next_at(),
+            self._jobs.backlog.next_at(),
         )
         return min((at for at in instants if at is not None), default=None)
 
     def next_timeout_at(self) -> int | None:
         """Return the next instant at which `tick_attempts` has something to do, or None."""
         instants = (
-            self.attempts.next_timeout_at(),
+            self._attempts.next_timeout_at(),
             self._sessions.next_at(),
             self._placement.next_at(),
         )
@@ -276,46 +280,46 @@ class Scheduler:
     @property
     def _may_fire(self) -> bool:
         """Whether the next commit may hold another fire. A commit makes room for more."""
-        return len(self.jobs.changes.schedules) < COMMIT_FIRES_MAX
+        return len(self._jobs.changes.schedules) < COMMIT_FIRES_MAX
 
     # Queries.
 
     @property
     def uncommitted(self) -> Set[int]:
         """The ids of the jobs that the next commit writes."""
-        return self.jobs.changes.jobs.keys()
+        return self._jobs.changes.jobs.keys()
 
     def queue(self, name: str) -> QueueStats:
         """Return the limits of a queue, and how many of its jobs run."""
-        return read_queue(name, self.jobs)
+        return read_queue(name, self._jobs)
 
     def queue_names(self) -> list[str]:
         """Return the names of the queues that are in memory: with limits, or with active jobs."""
-        return [state.queue.name for state in self.jobs.ready_queues.queue_states()]
+        return [state.queue.name for state in self._jobs.ready_queues.queue_states()]
 
     def delays(self, now: int) -> Delays:
         """Return what is due first, and for how long the backlogs have been due."""
-        return read_delays(self.jobs, self.schedule_table, now)
+        return read_delays(self._jobs, self._schedule_table, now)
 
     def stats(self) -> Stats:
         """Return figures for monitoring; this goes through all ready keys and workers."""
-        return read_stats(self.jobs, self.schedule_table, self.workers)
+        return read_stats(self._jobs, self._schedule_table, self._workers)
 
     def explain(self, job: Job) -> str:
         """Return one sentence about what the job waits for, or how it ended."""
-        return explain(job, self.jobs, self.workers)
+        return explain(job, self._jobs, self._workers)
 
     @property
     def unsent(self) -> Set[LeaseKey]:
         """The leases of running attempts that wait for a commit or for their gang."""
-        return self.attempts.unsent
+        return self._attempts.unsent
 
     # The results that the engine takes after a turn.
 
     def take_notes(self) -> Notes:
         """Return what was noted for the engine since the last call."""
         return Notes(
-            self.attempts.take_results(),
+            self._attempts.take_results(),
             self._placement.take_decided(),
             self._sessions.take_progress(),
             self._sessions.take_warnings(),
@@ -323,32 +327,32 @@ class Scheduler:
 
     def take_changes(self) -> Changes:
         """Return what the store must write; see `JobTable.take_changes`."""
-        self.attempts.begin_commit()
+        self._attempts.begin_commit()
         self._sessions.begin_commit()
-        return self.jobs.take_changes()
+        return self._jobs.take_changes()
 
     def take_ready(self) -> set[int]:
         """Return the jobs that a timer or a commit has made runnable since the last call."""
-        ready, self.jobs.ready = self.jobs.ready, set()
+        ready, self._jobs.ready = self._jobs.ready, set()
         return ready
 
     def committed(self) -> None:
         """Mark the changes that were taken last as durable."""
-        self.jobs.committed()
-        self.schedule_table.committed()
-        self.attempts.committed()
+        self._jobs.committed()
+        self._schedule_table.committed()
+        self._attempts.committed()
         self._sessions.committed()
 
     @property
     def has_pending_work(self) -> bool:
         """Whether the engine has something to commit or to load."""
         return bool(
-            self.jobs.changes
+            self._jobs.changes
             or self._sessions.needs_commit
             or self._loads
             or self._expiry.loads
-            or self.jobs.needs_loads()
-            or self.schedule_table.order.needs_page()
+            or self._jobs.needs_loads()
+            or self._schedule_table.order.needs_page()
         )
 
     def take_loads(self) -> list[loads.Load]:
@@ -356,26 +360,26 @@ class Scheduler:
         pending = self._loads + self._expiry.loads
         self._loads, self._expiry.loads = [], []
         # Promotions change the store, and all other loads must see that change: they go first.
-        return self.jobs.loads() + pending + self.schedule_table.order.loads()
+        return self._jobs.loads() + pending + self._schedule_table.order.loads()
 
     def deliver(self, loaded: Sequence[tuple[loads.Load, Any]], now: int) -> None:
         """Apply the loaded records. Where memory has a newer record, it wins."""
         for load, found in loaded:
             self._deliver(load, found, now)
-        self.jobs.place_changed()
+        self._jobs.place_changed()
 
     def _deliver(self, load: loads.Load, loaded: Any, now: int) -> None:
         match load:
             case loads.LoadTimers():
-                self.jobs.extend_timers(load, loaded)
+                self._jobs.extend_timers(load, loaded)
             case loads.PromoteDue():
-                self.jobs.promoted(load, loaded)
+                self._jobs.promoted(load, loaded)
             case loads.LoadReady():
-                self.jobs.extend_ready(load, loaded)
+                self._jobs.extend_ready(load, loaded)
             case loads.LoadSchedules():
-                self.schedule_table.extend(load, loaded)
+                self._schedule_table.extend(load, loaded)
             case loads.LoadBlocked():
-                following = self.schedules.take_blocked(load, loaded, now)
+                following = self._schedules.take_blocked(load, loaded, now)
                 self._loads += [] if following is None else [following]
             case loads.LoadExpired():
                 self._expiry.take(load, loaded, now)

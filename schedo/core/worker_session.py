@@ -208,9 +208,8 @@ class Session:
 class SessionTable:
     """What a recovery takes over from the old scheduler: sessions, open offers and cordons."""
 
-    def __init__(self, restarted_at: int | None = None) -> None:
-        """restarted_at: when this server succeeded another one, or None if it is the first one."""
-        self.restarted_at = restarted_at
+    def __init__(self) -> None:
+        self.restarted_at: int | None = None  # when this server succeeded another one
         self.by_name: dict[str, Session] = {}
         self.offers: dict[int, Offer] = {}  # by job id, until they end
         self.cordoned: set[str] = set()  # names of workers

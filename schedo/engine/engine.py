@@ -20,7 +20,6 @@ from schedo.core.limits import (
 from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
-from schedo.core.worker_session import SessionTable
 from schedo.engine.answers import Accepted, Health, QueueStatus
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.dispatch import Transport
@@ -98,9 +97,10 @@ class Engine:
             ended=self.metrics.ended,
             offset_us=snapshot.clock.offset_us,
         )
-        restarted_at = self.metrics.began_at if snapshot.epoch > 1 else None
-        table = old.session_table if old is not None else SessionTable(restarted_at)
-        self._scheduler.take_over(table)
+        if old is not None:
+            self._scheduler.take_over(old)
+        elif snapshot.epoch > 1:
+            self._scheduler.follow_server(self.metrics.began_at)
         return self._scheduler
 
     # Life.

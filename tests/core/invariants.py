@@ -26,13 +26,13 @@ def check(server: Server) -> None:
 
 def current_jobs(server: Server) -> list[Job]:
     """Return every job in its newest version: memory wins over the store."""
-    known = server.scheduler.jobs._jobs
+    known = server.scheduler._jobs._jobs
     return [*known.values(), *(j for i, j in server.store.jobs.items() if i not in known)]
 
 
 def check_jobs(server: Server) -> None:
     """Every waiting job is in memory, or the store will load it."""
-    jobs = server.scheduler.jobs
+    jobs = server.scheduler._jobs
     ready = dict(jobs.ready_queues.ready_indexes())
     promoted = undelivered(server)
     for job in current_jobs(server):
@@ -59,7 +59,7 @@ def check_jobs(server: Server) -> None:
 
 def check_pages(server: Server) -> None:
     """Every ready key that needs a page is found."""
-    ready = server.scheduler.jobs.ready_queues
+    ready = server.scheduler._jobs.ready_queues
     assert ready.needs_pages() == bool(scan_pages(ready))
 
 
@@ -81,9 +81,9 @@ def is_left(backlog: Backlog, pair: Pair) -> bool:
 
 def check_schedules(server: Server) -> None:
     """Every schedule that will fire is in memory, or the store will load it."""
-    schedules = server.scheduler.schedule_table
+    schedules = server.scheduler._schedule_table
     order, index = schedules.order, schedules.order.index
-    gone = set(server.scheduler.jobs.changes.schedules_deleted)
+    gone = set(server.scheduler._jobs.changes.schedules_deleted)
     if server.taken is not None:
         gone |= set(server.taken.schedules_deleted)
     for ident in (server.store.schedules.keys() | schedules._schedules.keys()) - gone:
@@ -103,7 +103,7 @@ def check_schedules(server: Server) -> None:
 
 def check_running(server: Server) -> None:
     """The running jobs are those with a lease, sent or waiting for its commit, and are counted."""
-    jobs, workers = server.scheduler.jobs, server.scheduler.workers
+    jobs, workers = server.scheduler._jobs, server.scheduler._workers
     running = [job for job in jobs._jobs.values() if job.state is State.RUNNING]
     leases = {*server.leases, *server.scheduler.unsent}
     assert {job.key for job in running} == leases
@@ -122,16 +122,16 @@ def check_blocked(server: Server) -> None:
     for job in current_jobs(server):
         if job.state is State.BLOCKED:
             assert job.schedule_id is not None
-            assert scheduler.schedule_table.blocked.may_have(job.schedule_id)
-            schedule = scheduler.schedule_table.find(job.schedule_id)
+            assert scheduler._schedule_table.blocked.may_have(job.schedule_id)
+            schedule = scheduler._schedule_table.find(job.schedule_id)
             assert schedule is None or schedule.blocked is not None
 
 
 def check_memory(server: Server) -> None:
     """Memory is bounded by the indexes, the running jobs and the uncommitted changes."""
-    jobs = server.scheduler.jobs
+    jobs = server.scheduler._jobs
     indexes = 1 + len(dict(jobs.ready_queues.ready_indexes()))
     most = indexes * 2 * server.capacity + len(server.leases)
     passing = len(jobs.changes.jobs) + len(jobs._committing) + len(jobs._evictable)
     assert len(jobs) <= most + passing
-    assert len(server.scheduler.schedule_table.order) <= 5 * server.capacity
+    assert len(server.scheduler._schedule_table.order) <= 5 * server.capacity

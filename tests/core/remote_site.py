@@ -11,7 +11,6 @@ from schedo.core.model import Job, JobSpec, LeaseKey, Options
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_messages import Decided, PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
-from schedo.core.worker_session import SessionTable
 from schedo.errors import SchedoError
 from tests.core.builders import SECOND, T0, make_spec, worker_spec
 from tests.core.server import Server
@@ -44,7 +43,7 @@ class Site(Server):
         """Take a turn, as the engine does."""
         leases = super().tick(now)
         for lease in leases:
-            if lease.worker in self.scheduler.session_table.by_name:
+            if lease.worker in self.scheduler._session_table.by_name:
                 self.apply(HoldLease(lease), now)
             else:
                 self.begun.append(lease)
@@ -111,13 +110,13 @@ class Site(Server):
 
     def recover(self, now: int, *running: Lease) -> None:
         """Drop the scheduler and recover; the workers still run these attempts."""
-        table, old = self.scheduler.session_table, self.scheduler
+        old = self.scheduler
         self.store.epoch += 1
         self.scheduler = Scheduler(
             epoch=self.store.epoch, last_id=old.last_id, random=lambda: 0.5, capacity=100
         )
         self.unloaded = []
-        self.scheduler.take_over(table)
+        self.scheduler.take_over(old)
         for lease in running:
             stored = self.store.load_job(lease.key.job_id)
             assert stored is not None, "it is durable"
@@ -132,7 +131,7 @@ class Site(Server):
         self.scheduler = Scheduler(
             epoch=self.store.epoch, last_id=old.last_id, random=lambda: 0.5, capacity=100
         )
-        self.scheduler.take_over(SessionTable(restarted_at=now))
+        self.scheduler.follow_server(now)
         for lease in expected:
             stored = self.store.load_job(lease.key.job_id)
             assert stored is not None, "it is durable"

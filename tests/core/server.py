@@ -204,7 +204,7 @@ class Server:
 
         self.give(Submit(specs), now, then)
         self.round(now)
-        if self.scheduler.jobs.changes:  # it was accepted only after a load
+        if self.scheduler._jobs.changes:  # it was accepted only after a load
             self.round(now)
         return answers
 
@@ -242,7 +242,7 @@ class Server:
     def _copy_job(self, command: Command[Any], loaded: Loaded) -> Job | None:
         if not isinstance(command, JobCommand):
             return None
-        job = self.scheduler.jobs.find(command.job_id) or loaded.get(LoadJob(command.job_id))
+        job = self.scheduler._jobs.find(command.job_id) or loaded.get(LoadJob(command.job_id))
         return job.copy() if job is not None else None
 
     def apply(self, command: Command[R], now: int) -> R:
@@ -277,7 +277,7 @@ class Server:
 
     def job(self, job_id: int) -> Job:
         """Return the current record of the job: from memory, else from the store."""
-        known = self.scheduler.jobs.find(job_id)
+        known = self.scheduler._jobs.find(job_id)
         return known if known is not None else self.store.jobs[job_id]
 
     def state(self, job_id: int) -> State:
@@ -308,13 +308,13 @@ class Server:
     def runs(self, schedule_id: int) -> list[Job]:
         """Return the jobs a schedule has made, oldest first."""
         known = {job.id: job for job in self.store.jobs.values() if job.schedule_id == schedule_id}
-        changed = self.scheduler.jobs.changes.jobs
+        changed = self.scheduler._jobs.changes.jobs
         known |= {job.id: job for job in changed.values() if job.schedule_id == schedule_id}
         return [known[ident] for ident in sorted(known)]
 
     def decisions(self, schedule_id: int) -> list[tuple[Decision, int, int]]:
         """Return (decision, scheduled_for, count) of every decision so far."""
-        decisions = self.store.decisions + self.scheduler.jobs.changes.decisions
+        decisions = self.store.decisions + self.scheduler._jobs.changes.decisions
         return [
             (d.decision, d.scheduled_for, d.count)
             for d in decisions

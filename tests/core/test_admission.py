@@ -243,7 +243,7 @@ def test_a_key_is_free_again_when_its_job_has_ended(is_durable: bool) -> None:
     server.complete(first.id, T0)
     if is_durable:
         server.settle(T0)
-        assert server.scheduler.jobs.find(first.id) is None
+        assert server.scheduler._jobs.find(first.id) is None
 
     second = server.submit(keyed())
 

@@ -75,7 +75,7 @@ def test_the_explanation_of_a_wait_for_a_slot_counts_the_slots() -> None:
 def test_slots_of_cordoned_workers_do_not_count() -> None:
     server = Server(slots=1)
     server.attach(worker_spec("other", slots=3))
-    server.scheduler.workers.cordon("other", True)
+    server.scheduler._workers.cordon("other", True)
     jobs = [server.submit(make_spec()) for _ in range(2)]
     server.run(T0)
 
@@ -131,7 +131,7 @@ def test_a_suspect_behind_another_one_is_explained() -> None:
     for job in jobs:
         server.report(job.id, Lost(blame=Blame.SHARED), T0)
     server.attach(worker_spec("far", 9, polls=True))
-    server.scheduler.workers.poll("far", 9)
+    server.scheduler._workers.poll("far", 9)
     server.run(T0)
 
     assert [why(server, job) for job in jobs] == [

@@ -56,8 +56,8 @@ def test_every_schedule_of_the_crowd_fires_once() -> None:
     server.settle(HOUR)
 
     assert [len(server.runs(schedule.id)) for schedule in made] == [1] * COUNT
-    assert len(server.scheduler.schedule_table.order) == 0
-    assert len(server.scheduler.schedule_table._schedules) == 0
+    assert len(server.scheduler._schedule_table.order) == 0
+    assert len(server.scheduler._schedule_table._schedules) == 0
 
 
 def test_a_crash_in_the_middle_repeats_no_fire_and_loses_none() -> None:
@@ -77,7 +77,7 @@ def test_a_change_of_an_overdue_schedule_takes_effect() -> None:
     server, made = crowded()
     for _ in range(6):
         turn(server, HOUR + SECOND)
-    overdue = [*server.scheduler.schedule_table.order.overdue]
+    overdue = [*server.scheduler._schedule_table.order.overdue]
     assert len(overdue) >= 3
     paused, deleted, edited = (
         next(schedule for schedule in made if schedule.id == ident) for ident in overdue[:3]
@@ -102,7 +102,7 @@ def test_memory_stays_bounded_while_a_crowd_fires() -> None:
         len(server.store.jobs) < COUNT
     ):
         turn(server, HOUR + SECOND)
-        most = max(most, len(server.scheduler.schedule_table._schedules))
+        most = max(most, len(server.scheduler._schedule_table._schedules))
 
     assert most < 150, "the index, a page of the backlog, and what one commit takes"
     assert made

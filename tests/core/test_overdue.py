@@ -48,7 +48,7 @@ def test_a_job_that_comes_due_meanwhile_does_not_wait_for_the_backlog() -> None:
         started = [lease.key.job_id for lease in server.tick(now + SECOND // 2)]
         late += [n] if started != [fresh.id] else []
         server.complete(fresh.id, now + SECOND // 2)
-        assert server.scheduler.jobs.backlog, "the backlog is not yet moved"
+        assert server.scheduler._jobs.backlog, "the backlog is not yet moved"
 
     assert late == []
 
@@ -66,7 +66,7 @@ def test_all_that_is_overdue_runs_in_the_order_it_was_due() -> None:
             server.complete(job_id, RESTART)
 
     assert started == made
-    assert not server.scheduler.jobs.backlog
+    assert not server.scheduler._jobs.backlog
 
 
 def test_a_backlog_is_queued_by_the_store_and_not_row_by_row() -> None:
@@ -76,12 +76,12 @@ def test_a_backlog_is_queued_by_the_store_and_not_row_by_row() -> None:
 
     for _ in range(4 * COUNT):
         server.tick(RESTART)
-        written += len(server.scheduler.jobs.changes.jobs)
+        written += len(server.scheduler._jobs.changes.jobs)
         server.round(RESTART)
 
     assert {server.state(job_id) for job_id in made} == {State.QUEUED}
     assert written <= 8, "but for the first page, which memory had"
-    assert len(server.scheduler.jobs) <= 12
+    assert len(server.scheduler._jobs) <= 12
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_one_sweep_expires_all_whose_time_has_come_a_page_after_each_commit() ->
     server.expire_and_trim(HOUR)
     server.expire_and_trim(HOUR)
     server.round(HOUR)
-    assert len(server.scheduler.jobs.changes.jobs) == PAGE_ENTRIES_MAX
+    assert len(server.scheduler._jobs.changes.jobs) == PAGE_ENTRIES_MAX
 
     server.settle(HOUR)
 
@@ -201,7 +201,7 @@ def test_a_job_that_the_store_queued_while_it_changed_in_memory_is_queued_there_
     target = promoted[-1]
     held = server.store.jobs[target].copy()
     held.state = State.SCHEDULED
-    server.scheduler.jobs.track(held)  # loaded for a command, in its earlier state
+    server.scheduler._jobs.track(held)  # loaded for a command, in its earlier state
 
     server.deliver(RESTART)
     server.settle(RESTART)

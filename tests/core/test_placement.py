@@ -114,7 +114,7 @@ def test_a_worker_without_offers_that_polls_waits_for_the_others_of_the_gang() -
     site.poll("b")
     [_, second] = site.invoke(2)
     lease = next(each for each in site.scheduler.held_by("b"))
-    assert second.id in site.scheduler.session_table.offers
+    assert second.id in site.scheduler._session_table.offers
     site.run_until(ACCEPT - 1)
     site.say("b", now=ACCEPT - 1, accept=[lease.key])
     site.turn(ACCEPT - 1)

@@ -64,7 +64,7 @@ def test_leases_and_stops_are_taken_once() -> None:
 def test_an_attempt_is_live_until_it_is_reported() -> None:
     server, job_id = started()
     [key] = server.leases
-    attempts = server.scheduler.attempts
+    attempts = server.scheduler._attempts
 
     assert attempts.is_live(key)
     assert not attempts.is_live(key._replace(attempt=2))
@@ -115,16 +115,16 @@ def test_an_attempt_without_a_timeout_may_run_for_ever() -> None:
     server.tick(1_000 * HOUR)
 
     assert server.stops == []
-    assert server.scheduler.attempts.next_timeout_at() is None
+    assert server.scheduler._attempts.next_timeout_at() is None
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
 def test_a_timeout_counts_elapsed_time_when_the_clock_is_set(step: int) -> None:
     server, _ = started()
 
-    server.scheduler.attempts.shift_deadlines(step)
+    server.scheduler._attempts.shift_deadlines(step)
 
-    assert server.scheduler.attempts.next_timeout_at() == 30 * SECOND + step
+    assert server.scheduler._attempts.next_timeout_at() == 30 * SECOND + step
 
 
 def test_the_first_reason_to_stop_stays() -> None:
@@ -134,9 +134,9 @@ def test_the_first_reason_to_stop_stays() -> None:
     server.tick(30 * SECOND)
 
     assert [stop.reason for stop in server.stops] == [StopReason.CANCEL, StopReason.TIMEOUT]
-    assert server.scheduler.attempts.stop_reason(job_id) is StopReason.CANCEL
+    assert server.scheduler._attempts.stop_reason(job_id) is StopReason.CANCEL
     assert server.report(job_id, Stopped(), 31 * SECOND).state is State.CANCELLED
-    assert server.scheduler.attempts.stop_reason(job_id) is None
+    assert server.scheduler._attempts.stop_reason(job_id) is None
 
 
 # Taking attempts back.
@@ -154,8 +154,8 @@ def test_a_lease_is_resumed_however_old_the_stored_row_is(state: State) -> None:
     assert job.state is State.RUNNING
     assert job.key == LEASE.key
     assert job.worker == "w"
-    assert server.scheduler.jobs.ready_queues.queue_state("default").running == 1
-    assert 1 in server.scheduler.jobs.changes.jobs
+    assert server.scheduler._jobs.ready_queues.queue_state("default").running == 1
+    assert 1 in server.scheduler._jobs.changes.jobs
 
 
 def test_a_resumed_attempt_keeps_its_start_and_its_timeout_begins_anew() -> None:

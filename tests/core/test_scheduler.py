@@ -48,7 +48,7 @@ def test_a_completed_job_keeps_its_result_and_when_it_ended() -> None:
 
     stored = server.store.jobs[job.id]
     assert (stored.state, stored.result, stored.ended_at) == (State.COMPLETED, b'"done"', SECOND)
-    assert len(server.scheduler.jobs) == 0
+    assert len(server.scheduler._jobs) == 0
 
 
 def test_the_start_is_write_behind() -> None:
@@ -158,7 +158,7 @@ def test_priority_wins_within_a_queue_across_tasks() -> None:
 def test_a_low_priority_waits_longer_but_never_starves() -> None:
     server = Server(slots=1)
     low = server.submit(make_spec(priority=-9), T0)
-    server.scheduler.workers.close("w")
+    server.scheduler._workers.close("w")
     started_at = None
     now = T0
     while started_at is None and now < HOUR:
@@ -168,7 +168,7 @@ def test_a_low_priority_waits_longer_but_never_starves() -> None:
         if running == low.id:
             started_at = now
         server.complete(running, now)
-        server.scheduler.workers.close("w")
+        server.scheduler._workers.close("w")
         server.submit(make_spec(priority=9), now)
         now += MINUTE
 
@@ -274,7 +274,7 @@ def test_one_turn_does_a_bounded_amount_and_the_next_goes_on() -> None:
 
     server.tick(SECOND)
 
-    states = [job.state for job in server.scheduler.jobs.changes.jobs.values()]
+    states = [job.state for job in server.scheduler._jobs.changes.jobs.values()]
     assert states == [State.QUEUED] * 512
     assert server.scheduler.next_wake_at() == SECOND
     server.tick(SECOND)
@@ -331,13 +331,13 @@ def test_memory_does_not_grow_with_the_number_of_jobs_and_all_of_them_run_in_ord
     server = Server(capacity=4, slots=1)
     specs = [make_spec(delay_us=n * SECOND) for n in range(100, 0, -1)]
     ids = [a.job.id for a in server.submit_all(specs, T0) if isinstance(a, Accepted)]
-    assert len(server.scheduler.jobs) <= 8
+    assert len(server.scheduler._jobs) <= 8
     order = []
     for _ in ids:
         [running] = server.run(HOUR)
         order.append(running)
         server.complete(running, HOUR)
-        assert len(server.scheduler.jobs) <= 2 * 8 + 2
+        assert len(server.scheduler._jobs) <= 2 * 8 + 2
 
     assert order == ids[::-1]
 

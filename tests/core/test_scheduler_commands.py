@@ -63,7 +63,7 @@ def test_cancelling_a_cancelled_job_changes_nothing() -> None:
     job = job_in(State.CANCELLED, server)
 
     assert server.cancel(job.id, HOUR).ended_at == T0
-    assert not server.scheduler.jobs.changes
+    assert not server.scheduler._jobs.changes
 
 
 # Commands that are refused.
@@ -103,7 +103,7 @@ def test_a_command_that_the_state_forbids_changes_nothing(
         server.apply(command(job.id), HOUR)
 
     assert job == before
-    assert not server.scheduler.jobs.changes.jobs
+    assert not server.scheduler._jobs.changes.jobs
 
 
 # Manual retry, run now, reschedule.

@@ -330,7 +330,7 @@ class SchedulerMachine(RuleBasedStateMachine):
                 assert job.id not in self.finals, "an ended job came back to life"
 
     def tick(self) -> None:
-        store, memory = self.server.store, self.server.scheduler.jobs
+        store, memory = self.server.store, self.server.scheduler._jobs
         before = set(self.server.scheduler.unsent)
         sent = {lease.key for lease in self.server.tick(self.now)}
         for key in (sent | self.server.scheduler.unsent) - before:  # what has just been started

@@ -156,7 +156,7 @@ def test_putting_the_same_spec_again_changes_nothing() -> None:
     again, is_new = server.apply(PutSchedule(make_schedule_spec()), HOUR)
 
     assert (again, is_new) == (schedule, False)
-    assert not server.scheduler.jobs.changes
+    assert not server.scheduler._jobs.changes
 
 
 def test_putting_the_same_spec_again_leaves_a_hand_made_pause_alone() -> None:
@@ -295,8 +295,8 @@ def test_a_deleted_schedule_that_a_page_still_shows_stays_deleted() -> None:
 
     server.deliver(SECOND)
 
-    assert server.scheduler.schedule_table.find(schedule.id) is None
-    assert server.scheduler.schedule_table.current("s", loaded) is None
+    assert server.scheduler._schedule_table.find(schedule.id) is None
+    assert server.scheduler._schedule_table.current("s", loaded) is None
     server.settle(HOUR)
     assert server.runs(schedule.id) == []
 

@@ -40,7 +40,7 @@ def test_memory_holds_the_soonest_schedules_and_all_of_them_fire() -> None:
     specs = [make_schedule_spec(f"s{n}", Rule(at=n * MINUTE)) for n in range(1, 31)]
     ids = [server.put(spec, T1).id for spec in specs]
     server.settle(T1)
-    assert len(server.scheduler.schedule_table._schedules) <= 8
+    assert len(server.scheduler._schedule_table._schedules) <= 8
 
     for minute in range(1, 31):
         server.settle(minute * MINUTE)
@@ -59,7 +59,7 @@ def test_a_commit_takes_a_bounded_number_of_fires_and_the_rest_follow() -> None:
     for _ in range(10):
         server.tick(MINUTE)
 
-    assert len(server.scheduler.jobs.changes.schedules) == 200
+    assert len(server.scheduler._jobs.changes.schedules) == 200
     wake_at = server.scheduler.next_wake_at()
     assert wake_at is None or wake_at > MINUTE, "it does not turn in vain while the commit runs"
     server.settle(MINUTE)
@@ -92,7 +92,7 @@ def out_of_memory(overlap: Overlap) -> tuple[Server, Schedule]:
     schedule = made(server, rule=rule, overlap=overlap)
     server.settle(MINUTE)
     server.settle(2 * MINUTE)
-    assert server.scheduler.schedule_table.find("s") is None
+    assert server.scheduler._schedule_table.find("s") is None
     assert states(server, schedule) == [State.RUNNING, State.BLOCKED]
     return server, schedule
 
@@ -116,7 +116,7 @@ def test_a_blocked_run_that_ends_while_its_schedule_is_evicted_is_not_tracked() 
     server.settle(HOUR)
 
     assert states(server, schedule) == [State.COMPLETED, State.CANCELLED]
-    assert not server.scheduler.schedule_table.blocked.may_have(schedule.id)
+    assert not server.scheduler._schedule_table.blocked.may_have(schedule.id)
 
 
 def test_a_manually_retried_run_of_an_evicted_schedule_is_active() -> None:
@@ -126,7 +126,7 @@ def test_a_manually_retried_run_of_an_evicted_schedule_is_active() -> None:
     [run] = server.runs(schedule.id)
     server.cancel(run.id, HOUR)
     server.round(HOUR)
-    assert server.scheduler.schedule_table.find("s") is None
+    assert server.scheduler._schedule_table.find("s") is None
 
     server.change(RetryJob(run.id), HOUR)
 
@@ -138,7 +138,7 @@ def test_uncommitted_changes_correct_a_loaded_schedule() -> None:
     schedule = made(server, rule=every(60, end_at=MINUTE))
     server.settle(MINUTE)
     [run] = server.runs(schedule.id)
-    assert server.scheduler.schedule_table.find("s") is None
+    assert server.scheduler._schedule_table.find("s") is None
     server.give(ResumeSchedule("s"), HOUR)
     server.take()
     server.commit()
@@ -147,7 +147,7 @@ def test_uncommitted_changes_correct_a_loaded_schedule() -> None:
     loaded = server.fetched[0][1]
     assert loaded.active == [run.id]
 
-    assert server.scheduler.schedule_table.track(loaded).active == []
+    assert server.scheduler._schedule_table.track(loaded).active == []
 
 
 # After a crash.
@@ -187,7 +187,7 @@ def test_a_blocked_run_is_not_stuck_if_the_server_dies_before_it_is_woken(is_del
     server.attach(worker_spec())
 
     assert server.run(122 * SECOND) == [second.id]
-    assert not server.scheduler.schedule_table.blocked.may_have(schedule.id)
+    assert not server.scheduler._schedule_table.blocked.may_have(schedule.id)
 
 
 def test_of_two_blocked_runs_after_a_crash_the_later_one_goes() -> None:
@@ -225,7 +225,7 @@ def test_an_unknown_schedule_is_not_found() -> None:
 
     with pytest.raises(NotFound, match="no schedule 'other'"):
         server.apply(PauseSchedule("other"), T0)
-    assert server.scheduler.schedule_table.find(99) is None
+    assert server.scheduler._schedule_table.find(99) is None
 
 
 def test_a_schedule_deleted_while_it_is_looked_up_leaves_its_blocked_run_to_go() -> None:
@@ -364,7 +364,7 @@ def test_a_run_is_retried_only_before_the_next_fire_although_its_schedule_is_out
     for number in range(30):
         made(server, name=f"s{number}", rule=every(1_800))
     server.settle(HOUR)
-    assert server.scheduler.schedule_table.find(hourly.id) is None
+    assert server.scheduler._schedule_table.find(hourly.id) is None
 
     [run] = server.runs(hourly.id)
     server.fail(run.id, HOUR + SECOND)

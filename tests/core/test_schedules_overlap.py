@@ -42,7 +42,7 @@ def test_a_run_that_waits_keeps_the_schedule_busy(state: State) -> None:
     server = Server()
     schedule = made(server, rule=every(5, end_at=10 * SECOND), job=make_spec(retry=tries(5)))
     if state is State.QUEUED:
-        server.scheduler.workers.close("w")
+        server.scheduler._workers.close("w")
     server.settle(5 * SECOND)
     if state is State.RETRYING:
         server.give(PauseSchedule(schedule.name), 5 * SECOND)  # lifts the bound of retries
@@ -132,7 +132,7 @@ def test_a_buffered_run_cannot_be_run_early() -> None:
     blocked = server.runs(schedule.id)[1]
 
     assert server.scheduler.explain(blocked) == "an earlier run of its schedule is not finished"
-    assert server.scheduler.schedule_table.find("s") is schedule
+    assert server.scheduler._schedule_table.find("s") is schedule
     assert schedule.blocked == blocked.id
 
 
@@ -307,7 +307,7 @@ def test_cancel_other_leaves_alone_what_has_ended_meanwhile() -> None:
     server.submit_all([make_spec() for _ in range(3)], SECOND)  # the ready index is full
     server.settle(MINUTE)
     [first] = server.runs(schedule.id)
-    assert server.scheduler.jobs.find(first.id) is None
+    assert server.scheduler._jobs.find(first.id) is None
     server.give(Cancel(first.id), MINUTE)
 
     server.tick(2 * MINUTE)

@@ -29,7 +29,7 @@ def test_an_overdue_schedule_waits_again_when_the_clock_was_set_back() -> None:
     server.round(HOUR)
     server.tick(HOUR)
     server.round(HOUR)
-    assert server.scheduler.schedule_table.order.overdue, "a page of the backlog has been loaded"
+    assert server.scheduler._schedule_table.order.overdue, "a page of the backlog has been loaded"
     fired = {schedule.name for schedule in server.store.schedules.values() if schedule.fired}
 
     server.tick(T0)
@@ -106,7 +106,7 @@ def test_more_blocked_runs_than_a_page_and_than_memory_knows_go_after_a_crash() 
 
     server.crash(150 * SECOND)
     server.settle(150 * SECOND)
-    assert len(server.scheduler.schedule_table.blocked._schedules) == 4
+    assert len(server.scheduler._schedule_table.blocked._schedules) == 4
     assert {server.state(second.id) for _, second in waiting} == {State.BLOCKED}
     for first, _ in waiting:
         server.cancel(first.id, 151 * SECOND)

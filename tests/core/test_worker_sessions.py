@@ -261,7 +261,7 @@ def test_a_name_is_forgotten_when_too_many_are_disconnected() -> None:
     with pytest.raises(NotFound):
         site.status("w0")
     assert site.status(f"w{SESSIONS_MAX - 2}") == "disconnected"
-    assert len(site.scheduler.session_table.by_name) <= SESSIONS_MAX - EVICTED_AT_ONCE + 1
+    assert len(site.scheduler._session_table.by_name) <= SESSIONS_MAX - EVICTED_AT_ONCE + 1
 
 
 def test_beyond_the_limit_of_sessions_a_worker_is_refused() -> None:
@@ -383,5 +383,5 @@ def test_a_disconnected_worker_stays_detached_over_a_recovery() -> None:
 
     site.recover(SECOND)
 
-    assert (site.status(), "a" in site.scheduler.workers) == ("disconnected", False)
+    assert (site.status(), "a" in site.scheduler._workers) == ("disconnected", False)
     assert site.scheduler.next_wake_at() is None

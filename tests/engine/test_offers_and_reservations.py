@@ -242,7 +242,7 @@ def test_a_reservation_whose_client_disconnects_holds_no_slot() -> None:
         poll = polling(server)
         await loop.pass_time(0.01)
         reserving = asyncio.ensure_future(server.engine.reserve("work", "default", None, 1, 10.0))
-        worker = server.engine._loop.scheduler.workers.find("a")
+        worker = server.engine._loop.scheduler._workers.find("a")
         assert worker is not None
         hold = worker.running
         while not hold:

@@ -72,7 +72,7 @@ async def hired(world: World, *names: str, **fields: Any) -> list[Remote]:
 
 async def running_jobs(world: World, count: int) -> None:
     """Return once this number of attempts is decided, durable or not."""
-    line = world.engine._loop.scheduler.jobs.ready_queues.queue_state("default")
+    line = world.engine._loop.scheduler._jobs.ready_queues.queue_state("default")
     while line.running < count:
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
 

@@ -101,7 +101,7 @@ def test_two_failures_in_a_row_leave_no_unsent_lease_as_held() -> None:
         await works_again(server, loop)
         await disconnect(poll)
 
-        session = server.engine._loop.scheduler.session_table.by_name["a"]
+        session = server.engine._loop.scheduler._session_table.by_name["a"]
         assert [held.sent_at for held in session.held.values()] in ([], [None])
 
     live(test)

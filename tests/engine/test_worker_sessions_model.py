@@ -142,7 +142,7 @@ async def probe(room: Room) -> None:
         await room.loop.pass_time(0.1)
         if room.server is None:
             continue
-        for worker in room.server.engine._loop.scheduler.workers:
+        for worker in room.server.engine._loop.scheduler._workers:
             offer, sums = worker.spec, Counter[str]()
             for amounts in worker.running.values():
                 sums.update(dict(amounts))

@@ -149,7 +149,7 @@ def leftovers(engine: Engine) -> Iterator[str]:
         "reports": dispatcher._results,
         "waiting": dispatcher.waiting,
         "unsent": scheduler.unsent,
-        "offers": scheduler.session_table.offers,
+        "offers": scheduler._session_table.offers,
         "reservations": scheduler._placement._reservations._by_id,
         "decisions": loop.decisions._futures,
         "progress": loop.progress._lines,
@@ -158,13 +158,13 @@ def leftovers(engine: Engine) -> Iterator[str]:
         "commands without their records": loop._unloaded,
     }
     yield from (f"{name}: {rest}" for name, rest in rests.items() if rest)
-    for session in scheduler.session_table.by_name.values():
+    for session in scheduler._session_table.by_name.values():
         if session.held:
             yield f"{session.name} holds {list(session.held)}"
-    for worker in scheduler.workers:
+    for worker in scheduler._workers:
         if worker.running or any(worker.used.values()):
             yield f"{worker.spec.id} runs {worker.running} and uses {worker.used}"
-    for line in loop.scheduler.jobs.ready_queues.queue_states():
+    for line in loop.scheduler._jobs.ready_queues.queue_states():
         if line.running:
             yield f"queue {line.queue.name} counts {line.running} running"
 

@@ -121,7 +121,7 @@ class Server:
 
     def probe(self) -> None:
         """Record whether memory is bounded, and agrees with the disk in all unchanged records."""
-        memory = self.engine._loop.scheduler.jobs
+        memory = self.engine._loop.scheduler._jobs
         changed = {*memory.changes.jobs, *memory._committing}
         running = sum(len(connection.held) for connection in self.connections.values())
         indexes = sum(1 for _ in memory.ready_queues.ready_indexes())
