@@ -17,6 +17,7 @@ from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import VirtualClock
 from schedo.web.app import WebApp, build_app
 from schedo.web.settings import WebSettings
+from tests.web.answers import check_answer
 
 SECOND = 1_000_000
 T0 = 1_795_172_645_000_000  # 2026-11-20T11:04:05Z
@@ -82,7 +83,10 @@ class Browser:
             "headers": [(name.encode(), value.encode("latin-1")) for name, value in pairs],
             "root_path": "",
         }
-        return await self._exchange(scope, pieces)
+        reply = await self._exchange(scope, pieces)
+        kind = reply.headers.get("content-type", "")
+        check_answer(method, path, reply.status, kind, reply.body)
+        return reply
 
     async def _exchange(self, scope: dict[str, Any], pieces: list[bytes]) -> Reply:
         sent: list[Any] = []

@@ -1,0 +1,49 @@
+"""Every answer that a test of the web gets is one of those that the table of operations lists."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import msgspec
+
+from schedo.protocol.operation import JSON_TYPE, Operation
+from schedo.protocol.operations import OPERATIONS
+from schedo.protocol.problems import PROBLEM_TYPE, ProblemAnswer
+
+
+def check_answer(method: str, path: str, status: int, content_type: str, body: bytes) -> None:
+    """Raise ValidationError or AssertionError if the document does not describe this answer."""
+    if content_type == PROBLEM_TYPE.decode():
+        assert msgspec.json.decode(body, type=ProblemAnswer).status == status
+        return
+    operation = find_operation(method, path)
+    if operation is None or content_type != JSON_TYPE:
+        return
+    kind = operation.answers[status]
+    if isinstance(kind, str):
+        return
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    for each in kinds[:-1]:
+        try:
+            msgspec.json.decode(body, type=each)
+        except msgspec.ValidationError:
+            continue
+        return
+    msgspec.json.decode(body, type=kinds[-1])
+
+
+def find_operation(method: str, path: str) -> Operation | None:
+    """Return the operation of a request, or None for a request that none takes."""
+    found = [
+        operation
+        for operation in OPERATIONS
+        if operation.method == method and _pattern(operation.path).fullmatch(path)
+    ]
+    return max(found, key=lambda operation: len(operation.path), default=None)
+
+
+@cache
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = re.split(r"{[a-z]+}", path)
+    return re.compile("[^/]+".join(map(re.escape, parts)))
