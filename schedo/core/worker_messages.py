@@ -11,17 +11,15 @@ from typing import Literal, NamedTuple
 
 from schedo.core.leases import AttemptResult, Lease, StopRequest
 from schedo.core.model import LeaseKey
+from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_pool import WorkerSpec
 
 
 class Progress(NamedTuple):
-    """A worker's progress message about a running attempt."""
+    """A progress update of a running attempt."""
 
     key: LeaseKey
-    percent: float | None = None
-    message: str | None = None
-    log: str | None = None
-    partial: str | None = None  # of its output so far
+    update: ProgressUpdate
 
 
 class PollRequest(NamedTuple):

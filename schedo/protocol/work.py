@@ -115,8 +115,8 @@ class ProgressRequest(Struct, omit_defaults=True):
     def read(self, pointer: str) -> Progress:
         """Return the progress, cut to the limits."""
         lease = parse_lease(self.lease, f"{pointer}/lease")
-        update = ProgressUpdate(self.percent, self.message, self.log, self.stdout).fit()
-        return Progress(lease, *astuple(update))
+        update = ProgressUpdate(self.percent, self.message, self.log, self.stdout)
+        return Progress(lease, update.fit())
 
 
 class RejectRequest(Struct, omit_defaults=True):

@@ -75,14 +75,14 @@ class ProgressAnswer(Struct, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, line: ProgressLine) -> Self:
-        key, percent, message, log, partial = line.progress
+        key, update = line.progress
         return cls(
             at=render_instant(line.at),
             attempt=key.attempt,
-            percent=or_unset(percent),
-            message=or_unset(message),
-            log=or_unset(log),
-            stdout=or_unset(partial),
+            percent=or_unset(update.percent),
+            message=or_unset(update.message),
+            log=or_unset(update.log),
+            stdout=or_unset(update.stdout),
         )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-import msgspec
 import orjson
 
 from schedo.core.ids import parse_id, render_id
@@ -58,7 +57,7 @@ class EngineBackend:
 
 def note_progress(engine: Engine, key: LeaseKey, update: ProgressUpdate) -> None:
     """Pass the progress of a running attempt to the engine, cut to the limits."""
-    engine.note_progress(Progress(key, *msgspec.structs.astuple(update.fit())))
+    engine.note_progress(Progress(key, update.fit()))
 
 
 def _read_id(job: Job) -> int:

@@ -16,6 +16,7 @@ from schedo.core.commands import (
 )
 from schedo.core.leases import StopReason
 from schedo.core.model import LeaseKey
+from schedo.core.progress import ProgressUpdate
 from schedo.core.states import State
 from schedo.core.worker_messages import Progress
 from schedo.core.worker_sessions import EVICTED_AT_ONCE, SESSIONS_MAX
@@ -150,7 +151,7 @@ def test_a_shutdown_answers_all_polls() -> None:
 def test_progress_counts_while_the_worker_holds_the_attempt() -> None:
     site = Site()
     lease = site.leased()
-    progress = Progress(lease.key, 50.0)
+    progress = Progress(lease.key, ProgressUpdate(50.0))
 
     site.apply(Poll(98, make_poll(progress=[progress])), T0)
     assert site.scheduler.take_notes().progress == [progress]

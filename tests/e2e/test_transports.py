@@ -199,9 +199,9 @@ async def test_progress_is_visible_while_a_handler_runs(site: Site, pipe: Path) 
             await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
         await asyncio.to_thread(pipe.write_text, "done")
 
-    said = lines[0].progress
-    assert (said.percent, said.message) == (40, "page 4 of 10")
-    assert said.log == "it has begun\nand goes on"
+    update = lines[0].progress.update
+    assert (update.percent, update.message) == (40, "page 4 of 10")
+    assert update.log == "it has begun\nand goes on"
     assert (await site.engine.wait(job_id, WAIT_S)).result == b'"done"'
     assert site.engine.sessions.progress_of(job_id) == []
 

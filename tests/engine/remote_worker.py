@@ -10,6 +10,7 @@ from typing import Any
 
 from schedo.core.leases import AttemptResult, Completed, Failed, Lease, Released, Snoozed, Stopped
 from schedo.core.model import Failure, JobSpec, LeaseKey
+from schedo.core.progress import ProgressUpdate
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
@@ -181,7 +182,7 @@ class RemoteWorker:
             await room.pause(0.5)
             return
         reports = list(self.results.values())
-        progress = [Progress(key, 1.0) for key in list(self.running)[:1]]
+        progress = [Progress(key, ProgressUpdate(1.0)) for key in list(self.running)[:1]]
         offer = WorkerSpec(
             self.name,
             self.slots,

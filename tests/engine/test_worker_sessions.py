@@ -12,6 +12,7 @@ import pytest
 from schedo.core.leases import AttemptResult, Completed, Failed, Lease, Released, StopReason
 from schedo.core.limits import SECOND
 from schedo.core.model import Failure, Job, LeaseKey
+from schedo.core.progress import ProgressUpdate
 from schedo.core.states import State
 from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
@@ -280,9 +281,10 @@ async def test_progress_is_readable_while_the_attempt_runs(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
 
-        await hire(world, max_leases=0, progress=[Progress(lease.key, 40.0, "half of it")])
+        update = ProgressUpdate(40.0, "half of it")
+        await hire(world, max_leases=0, progress=[Progress(lease.key, update)])
         [line] = world.engine.sessions.progress_of(job.id)
-        assert (line.progress.percent, line.progress.message) == (40.0, "half of it")
+        assert line.progress.update == update
 
         await hire(world, max_leases=0, reports=[done(lease)])
         assert world.engine.sessions.progress_of(job.id) == []

@@ -22,6 +22,7 @@ from schedo.core.leases import (
     StopRequest,
 )
 from schedo.core.model import Failure, LeaseKey, Options, Retry, Trigger
+from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_messages import PollResponse, Progress
 from tests.web.placing import KEY, LEASE_TEXT, PlacingWorld, make_lease
 
@@ -227,10 +228,10 @@ async def test_every_field_of_a_poll_reaches_the_engine(world: PlacingWorld) -> 
 
     (ask,) = world.sessions.asks
     assert ask.running == frozenset({KEY})
-    assert ask.progress[0] == Progress(KEY, 40.0, "m", "l", "s")
-    assert len(ask.progress[1].message or "") == 1_000
-    assert (ask.progress[1].log or "")[-4:] == "lend"
-    assert len(ask.progress[1].log or "") == 16_384
+    assert ask.progress[0] == Progress(KEY, ProgressUpdate(40.0, "m", "l", "s"))
+    assert len(ask.progress[1].update.message or "") == 1_000
+    assert (ask.progress[1].update.log or "")[-4:] == "lend"
+    assert len(ask.progress[1].update.log or "") == 16_384
     assert (ask.accept, ask.reject) == ([KEY], [(OTHER, "busy")])
     assert (ask.is_draining, ask.wait_s, ask.max_leases, ask.session_timeout_s) == (
         True,

@@ -47,6 +47,4 @@ def test_progress_is_cut_to_the_limits(said: ProgressUpdate, wanted: ProgressUpd
 
     note_progress(cast(Engine, engine), KEY, said)
 
-    assert engine.noted == [
-        Progress(KEY, wanted.percent, wanted.message, wanted.log, wanted.stdout)
-    ]
+    assert engine.noted == [Progress(KEY, wanted)]

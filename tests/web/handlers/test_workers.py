@@ -10,6 +10,7 @@ import pytest
 
 from schedo.core.ids import parse_id, render_id
 from schedo.core.model import LeaseKey
+from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_messages import Progress, ProgressLine
 from schedo.protocol import workers
 from schedo.protocol.work import parse_answer
@@ -101,9 +102,9 @@ async def test_progress_is_read_while_the_job_runs(world: PlacingWorld) -> None:
     job = await world.submit()
     key = LeaseKey(parse_id(job["id"]), 2, 1)
     world.sessions.lines = [
-        ProgressLine(T0, Progress(key, 40.0, "half", "line", "out")),
-        ProgressLine(T0 + 1, Progress(key, message="more")),
-        ProgressLine(T0, Progress(LeaseKey(9, 1, 1), message="of another job")),
+        ProgressLine(T0, Progress(key, ProgressUpdate(40.0, "half", "line", "out"))),
+        ProgressLine(T0 + 1, Progress(key, ProgressUpdate(message="more"))),
+        ProgressLine(T0, Progress(LeaseKey(9, 1, 1), ProgressUpdate(message="of another job"))),
     ]
 
     page = (await world.get(f"/v1/jobs/{job['id']}/progress")).json()
