@@ -25,7 +25,7 @@ class Work:
     mode: stream: the worker is up before the first submit; the time ends when all jobs have ended
         durably. drain: all jobs are in the store before the worker starts; the time is the
         worker's.
-    tasks: the jobs name so many tasks in turn, and so many queues (at most QUEUES).
+    tasks: the number of tasks, and of queues (at most QUEUES), that the jobs name in turn.
     """
 
     mode: Mode = "stream"

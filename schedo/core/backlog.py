@@ -75,7 +75,7 @@ class Backlog:
         )
 
     def next_at(self) -> int | None:
-        """Return when the rest becomes due, if the clock was set back to before that."""
+        """Return when the next entry becomes due; after a clock step back it may be later."""
         if self._through is None or self.is_loading or self.needs_page():
             return None
         return self.after[0] + 1

@@ -122,7 +122,7 @@ def read_instant_or_none(pointer: str, value: str | None) -> int | None:
 
 
 def or_unset(value: T | None) -> T | UnsetType:
-    """Return a value of an answer, which leaves out what has none."""
+    """Return the value, or UNSET for None, so that the response leaves the field out."""
     return UNSET if value is None else value
 
 

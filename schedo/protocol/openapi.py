@@ -153,7 +153,7 @@ def _describe_part(name: str, path: str) -> dict[str, Any]:
 
 
 def build_document() -> dict[str, Any]:
-    """Return the document."""
+    """Return the OpenAPI document of all operations."""
     types = _list_types()
     made, components = msgspec.json.schema_components(
         types,

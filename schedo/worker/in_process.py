@@ -60,7 +60,7 @@ class LocalWorker:
         """End the grace time of a drain now."""
         self._executor.stop_now()
 
-    # The engine's side.
+    # The calls of the engine (engine.dispatch.Transport).
 
     def start(self, lease: Lease) -> None:
         """Run the attempt."""

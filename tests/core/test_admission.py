@@ -128,7 +128,7 @@ def test_a_task_without_a_worker_has_no_defaults() -> None:
 @pytest.mark.parametrize(
     ("task", "attempts"), [("unheard of", 3), ("shell", 3), ("mail", 8), ("once", 1)]
 )
-def test_a_schedules_run_is_tried_three_times_unless_its_task_says_otherwise(
+def test_a_schedules_run_has_three_attempts_unless_its_task_has_a_policy(
     task: str, attempts: int
 ) -> None:
     server = Server(slots=0)

@@ -185,7 +185,7 @@ def test_a_queued_job_stays_queued_when_its_priority_is_changed_after_a_step_bac
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR, 17 * SECOND, -17 * SECOND])
 @CAPACITIES
-def test_an_interval_goes_on_as_if_nothing_had_happened(step: int, capacity: int) -> None:
+def test_an_interval_continues_unchanged(step: int, capacity: int) -> None:
     server = Server(capacity, now=NOW)
     schedule = server.put(make_schedule_spec(rule=every(10), overlap=Overlap.ALLOW), NOW)
     server.settle(NOW)

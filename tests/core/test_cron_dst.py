@@ -264,7 +264,7 @@ def test_gap_skip_keeps_the_times_that_exist() -> None:
     )
 
 
-def test_fold_last_takes_the_second_pass() -> None:
+def test_fold_last_fires_in_the_second_pass() -> None:
     check(
         NEW_YORK,
         "30 1 * * *",
@@ -275,7 +275,7 @@ def test_fold_last_takes_the_second_pass() -> None:
     )
 
 
-def test_fold_both_takes_each_pass() -> None:
+def test_fold_both_fires_in_both_passes() -> None:
     check(
         NEW_YORK,
         "15,45 1 * * *",

@@ -276,7 +276,7 @@ def test_an_ordinary_expression_has_no_warning(text: str) -> None:
         ("@daily", True),
     ],
 )
-def test_fixed_time_expressions_are_told_apart(text: str, fixed: bool) -> None:
+def test_expressions_with_a_fixed_time_are_recognized(text: str, fixed: bool) -> None:
     parsed = parse_cron(text, seed="")
     assert parsed.normalized is not None
 

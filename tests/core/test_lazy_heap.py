@@ -80,7 +80,7 @@ def test_items_of_equal_keys_are_never_compared() -> None:
     assert heap.pop() is None
 
 
-def test_it_takes_no_more_memory_than_twice_its_items() -> None:
+def test_a_lazy_heap_has_at_most_twice_as_many_entries_as_items() -> None:
     keys: dict[str, Key] = {"a": (0,), "b": (-1_000_000,)}
     heap = heap_of(keys)
 

@@ -17,7 +17,7 @@ from tests.core.builders import DAY, HOUR, MINUTE, SECOND, T0, make_spec, tries,
 from tests.core.server import Server
 
 COUNT = 60
-RESTART = HOUR  # they came due a minute after T0
+RESTART = HOUR  # the jobs became due a minute after T0
 
 
 def overdue(**fields: Any) -> tuple[Server, list[int]]:

@@ -76,7 +76,7 @@ def test_an_attempt_is_live_until_it_is_reported() -> None:
 # Timeouts.
 
 
-def test_an_attempt_is_asked_to_stop_after_its_timeout_and_not_before() -> None:
+def test_an_attempt_is_stopped_after_its_timeout_and_not_before() -> None:
     server, job_id = started()
     assert server.scheduler.next_wake_at() == 30 * SECOND
 
@@ -100,7 +100,7 @@ def test_a_timed_out_attempt_is_a_failure_and_the_next_one_has_its_own_time() ->
     assert server.scheduler.next_wake_at() == 71 * SECOND
 
 
-def test_an_attempt_that_ends_in_time_is_not_asked_to_stop() -> None:
+def test_an_attempt_that_ends_in_time_is_not_stopped() -> None:
     server, job_id = started()
 
     server.complete(job_id, 29 * SECOND)
@@ -158,7 +158,7 @@ def test_a_lease_is_resumed_however_old_the_stored_row_is(state: State) -> None:
     assert 1 in server.scheduler._jobs.changes.jobs
 
 
-def test_a_resumed_attempt_keeps_its_start_and_its_timeout_begins_anew() -> None:
+def test_a_resumed_attempt_keeps_its_start_and_restarts_its_timeout() -> None:
     server = Server()
     options = Options(timeout_us=30 * SECOND)
     row = make_job(1, state=State.RUNNING, started_at=SECOND, picked_at=SECOND, options=options)
@@ -169,7 +169,7 @@ def test_a_resumed_attempt_keeps_its_start_and_its_timeout_begins_anew() -> None
     assert server.scheduler.next_wake_at() == 90 * SECOND
 
 
-def test_a_resumed_attempt_that_was_cancelled_is_asked_to_stop_again() -> None:
+def test_a_resumed_attempt_that_was_cancelled_gets_its_stop_again() -> None:
     server = Server()
     row = make_job(1, state=State.RUNNING, cancel_requested_at=SECOND)
 

@@ -63,7 +63,7 @@ def test_the_start_is_write_behind() -> None:
     assert server.store.jobs[job.id].state is State.RUNNING
 
 
-def test_a_failing_job_is_tried_as_often_as_it_may_and_then_fails() -> None:
+def test_a_failing_job_fails_after_its_last_allowed_attempt() -> None:
     server = Server()
     job = server.submit(make_spec(retry=tries(3)), T0)
     now = T0
@@ -268,7 +268,7 @@ def test_the_next_wake_is_the_soonest_job_schedule_or_timeout() -> None:
     assert server.scheduler.next_wake_at() == MINUTE
 
 
-def test_one_turn_does_a_bounded_amount_and_the_next_goes_on() -> None:
+def test_a_turn_does_a_bounded_amount_and_the_next_one_continues() -> None:
     server = Server(capacity=1_000, slots=0)
     server.submit_all([make_spec(delay_us=SECOND) for _ in range(600)], T0)
 
@@ -303,7 +303,7 @@ def test_jobs_become_ready_by_timer_or_commit() -> None:
     assert server.scheduler.take_ready() == set()
 
 
-def test_it_counts_the_jobs_that_have_ended() -> None:
+def test_metrics_count_the_ended_jobs() -> None:
     server = Server()
     done, stopped = (server.submit(make_spec(), T0) for _ in range(2))
     server.run(T0)

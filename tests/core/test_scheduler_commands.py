@@ -46,7 +46,7 @@ def test_a_cancelled_running_job_ends_when_its_worker_reports() -> None:
     assert server.job(job.id).ended_at == 2 * MINUTE
 
 
-def test_cancelling_a_running_job_twice_asks_once() -> None:
+def test_a_running_job_that_is_cancelled_twice_gets_one_stop() -> None:
     server = Server(slots=0)
     job = job_in(State.RUNNING, server)
     server.cancel(job.id, MINUTE)

@@ -39,7 +39,7 @@ def test_a_schedule_fires_when_exactly_due_and_not_before() -> None:
     assert server.decisions(schedule.id) == [(Decision.FIRED, MINUTE, 1)]
 
 
-def test_it_says_how_many_schedules_wait_in_memory() -> None:
+def test_metrics_count_the_schedules_in_memory() -> None:
     server = Server()
     made(server)
     server.put(make_schedule_spec("other"), T1)
@@ -185,7 +185,7 @@ def test_after_a_long_sleep_each_instant_has_one_decision(
     assert server.store.schedules[schedule.id].missed == missed
 
 
-def test_a_coalesced_run_says_how_many_it_stands_for() -> None:
+def test_a_coalesced_run_has_the_number_of_missed_instants() -> None:
     server = Server(slots=0)
     schedule = made(server, rule=every(60, end_at=10 * MINUTE))
 

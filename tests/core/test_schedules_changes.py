@@ -87,7 +87,7 @@ def test_a_paused_schedule_does_not_fire_but_can_be_triggered() -> None:
     assert states(server, schedule) == [State.RUNNING]
 
 
-def test_a_resumed_schedule_goes_on_from_now() -> None:
+def test_a_resumed_schedule_continues_from_now() -> None:
     server = Server()
     schedule = made(server)
     server.give(PauseSchedule(schedule.name, "x"), SECOND)

@@ -136,7 +136,7 @@ def test_a_buffered_run_cannot_be_run_early() -> None:
     assert schedule.blocked == blocked.id
 
 
-def test_cancel_other_asks_the_running_one_to_stop_and_runs_after_it() -> None:
+def test_cancel_other_stops_the_running_run_and_starts_after_it() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.CANCEL_OTHER)
     server.settle(MINUTE)
@@ -191,7 +191,7 @@ def test_runs_caught_up_with_all_may_overlap() -> None:
         (Overlap.ALLOW, 60, Decision.FIRED, [State.RUNNING] * 76),
     ],
 )
-def test_only_caught_up_runs_disregard_overlap_late_ones_go_by_it(
+def test_only_caught_up_runs_ignore_overlap_and_late_ones_follow_it(
     overlap: Overlap, made_by_late: int, decision: Decision, end: list[State]
 ) -> None:
     server = Server(slots=100)

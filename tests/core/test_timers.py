@@ -171,7 +171,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_they_behave_as_a_sorted_list(steps: list[tuple[str, int, int]]) -> None:
+def test_timers_behave_like_a_sorted_list(steps: list[tuple[str, int, int]]) -> None:
     timers = Timers()
     model: dict[int, int] = {}
 

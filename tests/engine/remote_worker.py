@@ -308,7 +308,7 @@ class RemoteWorker:
             self.heard_at = self.room.loop.time()
         return None
 
-    # Running.
+    # Running attempts.
 
     def begin(self, lease: Lease) -> None:
         room = self.room

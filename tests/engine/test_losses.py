@@ -70,7 +70,7 @@ async def test_a_refused_start_in_between_hides_no_death(path: Path) -> None:
     assert await stand(path, jobs) == [(State.FAILED, LOSSES_MAX)]
 
 
-async def test_of_several_jobs_in_a_killed_server_none_is_blamed(path: Path) -> None:
+async def test_no_loss_is_counted_if_several_jobs_ran_in_a_killed_server(path: Path) -> None:
     jobs = await lose(path, "embedded", 3, 1)
 
     assert await stand(path, jobs) == [(State.QUEUED, 0)] * 3

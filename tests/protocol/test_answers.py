@@ -102,7 +102,7 @@ def test_a_full_job_shows_everything() -> None:
     assert answer["delivery"] == "at_most_once"
 
 
-def test_what_is_not_set_is_left_out() -> None:
+def test_fields_that_are_not_set_are_left_out() -> None:
     assert "null" not in render_job(PLAIN).decode().replace('"payload":null', "")
 
 

@@ -103,7 +103,9 @@ def test_a_long_or_strange_name_of_a_field_makes_a_short_error(name: str) -> Non
     ],
     ids=str,
 )
-def test_a_wrong_type_is_said_in_the_words_of_json(fields: dict[str, object], reason: str) -> None:
+def test_a_wrong_type_is_reported_with_the_names_of_json(
+    fields: dict[str, object], reason: str
+) -> None:
     with pytest.raises(Invalid) as caught:
         read_job(**fields)
 

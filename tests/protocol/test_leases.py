@@ -47,7 +47,7 @@ def test_every_lease_is_read_as_it_was_written(key: tuple[int, int, int]) -> Non
     ],
     ids=lambda text: ascii(text)[:30],
 )
-def test_what_is_no_lease_is_refused(text: str) -> None:
+def test_an_invalid_lease_is_refused(text: str) -> None:
     with pytest.raises(Invalid) as caught:
         parse_lease(text, "/results/0/lease")
 

@@ -108,7 +108,7 @@ _FILL = b",".join([b"[1,2]"] * 20_000)
     ],
     ids=lambda value: repr(value[-30:]),
 )
-def test_what_is_wrong_with_a_large_text_is_said(text: bytes, words: str) -> None:
+def test_the_error_of_a_large_text_is_reported(text: bytes, words: str) -> None:
     with pytest.raises(BadJson, match=words):
         check(text)
 

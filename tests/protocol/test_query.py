@@ -32,7 +32,7 @@ def test_a_cursor_of_another_list_is_refused(order: str, values: dict[str, str])
 
 
 @pytest.mark.parametrize("text", ["", "a", "!!!!", "AAAA", "\u00e9", "A" * 513, "A A="])
-def test_what_was_never_given_out_is_refused(text: str) -> None:
+def test_an_invalid_cursor_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match="not a cursor"):
         parse_name_cursor("jobs", {"cursor": text})
 

@@ -76,7 +76,7 @@ def test_a_bad_result_in_a_large_request_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", [b"results", b"progress", b"reject"])
-def test_no_more_entries_are_made_than_are_taken(name: bytes) -> None:
+def test_no_more_entries_are_decoded_than_allowed(name: bytes) -> None:
     body = b'{"worker":"w","%b":[%b]}' % (name, b",".join([b"{}"] * 200_000))
 
     with pytest.raises(Invalid, match=f"/{name.decode()}: Expected array of length <= 1000"):

@@ -145,7 +145,7 @@ def test_an_amount_is_a_number_or_has_a_unit(value: Any, thousandths: int) -> No
     ],
     ids=lambda value: ascii(value)[:20],
 )
-def test_what_is_no_amount_is_refused(value: Any) -> None:
+def test_an_invalid_amount_is_refused(value: Any) -> None:
     with pytest.raises(Invalid) as caught:
         read_amount("/x", value)
 
@@ -261,11 +261,11 @@ ASKED: dict[str, Any] = {
 }
 
 
-def test_a_route_is_shown_as_it_was_asked() -> None:
+def test_requirements_are_rendered_as_they_were_given() -> None:
     assert dict(route_fields(read(**ASKED))) == ASKED
 
 
-def test_what_is_shown_can_be_asked_again() -> None:
+def test_rendered_requirements_can_be_parsed_again() -> None:
     route = read(**ASKED)
 
     assert read(**dict(route_fields(route))) == route

@@ -83,7 +83,7 @@ def test_a_duration_is_read_as_people_write_it(value: str | float, us: int) -> N
         True,
     ],
 )
-def test_what_is_no_duration_is_refused_with_a_sentence(value: str | float) -> None:
+def test_an_invalid_duration_is_refused_with_a_sentence(value: str | float) -> None:
     with pytest.raises(ValueError, match=r"duration|years"):
         parse_duration(value)
 
@@ -151,7 +151,7 @@ def test_an_instant_is_read_to_the_microsecond(text: str, us: int) -> None:
         ("2026" * 1000, "RFC 3339"),
     ],
 )
-def test_what_is_no_instant_is_refused_with_the_reason(text: str, words: str) -> None:
+def test_an_invalid_instant_is_refused_with_the_reason(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_instant(text)
 

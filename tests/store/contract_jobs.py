@@ -135,7 +135,7 @@ class JobClaims(Claims):
         with pytest.raises(StoreError, match="not open"):
             await store.get_job(1)
 
-    async def test_a_job_comes_back_as_it_was(self, store: Store) -> None:
+    async def test_a_job_is_read_as_it_was_written(self, store: Store) -> None:
         await put(store, make_full(is_new=True), make_job(id=1))
 
         stored = await store.get_job(512)
@@ -352,7 +352,7 @@ class JobClaims(Claims):
         assert ids(await store.load(LoadExpired(10, 2))) == [100, 1]
         assert ids(await store.load(LoadExpired(8, 99))) == []
 
-    async def test_a_large_payload_stays_in_the_store_until_asked_for(self, store: Store) -> None:
+    async def test_a_large_payload_stays_in_the_store_until_it_is_read(self, store: Store) -> None:
         options = Options(unique=Unique("k"))
         large = make_job(id=1, payload=LARGE, unique_key="k", options=options)
         await put(store, large, make_job(id=2, payload=b"x" * 4_096))

@@ -66,7 +66,7 @@ def make_answer(scope: str, created_at: int = 0, body: bytes = b"{}") -> Idempot
 
 
 class ScheduleClaims:
-    async def test_a_schedule_comes_back_as_it_was(self, store: Store) -> None:
+    async def test_a_schedule_is_read_as_it_was_written(self, store: Store) -> None:
         await store.commit(of_schedules(FULL, make_schedule(id=1)))
 
         assert await store.get_schedule("nightly") == FULL

@@ -147,7 +147,7 @@ def test_null_means_no_arguments() -> None:
     ],
     ids=["list", "text", "missing", "unknown", "type", "strict", "format", "opaque", "model"],
 )
-def test_a_payload_that_does_not_fit_says_what_is_wrong(
+def test_a_payload_that_does_not_match_is_reported(
     function: Callable[..., Any], payload: bytes, message: str
 ) -> None:
     with pytest.raises(BadPayload) as caught:

@@ -17,7 +17,7 @@ from tests.worker.calls import JOB, make_context, result_of, run_task
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
-async def test_a_handler_can_ask_which_job_it_runs(is_async: bool) -> None:
+async def test_a_handler_can_read_the_job_it_runs(is_async: bool) -> None:
     def look() -> dict[str, Any]:
         job = current_job()
         assert job.scheduled_for == datetime(2026, 11, 20, 11, 4, 5, 250, tzinfo=UTC)

@@ -15,7 +15,7 @@ from schedo.tasks.progress import ProgressThrottle
 KEY = LeaseKey(1, 1, 1)
 
 
-async def test_what_is_said_in_a_moment_is_passed_on_as_one_and_nothing_of_what_has_ended() -> None:
+async def test_updates_of_an_interval_are_merged_and_those_of_ended_attempts_dropped() -> None:
     passed: asyncio.Queue[tuple[LeaseKey, ProgressUpdate]] = asyncio.Queue()
     progress = ProgressThrottle(lambda key, said: passed.put_nowait((key, said)))
     other = LeaseKey(2, 1, 1)
@@ -31,7 +31,7 @@ async def test_what_is_said_in_a_moment_is_passed_on_as_one_and_nothing_of_what_
     progress.close()
 
 
-def test_outside_of_a_worker_progress_is_said_to_nobody() -> None:
+def test_outside_of_a_worker_progress_is_ignored() -> None:
     report_progress(50, "half")
 
 

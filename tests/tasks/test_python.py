@@ -122,7 +122,7 @@ async def test_an_exception_named_in_no_retry_is_final() -> None:
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_nothing_that_a_handler_raises_gets_out(kind: str, is_async: bool) -> None:
+async def test_no_exception_of_a_handler_escapes(kind: str, is_async: bool) -> None:
     function = raise_kind if is_async else raise_kind_plainly
 
     async with asyncio.timeout(20):
@@ -132,7 +132,7 @@ async def test_nothing_that_a_handler_raises_gets_out(kind: str, is_async: bool)
     assert len(encode_frame(Result(AttemptResult(KEY, Failed(failure))))) < 20_000
 
 
-async def test_an_attempt_that_is_thrown_away_with_its_loop_says_nothing() -> None:
+async def test_an_attempt_discarded_with_its_loop_reports_nothing() -> None:
     ended: list[AttemptResult] = []
 
     async def wait() -> None:
@@ -233,7 +233,9 @@ async def test_snooze_and_discard_end_the_attempt_raised_or_returned(is_raised: 
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:20],
 )
-async def test_a_result_that_cannot_be_kept_fails_for_good(result: object, kind: str) -> None:
+async def test_a_result_that_cannot_be_stored_fails_the_job_without_a_retry(
+    result: object, kind: str
+) -> None:
     async def give() -> object:
         return result
 

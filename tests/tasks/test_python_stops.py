@@ -60,7 +60,7 @@ async def stop_once_running(
         return await attempt
 
 
-async def test_an_async_handler_is_cancelled_when_told_to_stop(
+async def test_an_async_handler_is_cancelled_by_a_stop(
     threads: ThreadPoolExecutor,
 ) -> None:
     running = asyncio.Event()
@@ -101,7 +101,7 @@ async def test_a_handler_that_was_stopped_has_stopped_whatever_it_returns(
     assert report.outcome == Stopped()
 
 
-async def test_a_plain_function_can_look_whether_to_stop(threads: ThreadPoolExecutor) -> None:
+async def test_a_plain_function_can_check_whether_to_stop(threads: ThreadPoolExecutor) -> None:
     running = asyncio.Event()
     loop = asyncio.get_running_loop()
     stopped = threading.Event()

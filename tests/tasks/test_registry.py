@@ -23,7 +23,7 @@ async def ticks() -> AsyncIterator[int]:
     ],
     ids=["number", "class", "generator"],
 )
-def test_what_cannot_be_a_task_is_refused(function: object, message: str) -> None:
+def test_an_invalid_task_function_is_refused(function: object, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         check_function(function)
 

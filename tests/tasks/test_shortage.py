@@ -52,7 +52,7 @@ def test_all_that_cannot_begin_in_a_round_are_released_at_its_end() -> None:
     run(main)
 
 
-def test_what_begins_ends_the_shortage() -> None:
+def test_a_successful_start_ends_the_shortage() -> None:
     async def main(loop: VirtualLoop, shortage: Shortage) -> None:
         for end in (1.0, 2.0, 3.0):
             assert await wait(shortage, loop) == end

@@ -291,7 +291,7 @@ async def test_every_answer_carries_the_headers_that_protect_a_browser(world: Wo
         assert "access-control-allow-origin" not in headers
 
 
-async def test_a_bug_is_a_500_that_tells_nothing_but_its_id(
+async def test_a_bug_is_a_500_that_shows_only_the_request_id(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def break_down(site: AppContext, request: Request) -> Response:

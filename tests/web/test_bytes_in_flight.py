@@ -88,7 +88,7 @@ async def test_a_client_that_does_not_go_on_loses_its_claim_when_another_waits(p
             await stalled
 
 
-async def test_a_stalled_client_stays_while_no_other_waits() -> None:
+async def test_a_stalled_client_keeps_its_bytes_while_no_other_client_waits() -> None:
     account, leave = BytesInFlight(), asyncio.Event()
     stalled = asyncio.create_task(move(account, LARGE, RECEIVING, leave))
     await asyncio.wait([stalled], timeout=4 * RECEIVING.pause_s_max)

@@ -25,7 +25,7 @@ def test_the_data_do_not_depend_on_the_pieces(size: int) -> None:
     assert read(*pieces) == (b"hello, world", b"", True)
 
 
-def test_what_lies_behind_the_body_is_left_alone() -> None:
+def test_bytes_after_the_body_are_not_consumed() -> None:
     assert read(WHOLE + b"GET / HTTP/1.1") == (b"hello, world", b"GET / HTTP/1.1", True)
 
 
@@ -53,7 +53,7 @@ def test_what_lies_behind_the_body_is_left_alone() -> None:
     ],
     ids=lambda wire: repr(wire)[:30],
 )
-def test_what_is_not_quite_chunked_is_refused(wire: bytes) -> None:
+def test_an_invalid_chunked_body_is_refused(wire: bytes) -> None:
     with pytest.raises(BadChunk):
         read(wire + b"." * 5_000)
 

@@ -93,7 +93,7 @@ async def test_a_broken_chunk_is_answered_once_and_closed(
     assert (await world.get("/v1/jobs")).json()["items"] == []
 
 
-async def test_what_comes_after_a_refusal_is_still_read(served: Served) -> None:
+async def test_the_client_can_send_its_whole_body_after_a_refusal(served: Served) -> None:
     _, server, port = served
     reader, writer = await open_connection(port)
     await connected(server)

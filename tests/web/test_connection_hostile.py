@@ -84,7 +84,7 @@ async def test_requests_sent_ahead_without_reading_are_not_taken_in(served: Serv
     await connected(server, 0)
 
 
-async def test_what_is_sent_ahead_of_an_answer_stays_small(served: Served) -> None:
+async def test_bytes_sent_ahead_of_a_response_are_bounded(served: Served) -> None:
     world, server, port = served
     job = await world.submit(delay=60)
     wait = f"GET /v1/jobs/{job['id']}/wait?timeout=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -249,7 +249,7 @@ async def test_the_body_behind_an_upgrade_is_a_body(
     writer.close()
 
 
-async def test_a_job_that_comes_with_an_offer_of_http_2_is_taken(served: Served) -> None:
+async def test_a_job_with_an_upgrade_header_to_http_2_is_accepted(served: Served) -> None:
     _, _, port = served
     head = POST + (
         b"Connection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\n"
@@ -293,9 +293,7 @@ async def test_a_job_that_comes_with_an_offer_of_http_2_is_taken(served: Served)
     ],
     ids=lambda value: repr(value)[:70],
 )
-async def test_what_two_readers_could_take_differently_is_refused(
-    served: Served, head: bytes, status: int
-) -> None:
+async def test_ambiguous_framing_is_refused(served: Served, head: bytes, status: int) -> None:
     world, _, port = served
 
     answer = await talk(port, head + HEAD + b"Connection: close\r\n\r\n")

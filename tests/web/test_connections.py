@@ -101,7 +101,7 @@ def test_a_client_stays_that_reads_a_kibibyte_a_second(a_second: int, stays: boo
     assert wire.is_aborted is not stays
 
 
-def test_the_slowest_goes_when_memory_is_short() -> None:
+def test_the_slowest_connection_is_closed_when_memory_is_short() -> None:
     line = Line(bytes_max=1_000 * KIB)
     _, slow = line.connect(400 * KIB)
     line.wait(1)

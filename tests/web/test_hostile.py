@@ -50,7 +50,7 @@ async def test_a_bad_name_is_refused_wherever_a_name_stands(
 
 
 @pytest.mark.parametrize("name", ["CON", "a", "A.b_c-9", ".hidden", "_", "x" * 128])
-async def test_a_good_name_is_taken(world: World, name: str) -> None:
+async def test_a_valid_name_is_accepted(world: World, name: str) -> None:
     assert (await world.submit(task=name, queue=name, tags=[name]))["task"] == name
 
 

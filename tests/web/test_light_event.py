@@ -20,7 +20,7 @@ async def turn() -> None:
 
 
 @both
-async def test_it_wakes_all_who_wait(kind: Kind) -> None:
+async def test_set_wakes_all_waiters(kind: Kind) -> None:
     event = kind()
     waiting = [asyncio.create_task(event.wait()) for _ in range(3)]
     await turn()
@@ -33,7 +33,7 @@ async def test_it_wakes_all_who_wait(kind: Kind) -> None:
 
 
 @both
-async def test_it_lets_those_through_who_come_later_until_it_is_cleared(kind: Kind) -> None:
+async def test_wait_returns_at_once_until_the_event_is_cleared(kind: Kind) -> None:
     event = kind()
     event.set()
     assert await event.wait()

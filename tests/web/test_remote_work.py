@@ -19,7 +19,7 @@ async def get_job(world: World, job_id: str) -> Any:
     return (await world.get(f"/v1/jobs/{job_id}")).json()
 
 
-async def test_a_job_goes_out_with_a_request_and_comes_back_with_the_next(world: World) -> None:
+async def test_a_lease_is_in_the_response_and_its_result_in_the_next_request(world: World) -> None:
     job = await world.submit(task="increment", payload={"Num": 1})
 
     given = await work(world, running=[], wait="5s")
@@ -120,7 +120,7 @@ async def test_progress_is_seen_while_the_job_runs(world: World) -> None:
     assert (item["attempt"], item["percent"], item["log"]) == (1, 40.0, "line")
 
 
-async def test_a_job_goes_only_where_it_may(world: World) -> None:
+async def test_a_job_runs_only_on_suitable_workers(world: World) -> None:
     job = await world.submit(
         requires={"labels": {"region": "eu"}, "resources": {"cpu": 3}},
         prefer=[{"zone": "a"}],

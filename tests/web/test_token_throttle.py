@@ -76,7 +76,7 @@ def test_a_burst_of_guesses_is_one_line_in_the_log(caplog: pytest.LogCaptureFixt
     ] * 2
 
 
-async def test_a_right_token_passes_while_others_guess() -> None:
+async def test_the_right_token_is_accepted_while_others_guess() -> None:
     async with World(SECURED) as world:
         wrong = [await world.get("/v1/jobs", WRONG) for _ in range(50)]
         right = await world.get("/v1/jobs", RIGHT)

@@ -57,7 +57,7 @@ async def test_a_worker_needs_nothing_but_a_name(world: PlacingWorld) -> None:
     }
 
 
-async def test_what_a_worker_is_becomes_its_offer(world: PlacingWorld) -> None:
+async def test_the_fields_of_a_worker_become_its_spec(world: PlacingWorld) -> None:
     await world.work(
         session="s",
         tasks=["resize", "crop"],
@@ -315,7 +315,7 @@ async def test_every_field_of_the_engine_response_is_rendered(world: PlacingWorl
     assert (answer["drain"], answer["session_timeout"], answer["heartbeat"]) == (True, 20, 20 / 3)
 
 
-async def test_a_worker_that_hangs_up_ends_what_the_engine_does_for_it(
+async def test_a_worker_that_disconnects_ends_its_poll_in_the_engine(
     world: PlacingWorld,
 ) -> None:
     await world.hang_up("POST", "/v1/work", {"worker": "w1", "wait": "30s"})

@@ -51,7 +51,9 @@ async def work(world: PlacingWorld, token: str, **fields: Any) -> Reply:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-async def test_it_opens_nothing_but_the_work(world: PlacingWorld, operation: Operation) -> None:
+async def test_a_worker_token_is_valid_only_for_the_worker_protocol(
+    world: PlacingWorld, operation: Operation
+) -> None:
     path = operation.path
     for part in ("{id}", "{name}", "{code}", "{file}"):
         path = path.replace(part, render_id(7))
@@ -67,7 +69,7 @@ async def test_it_opens_nothing_but_the_work(world: PlacingWorld, operation: Ope
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH"])
-async def test_it_opens_the_work_with_one_method_only(world: PlacingWorld, method: str) -> None:
+async def test_a_worker_token_is_valid_only_for_post(world: PlacingWorld, method: str) -> None:
     headers = [("authorization", f"Bearer {IMAGES}")]
 
     assert (await world.send(method, "/v1/work", headers=headers)).status == 403
@@ -119,7 +121,7 @@ async def test_any_means_all_that_is_granted(world: PlacingWorld) -> None:
     assert offers == [({"images", "thumbs"}, {"resize", "crop"}), (None, None), (None, None)]
 
 
-async def test_a_name_that_another_token_speaks_for_is_not_taken_over(world: PlacingWorld) -> None:
+async def test_a_worker_name_of_another_token_cannot_be_taken_over(world: PlacingWorld) -> None:
     await work(world, MASTER, session="a")
     world.sessions.know("w1")
 
@@ -156,7 +158,7 @@ async def test_a_name_is_not_free_while_its_worker_that_is_away_may_still_run_so
     ("queue", "task", "status"),
     [("images", "resize", 200), ("mail", "resize", 403), ("images", "shell", 403)],
 )
-async def test_a_worker_of_the_last_server_is_not_taken_over_by_a_token_that_its_work_is_not_for(
+async def test_a_worker_of_the_last_server_cannot_be_taken_over_by_another_token(
     world: PlacingWorld, queue: str, task: str, status: int
 ) -> None:
     world.sessions.know("w1", state="disconnected")
@@ -219,7 +221,7 @@ def test_a_line_that_is_wrong_is_named(text: str, message: str) -> None:
     assert ANY not in str(caught.value)
 
 
-def test_there_are_not_endlessly_many_tokens() -> None:
+def test_the_number_of_tokens_is_limited() -> None:
     text = "\n".join(f"abcdefgh-0123456789-{n}" for n in range(1_001))
 
     with pytest.raises(Invalid, match="at most 1000"):

@@ -103,7 +103,7 @@ async def test_a_runner_that_raises_fails_its_job_and_no_other(engine: Engine) -
     ],
     ids=["no json", "odd text and number", "no report", "cancelled by itself"],
 )
-async def test_what_a_runner_says_is_made_to_fit_and_frees_its_slot(
+async def test_a_bad_result_of_a_runner_is_made_to_fit_and_frees_its_slot(
     engine: Engine, outcome: Any, error: str
 ) -> None:
     async def run(context: AttemptContext) -> AttemptResult:
@@ -136,7 +136,7 @@ async def test_a_drain_lets_running_attempts_finish(engine: Engine) -> None:
     assert (await engine.wait(running, LONG_S)).state is State.COMPLETED
 
 
-async def test_what_a_drain_stops_goes_back_uncounted(engine: Engine) -> None:
+async def test_attempts_that_a_drain_stops_are_released_uncounted(engine: Engine) -> None:
     stage = Stage()
     worker = LocalWorker(engine, "local", 1, {"work": stage})
     worker.attach()
@@ -170,7 +170,7 @@ async def test_a_second_drain_has_nothing_to_wait_for_and_nothing_to_report(
     assert [attempt.outcome for attempt in attempts] == ["released"]
 
 
-async def test_what_runs_at_most_once_does_not_go_back(engine: Engine) -> None:
+async def test_an_at_most_once_attempt_is_not_released(engine: Engine) -> None:
     stage = Stage()
     worker = LocalWorker(engine, "local", 1, {"work": stage})
     worker.attach()

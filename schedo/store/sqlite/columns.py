@@ -23,10 +23,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Codec(NamedTuple):
-    """How a value is stored: an expression of `record`, and one of the column's value, `{}`."""
+    """Two Python expressions: `write` makes the column's value from `record`, `read` reads `{}`."""
 
     write: str
-    read: str = ""  # as it is
+    read: str = ""  # empty: the value is used unchanged
 
 
 _NO_CODECS: Mapping[str, Codec] = MappingProxyType({})

@@ -72,7 +72,7 @@ class Files:
         self._identities = (*self._opened[""][:2], *self._opened["-wal"][:2])
 
     def end(self) -> None:
-        """Close the descriptors; SQLite must have closed its files before."""
+        """Close the descriptors; SQLite must have closed its own ones already."""
         for descriptor in (self._log, self._index):
             if descriptor >= 0:
                 os.close(descriptor)

@@ -80,7 +80,7 @@ async def commit_until_killed(path: Path, commits: int) -> list[int]:
     return [int(line) for line in complete.split()]
 
 
-async def test_what_was_acknowledged_survives_kill_9(path: Path) -> None:
+async def test_acknowledged_commits_survive_kill_9(path: Path) -> None:
     for commits in (1, 40, 200):
         acknowledged = await commit_until_killed(path, commits)
         newest = max(acknowledged, default=commits)

@@ -35,7 +35,7 @@ STATES = {
     8: State.CANCELLED,
     9: State.EXPIRED,
     10: State.QUEUED,
-    # Only the write buffer has these.
+    # These jobs were only in the write buffer of the old file.
     20: State.QUEUED,
     21: State.COMPLETED,
     22: State.SCHEDULED,

@@ -247,7 +247,7 @@ def test_a_stop_cancels_the_request_at_once(make_loop: MakeLoop) -> None:
         assert runner.run(scenario()).outcome == Stopped()
 
 
-async def test_nobody_listening_can_be_retried() -> None:
+async def test_a_refused_connection_can_be_retried() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]

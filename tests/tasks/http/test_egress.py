@@ -21,7 +21,7 @@ PUBLIC = "1.1.1.1 8.8.8.8 93.184.215.14 172.32.0.1 100.128.0.1 2606:4700::1111 2
 
 
 @pytest.mark.parametrize("text", DENIED.split())
-def test_what_is_not_global_unicast_is_not_public(text: str) -> None:
+def test_only_global_unicast_addresses_are_public(text: str) -> None:
     assert not is_public(ipaddress.ip_address(text))
 
 

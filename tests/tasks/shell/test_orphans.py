@@ -66,7 +66,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "running"
 
 
-def test_what_a_dead_server_left_running_is_killed(path: Path, sleepers: Sleepers) -> None:
+def test_commands_of_a_dead_server_are_killed(path: Path, sleepers: Sleepers) -> None:
     pid = sleepers.start(M1)
     Orphans(path).record(M1, seen(pid))
 
@@ -77,7 +77,7 @@ def test_what_a_dead_server_left_running_is_killed(path: Path, sleepers: Sleeper
     assert Orphans(path).reap() == 0
 
 
-def test_what_ended_in_time_is_left_alone(path: Path, sleepers: Sleepers) -> None:
+def test_a_process_that_ended_in_time_is_not_killed(path: Path, sleepers: Sleepers) -> None:
     pid = sleepers.start(M1)
     before = Orphans(path)
     before.announce(M1)
@@ -146,7 +146,7 @@ def test_only_whole_marks_count(sleepers: Sleepers) -> None:
     "text",
     ["", "\0\xff\n", "boot\n+\n-\n", "+ m\n+ m 1\n+ m 1 2 3\n- x\n+ m -1 5\n", "+ m 1 1\n"],
 )
-def test_a_damaged_file_kills_nobody(path: Path, text: str) -> None:
+def test_a_damaged_file_kills_no_process(path: Path, text: str) -> None:
     Orphans(path).reap()
     Orphans(path).announce("none")
     boot, _, _ = path.read_text().partition("\n")

@@ -39,7 +39,7 @@ def test_the_first_and_the_last_bytes_are_kept(
 
 
 @given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 12))
-def test_however_it_is_cut_into_chunks(chunks: list[bytes], half: int) -> None:
+def test_head_and_tail_do_not_depend_on_the_chunks(chunks: list[bytes], half: int) -> None:
     kept = HeadAndTail(half)
 
     for chunk in chunks:
@@ -97,7 +97,7 @@ async def test_a_file_without_output_is_not_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", ["file", "link", "pipe"])
-async def test_what_lies_at_the_path_is_not_touched(tmp_path: Path, plant: str) -> None:
+async def test_an_existing_file_at_the_path_is_not_changed(tmp_path: Path, plant: str) -> None:
     path, target = tmp_path / "out", tmp_path / "target"
     target.write_text("precious")
     if plant == "file":

@@ -64,7 +64,7 @@ def test_a_bad_payload_is_refused_with_a_pointer(payload: Any, pointer: str, det
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b'{"command"', b'{"command": "\\ud800"}'])
-def test_what_is_not_json_is_refused_as_a_whole(payload: bytes) -> None:
+def test_a_body_that_is_not_json_is_refused_as_a_whole(payload: bytes) -> None:
     with pytest.raises(Invalid, match="/payload: it is not JSON"):
         check_shell_payload(payload)
 

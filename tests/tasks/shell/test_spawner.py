@@ -165,7 +165,7 @@ async def test_stdin_is_read_to_its_end(commands: Spawner) -> None:
     assert await run(commands, Command(["cat"], ENV)) == (0, b"")
 
 
-async def test_the_directory_and_the_environment_are_exactly_what_was_asked(
+async def test_a_command_gets_the_given_directory_and_environment(
     commands: Spawner,
 ) -> None:
     command = Command(["/usr/bin/env"], {"A": "ä b"}, cwd="/usr")
@@ -187,7 +187,7 @@ async def test_the_directory_and_the_environment_are_exactly_what_was_asked(
         (["true", *["x" * 130_000] * 40], None, errno.E2BIG, None),
     ],
 )
-async def test_what_cannot_start_says_so_and_leaves_nothing(
+async def test_a_command_that_cannot_start_raises_and_leaves_no_descriptor(
     commands: Spawner, argv: list[str], cwd: str | None, number: int, filename: str | None
 ) -> None:
     await run(commands, Command(["true"], ENV))
@@ -217,7 +217,7 @@ async def test_the_pid_of_what_was_signalled_is_kept_until_it_is_released(
         os.kill(pid, 0)
 
 
-async def test_what_has_ended_by_itself_is_never_signalled(commands: Spawner) -> None:
+async def test_an_ended_process_is_never_signalled(commands: Spawner) -> None:
     running = commands.start(Command(["true"], ENV), 1, 2)
     await running.ended
     other, pid = await start_sleeper(commands)

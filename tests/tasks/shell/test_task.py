@@ -291,7 +291,7 @@ async def test_a_flood_is_kept_at_both_ends_and_costs_no_memory() -> None:
     assert grown_kib < 16_384
 
 
-async def test_what_was_written_last_is_never_lost() -> None:
+async def test_the_last_bytes_of_output_are_kept() -> None:
     for _ in range(30):
         report = await run({"command": "head -c 60000 /dev/zero; echo end"})
         assert capture_of(report, "stdout").head[-4:] == b"end\n"
@@ -335,7 +335,7 @@ async def test_a_file_that_fails_does_not_fail_the_job(tmp_path: Path) -> None:
     }
 
 
-async def test_the_end_of_its_output_is_told_while_a_command_runs(tmp_path: Path) -> None:
+async def test_the_end_of_the_output_is_reported_while_a_command_runs(tmp_path: Path) -> None:
     told: asyncio.Queue[ProgressUpdate] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 

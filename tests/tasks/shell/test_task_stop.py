@@ -65,7 +65,7 @@ async def test_a_grandchild_has_the_grace_time_after_its_parent_has_gone(ready: 
 
 
 @both_loops
-def test_what_ignores_the_stop_is_killed_with_all_its_descendants(
+def test_a_command_that_ignores_the_stop_is_killed_with_its_descendants(
     make_loop: MakeLoop, ready: Path
 ) -> None:
     line = (

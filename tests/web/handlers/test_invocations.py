@@ -28,7 +28,7 @@ async def invoke(world: PlacingWorld, **fields: Any) -> Reply:
     return await world.post("/v1/invoke", {"task": "increment", **fields})
 
 
-async def test_what_is_asked_reaches_the_engine(world: PlacingWorld) -> None:
+async def test_the_fields_of_an_invocation_reach_the_engine(world: PlacingWorld) -> None:
     await invoke(
         world,
         payload={"Num": 1},
@@ -53,7 +53,7 @@ async def test_what_is_asked_reaches_the_engine(world: PlacingWorld) -> None:
     assert world.placing.calls == [Invoked(spec, 2, 5.0)]
 
 
-async def test_what_is_lost_fails_unless_it_may_run_again(world: PlacingWorld) -> None:
+async def test_a_lost_invocation_fails_unless_it_may_run_again(world: PlacingWorld) -> None:
     await invoke(world)
     await invoke(world, on_loss="fail")
     await invoke(world, on_loss="retry_once")
@@ -202,7 +202,7 @@ async def test_a_wait_ends_when_the_server_stops(world: PlacingWorld) -> None:
     assert (reply.status, reply.code) == (503, "unavailable")
 
 
-async def test_commands_need_somebody_who_runs_them() -> None:
+async def test_commands_are_refused_if_no_worker_runs_them() -> None:
     async with PlacingWorld(WebSettings()) as world:
         reply = await invoke(world, task="shell", payload={"command": "true"})
 
@@ -235,7 +235,7 @@ async def test_slots_are_reserved_and_used_once(world: PlacingWorld) -> None:
     assert (again.status, again.code) == (409, "no-reservation")
 
 
-async def test_reserved_slots_are_given_back(world: PlacingWorld) -> None:
+async def test_reserved_slots_are_released(world: PlacingWorld) -> None:
     path = "/v1/reservations/r1:release"
 
     wrong = await world.post(path, headers=[("schedo-lease-nonce", "n2")])
@@ -318,7 +318,7 @@ async def test_requirements_match_labels_whatever_their_case(world: PlacingWorld
     )
 
 
-async def test_of_several_spellings_that_of_a_worker_with_room_is_taken(
+async def test_the_spelling_of_a_worker_with_free_slots_is_preferred(
     world: PlacingWorld,
 ) -> None:
     world.sessions.know("busy", labels={"Region": "eu"}, slots=1, running=1)

@@ -11,7 +11,7 @@ from schedo.core.model import Failure
 from tests.web.world import SECOND, T0, World
 
 
-async def test_a_job_is_answered_as_it_stands(world: World) -> None:
+async def test_a_response_has_the_current_record_of_the_job(world: World) -> None:
     reply = await world.post(
         "/v1/jobs", {"task": "mail.send", "payload": {"to": "ada"}, "delay": "5s", "tags": ["a"]}
     )
@@ -52,7 +52,7 @@ async def test_a_large_payload_is_in_the_job_but_not_in_the_list(world: World) -
     assert "payload" not in (await world.get("/v1/jobs")).json()["items"][0]
 
 
-async def test_an_id_is_read_in_any_case_and_what_is_none_is_not_found(world: World) -> None:
+async def test_an_id_is_parsed_in_any_case_and_an_invalid_one_is_not_found(world: World) -> None:
     job = await world.submit()
 
     assert (await world.get(f"/v1/jobs/{job['id'].lower()}")).status == 200
@@ -63,7 +63,7 @@ async def test_an_id_is_read_in_any_case_and_what_is_none_is_not_found(world: Wo
     "job_id",
     ["..", "%2e%2e", "..%5c", "x" * 5000, "\0", "1", "\u0665" * 13, "a b", "'; DROP TABLE job;--"],
 )
-async def test_what_cannot_be_an_id_is_not_found(world: World, job_id: str) -> None:
+async def test_an_invalid_id_is_not_found(world: World, job_id: str) -> None:
     for path in ("", "/output", "/attempts", "/why", "/wait"):
         assert (await world.get(f"/v1/jobs/{job_id}{path}")).status == 404
 

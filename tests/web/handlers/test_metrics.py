@@ -47,7 +47,7 @@ def series(families: dict[str, Metric]) -> Iterator[tuple[str, tuple[tuple[str, 
             yield sample.name, tuple(sorted(sample.labels.items()))
 
 
-async def test_what_has_happened_is_counted(world: World) -> None:
+async def test_metrics_count_starts_ends_and_submits(world: World) -> None:
     world.hire()
     await world.submit(queue="mail")
     await world.submit(queue="mail", delay="1h")

@@ -66,7 +66,7 @@ async def test_a_character_may_lie_across_two_pieces(character: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 200_000, b"ab\xe2\x82", b"\xed\xa0\x80" * 50_000])
-async def test_bytes_that_are_no_text_are_given_whole(data: bytes) -> None:
+async def test_bytes_that_are_not_text_are_returned_in_base64(data: bytes) -> None:
     kept = CapturedOutput("stdout", data[:100_001], data[100_001:], len(data))
     items, _ = await rendered(Output(1, 1, kept))
 

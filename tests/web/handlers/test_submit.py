@@ -64,7 +64,7 @@ async def test_a_batch_may_come_as_lines(world: World) -> None:
         (b"[" + b"1," * 1_000 + b"1]", "too-large"),
     ],
 )
-async def test_what_is_no_batch_is_refused_as_a_whole(world: World, body: bytes, code: str) -> None:
+async def test_an_invalid_batch_is_refused_as_a_whole(world: World, body: bytes, code: str) -> None:
     headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
 
     reply = await world.send("POST", "/v1/jobs:batch", body, headers, content_type=None)

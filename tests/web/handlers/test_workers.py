@@ -35,7 +35,7 @@ async def test_workers_are_listed_by_name(world: PlacingWorld) -> None:
     msgspec.convert(page, workers.WorkerPage)
 
 
-async def test_a_worker_shows_what_it_is_and_what_it_has(world: PlacingWorld) -> None:
+async def test_a_worker_is_shown_with_its_spec_and_its_load(world: PlacingWorld) -> None:
     world.sessions.know(
         "w1",
         tasks=frozenset({"b", "a"}),
@@ -69,7 +69,7 @@ async def test_a_worker_shows_what_it_is_and_what_it_has(world: PlacingWorld) ->
     }
 
 
-async def test_what_a_worker_does_not_say_is_left_out(world: PlacingWorld) -> None:
+async def test_absent_fields_of_a_worker_are_left_out(world: PlacingWorld) -> None:
     world.sessions.know("w1", connected_at=None, last_seen_at=None, session_timeout_s=None)
 
     answer = (await world.get("/v1/workers/w1")).json()

@@ -36,7 +36,7 @@ from tests.worker.site import LONG_S, TARGET, serving
     ],
     ids=["no module", "raises", "exits", "no name", "no app", "no target", "dies"],
 )
-async def test_an_application_that_cannot_be_imported_is_said_so(
+async def test_an_application_that_cannot_be_imported_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, target: str, reason: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -74,7 +74,7 @@ asyncio.run(main())
         server.communicate()
 
 
-def test_a_child_that_leaves_says_all_it_has_to_say_first() -> None:
+def test_a_child_that_ends_sends_its_last_results_first() -> None:
     payload = json.dumps({"text": "x" * 100_000}).encode()
     leases = [
         Lease(LeaseKey(n, 1, 1), "w", "echo", "default", payload, PLAIN, 0, Trigger.SUBMIT, 0)

@@ -97,7 +97,7 @@ def test_frames_may_arrive_byte_by_byte() -> None:
     ],
     ids=["http", "no type", "not UTF-8", "unknown", "a server's", "empty", "deep"],
 )
-def test_what_is_no_frame_is_refused(data: bytes) -> None:
+def test_an_invalid_frame_is_refused(data: bytes) -> None:
     with pytest.raises(BadFrame):
         list(child_frames().feed(data))
 
@@ -162,7 +162,7 @@ async def test_a_connection_that_ends_has_no_fault() -> None:
     end.connection.send(frames.Ping())  # harmless by now
 
 
-async def test_garbage_closes_the_connection_and_what_came_before_it_counts() -> None:
+async def test_an_invalid_frame_closes_the_connection_and_earlier_frames_count() -> None:
     end = End()
 
     fault = await end.hear(encode_frame(frames.Pong()) + b"garbage, garbage")
@@ -172,7 +172,7 @@ async def test_garbage_closes_the_connection_and_what_came_before_it_counts() ->
 
 
 @both_loops
-def test_what_was_sent_before_the_other_end_closed_is_read_though_a_write_fails(
+def test_frames_sent_before_a_close_are_read_although_a_write_fails(
     make_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     async def main() -> tuple[str | None, list[frames.FromChild]]:

@@ -169,7 +169,7 @@ async def test_a_job_that_kills_its_process_costs_its_neighbours_nothing(
     assert [(job["result"], job["losses"]) for job in ended] == [("fine", 0), ("fine", 0)]
 
 
-async def test_what_a_dead_process_had_not_started_is_not_counted_as_lost(
+async def test_leases_that_a_dead_process_had_not_started_are_not_lost(
     site: Site, pipe: Path
 ) -> None:
     pid = (await site.run("where"))["result"]
@@ -185,9 +185,7 @@ async def test_what_a_dead_process_had_not_started_is_not_counted_as_lost(
     writer.close()
 
 
-async def test_what_was_leased_together_with_a_killer_goes_back_uncounted(
-    site: Site, tmp_path: Path
-) -> None:
+async def test_leases_sent_with_a_killer_are_released_uncounted(site: Site, tmp_path: Path) -> None:
     dying = {"mark": str(tmp_path / "mark"), "how": "exit"}
     add = ("add", {"a": 1, "b": 2})
 
@@ -200,7 +198,7 @@ async def test_what_was_leased_together_with_a_killer_goes_back_uncounted(
         assert [attempt.outcome for attempt in attempts] == ["released"]
 
 
-async def test_what_ended_just_before_its_process_died_has_ended(
+async def test_a_result_sent_just_before_the_process_died_counts(
     site: Site, tmp_path: Path
 ) -> None:
     dying = {"mark": str(tmp_path / "mark"), "how": "exit"}
@@ -215,7 +213,7 @@ async def test_what_ended_just_before_its_process_died_has_ended(
 # Blocking.
 
 
-async def test_what_ended_is_told_before_the_next_handler_blocks(site: Site, pipe: Path) -> None:
+async def test_a_result_is_sent_before_the_next_handler_blocks(site: Site, pipe: Path) -> None:
     fine, blocked = await site.submit_together(
         ("add", {"a": 1, "b": 2}), ("block", {"pipe": str(pipe)})
     )
@@ -225,7 +223,7 @@ async def test_what_ended_is_told_before_the_next_handler_blocks(site: Site, pip
     assert (await site.end(blocked))["result"] == "unblocked"
 
 
-async def test_a_blocked_process_gives_back_what_it_has_not_started(
+async def test_a_blocked_process_releases_leases_that_it_has_not_started(
     hasty: Site, pipe: Path
 ) -> None:
     blocked = await hasty.submit("block", pipe=str(pipe))
@@ -316,7 +314,7 @@ async def test_stopping_lets_running_attempts_end(tmp_path: Path, pipe: Path) ->
         assert wait_gone(pid, 0)
 
 
-async def test_stopping_hands_back_what_does_not_end_in_time(tmp_path: Path, pipe: Path) -> None:
+async def test_a_stop_releases_attempts_that_do_not_end_in_time(tmp_path: Path, pipe: Path) -> None:
     async with serving(tmp_path) as site:
         job = await site.submit("stubborn", pipe=str(pipe))
         await hear(pipe)
@@ -336,5 +334,5 @@ async def test_stopping_hands_back_what_does_not_end_in_time(tmp_path: Path, pip
         (-35, "the process was killed by signal 35"),
     ],
 )
-def test_an_exit_is_told_in_words(status: int, wanted: str) -> None:
+def test_an_exit_status_is_rendered_in_words(status: int, wanted: str) -> None:
     assert describe_exit(status) == wanted

@@ -16,7 +16,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_process_wrote_is_seen() -> None:
+def test_the_count_of_a_killed_process_can_be_read() -> None:
     memory = make_memory()
     starts = StartCounter(memory)
     before = starts.count
