@@ -6,11 +6,12 @@ had it and does not run it any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from schedo.core.leases import AttemptResult, Blame, Lost, Outcome, Released
 from schedo.core.limits import SECOND
 from schedo.core.model import Job, LeaseKey
+from schedo.core.outcomes import divide_blame
 from schedo.core.placement import Placement
 from schedo.core.running import RunningAttempts
 from schedo.core.worker_messages import PollRequest
@@ -109,25 +110,40 @@ class HeldLeases:
     def take_over(self, session: Session, request: PollRequest, now: int) -> None:
         """End the leases of a worker's old process that its new one does not list as running."""
         reason = f"worker {session.name} was restarted"
-        for key, held in list(session.held.items()):
-            if key in (request.running or ()) or held.sent_at is None:
-                continue
-            if self._placement.has_offer(key):
+        running = request.running or ()
+        gone = {key: held for key, held in session.held.items() if key not in running}
+        losses = self._losses(session, gone, reason)
+        for key, held in gone.items():
+            if key in losses:
+                self._revoke(session, key, losses[key], now)
+            elif held.sent_at is not None:
                 self._placement.reject(key, reason, now)
-            else:
-                self._revoke(session, key, Lost(reason), now)
 
     def end_all(self, session: Session, keys: Iterable[LeaseKey], message: str, now: int) -> None:
         """End the attempts of a worker that is disconnected: `keys`."""
         held, session.held = session.held, {}
         for key in held:
             session.note_revoked(key)
+        losses = self._losses(session, held, message)
         for key in keys:
-            each = held.get(key)
             if self._placement.has_offer(key):
                 self._placement.reject(key, _NOT_ARRIVED, now)
             elif self._attempts.is_live(key):  # not ended just now together with its gang
-                self._end(AttemptResult(key, _loss(each, message)), now)
+                self._end(AttemptResult(key, losses.get(key, Released())), now)
+
+    def _losses(
+        self, session: Session, held: Mapping[LeaseKey, Held], message: str
+    ) -> dict[LeaseKey, Lost]:
+        """Return how the attempts that reached a lost worker end."""
+        lost = {
+            key: each.lease
+            for key, each in held.items()
+            if each.sent_at is not None and not self._placement.has_offer(key)
+        }
+        # The host of an unconfirmed one may have died together with the server's.
+        suspected = [lease for key, lease in lost.items() if not held[key].is_unconfirmed]
+        blames = divide_blame(suspected, session.spec.isolates)
+        return {key: Lost(message, blames.get(key, Blame.NONE)) for key in lost}
 
     def _revoke(self, session: Session, key: LeaseKey, outcome: Outcome, now: int) -> None:
         if session.revoke(key):  # else it has just ended together with its gang
@@ -138,11 +154,3 @@ class HeldLeases:
             self._report(result, now)
         except StaleLease as error:
             self.warnings.append(str(error))
-
-
-def _loss(held: Held | None, message: str) -> Outcome:
-    """Return how an attempt ends with its worker's session."""
-    if held is None or held.sent_at is None:
-        return Released()
-    # The host of an unconfirmed one may have died together with the server's.
-    return Lost(message, Blame.NONE if held.is_unconfirmed else Blame.SOLE)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import msgspec
 
 from schedo.core.leases import (
     Blame,
     Completed,
     Failed,
+    Lease,
     Lost,
     Outcome,
     Released,
@@ -16,7 +19,7 @@ from schedo.core.leases import (
     StopReason,
 )
 from schedo.core.limits import LOSSES_MAX, REQUEUE_BOOST_US
-from schedo.core.model import ONCE, Failure, Job, Trigger
+from schedo.core.model import ONCE, Failure, Job, LeaseKey, Trigger
 from schedo.core.retry import delay_us
 from schedo.core.states import State
 
@@ -124,6 +127,24 @@ def _lost(job: Job, outcome: Lost) -> Transition:
     return Transition(
         State.QUEUED, "lost", failure, requeue_first=True, losses=losses, poison_suspect=is_suspect
     )
+
+
+def divide_blame(lost: Collection[Lease], isolates: Callable[[str], bool]) -> dict[LeaseKey, Blame]:
+    """Return whether each of the attempts that a lost remote worker ran may have killed it.
+
+    isolates: whether the worker runs a task so that its attempts cannot. One that ran alone may
+    have. Among several, an earlier suspect weighs more than what ran beside it. The others become
+    suspects when they are lost again, because most workers are lost for other reasons than a job.
+    """
+    able = [lease for lease in lost if not isolates(lease.task)]
+    causes = [lease for lease in able if lease.is_suspect] or able
+    blames = dict.fromkeys((lease.key for lease in lost), Blame.NONE)
+    for lease in able:
+        if causes == [lease]:
+            blames[lease.key] = Blame.SOLE
+        elif lease.key.attempt > 1:
+            blames[lease.key] = Blame.SHARED
+    return blames
 
 
 def requeue_rank(job: Job, offset_us: int) -> int:
