@@ -186,15 +186,15 @@ async def rest(room: Room) -> None:
     until = room.loop.time() + REST_MAX_S
     while room.loop.time() < until:
         await room.loop.pass_time(5)
-        stored = room.disk.memory._jobs.values()
+        stored = (await room.disk.jobs()).values()
         if all(job.state in FINAL for job in stored) and not any(w.results for w in room.workers):
             return
 
 
-def check(room: Room) -> None:
+async def check(room: Room) -> None:
     """Compare the records on disk with the promises of the server."""
     assert room.server is not None
-    jobs = room.disk.memory._jobs
+    jobs = await room.disk.jobs()
     faults = room.faults
     faults += [f"{ident} was acknowledged and is lost" for ident in room.jobs if ident not in jobs]
     faults += [f"{job.id} has not ended: {job}" for job in jobs.values() if not job.is_final]
@@ -225,7 +225,7 @@ def test_remote_workers_lose_no_job_whatever_happens(seed: int) -> None:
         random = Random(seed)
         room = Room(loop, random, Disk(random))
         await run(room)
-        check(room)
+        await check(room)
         assert room.faults == []
         assert room.results, "something was done"
         assert room.offers["accepted"], "something was invoked"

@@ -18,11 +18,11 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import StoreError
-from schedo.store.base import Store
+from schedo.store.base import JobFilter, Snapshot, Store
+from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import LoopClock, Wall
 from schedo.testing.loop import VirtualLoop
 from tests.engine.world import T0
-from tests.store.model import ModelStore
 
 
 def live(test: Callable[[VirtualLoop], Awaitable[None]]) -> None:
@@ -68,6 +68,15 @@ class StoreConnection:
 
         return access
 
+    async def open(self) -> Snapshot:
+        async with self._turn:
+            await self._pass()
+            self._disk.fail(self._disk.load_fails)
+            return await self._disk.open()
+
+    async def close(self) -> None:
+        """Leave the disk open for the next server."""
+
     async def commit(self, changes: Changes) -> None:
         frozen = replace(
             changes,
@@ -93,13 +102,24 @@ class Disk:
     """The disk, which outlives the servers, and the commits on it."""
 
     def __init__(self, random: Random | None = None) -> None:
-        self.memory = ModelStore()
+        self.memory = SqliteStore(":memory:")
+        self.is_open = False
         self.random = random or Random(0)
         self.delay_s = 0.001
         self.commit_fails = 0.0
         self.load_fails = 0.0
         self.begun: set[LeaseKey] = set()
         self.ends: list[tuple[LeaseKey, str]] = []
+
+    async def open(self) -> Snapshot:
+        """Return what the next server finds."""
+        if self.is_open:
+            return await self.memory.snapshot()
+        self.is_open = True
+        return await self.memory.open()
+
+    async def jobs(self) -> dict[int, Job]:
+        return {job.id: job for job in await self.memory.list_jobs(JobFilter(), None, 1_000_000)}
 
     def fail(self, probability: float) -> None:
         if probability and self.random.random() < probability:
@@ -137,7 +157,6 @@ class Server:
         self.connection.is_dead = True
         self.clock.close()
         self.engine._loop._runner.cancel()
-        await self.disk.memory.close()
 
 
 def leftovers(engine: Engine) -> Iterator[str]:
