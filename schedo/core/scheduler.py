@@ -38,6 +38,7 @@ from schedo.core.schedule_table import ScheduleTable
 from schedo.core.schedules import Schedules
 from schedo.core.states import State
 from schedo.core.stats import Delays, QueueStats, Stats, read_delays, read_queue, read_stats
+from schedo.core.timers import earliest
 from schedo.core.transitions import JobTransitions
 from schedo.core.worker_commands import WorkerCommands
 from schedo.core.worker_messages import Notes
@@ -260,22 +261,18 @@ class Scheduler:
     def next_wake_at(self) -> int | None:
         """Return the next instant at which `tick` has something to do, or None."""
         timer = self._jobs.timers.first()
-        instants = (
-            timer[0] if timer is not None else None,
+        return earliest(
+            timer and timer[0],
             self._schedule_table.order.next_at() if self._may_fire else None,
             self.next_timeout_at(),
             self._jobs.backlog.next_at(),
         )
-        return min((at for at in instants if at is not None), default=None)
 
     def next_timeout_at(self) -> int | None:
         """Return the next instant at which `tick_attempts` has something to do, or None."""
-        instants = (
-            self._attempts.next_timeout_at(),
-            self._sessions.next_at(),
-            self._placement.next_at(),
+        return earliest(
+            self._attempts.next_timeout_at(), self._sessions.next_at(), self._placement.next_at()
         )
-        return min((at for at in instants if at is not None), default=None)
 
     @property
     def _may_fire(self) -> bool:

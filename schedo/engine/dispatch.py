@@ -101,11 +101,13 @@ class Dispatcher:
 
     # Results.
 
-    def record_result(self, result: AttemptResult) -> None:
-        """Keep the result of an attempt until it is durable."""
-        self._ended.append(result.key)
-        if result.key in self._leases:
-            self._results[result.key] = result
+    def record_results(self, results: Iterable[AttemptResult]) -> None:
+        """Keep the results of attempts until they are durable."""
+        for result in results:
+            key = result.key
+            self._ended.append(key)
+            if key in self._leases:
+                self._results[key] = result
 
     def record_refusal(self, key: LeaseKey) -> None:
         """Forget a stale lease after the next commit."""

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from schedo.core.changes import Changes
 from schedo.core.commands import AttachWorker, Command, DetachWorker, Flush
-from schedo.core.leases import AttemptResult
+from schedo.core.leases import AttemptResult, Failed
 from schedo.core.loads import NOTHING_LOADED, Load, Loaded, Needs
 from schedo.core.scheduler import Scheduler
 from schedo.core.value_limits import is_refused
@@ -243,10 +243,10 @@ class EngineLoop:
         for message in progress:
             self.progress.note(message, now)
         for result in results:
-            if is_refused(result):
+            if type(result.outcome) is Failed and is_refused(result):
                 log.error("the result of %s is refused: %s", result.key, result.outcome)
-            self.dispatcher.record_result(result)
-            self.progress.forget(result.key.job_id)
+        self.dispatcher.record_results(results)
+        self.progress.forget(results)
         for warning in warnings:
             log.warning("%s", warning)
 

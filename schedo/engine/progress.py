@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from schedo.core.leases import AttemptResult
 from schedo.core.worker_messages import Progress, ProgressLine
 
 KEPT = 100
@@ -27,10 +28,11 @@ class ProgressLog:
         """Return the messages of the job's running attempt, oldest first."""
         return list(self._lines.get(job_id, ()))
 
-    def forget(self, job_id: int) -> None:
-        """Drop the messages of an ended attempt."""
+    def forget(self, results: Iterable[AttemptResult]) -> None:
+        """Drop the messages of ended attempts."""
         if self._lines:
-            self._lines.pop(job_id, None)
+            for result in results:
+                self._lines.pop(result.key.job_id, None)
 
     def forget_all_but(self, runs: Callable[[int], bool]) -> None:
         """Drop the messages of jobs that do not run, by the predicate `runs`."""
