@@ -85,7 +85,7 @@ class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
         )
 
 
-class RetryAnswer(Struct, kw_only=True):
+class RetryAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     """A retry policy; a ladder is the list of the delays of a preset."""
 
     max_attempts: int
@@ -131,7 +131,7 @@ class UniqueRequest(
         return Unique(self.key, tuple(dict.fromkeys(self.states)), for_us, self.on_conflict)
 
 
-class UniqueAnswer(Struct, rename={"states": "while", "lasts": "for"}):
+class UniqueAnswer(Struct, forbid_unknown_fields=True, rename={"states": "while", "lasts": "for"}):
     """A unique key, and which jobs hold it."""
 
     key: str
