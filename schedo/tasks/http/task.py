@@ -36,10 +36,10 @@ from schedo.core.leases import (
     Stopped,
 )
 from schedo.core.model import Failure
-from schedo.core.strict_json import decode_strictly
 from schedo.errors import BadJson, Invalid
 from schedo.protocol.times import parse_duration, render_instant
 from schedo.tasks.built_in import RunnerSettings
+from schedo.tasks.checked_json import check_json
 from schedo.tasks.http.client import ExchangeFailed, Request, Response, exchange
 from schedo.tasks.http.egress import AddressRules, TargetRefused
 from schedo.tasks.http.payload import HttpPayload, Url, check_http_payload, parse_url
@@ -143,7 +143,7 @@ class HttpRunner(BuiltInRunner):
         except TimeoutError:
             message = f"{url.origin} took longer than {payload.timeout} to answer"
             return AttemptResult(lease.key, _fail("request-timeout", message))
-        outcome = _outcome_of(response, payload, url, self._now())
+        outcome = await _outcome_of(response, payload, url, self._now())
         return AttemptResult(lease.key, outcome, _capture(response))
 
     async def _send(self, request: Request, timeout_us: int) -> Response:
@@ -240,10 +240,10 @@ def _fail(kind: str, message: str, status: int | None = None, *, retryable: bool
     return Failed(Failure(kind, message, http_status=status), retryable)
 
 
-def _outcome_of(response: Response, payload: HttpPayload, url: Url, now: int) -> Outcome:
+async def _outcome_of(response: Response, payload: HttpPayload, url: Url, now: int) -> Outcome:
     status = response.status
     if payload.expects(status):
-        return Completed(_render_result(response))
+        return Completed(await _render_result(response))
     retryable = status in _RETRIED_STATUSES or status >= 500
     message = f"{url.origin} answered {_name_status(status)}"
     if status == 410:
@@ -278,20 +278,18 @@ def parse_retry_after(text: str | None, now: int) -> int | None:
     return min(wait_us, _RETRY_AFTER_US_MAX) if wait_us > 0 else None
 
 
-def _render_result(response: Response) -> bytes:
+async def _render_result(response: Response) -> bytes:
     kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
     result: dict[str, Any] = {"status": response.status, "headers": kept}
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_json = media_type == "application/json" or media_type.endswith("+json")
     if is_json and not response.is_cut and 0 < len(response.body) <= _RESULT_BODY_BYTES_MAX:
         try:
-            decoded = decode_strictly(response.body)
-            with_body = msgspec.json.encode({**result, "body": decoded})
-            decode_strictly(with_body)  # the body is one level deeper there, which has a limit
+            body = msgspec.Raw(await check_json(response.body))
+            # The body is one level deeper there, which has a limit.
+            return await check_json(msgspec.json.encode({**result, "body": body}))
         except BadJson:  # the output still has the body unchanged
             result["body_is_json"] = False
-        else:
-            return with_body
     return msgspec.json.encode(result)
 
 

@@ -21,13 +21,24 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from schedo.child_process import ChildHandle
-from schedo.core.leases import AttemptResult, Blame, Lease, Lost, Released, Stopped, StopRequest
+from schedo.core.leases import (
+    AttemptResult,
+    Blame,
+    Completed,
+    Lease,
+    Lost,
+    Released,
+    Stopped,
+    StopRequest,
+)
 from schedo.core.model import LeaseKey
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
-from schedo.errors import SchedoError
+from schedo.errors import BadJson, SchedoError
 from schedo.protocol import frames
+from schedo.protocol.pieces import PIECE_BYTES
 from schedo.silence_timer import SilenceTimer
+from schedo.tasks.checked_json import check_json
 from schedo.tasks.python import GRACE_S
 from schedo.worker.engine_backend import note_progress
 from schedo.worker.process.backend_server import BackendServer
@@ -100,6 +111,8 @@ class ChildSupervisor:
         self._loop = asyncio.get_running_loop()
         self._spec = WorkerSpec(f"process-{process.pid}", slots, frozenset(), isolated=isolated)
         self._held: dict[LeaseKey, _Held] = {}
+        self._unchecked: dict[LeaseKey, AttemptResult] = {}  # large results
+        self._checks: set[asyncio.Future[None]] = set()
         self._exit_timer: SilenceTimer | None = None
         self._liveness_timer: SilenceTimer | None = None
         self._has_pinged = False  # a ping is unanswered
@@ -161,7 +174,7 @@ class ChildSupervisor:
     def _on_frame(self, frame: frames.FromChild) -> None:
         match frame:
             case frames.Result(result):
-                self._end_attempt(result)
+                self._on_result(result)
             case frames.Attach():
                 self._on_attach(frame)
             case frames.CannotImport(text):
@@ -178,6 +191,25 @@ class ChildSupervisor:
                 self._set_open(not self.retired.is_set())
             case frames.BackendRequest():
                 self._backend_server.answer(frame)
+
+    def _on_result(self, result: AttemptResult) -> None:
+        """End the attempt; a large result is checked in steps before."""
+        value = result.outcome.result if isinstance(result.outcome, Completed) else None
+        if isinstance(value, bytes) and len(value) > PIECE_BYTES:
+            self._unchecked[result.key] = result
+            checking = asyncio.ensure_future(self._check(result, value))
+            self._checks.add(checking)
+            checking.add_done_callback(self._checks.discard)
+        else:
+            self._end_attempt(result)
+
+    async def _check(self, result: AttemptResult, value: bytes) -> None:
+        checked = result
+        with contextlib.suppress(BadJson):  # the engine refuses it
+            outcome = Completed(await check_json(value))
+            checked = AttemptResult(result.key, outcome, result.output)
+        if self._unchecked.pop(result.key, None) is not None:
+            self._end_attempt(checked)
 
     def _on_attach(self, attach: frames.Attach) -> None:
         if self.attached.done() or attach.protocol != frames.PROTOCOL:
@@ -306,6 +338,10 @@ class ChildSupervisor:
             if timer is not None:
                 timer.cancel()
         self._backend_server.cancel()
+        while self._unchecked:
+            self._end_attempt(self._unchecked.popitem()[1])
+        for check in self._checks:
+            check.cancel()
         self._fail_to_attach(f"the child process ended before it could be used: {message}")
         for key in [key for key, held in self._held.items() if self._can_release(held)]:
             self._end_attempt(AttemptResult(key, Released()))

@@ -8,10 +8,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
 
-from schedo.core.leases import AttemptResult, Failed, Released
+from schedo.core.leases import AttemptResult, Completed, Failed, Released
 from schedo.core.model import Options
+from schedo.core.strict_json import CheckedJson
+from schedo.protocol.pieces import PIECE_BYTES
 from schedo.tasks.http.task import HttpRunner, parse_retry_after
 from tests.tasks.http.servers import NOW, Server, answer, call_server, make_runner, run
 from tests.worker.calls import JOB, both_loops, capture_of, failure_of, make_context, result_of
@@ -264,3 +267,22 @@ async def test_a_bad_payload_that_got_this_far_fails_at_once() -> None:
     report = await run({"url": "ftp://a"})
 
     assert failure_of(report).type == "bad-payload"
+
+
+async def test_a_large_json_body_is_checked_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    loads = orjson.loads
+
+    def watch(text: bytes) -> object:
+        read.append(len(text))
+        return loads(text)
+
+    body = b"[" + b",".join([b"[]"] * 20_000) + b"]"
+    monkeypatch.setattr(orjson, "loads", watch)
+    async with Server(answer(200, "content-type: application/json\r\n", body)) as server:
+        report = await call_server(server)
+
+    assert isinstance(report.outcome, Completed)
+    assert isinstance(report.outcome.result, CheckedJson)
+    assert max(read) <= PIECE_BYTES + 1_024
+    assert len(result_of(report)["body"]) == 20_000

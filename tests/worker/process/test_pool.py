@@ -16,6 +16,8 @@ import pytest
 
 from schedo.core.ids import parse_id
 from schedo.core.model import Options, Retry
+from schedo.core.strict_json import CheckedJson, decode_strictly
+from schedo.protocol.pieces import PIECE_BYTES
 from schedo.worker.process.supervisor import describe_exit
 from tests.worker.calls import both_loops, wait_gone
 from tests.worker.raised import KINDS, shown
@@ -56,6 +58,40 @@ async def test_a_payload_and_a_result_may_be_as_large_as_the_limits(site: Site) 
     ended = [await site.submit("echo", text=text) for _ in range(3)]
 
     assert [(await site.end(job))["result"] for job in ended] == [text] * 3
+
+
+async def test_a_large_result_is_not_checked_in_one_turn(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def watch(text: bytes, what: str = "it") -> Any:
+        read.append(len(text))
+        return decode_strictly(text, what)
+
+    monkeypatch.setattr("schedo.core.value_limits.decode_strictly", watch)
+    job = await site.submit("echo", text="x" * 1_000_000)
+
+    assert (await site.end(job))["state"] == "completed"
+    assert max(read, default=0) <= PIECE_BYTES
+
+
+async def test_a_large_result_counts_though_its_process_dies_before_it_is_checked(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check(text: bytes) -> CheckedJson:
+        if text == b"3":
+            await asyncio.Event().wait()
+        return CheckedJson(text)
+
+    monkeypatch.setattr("schedo.worker.process.supervisor.PIECE_BYTES", 0)
+    monkeypatch.setattr("schedo.worker.process.supervisor.check_json", check)
+    dying = {"mark": str(tmp_path / "mark"), "how": "exit"}
+    fine, died = await site.submit_together(("add", {"a": 1, "b": 2}), ("die_once", dying))
+
+    record = await site.end(fine)
+    assert (record["state"], record["attempt"], record["losses"]) == ("completed", 1, 0)
+    assert (await site.end(died))["losses"] == 1
 
 
 async def test_a_child_gets_no_setting_of_the_server(
