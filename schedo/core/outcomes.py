@@ -132,11 +132,11 @@ def _lost(job: Job, outcome: Lost) -> Transition:
 def divide_blame(lost: Collection[Lease], isolates: Callable[[str], bool]) -> dict[LeaseKey, Blame]:
     """Return whether each of the attempts that a lost remote worker ran may have killed it.
 
-    isolates: whether the worker runs a task so that its attempts cannot. One that ran alone may
+    isolates: whether the worker runs a task so that its attempts hardly can. One that ran alone may
     have. Among several, an earlier suspect weighs more than what ran beside it. The others become
     suspects when they are lost again, because most workers are lost for other reasons than a job.
     """
-    able = [lease for lease in lost if not isolates(lease.task)]
+    able = [lease for lease in lost if len(lost) == 1 or not isolates(lease.task)]
     causes = [lease for lease in able if lease.is_suspect] or able
     blames = dict.fromkeys((lease.key for lease in lost), Blame.NONE)
     for lease in able:

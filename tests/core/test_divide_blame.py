@@ -24,7 +24,8 @@ def lease(job_id: int, attempt: int = 1, *, task: str = "work", is_suspect: bool
         ([lease(1), lease(2)], [NONE, NONE]),
         ([lease(1, 2), lease(2), lease(3, 5)], [SHARED, NONE, SHARED]),
         ([lease(1, 3, is_suspect=True), lease(2), lease(3, 2)], [SOLE, NONE, SHARED]),
-        ([lease(1, task="shell")], [NONE]),
+        ([lease(1, task="shell")], [SOLE]),
+        ([lease(1, 2, task="shell"), lease(2, 2, task="shell")], [NONE, NONE]),
         ([lease(1, 2, task="shell", is_suspect=True), lease(2)], [NONE, SOLE]),
     ],
     ids=[
@@ -33,7 +34,8 @@ def lease(job_id: int, attempt: int = 1, *, task: str = "work", is_suspect: bool
         "first attempts",
         "repeated attempts",
         "a suspect and others",
-        "a task that the worker isolates",
+        "an isolated attempt alone",
+        "isolated attempts",
         "an isolated suspect and another",
     ],
 )
