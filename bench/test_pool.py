@@ -13,9 +13,9 @@ pytestmark = pytest.mark.benchmark(group="pool: a job's record")
 
 def test_recycled(benchmark: BenchmarkFixture) -> None:
     pool = JobPool()
-    pool.give_back(Job())
+    pool.recycle(Job())
 
-    benchmark(lambda: pool.give_back(pool.take()))
+    benchmark(lambda: pool.recycle(pool.take()))
 
 
 def test_made_new(benchmark: BenchmarkFixture) -> None:

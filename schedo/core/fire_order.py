@@ -16,7 +16,7 @@ from schedo.core.backlog import Backlog
 from schedo.core.limits import FREQUENT_US
 from schedo.core.loads import LoadSchedules
 from schedo.core.model import Schedule
-from schedo.core.paged_index import PagedIndex, Pair, Room
+from schedo.core.paged_index import IndexSize, PagedIndex, Pair
 from schedo.core.timers import Timers, earliest
 
 
@@ -25,7 +25,7 @@ class FireOrder:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self.index = PagedIndex(Room(capacity))
+        self.index = PagedIndex(IndexSize(capacity))
         self.backlog = Backlog()
         self.overdue: dict[int, int] = {}  # next fire by id, loaded from the backlog
         self._frequent = Timers()

@@ -15,7 +15,7 @@ from schedo.core.outcomes import divide_blame
 from schedo.core.placement import Placement
 from schedo.core.running import RunningAttempts
 from schedo.core.worker_messages import PollRequest
-from schedo.core.worker_session import Held, Session
+from schedo.core.worker_session import HeldLease, Session
 from schedo.errors import StaleLease
 
 IN_FLIGHT_US = 2 * SECOND  # a heartbeat may have left the worker before a lease this new arrived
@@ -85,7 +85,9 @@ class HeldLeases:
             if key not in session.held and key not in session.reported and key not in request.accept
         ]
 
-    def _release_unconfirmed(self, session: Session, key: LeaseKey, held: Held, now: int) -> None:
+    def _release_unconfirmed(
+        self, session: Session, key: LeaseKey, held: HeldLease, now: int
+    ) -> None:
         """End a lease that the worker does not run: as lost, or released if it never arrived."""
         has_offer = self._placement.has_offer(key)
         is_once = held.lease.options.at_most_once and not session.session_id
@@ -132,7 +134,7 @@ class HeldLeases:
                 self._end(AttemptResult(key, losses.get(key, Released())), now)
 
     def _losses(
-        self, session: Session, held: Mapping[LeaseKey, Held], message: str
+        self, session: Session, held: Mapping[LeaseKey, HeldLease], message: str
     ) -> dict[LeaseKey, Lost]:
         """Return how the attempts that reached a lost worker end."""
         lost = {

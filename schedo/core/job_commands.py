@@ -122,7 +122,7 @@ class JobCommands:
         elif command.due_at is not None:
             self._transitions.put_off(job, command.due_at, now, elapsed=False)
         else:
-            self._transitions.rank_anew(job)
+            self._transitions.update_rank(job)
         return job
 
     # Follow-ups.

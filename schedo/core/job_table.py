@@ -14,7 +14,7 @@ from schedo.core.ids import render_id
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, READY_PAGES_MAX, WINDOW_ENTRIES
 from schedo.core.loads import Load, LoadReady, LoadTimers, Promoted, PromoteDue
 from schedo.core.model import Job, Location, ReadyKey
-from schedo.core.paged_index import PagedIndex, Pair, Room
+from schedo.core.paged_index import IndexSize, PagedIndex, Pair
 from schedo.core.pool import JobPool
 from schedo.core.ready_queues import ReadyQueues
 from schedo.core.states import FOLLOWERS, TIMED, State, check_transition
@@ -46,7 +46,7 @@ class JobTable:
         self._pool = JobPool()
         # Returns a recycled or new record that is not yet in the table.
         self.blank: Callable[[], Job] = self._pool.take
-        self.timers = PagedIndex(Room(capacity), empty=empty)
+        self.timers = PagedIndex(IndexSize(capacity), empty=empty)
         self.backlog = Backlog()  # jobs that became due before memory had loaded them
         self.ready_queues = ReadyQueues(
             WorkerPool() if workers is None else workers, capacity, ready_limit
@@ -277,4 +277,4 @@ class JobTable:
         del self._jobs[job.id]
         if job.unique_key is not None and self._keys.get(job.unique_key) == job.id:
             del self._keys[job.unique_key]
-        self._pool.give_back(job)
+        self._pool.recycle(job)

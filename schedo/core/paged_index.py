@@ -18,7 +18,7 @@ START: Pair = (-(1 << 62), 0)
 _END = 1 << 62
 
 
-class Room:
+class IndexSize:
     """The size of an index: above `limit` entries it is trimmed to `capacity`. It can be shared."""
 
     __slots__ = ("capacity", "limit")
@@ -32,11 +32,11 @@ class Room:
 class PagedIndex:
     """The head of one order. It loads a page below half of the capacity, and trims at the limit."""
 
-    __slots__ = ("_live", "_room", "_timers", "horizon", "is_loading")
+    __slots__ = ("_index_size", "_live", "_timers", "horizon", "is_loading")
 
-    def __init__(self, room: Room, *, empty: bool = False) -> None:
+    def __init__(self, size: IndexSize, *, empty: bool = False) -> None:
         """Start without entries. `empty` means that the store has no entry of this order either."""
-        self._room = room
+        self._index_size = size
         self._timers = Timers()
         self._live = self._timers.live
         self.horizon: Pair | None = None if empty else START
@@ -100,27 +100,27 @@ class PagedIndex:
     @property
     def is_overfull(self) -> bool:
         """Whether the index has more entries than its limit."""
-        return len(self._live) > self._room.limit
+        return len(self._live) > self._index_size.limit
 
     def trim(self) -> Iterable[int]:
         """Trim an overfull index to its capacity; return the removed ids, which the store keeps."""
         if not self.is_overfull:
             return ()
-        rest = self._timers.keep_first(self._room.capacity)
+        rest = self._timers.keep_first(self._index_size.capacity)
         self.horizon = self._timers.last()
         return [ident for _, ident in rest]
 
     @property
     def page_size(self) -> int:
         """The number of entries per page. It is small, because commits wait for the read."""
-        return min(self._room.capacity, PAGE_ENTRIES_MAX)
+        return min(self._index_size.capacity, PAGE_ENTRIES_MAX)
 
     def needs_page(self) -> bool:
         """Whether the store has more entries, few are in memory, and no page is loading."""
         return (
             self.horizon is not None
             and not self.is_loading
-            and len(self._live) <= self._room.capacity // 2
+            and len(self._live) <= self._index_size.capacity // 2
         )
 
     def extend(self, after: Pair, last: Pair | None) -> bool:

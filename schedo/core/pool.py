@@ -22,7 +22,7 @@ class JobPool:
         """Return a record with every field at its default."""
         return self._free.pop() if self._free else Job()
 
-    def give_back(self, job: Job) -> None:
+    def recycle(self, job: Job) -> None:
         """Reset the record and keep it for the next `take`. No reference to it may remain."""
         if len(self._free) < _KEPT_MAX:
             Job.__init__(job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedo.core.lazy_heap import Key, LazyHeap
 from schedo.core.model import Queue, ReadyKey
-from schedo.core.paged_index import PagedIndex, Room
+from schedo.core.paged_index import IndexSize, PagedIndex
 from schedo.core.worker_groups import WorkerGroup
 
 _UNLIMITED = 1 << 30
@@ -57,9 +57,15 @@ class ReadyIndex(PagedIndex):
     __slots__ = ("key", "number", "queue_state", "section")
 
     def __init__(
-        self, ready_key: ReadyKey, queue_state: QueueState, number: int, room: Room, *, empty: bool
+        self,
+        ready_key: ReadyKey,
+        queue_state: QueueState,
+        number: int,
+        size: IndexSize,
+        *,
+        empty: bool,
     ) -> None:
-        super().__init__(room, empty=empty)
+        super().__init__(size, empty=empty)
         self.key = ready_key
         self.queue_state = queue_state
         self.number = number  # in the order in which the indexes were opened

@@ -30,11 +30,11 @@ from operator import attrgetter
 from schedo.core.lazy_heap import LazyHeap
 from schedo.core.limits import SUSPECTS_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Queue, ReadyKey
-from schedo.core.paged_index import PagedIndex, Pair, Room
+from schedo.core.paged_index import IndexSize, PagedIndex, Pair
 from schedo.core.queue_states import QueueState, ReadyIndex, Section
 from schedo.core.worker_pool import Worker, WorkerPool
 
-_ROOM_MIN = 4  # entries
+_LIMIT_MIN = 4  # entries
 
 
 class _QueueStates(dict[str, QueueState]):
@@ -60,10 +60,10 @@ class ReadyQueues:
         self._generation = self._groups.generation
         self._capacity = capacity
         self._limit = limit
-        self._room = Room(capacity, limit)
+        self._index_size = IndexSize(capacity, limit)
         # The store does not record which jobs are poison suspects, so memory must hold all of them.
         # They are few.
-        self._suspects_room = Room(capacity, SUSPECTS_MAX)
+        self._suspects_size = IndexSize(capacity, SUSPECTS_MAX)
         self._count = 0  # of ready indexes
         self._shares = 1  # a power of two, so that the capacity is seldom divided again
         self.is_crowded = False  # some index may hold more than its share
@@ -272,8 +272,8 @@ class ReadyQueues:
             queue_state.has_waited = not empty  # the store had its jobs before
             queue_state.number = next(self._numbers)
             self._active[ready_key.queue] = queue_state
-        room = self._suspects_room if ready_key.isolated else self._room
-        ready = ReadyIndex(ready_key, queue_state, next(self._numbers), room, empty=empty)
+        size = self._suspects_size if ready_key.isolated else self._index_size
+        ready = ReadyIndex(ready_key, queue_state, next(self._numbers), size, empty=empty)
         queue_state.indexes[ready_key] = ready
         self._assign(ready)
         self._check_page(ready)
@@ -309,8 +309,8 @@ class ReadyQueues:
         """Divide the limit by the number of shares. An index always has room for a few entries."""
         self._shares = shares
         if self._limit is not None:
-            self._room.limit = max(_ROOM_MIN, self._limit // shares)
-            self._room.capacity = min(self._capacity, max(2, self._room.limit // 2))
+            self._index_size.limit = max(_LIMIT_MIN, self._limit // shares)
+            self._index_size.capacity = min(self._capacity, max(2, self._index_size.limit // 2))
             self.is_crowded = True
             for queue_state in self._active.values():
                 for ready in queue_state.indexes.values():

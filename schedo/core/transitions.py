@@ -73,7 +73,7 @@ class JobTransitions:
             state = State.RETRYING if job.state is State.RETRYING else State.SCHEDULED
             self.wait_until(job, state, due_at, elapsed=elapsed)
 
-    def rank_anew(self, job: Job) -> None:
+    def update_rank(self, job: Job) -> None:
         """Recompute the rank of a waiting job after its priority has changed."""
         if job.state is State.QUEUED:
             self.queue_at(job, job.due_at, job.due_at)

@@ -210,7 +210,7 @@ class WorkerGroups:
             group.add(worker)
         self._refile()
 
-    def dismiss(self, worker: Worker) -> None:
+    def remove_worker(self, worker: Worker) -> None:
         """Remove a worker from all groups."""
         if worker not in self._workers:
             return

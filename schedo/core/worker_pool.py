@@ -231,7 +231,7 @@ class WorkerPool:
 
     def _set_spec(self, worker: Worker, spec: WorkerSpec) -> None:
         self._forget_defaults()
-        self.groups.dismiss(worker)
+        self.groups.remove_worker(worker)
         worker.spec = spec
         self.groups.admit(worker)
 
@@ -241,7 +241,7 @@ class WorkerPool:
         if worker is None:
             return []
         self._forget_defaults()
-        self.groups.dismiss(worker)
+        self.groups.remove_worker(worker)
         return [key for key in worker.running if key.job_id > 0]
 
     def _forget_defaults(self) -> None:

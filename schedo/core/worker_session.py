@@ -45,7 +45,7 @@ FOLLOWERS = {
 HAS_PROCESS = frozenset({_CONNECTED, _BROKEN, _DRAINING})
 
 
-class Held:
+class HeldLease:
     """A lease that the worker has, as far as the server knows."""
 
     __slots__ = ("is_recovered", "is_stop_sent", "is_unconfirmed", "lease", "sent_at", "stop")
@@ -99,7 +99,7 @@ class Session:
         self.session_id: str | None = None  # None: no process of it has sent a request yet
         self.previous_session_ids: deque[str] = deque(maxlen=PREVIOUS_KEPT)
         self.timeout_us = RESTART_TIMEOUT_US
-        self.held: dict[LeaseKey, Held] = {}
+        self.held: dict[LeaseKey, HeldLease] = {}
         self.reported: dict[LeaseKey, int] = {}  # hashes of recent outcomes, oldest first
         self.revoked: dict[LeaseKey, None] = {}  # leases that ended without a late result so far
         self.polls: dict[int, OpenPoll] = {}

@@ -26,7 +26,7 @@ from schedo.core.running import RunningAttempts
 from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerPool, WorkerSpec, as_polling
 from schedo.core.worker_session import (
-    Held,
+    HeldLease,
     OpenPoll,
     Session,
     SessionState,
@@ -76,7 +76,7 @@ class WorkerSessions:
         self._warnings: list[str] = []
         self.appliers: Appliers = {
             Poll: self.poll,
-            PollBroken: self.break_off,
+            PollBroken: self.fail_and_recover,
             HoldLease: self.hold,
             HoldStop: self.hold_stop,
             AnswerPolls: self.answer_all,
@@ -127,7 +127,7 @@ class WorkerSessions:
             if key in session.held:
                 self._placement.reject(key, reason, now)
 
-    def break_off(self, command: PollBroken, now: int, loaded: Loaded) -> None:
+    def fail_and_recover(self, command: PollBroken, now: int, loaded: Loaded) -> None:
         """End a poll whose response cannot be sent, and release the leases of that response."""
         session = self._sessions.get(command.worker)
         if session is None:
@@ -149,7 +149,7 @@ class WorkerSessions:
         lease = command.lease
         session = self._sessions.get(lease.worker)
         if session is not None and self._attempts.is_live(lease.key):
-            session.held[lease.key] = Held(lease)
+            session.held[lease.key] = HeldLease(lease)
             self._placement.open(lease.key, now)
             self._touched[session] = None
 
@@ -377,7 +377,7 @@ class WorkerSessions:
         if session.state is _DISCONNECTED:
             session.move(_EXPECTED)
             self._workers.attach(session.spec)
-        session.held[lease.key] = Held(lease, now, is_recovered=True)
+        session.held[lease.key] = HeldLease(lease, now, is_recovered=True)
 
     def restore(self, now: int) -> None:
         """Continue with the sessions, once the running attempts are restored."""

@@ -46,7 +46,7 @@ class Bugs:
     def __init__(self) -> None:
         self._seen: deque[float] = deque(maxlen=BUGS_MAX)
 
-    def judge(self, error: Exception, now_s: float) -> SchedoError:
+    def classify(self, error: Exception, now_s: float) -> SchedoError:
         """Return the error that callers get; it is one of MUST_END after too many bugs."""
         if isinstance(error, SchedoError) and not isinstance(error, StoreRefused):
             return error

@@ -215,7 +215,7 @@ class EngineLoop:
             wake_at = next_wake_at(scheduler, self.clock)
         except Exception as error:
             self._inbox.put_back(list(items))  # they run with the new scheduler
-            self.break_off(error)
+            self.fail_and_recover(error)
             return
         if self._replies or self._unloaded or scheduler.has_pending_work:
             self._committer.wake()
@@ -336,7 +336,7 @@ class EngineLoop:
 
     # Failure and recovery.
 
-    def break_off(self, error: Exception) -> None:
+    def fail_and_recover(self, error: Exception) -> None:
         """Drop the scheduler and recover: after a bug or a lost store its state is unreliable."""
         self._fail(error)
         self._runner.cancel()
@@ -350,7 +350,7 @@ class EngineLoop:
             log.error("%s; the jobs with these values fail", cause)
             error: SchedoError = cause
         else:
-            error = self._bugs.judge(cause, self.loop.time())
+            error = self._bugs.classify(cause, self.loop.time())
         self.monitor.failed(error, self.failure)
         self.failure = error
         self._fail_waiting(interrupted(error))
@@ -389,7 +389,7 @@ class EngineLoop:
         self._take_notes(scheduler, self.clock.now())
         await self._committer.round()
         self.dispatcher.recovered()
-        self.progress.forget_all_but(scheduler.runs)
+        self.progress.keep_only(scheduler.runs)
         scheduler.recovered(self.clock.now())
         self._is_open = True
         self.failure = None

@@ -75,7 +75,7 @@ class Maintenance:
         try:
             await self._check_store()
         except StoreBroken as error:
-            self._loop.break_off(error)
+            self._loop.fail_and_recover(error)
         except SchedoError as error:  # the next commit reports it
             log.debug("the check of the store failed: %s", error)
 

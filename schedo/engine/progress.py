@@ -34,7 +34,7 @@ class ProgressLog:
             for result in results:
                 self._lines.pop(result.key.job_id, None)
 
-    def forget_all_but(self, runs: Callable[[int], bool]) -> None:
+    def keep_only(self, runs: Callable[[int], bool]) -> None:
         """Drop the messages of jobs that do not run, by the predicate `runs`."""
         for job_id in [job_id for job_id in self._lines if not runs(job_id)]:
             del self._lines[job_id]

@@ -88,7 +88,7 @@ class LoopShare:
         self._is_turn_due = False
         now = time.perf_counter()
         if self._begun_before:
-            self._judge(now - self._turned_at)
+            self._adjust_limit(now - self._turned_at)
         self._turned_at, self._begun_before = now, self._begun
         self._begun = 0
         for _ in range(min(URGENT_MAX, len(self._urgent))):
@@ -104,7 +104,7 @@ class LoopShare:
         else:
             self._begun_before = 0
 
-    def _judge(self, took_s: float) -> None:
+    def _adjust_limit(self, took_s: float) -> None:
         """Begin fewer requests a turn after a long turn, more after a short and full one."""
         if took_s > _LONG_TURN_S:
             self._begun_max = max(1, self._begun_max // 2)

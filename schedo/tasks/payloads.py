@@ -30,17 +30,17 @@ def decode_payload(payload: bytes, kind: type[T]) -> T:
     except msgspec.DecodeError as error:
         raise Invalid.field("/payload", f"it is not JSON: {error}") from None
     except Invalid as error:
-        raise point_all(Problem(p.pointer, p.detail) for p in error.problems) from None
+        raise at_payload(Problem(p.pointer, p.detail) for p in error.problems) from None
 
 
 def refuse_all(*checks: Iterable[Problem]) -> None:
     """Raise Invalid with the problems that the checks find, if they find any."""
     problems = list(islice(chain(*checks), _PROBLEMS_MAX))
     if problems:
-        raise point_all(problems)
+        raise at_payload(problems)
 
 
-def point_all(problems: Iterable[Problem]) -> Invalid:
+def at_payload(problems: Iterable[Problem]) -> Invalid:
     """Return one error for problems whose pointers begin below the payload."""
     below = [Problem(f"/payload{problem.pointer}", problem.detail) for problem in problems]
     return Invalid("; ".join(f"{p.pointer}: {p.detail}" for p in below), *below)

@@ -31,7 +31,7 @@ from schedo.errors import (
 )
 from schedo.web.http import answer_error, index_headers, send_answer
 from schedo.web.settings import WebSettings
-from schedo.web.token_throttle import Guesses
+from schedo.web.token_throttle import TokenThrottle
 
 log = logging.getLogger("schedo.web")
 
@@ -57,7 +57,7 @@ class AccessMiddleware:
         hosts = ("*",) if settings.token_sha256 else settings.allowed_hosts
         self._hosts = frozenset(_bracket(host.lower()) for host in hosts)
         self._known_hosts: set[bytes] = set()
-        self._guesses = Guesses()
+        self._throttle = TokenThrottle()
         self._numbers = itertools.count(1)
         self._prefix = secrets.token_hex(4)
 
@@ -117,7 +117,7 @@ class AccessMiddleware:
             return "anyone"
         elif not matches or not is_bearer:
             if b"authorization" in headers:
-                self._guesses.count(_find_address(scope), time.monotonic())
+                self._throttle.count(_find_address(scope), time.monotonic())
             raise Unauthorized("send the token as 'Authorization: Bearer <token>'")
         return digest.hex()[:16]
 

@@ -80,7 +80,7 @@ class SizeClass:
         if self.room.has_room_for(size):
             await self.room.enter(size)
             return
-        self._look_later()
+        self._schedule_check()
         try:
             async with asyncio.timeout(wait_s_max) as timeout:
                 waiting.add(timeout)
@@ -90,7 +90,7 @@ class SizeClass:
         finally:
             waiting.discard(timeout)
 
-    def _look_later(self) -> None:
+    def _schedule_check(self) -> None:
         if self._look is None:
             self._look = asyncio.get_running_loop().call_later(_LOOK_S, self._check_moving)
 
@@ -100,7 +100,7 @@ class SizeClass:
             now = asyncio.get_running_loop().time()
             for claim in list(self.moving):
                 claim.end_if_slow(now)
-            self._look_later()
+            self._schedule_check()
 
 
 class Claim:

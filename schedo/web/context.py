@@ -62,7 +62,7 @@ class AppContext:
         if check is not None:
             check(spec.payload)
 
-    async def learn_names(self, jobs: list[Job]) -> dict[int, str]:
+    async def load_schedule_names(self, jobs: list[Job]) -> dict[int, str]:
         """Return the names of the jobs' schedules; they never change, so they are cached."""
         names = self.schedule_names
         for schedule_id in {job.schedule_id for job in jobs} - names.keys() - {None}:

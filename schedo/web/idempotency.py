@@ -40,7 +40,7 @@ def read_key(text: str | None) -> str | None:
     return key
 
 
-class Once:
+class IdempotentRequest:
     """One request whose effect happens once if it carries a key.
 
     The handler passes it the values of the body as they are read and checked, so the fingerprint

@@ -53,7 +53,7 @@ class WeightedSemaphore:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                self._let_in()
+                self._admit_waiters()
             else:  # admitted in the same moment
                 self.leave(amount)
             raise
@@ -61,9 +61,9 @@ class WeightedSemaphore:
     def leave(self, amount: int) -> None:
         """Return the amount."""
         self._taken -= min(amount, self._limit)
-        self._let_in()
+        self._admit_waiters()
 
-    def _let_in(self) -> None:
+    def _admit_waiters(self) -> None:
         while self._waiting:
             amount, waiter = self._waiting[0]
             if not waiter.cancelled():

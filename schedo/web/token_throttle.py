@@ -29,7 +29,7 @@ class _Bucket:
         self.is_empty = False  # has been empty since it was full
 
 
-class Guesses:
+class TokenThrottle:
     """A token bucket for each address that recently sent a wrong token."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from schedo.core.backlog import Backlog
 from schedo.core.ids import ID_MAX
 from schedo.core.limits import BACKLOG_AGE_US
-from schedo.core.paged_index import START, PagedIndex, Pair, Room
+from schedo.core.paged_index import START, IndexSize, PagedIndex, Pair
 from tests.core.builders import HOUR, MINUTE, SECOND
 
 NOW = HOUR
@@ -15,7 +15,7 @@ NOW = HOUR
 
 def reaching(horizon: Pair | None) -> PagedIndex:
     """Return an index whose horizon is the pair."""
-    index = PagedIndex(Room(2))
+    index = PagedIndex(IndexSize(2))
     index.extend(START, horizon)
     return index
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from schedo.core.paged_index import START, PagedIndex, Pair, Room
+from schedo.core.paged_index import START, IndexSize, PagedIndex, Pair
 
 
 def complete(*pairs: Pair, capacity: int = 2) -> PagedIndex:
     """Return an index of which the store has no more entries."""
-    index = PagedIndex(Room(capacity), empty=True)
+    index = PagedIndex(IndexSize(capacity), empty=True)
     for key, ident in pairs:
         assert index.add(key, ident)
     return index
 
 
 def test_an_index_of_a_stored_order_adds_nothing_before_its_first_page() -> None:
-    index = PagedIndex(Room(2))
+    index = PagedIndex(IndexSize(2))
 
     assert index.horizon == START
     assert not index.add(-5, 1)
@@ -82,7 +82,7 @@ def test_a_page_is_needed_once_at_half_of_the_capacity() -> None:
 
 
 def test_a_full_page_moves_the_horizon_to_its_last_pair() -> None:
-    index = PagedIndex(Room(2))
+    index = PagedIndex(IndexSize(2))
     index.is_loading = True
 
     assert index.extend(START, (20, 2))
@@ -94,7 +94,7 @@ def test_a_full_page_moves_the_horizon_to_its_last_pair() -> None:
 
 
 def test_a_short_page_was_the_end_so_everything_is_here() -> None:
-    index = PagedIndex(Room(2))
+    index = PagedIndex(IndexSize(2))
     index.is_loading = True
 
     assert index.extend(START, None)
@@ -141,7 +141,7 @@ def test_a_retreat_beyond_the_horizon_changes_nothing() -> None:
 
 
 def test_an_index_that_skips_keeps_its_entries_and_loads_from_there() -> None:
-    index = PagedIndex(Room(4))
+    index = PagedIndex(IndexSize(4))
     index.extend(START, (20, 2))
     index.add(10, 1)
 

@@ -12,7 +12,7 @@ def test_a_recycled_record_is_blank() -> None:
     records = JobPool()
     used = Job(id=7, task="t", state=State.FAILED, unique_key="k", is_new=True, payload=b"1")
 
-    records.give_back(used)
+    records.recycle(used)
     again = records.take()
 
     assert again is used
@@ -30,6 +30,6 @@ def test_the_pool_keeps_no_more_than_its_limit() -> None:
     records = JobPool()
 
     for _ in range(pool._KEPT_MAX + 1):
-        records.give_back(Job())
+        records.recycle(Job())
 
     assert len(records) == 1_024

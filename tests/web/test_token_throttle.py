@@ -11,7 +11,7 @@ from schedo.errors import Overloaded
 from schedo.web import token_throttle
 from schedo.web.server import HttpServer
 from schedo.web.settings import WebSettings
-from schedo.web.token_throttle import Guesses
+from schedo.web.token_throttle import TokenThrottle
 from tests.web.connecting import open_connection
 from tests.web.world import World
 
@@ -21,7 +21,7 @@ RIGHT = [("authorization", f"Bearer {TOKEN}")]
 WRONG = [("authorization", "Bearer guess")]
 
 
-def refused(counted: Guesses, address: str, now_s: float, times: int) -> int:
+def refused(counted: TokenThrottle, address: str, now_s: float, times: int) -> int:
     """Return how many of the guesses must wait."""
     count = 0
     for _ in range(times):
@@ -33,7 +33,7 @@ def refused(counted: Guesses, address: str, now_s: float, times: int) -> int:
 
 
 def test_five_guesses_a_second_are_counted_for_each_address() -> None:
-    counted = Guesses()
+    counted = TokenThrottle()
 
     assert refused(counted, "10.0.0.1", 100.0, 8) == 3
     assert refused(counted, "10.0.0.2", 100.0, 5) == 0
@@ -42,7 +42,7 @@ def test_five_guesses_a_second_are_counted_for_each_address() -> None:
 
 
 def test_the_addresses_of_one_network_count_together() -> None:
-    counted = Guesses()
+    counted = TokenThrottle()
 
     assert refused(counted, "2001:db8::1", 0.0, 5) == 0
     assert refused(counted, "2001:db8::ffff:1", 0.0, 1) == 1
@@ -56,7 +56,7 @@ def test_only_the_addresses_that_guessed_last_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(token_throttle, "_ADDRESSES_MAX", 2)
-    counted = Guesses()
+    counted = TokenThrottle()
     for address in ("a", "b", "a", "c"):  # b is the one that was silent longest
         refused(counted, address, 0.0, 5)
 
@@ -65,7 +65,7 @@ def test_only_the_addresses_that_guessed_last_are_remembered(
 
 
 def test_a_burst_of_guesses_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    counted = Guesses()
+    counted = TokenThrottle()
     with caplog.at_level(logging.WARNING, "schedo.web"):
         for tick in range(100):
             refused(counted, "10.0.0.1", tick / 10, 5)

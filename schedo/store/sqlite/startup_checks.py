@@ -61,7 +61,7 @@ def find_damage(path: str, mark: CommitMark | None) -> Damage | None:
 
 def refuse(path: str, damage: Damage) -> StoreDamaged:
     """Return the error with the damage and the remedy."""
-    return StoreDamaged(f"{damage.what}{_how_much(path, damage)}; {_REMEDY}")
+    return StoreDamaged(f"{damage.what}{_describe_extent(path, damage)}; {_REMEDY}")
 
 
 def set_aside(path: str, damage: Damage) -> list[str]:
@@ -91,7 +91,7 @@ def set_aside(path: str, damage: Damage) -> list[str]:
 
 def describe_loss(path: str, damage: Damage) -> str:
     """Return a sentence about the accepted loss."""
-    return f"{damage.what}{_how_much(path, damage)}"
+    return f"{damage.what}{_describe_extent(path, damage)}"
 
 
 def is_damage(error: BaseException | None) -> bool:
@@ -108,7 +108,7 @@ def size_of(path: str) -> int:
         return 0
 
 
-def _how_much(path: str, damage: Damage) -> str:
+def _describe_extent(path: str, damage: Damage) -> str:
     if damage.missing is None:
         return ""
     last = last_commit.last_written(path)

@@ -26,7 +26,7 @@ from schedo.protocol.reading import Steps, read_item, read_small_item, split_arr
 from schedo.web.context import AppContext
 from schedo.web.handlers.invocations import read_traceparent
 from schedo.web.http import Request, Response
-from schedo.web.idempotency import Once, StoreResponse, make_record
+from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
 from schedo.web.pages import answer_page
 
 Fields = dict[str, Any]
@@ -45,18 +45,20 @@ _RECORD = msgspec.json.Decoder(_Record)
 
 async def create_jobs(context: AppContext, request: Request) -> Response:
     """Submit a batch in one commit; each job has its own result."""
-    once = Once(request)
+    idempotent = IdempotentRequest(request)
     # Every job names its task, so this bounds their number before the body is parsed.
     async with context.batches.taken(request.body.count(b'"task"')):
-        specs = await in_steps(_read_items(context, request, once))
-        return await once.perform(
+        specs = await in_steps(_read_items(context, request, idempotent))
+        return await idempotent.perform(
             context,
             lambda record_of: submit_many(context, specs, record_of),
             lambda body: replay_many(specs, body),
         )
 
 
-def _read_items(context: AppContext, request: Request, once: Once) -> Steps[list[Spec]]:
+def _read_items(
+    context: AppContext, request: Request, idempotent: IdempotentRequest
+) -> Steps[list[Spec]]:
     """Return the spec of each job of a batch, or the error of a refused one."""
     traceparent = read_traceparent(request)
     if request.is_lines:
@@ -72,9 +74,9 @@ def _read_items(context: AppContext, request: Request, once: Once) -> Steps[list
             until = time.perf_counter() + STEP_S
         try:
             if len(item) <= PIECE_BYTES:
-                job = read_small_item(item, number, JobRequest, once.see)
+                job = read_small_item(item, number, JobRequest, idempotent.see)
             else:
-                job = yield from read_item(item, number, JobRequest, once.see)
+                job = yield from read_item(item, number, JobRequest, idempotent.see)
             specs.append(_read_spec(context, job, traceparent))
         except (BadJson, TooLarge):  # the whole batch is malformed or too large
             raise

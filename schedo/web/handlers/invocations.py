@@ -110,7 +110,7 @@ def _match_label_case(spec: JobSpec, workers: list[WorkerStatus]) -> JobSpec:
         return spec
     best = None
     for worker in workers:
-        spelled = _spell(requirements, worker)
+        spelled = _match_case_of(requirements, worker)
         if spec_of(worker).serves(ReadyKey(spec.queue, spec.task, requirements=spelled)):
             best = best or spelled
             if worker.state == "active" and worker.running < worker.slots:
@@ -119,7 +119,7 @@ def _match_label_case(spec: JobSpec, workers: list[WorkerStatus]) -> JobSpec:
     return spec if best is None else replace(spec, options=replace(spec.options, requirements=best))
 
 
-def _spell(requirements: Requirements, worker: WorkerStatus) -> Requirements:
+def _match_case_of(requirements: Requirements, worker: WorkerStatus) -> Requirements:
     known = {label.casefold(): label for label in worker.labels}
     labels = (
         replace(condition, label=known.get(condition.label.casefold(), condition.label))

@@ -55,7 +55,7 @@ async def list_jobs(context: AppContext, request: Request) -> Response:
         return await answer_page(job_fields, ())
     await request.claim.take(limit * _LISTED_JOB_BYTES)
     jobs = await context.engine.store.list_jobs(which, before, limit)
-    names = await context.learn_names(jobs)
+    names = await context.load_schedule_names(jobs)
     describe = partial(job_fields, names=names, inline_bytes_max=PAYLOAD_INLINE_BYTES_MAX)
     if len(jobs) < limit:
         return await answer_page(describe, jobs)
@@ -188,7 +188,7 @@ async def _answer_change(context: AppContext, request: Request, change: Awaitabl
 async def _answer_job(context: AppContext, job: Job, status: int = 200) -> Response:
     if job.payload is None:
         job.payload = await context.engine.store.load_payload(job.id)
-    return Response(status, render_job(job, await context.learn_names([job])))
+    return Response(status, render_job(job, await context.load_schedule_names([job])))
 
 
 def _job_id(request: Request) -> int:

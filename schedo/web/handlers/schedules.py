@@ -113,7 +113,7 @@ async def trigger_schedule(context: AppContext, request: Request) -> Response:
     overlap = (await request.read(TriggerRequest)).overlap
     job, skipped_by = await context.engine.trigger_schedule(_name(request), overlap)
     if job is not None:
-        made = {"job": job_fields(job, await context.learn_names([job]))}
+        made = {"job": job_fields(job, await context.load_schedule_names([job]))}
         return Response(201, orjson.dumps(made))
     blocking = UNSET if skipped_by is None else render_id(skipped_by)
     skipped = TriggerAnswer(skipped_overlap=True, blocking_job=blocking)

@@ -24,7 +24,7 @@ from schedo.web.handlers.invocations import invoke_short, read_traceparent
 from schedo.web.handlers.jobs import answer_when_ended
 from schedo.web.handlers.workers import spec_of
 from schedo.web.http import Request, Response, answer_error
-from schedo.web.idempotency import Once, StoreResponse, make_record
+from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
 
 
 async def create_job(context: AppContext, request: Request) -> Response:
@@ -41,14 +41,14 @@ async def create_job(context: AppContext, request: Request) -> Response:
 
 
 async def _submit(context: AppContext, request: Request, wait_s: float | None) -> Response:
-    once = Once(request)
-    job = await request.read(JobRequest, once.see)
+    idempotent = IdempotentRequest(request)
+    job = await request.read(JobRequest, idempotent.see)
     spec = job.to_spec(read_traceparent(request))
     context.check_work(spec)
     if job.broadcast:
         _check_broadcast(job, wait_s)
         async with context.batches.taken(1):
-            return await once.perform(
+            return await idempotent.perform(
                 context,
                 lambda record_of: submit_many(context, _broadcast_specs(context, spec), record_of),
                 lambda body: replay_many(repeat(spec), body),
@@ -61,7 +61,7 @@ async def _submit(context: AppContext, request: Request, wait_s: float | None) -
         record = make_record(record_of, render)
         return render(await context.engine.submit([spec], view=job_fields, answer=record))
 
-    answer = await once.perform(context, submit)
+    answer = await idempotent.perform(context, submit)
     if answer.status >= 400:
         return answer
     return answer.with_headers((b"location", f"/v1/jobs/{job_id_in(answer.body)}".encode()))
@@ -97,8 +97,8 @@ def _broadcast_specs(context: AppContext, spec: JobSpec) -> list[JobSpec]:
 
 async def short_schedule(context: AppContext, request: Request) -> Response:
     """Submit a command with a delay, or invoke a Task."""
-    once = Once(request)
-    job = await request.read(ShortRequest, once.see)
+    idempotent = IdempotentRequest(request)
+    job = await request.read(ShortRequest, idempotent.see)
     job.check()
     if job.task is not None:
         return await invoke_short(context, request, job)
@@ -114,7 +114,7 @@ async def short_schedule(context: AppContext, request: Request) -> Response:
         record = make_record(record_of, render)
         return render(await context.engine.submit([spec], view=ShortAnswer.of, answer=record))
 
-    return await once.perform(context, submit)
+    return await idempotent.perform(context, submit)
 
 
 def _render_one(result: Result, spec: JobSpec, request_id: str) -> Response:

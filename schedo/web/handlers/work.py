@@ -97,7 +97,7 @@ def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> Worker
     """
     known = context.workers.get(spec.id)
     if known is None and len(context.workers) >= _WORKERS_REMEMBERED_MAX:
-        _forget_gone(context)
+        _evict_disconnected(context)
     if known is not None and known.client_id == request.client_id:
         if known.spec == spec:
             return known.spec
@@ -153,7 +153,7 @@ def _is_connected(context: AppContext, name: str) -> bool:
         return False
 
 
-def _forget_gone(context: AppContext) -> None:
+def _evict_disconnected(context: AppContext) -> None:
     there = {seen.name for seen in context.engine.sessions.list()}
     context.workers = {name: known for name, known in context.workers.items() if name in there}
 
