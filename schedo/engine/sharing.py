@@ -64,6 +64,14 @@ class LoopShare:
 
         self._enter(begin_now)
 
+    async def admitted(self) -> None:
+        """Wait for a turn that has time for a request; it then counts as begun."""
+        if self.admits():
+            return
+        turn = asyncio.Event()
+        self.begin_later(turn.set)
+        await turn.wait()
+
     async def run(self, steps: Generator[None, None, T]) -> T:
         """Return the result of the steps, each of which takes a millisecond or two at most."""
         result: asyncio.Future[T] = self._loop.create_future()
@@ -164,10 +172,15 @@ class SharedCall(Generic[T]):
         self._next: asyncio.Task[T] | None = None
 
     async def result(self) -> T:
-        """Return the result of a call that begins now or later."""
+        """Return the result of a call that begins now or later.
+
+        The callers go on as requests begin, not all of them in the turn that brings the result.
+        """
         if self._next is None:
             self._next = asyncio.ensure_future(self._run(self._running))
-        return await asyncio.shield(self._next)
+        result = await asyncio.shield(self._next)
+        await loop_share().admitted()
+        return result
 
     async def _run(self, before: asyncio.Task[T] | None) -> T:
         if before is not None:

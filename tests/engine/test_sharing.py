@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 import types
+from collections import Counter
 from collections.abc import Generator
 
 import pytest
@@ -238,3 +239,19 @@ async def test_a_caller_that_leaves_ends_the_call_for_no_other() -> None:
 
     assert await staying == 1
     assert leaving.cancelled()
+
+
+async def test_the_callers_of_a_shared_call_go_on_in_several_turns() -> None:
+    calls = Calls()
+    calls.gate.set()
+    ticks = Ticks()
+    went_on: list[int] = []
+
+    async def go_on() -> None:
+        await calls.shared.result()
+        went_on.append(ticks.count)
+
+    await asyncio.gather(*(go_on() for _ in range(500)))
+
+    ticks.end()
+    assert max(Counter(went_on).values()) <= sharing.BEGUN_MAX
