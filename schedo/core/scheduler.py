@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from typing import Any, TypeVar, overload
 
-from schedo.core import commands as c
-from schedo.core import loads
+from schedo.core import commands, loads
 from schedo.core.admission import Admission
 from schedo.core.changes import Changes
 from schedo.core.expiry import Expiry
@@ -90,15 +89,15 @@ class Scheduler:
             self._jobs, self._admission, self._workers, self._attempts, self._transitions, sessions
         )
         self._appliers: Appliers = {
-            c.Submit: self._admission.submit,
+            commands.Submit: self._admission.submit,
             **of_jobs.appliers,
             **of_schedules.appliers,
             **self._placement.appliers,
             **self._make_sessions(random),
-            c.ConfigureQueue: self._configure_queue,
-            c.KeepIdempotencyRecord: self._keep_idempotency_record,
-            c.ExpireAndTrim: self._expire_and_trim,
-            c.Flush: _change_nothing,
+            commands.ConfigureQueue: self._configure_queue,
+            commands.KeepIdempotencyRecord: self._keep_idempotency_record,
+            commands.ExpireAndTrim: self._expire_and_trim,
+            commands.Flush: _change_nothing,
         }
 
     def _make_sessions(self, random: Callable[[], float]) -> Appliers:
@@ -144,7 +143,7 @@ class Scheduler:
     def apply(self, command: AttemptResult, now: int) -> Job: ...
 
     @overload
-    def apply(self, command: c.Command[R], now: int, loaded: Loaded = ...) -> R | Needs: ...
+    def apply(self, command: commands.Command[R], now: int, loaded: Loaded = ...) -> R | Needs: ...
 
     def apply(self, command: Any, now: int, loaded: Loaded = NOTHING_LOADED) -> Any:
         """Carry out the command and return its reply; raise a SchedoError if it is refused.
@@ -155,17 +154,20 @@ class Scheduler:
         return self._appliers[type(command)](command, now, loaded)
 
     def _follow_up(
-        self, command: c.JobFollowUp | c.ScheduleFollowUp, now: int, loaded: Loaded = NOTHING_LOADED
+        self,
+        command: commands.JobFollowUp | commands.ScheduleFollowUp,
+        now: int,
+        loaded: Loaded = NOTHING_LOADED,
     ) -> None:
         """Apply a command of the core itself: at once if its record is in memory or loaded."""
         if self.apply(command, now, loaded) is not None:  # it needs its record
             self._loads.append(
                 loads.LoadJob(command.job_id, command)
-                if isinstance(command, c.JobFollowUp)
+                if isinstance(command, commands.JobFollowUp)
                 else loads.LoadSchedule(command.schedule_id, command)
             )
 
-    def _configure_queue(self, command: c.ConfigureQueue, now: int, loaded: Loaded) -> Queue:
+    def _configure_queue(self, command: commands.ConfigureQueue, now: int, loaded: Loaded) -> Queue:
         ready_queues = self._jobs.ready_queues
         queue = ready_queues.queue_state(command.name).queue.changed(**command.fields)
         ready_queues.set_queue(queue)
@@ -173,11 +175,11 @@ class Scheduler:
         return queue
 
     def _keep_idempotency_record(
-        self, command: c.KeepIdempotencyRecord, now: int, loaded: Loaded
+        self, command: commands.KeepIdempotencyRecord, now: int, loaded: Loaded
     ) -> None:
         self._jobs.changes.idempotency_records.append(command.record)
 
-    def _expire_and_trim(self, command: c.ExpireAndTrim, now: int, loaded: Loaded) -> None:
+    def _expire_and_trim(self, command: commands.ExpireAndTrim, now: int, loaded: Loaded) -> None:
         self._expiry.sweep(now)
         self._jobs.ready_queues.evict_idle()
 
@@ -391,5 +393,5 @@ class Scheduler:
         return self._admission.make_run(run, now)
 
 
-def _change_nothing(command: c.Flush, now: int, loaded: Loaded) -> None:
+def _change_nothing(command: commands.Flush, now: int, loaded: Loaded) -> None:
     """The reply to a Flush comes with the next commit."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from schedo.clock import Clock, elapsed_us
-from schedo.core import commands as core
+from schedo.core import commands
 from schedo.core.changes import IdempotencyRecord
 from schedo.core.job_commands import no_job
 from schedo.core.limits import (
@@ -113,7 +113,7 @@ class Engine:
 
     async def stop(self) -> None:
         """Make everything durable and close the store; the caller stops the workers before."""
-        self._loop.enqueue(core.AnswerPolls())
+        self._loop.enqueue(commands.AnswerPolls())
         await self._maintenance.stop()
         await self._maintenance.check()
         await self._loop.stop()
@@ -150,23 +150,23 @@ class Engine:
         self._check_room(size)
 
         def finish(
-            answers: list[core.Accepted | SchedoError],
+            answers: list[commands.Accepted | SchedoError],
         ) -> list[Accepted[T] | SchedoError]:
             items = [
                 Accepted(view(item.job), item.is_conflict)
-                if isinstance(item, core.Accepted)
+                if isinstance(item, commands.Accepted)
                 else item
                 for item in answers
             ]
             record = answer(items) if answer is not None else None
             if record is not None:
-                self._loop.scheduler.apply(core.KeepIdempotencyRecord(record), self.clock.now())
+                self._loop.scheduler.apply(commands.KeepIdempotencyRecord(record), self.clock.now())
             return items
 
         began_at = elapsed_us(self.clock)
         self._payload_bytes += size
         try:
-            answers = await self._loop.try_enqueue(core.Submit(specs), finish)
+            answers = await self._loop.try_enqueue(commands.Submit(specs), finish)
             self.metrics.note_submit(specs, elapsed_us(self.clock) - began_at)
             return answers
         finally:
@@ -202,15 +202,15 @@ class Engine:
 
     async def cancel(self, job_id: int) -> Job:
         """End a waiting job, or request a running one to stop; cancelling twice is harmless."""
-        return await self._loop.try_enqueue(core.Cancel(job_id), Job.copy)
+        return await self._loop.try_enqueue(commands.Cancel(job_id), Job.copy)
 
     async def retry(self, job_id: int) -> Job:
         """Queue a failed, cancelled or expired job again."""
-        return await self._loop.try_enqueue(core.RetryJob(job_id), Job.copy)
+        return await self._loop.try_enqueue(commands.RetryJob(job_id), Job.copy)
 
     async def run_now(self, job_id: int) -> Job:
         """Make a scheduled or retrying job due now."""
-        return await self._loop.try_enqueue(core.RunNow(job_id), Job.copy)
+        return await self._loop.try_enqueue(commands.RunNow(job_id), Job.copy)
 
     async def reschedule(
         self,
@@ -221,7 +221,7 @@ class Engine:
         priority: int | None = None,
     ) -> Job:
         """Change a waiting job's due time (an instant or a delay) or priority; its id stays."""
-        command = core.Reschedule(job_id, due_at, delay_us, priority)
+        command = commands.Reschedule(job_id, due_at, delay_us, priority)
         return await self._loop.try_enqueue(command, Job.copy)
 
     async def wait(self, job_id: int, timeout_s: float) -> Job:
@@ -245,24 +245,30 @@ class Engine:
     async def put_schedule(self, spec: ScheduleSpec) -> tuple[Schedule, bool]:
         """Create the schedule or change it to the spec; return it and whether it is new."""
         return await self._loop.try_enqueue(
-            core.PutSchedule(spec), lambda reply: (reply[0].copy(), reply[1])
+            commands.PutSchedule(spec), lambda reply: (reply[0].copy(), reply[1])
         )
 
     async def delete_schedule(self, name: str) -> None:
         """Delete the schedule; its runs stay."""
-        await self._loop.try_enqueue(core.DeleteSchedule(name))
+        await self._loop.try_enqueue(commands.DeleteSchedule(name))
 
     async def pause_schedule(self, name: str, note: str | None = None) -> Schedule:
         """Keep the schedule from firing until it is resumed."""
-        return await self._loop.try_enqueue(core.PauseSchedule(name, note), Schedule.copy)
+        return await self._loop.try_enqueue(commands.PauseSchedule(name, note), Schedule.copy)
 
     async def resume_schedule(self, name: str, resume_from: int | None = None) -> Schedule:
         """Let the schedule fire again, from now or from an earlier instant."""
-        return await self._loop.try_enqueue(core.ResumeSchedule(name, resume_from), Schedule.copy)
+        return await self._loop.try_enqueue(
+            commands.ResumeSchedule(name, resume_from), Schedule.copy
+        )
 
-    async def trigger_schedule(self, name: str, overlap: Overlap | None = None) -> core.Triggered:
+    async def trigger_schedule(
+        self, name: str, overlap: Overlap | None = None
+    ) -> commands.Triggered:
         """Make a run of the schedule now, even if it is paused."""
-        return await self._loop.try_enqueue(core.TriggerSchedule(name, overlap), _copy_triggered)
+        return await self._loop.try_enqueue(
+            commands.TriggerSchedule(name, overlap), _copy_triggered
+        )
 
     async def get_schedule(self, name: str) -> Schedule:
         """Return the current record of the schedule."""
@@ -283,7 +289,7 @@ class Engine:
 
     async def change_queue(self, name: str, **fields: Any) -> Queue:
         """Set the given fields of a queue and keep the others."""
-        return await self._loop.try_enqueue(core.ConfigureQueue(name, fields))
+        return await self._loop.try_enqueue(commands.ConfigureQueue(name, fields))
 
     async def pause_queue(self, name: str) -> Queue:
         """Start no more jobs of the queue until it is resumed."""
@@ -320,12 +326,12 @@ class Engine:
 
     def close_worker(self, worker_id: str) -> None:
         """Dispatch no more attempts to the worker; its running ones continue."""
-        self._loop.enqueue(core.CloseWorker(worker_id))
+        self._loop.enqueue(commands.CloseWorker(worker_id))
 
     def detach(self, worker_id: str, message: str) -> None:
         """Remove the worker; the attempts that it still holds are lost."""
         self._loop.detach(worker_id, message)
 
 
-def _copy_triggered(reply: core.Triggered) -> core.Triggered:
+def _copy_triggered(reply: commands.Triggered) -> commands.Triggered:
     return reply._replace(job=reply.job.copy()) if reply.job is not None else reply
