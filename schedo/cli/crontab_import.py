@@ -263,7 +263,9 @@ def _report(
         click.echo(f"no longer in the file: {escape(f'{item.name} {done}')}")
     zones = ", ".join(sorted({item.tz for item in taken}))
     times = f"; times are in {zones}" if taken else ""
-    click.echo(f"{len(taken)} imported, {len(refused)} refused{times}")
+    is_dry = any(item.is_new is None for item in taken)
+    done = "would be imported" if is_dry else "imported"
+    click.echo(f"{len(taken)} {done}, {len(refused)} refused{times}")
 
 
 def _imported_line(item: _Imported) -> str:

@@ -147,8 +147,8 @@ def test_each_fire_is_shown_in_the_zone_of_its_entry(
 
     assert " 03:00:00.000+09:00 (" in both[0]
     assert " 03:00:00.000+00:00 (" in both[1]
-    assert both[2] == "2 imported, 0 refused; times are in Asia/Tokyo, UTC"
-    assert one.stdout.splitlines()[1] == "1 imported, 0 refused; times are in Asia/Tokyo"
+    assert both[2] == "2 would be imported, 0 refused; times are in Asia/Tokyo, UTC"
+    assert one.stdout.splitlines()[1] == "1 would be imported, 0 refused; times are in Asia/Tokyo"
     assert none.stdout == "0 imported, 0 refused\n"
 
 

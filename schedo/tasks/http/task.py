@@ -286,7 +286,7 @@ async def _render_result(response: Response) -> bytes:
     if is_json and not response.is_cut and 0 < len(response.body) <= _RESULT_BODY_BYTES_MAX:
         try:
             body = msgspec.Raw(await check_json(response.body))
-            # The body is one level deeper there, which has a limit.
+            # The body is nested one level deeper there, and the depth of JSON is limited.
             return await check_json(msgspec.json.encode({**result, "body": body}))
         except BadJson:  # the output still has the body unchanged
             result["body_is_json"] = False
