@@ -197,3 +197,17 @@ def test_a_running_job_without_a_lease_is_lost(blame: Blame, losses: int) -> Non
     server.scheduler.recover_lost(row, Lost("the server was restarted", blame), MINUTE)
 
     assert (server.job(1).state, server.job(1).losses) == (State.QUEUED, losses)
+
+
+def test_an_attempt_that_was_stopped_before_its_start_was_durable_gets_the_stop_with_it() -> None:
+    server = Server()
+    job = server.submit(make_spec(at_most_once=True))
+    assert server.tick(T0) == []
+    server.cancel(job.id, T0)
+    server.tick(T0)
+    server.stops.clear()
+
+    server.round(T0)
+    [lease] = server.tick(T0)
+
+    assert server.stops == [StopRequest(lease.key, "w", StopReason.CANCEL)]
