@@ -217,7 +217,7 @@ class Catchup(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When a schedule fires: exactly one of cron, every_us and at."""
+    """The rule of a schedule: exactly one of cron, every_us and at."""
 
     cron: str | None = None  # normalized: 5 or 6 fields (seconds first), H expanded
     tz: str = "UTC"

@@ -2,7 +2,7 @@
 
 An entry has the rows of the commit's new jobs and of its known jobs. Which columns they have is
 noted in the file when it is opened. So the next version of schedo, with other columns, can replay
-what a crash left: before it migrates the tables, as rows of the columns of then.
+what a crash left: before it migrates the tables, as rows of the old columns.
 """
 
 from __future__ import annotations

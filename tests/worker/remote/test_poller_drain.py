@@ -80,7 +80,7 @@ async def test_a_session_ends_when_its_outbox_is_empty(
     running.poller.leave()
     report.drop()
     poll = await server.next_poll()
-    while not poll.results:  # what waited when it left was cut short
+    while not poll.results:  # a poll from before the drain has no results
         poll = await server.next_poll()
 
     assert poll.body == {
