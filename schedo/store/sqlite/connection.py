@@ -47,7 +47,7 @@ _WRITER_PRAGMAS = (
 _READER_PRAGMAS = (
     "query_only = ON",
     "temp_store = MEMORY",
-    "cache_size = -1024",
+    "cache_size = -256",  # its pages are in the system's cache too
     "mmap_size = 0",
     f"busy_timeout = {_BUSY_MS}",
 )
