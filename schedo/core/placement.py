@@ -25,7 +25,7 @@ from schedo.core.outcomes import Transition
 from schedo.core.reservations import Reservations
 from schedo.core.running import RunningAttempts, is_current_lease
 from schedo.core.states import State
-from schedo.core.timers import Timers
+from schedo.core.timers import Timers, earliest
 from schedo.core.transitions import JobTransitions
 from schedo.core.worker_messages import Decided, Reservation
 from schedo.core.worker_pool import Worker, WorkerPool
@@ -164,6 +164,8 @@ class Placement:
 
         A worker that does not support offers accepts a lease by polling with a free slot.
         """
+        if not self._offers:
+            return frozenset()
         offers = {lease.key for lease in leases if self.has_offer(lease.key)}
         for key in offers:
             if supports_offers:
@@ -236,8 +238,7 @@ class Placement:
     def next_at(self) -> int | None:
         """Return the next instant at which `tick` has something to do, or None."""
         first = self._deadlines.first()
-        instants = (first[0] if first is not None else None, self._reservations.next_at())
-        return min((at for at in instants if at is not None), default=None)
+        return earliest(first and first[0], self._reservations.next_at())
 
     def shift(self, delta_us: int) -> None:
         """Shift the deadlines after a clock change, because they count elapsed time."""

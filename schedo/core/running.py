@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from schedo.core.commit_queue import CommitQueue
 from schedo.core.job_table import JobTable
 from schedo.core.leases import AttemptResult, Lease, StopReason, StopRequest
 from schedo.core.model import Job, LeaseKey, Location, Trigger
@@ -31,9 +32,7 @@ class RunningAttempts:
         self._leases: list[Lease] = []  # to send now
         # To send when their start is durable: leases of jobs that run at most once, of jobs that
         # are made with their attempt, and of workers that require durable starts.
-        self._deferred: list[Lease] = []
-        self._committing: list[Lease] = []
-        self._durable: list[Lease] = []
+        self.deferred: CommitQueue[Lease] = CommitQueue()
         self.unsent: set[LeaseKey] = set()  # the live ones of these, and those that a gang keeps
         self._stops: list[StopRequest] = []
         self._results: list[AttemptResult] = []
@@ -51,7 +50,7 @@ class RunningAttempts:
         self._hold(job, now)
         lease = make_lease(key, worker_id, job)
         if job.options.at_most_once or job.trigger is _INVOKE or worker.spec.durable_starts:
-            self._deferred.append(lease)
+            self.deferred.add(lease)
             self.unsent.add(key)
         else:
             self._leases.append(lease)
@@ -121,21 +120,9 @@ class RunningAttempts:
 
     # Leases, from their start to the worker.
 
-    def begin_commit(self) -> None:
-        """Note that the starts so far are being committed."""
-        self._committing, self._deferred = self._deferred, []
-
-    def committed(self) -> None:
-        """Note that the starts that were being committed are durable."""
-        self._durable += self._committing
-        self._committing = []
-
     def take_durable(self) -> list[Lease]:
         """Return the live leases that had to wait until their start was durable."""
-        if not self._durable:
-            return []
-        durable, self._durable = self._durable, []
-        return [lease for lease in durable if self.is_live(lease.key)]
+        return [lease for lease in self.deferred.take() if self.is_live(lease.key)]
 
     def send(self, lease: Lease) -> None:
         """Send a lease that had to wait, and the stop request that it has got meanwhile."""

@@ -326,8 +326,8 @@ class Scheduler:
 
     def take_changes(self) -> Changes:
         """Return what the store must write; see `JobTable.take_changes`."""
-        self._attempts.begin_commit()
-        self._sessions.begin_commit()
+        self._attempts.deferred.begin_commit()
+        self._sessions.uncommitted.begin_commit()
         return self._jobs.take_changes()
 
     def take_ready(self) -> set[int]:
@@ -339,15 +339,15 @@ class Scheduler:
         """Mark the changes that were taken last as durable."""
         self._jobs.committed()
         self._schedule_table.committed()
-        self._attempts.committed()
-        self._sessions.committed()
+        self._attempts.deferred.committed()
+        self._sessions.uncommitted.committed()
 
     @property
     def has_pending_work(self) -> bool:
         """Whether the engine has something to commit or to load."""
         return bool(
             self._jobs.changes
-            or self._sessions.needs_commit
+            or self._sessions.uncommitted.needs_commit
             or self._loads
             or self._expiry.loads
             or self._jobs.needs_loads()

@@ -66,12 +66,13 @@ class OpenPoll:
 
     __slots__ = (
         *("accept", "gangs", "id", "is_durable", "max_leases", "refused", "revoked"),
-        *("supports_offers", "until"),
+        *("supports_offers", "until", "wants_leases"),
     )
 
     def __init__(self, id_: int, request: PollRequest, until: int) -> None:
         self.id = id_
         self.max_leases = request.max_leases
+        self.wants_leases = request.max_leases != 0 and not request.is_draining
         self.supports_offers = request.supports_offers
         self.accept = request.accept
         self.until = until  # it is answered then, also without a lease
@@ -87,13 +88,22 @@ class Session:
 
     __slots__ = (
         *("connected_at", "deadline_at", "drain_requested", "held", "last_seen_at", "listened"),
-        *("name", "polled_at", "polls", "previous_session_ids", "reported", "revoked"),
-        *("session_id", "spec", "state", "supports_offers", "timeout_us", "unacknowledged"),
+        *("name", "polled_at", "polls", "previous_session_ids", "registered", "reported"),
+        *(
+            "revoked",
+            "session_id",
+            "spec",
+            "state",
+            "supports_offers",
+            "timeout_us",
+            "unacknowledged",
+        ),
         "waiting",
     )
 
     def __init__(self, name: str, spec: WorkerSpec) -> None:
         self.name = name
+        self.registered = spec  # as the worker sent it, to notice a change at once
         self.spec = spec
         self.state = _DISCONNECTED
         self.session_id: str | None = None  # None: no process of it has sent a request yet

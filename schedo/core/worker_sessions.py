@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from schedo.core.commands import AnswerPolls, HoldLease, HoldStop, Poll, PollBroken
+from schedo.core.commit_queue import CommitQueue
 from schedo.core.heartbeats import Heartbeats
 from schedo.core.held_leases import HeldLeases
 from schedo.core.leases import AttemptResult, Lease
@@ -69,8 +70,7 @@ class WorkerSessions:
         self._heartbeats = Heartbeats(table)
         self._touched: dict[Session, None] = {}  # their polls may be complete
         self._accepting: dict[int, Session] = {}  # by the id of a poll that waits for a gang
-        self._uncommitted: list[tuple[Session, OpenPoll]] = []  # with results not yet durable
-        self._committing: list[tuple[Session, OpenPoll]] = []
+        self.uncommitted: CommitQueue[tuple[Session, OpenPoll]] = CommitQueue()  # with results
         self._replies: list[PollReply] = []
         self._progress: list[Progress] = []
         self._warnings: list[str] = []
@@ -98,18 +98,18 @@ class WorkerSessions:
         # Results come first: they free the slots and the held leases that the later steps look at.
         poll.refused = self._leases.apply_results(session, request.reports, now)
         if not poll.is_durable:
-            self._uncommitted.append((session, poll))
+            self.uncommitted.add((session, poll))
         self._progress += [each for each in request.progress if each.key in session.held]
-        self._apply_offer_replies(session, poll, request, now)
+        if request.accept or request.reject:
+            self._apply_offer_replies(session, poll, request, now)
         if request.is_draining:
             self._stop_polling(session, now)
             self._leases.release(session, session.unsent(), now)
-        wants_leases = request.max_leases != 0 and not request.is_draining
-        is_sure = wants_leases or request.is_draining
+        is_sure = poll.wants_leases or request.is_draining
         poll.revoked = self._leases.reconcile(session, request, now, is_sure=is_sure)
-        if wants_leases:
+        if poll.is_durable:
             self._open(session, poll, now)
-        elif request.is_draining and not session.held:
+        if request.is_draining and not session.held:
             self._disconnect(session, "it has shut down", now)
             self._end_drain(session)
         self._touch(session, now)
@@ -137,7 +137,7 @@ class WorkerSessions:
         unsent = [key for key in command.unsent if key in session.held]
         is_waiting = poll is not None and poll is session.waiting
         if is_waiting:
-            self._stop_polling(session, now)
+            self._close(session, now)
             unsent += session.unsent()
         self._leases.release(session, unsent, now)
         if (is_waiting or unsent) and session.waiting is None and session.is_connected:
@@ -180,12 +180,11 @@ class WorkerSessions:
         session.last_seen_at = now
         session.timeout_us = round(request.session_timeout_s * SECOND)
         session.supports_offers = request.supports_offers
-        spec = as_polling(request.spec)
         if not session.is_connected:
             session.connected_at = session.polled_at = now
-        if not session.is_connected or session.spec != spec:
-            session.spec = spec
-            self._workers.attach(spec)
+        if not session.is_connected or session.registered is not request.spec:
+            session.registered, session.spec = request.spec, as_polling(request.spec)
+            self._workers.attach(session.spec)
         session.move(_DRAINING if request.is_draining else _CONNECTED)
         return session
 
@@ -205,8 +204,8 @@ class WorkerSessions:
     def _take_over(self, session: Session, request: PollRequest, now: int) -> None:
         """Give the name to a new process; attempts that it does not list as running are lost."""
         waiting = session.waiting
+        self._stop_polling(session, now)
         if waiting is not None:
-            self._stop_polling(session, now)
             del session.polls[waiting.id]
             self._replies.append(PollReply(waiting.id, session.name, _replaced(session)))
         session.previous_session_ids.append(session.session_id or "")
@@ -257,7 +256,7 @@ class WorkerSessions:
         leases: list[Lease] = []
         if session.waiting is poll:
             leases = session.take_new(now)
-            self._stop_polling(session, now)
+            self._close(session, now)
         offers = self._placement.send(leases, now, supports_offers=poll.supports_offers)
         late = [key for key in poll.accept if key not in session.held]
         response = PollResponse(
@@ -282,39 +281,31 @@ class WorkerSessions:
         self._warnings, self._leases.warnings = [], []
         return warnings
 
-    # Commits.
-
-    @property
-    def needs_commit(self) -> bool:
-        """Whether a poll waits for the next commit, even if it changes nothing."""
-        return bool(self._uncommitted)
-
-    def begin_commit(self) -> None:
-        """Note that the changes so far are being committed."""
-        self._committing, self._uncommitted = self._uncommitted, []
-
-    def committed(self) -> None:
-        """Note that the results that were being committed are durable."""
-        for session, poll in self._committing:
-            poll.is_durable = True
-            self._touched[session] = None
-        self._committing = []
-
     # Open polls.
 
     def _open(self, session: Session, poll: OpenPoll, now: int) -> None:
-        """Let the worker have leases; an earlier poll of it is answered without any."""
-        session.waiting = poll
-        session.polled_at = now
-        free = session.spec.slots - len(session.held)
-        self._workers.poll(session.name, free if poll.max_leases is None else poll.max_leases)
-        self._placement.try_start_gangs()
+        """Let the worker have leases, if its poll requests any.
 
-    def _stop_polling(self, session: Session, now: int) -> None:
+        That waits until the results of the request are durable: a lease must not wait for a disk.
+        """
+        if poll.wants_leases:
+            session.waiting = poll  # an earlier poll is answered without leases
+            session.polled_at = now
+            free = session.spec.slots - len(session.held)
+            self._workers.poll(session.name, free if poll.max_leases is None else poll.max_leases)
+            self._placement.try_start_gangs()
+
+    def _close(self, session: Session, now: int) -> None:
         if session.waiting is not None:
             session.waiting = None
             session.polled_at = now
             self._workers.poll(session.name, 0)
+
+    def _stop_polling(self, session: Session, now: int) -> None:
+        """Give no more leases to the polls of a process that drains or is replaced."""
+        self._close(session, now)
+        for poll in session.polls.values():
+            poll.wants_leases = False
 
     def _touch(self, session: Session, now: int) -> None:
         self._touched[session] = None
@@ -323,7 +314,12 @@ class WorkerSessions:
     # Time.
 
     def tick(self, now: int) -> None:
-        """Answer the polls whose time is up, and end the sessions of workers that are lost."""
+        """Open polls whose results are durable, answer those whose time is up, lose workers."""
+        for session, poll in self.uncommitted.take():
+            poll.is_durable = True
+            if poll.id in session.polls:  # its connection is not broken
+                self._open(session, poll, now)
+                self._touch(session, now)
         for session in self._heartbeats.take_due(now):
             if session.polls:
                 self._touched[session] = None

@@ -1,0 +1,178 @@
+"""Worker sessions: who has a name, what operators change, and what a recovery keeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.commands import (
+    Cordon,
+    DetachWorker,
+    Drain,
+    Poll,
+)
+from schedo.core.states import State
+from schedo.core.worker_sessions import EVICTED_AT_ONCE, SESSIONS_MAX
+from schedo.errors import NotFound, Overloaded, WorkerReplaced
+from tests.core.builders import SECOND, T0, make_spec
+from tests.core.remote_site import Site, done, keys, make_poll
+
+# Names.
+
+
+def test_a_new_process_takes_the_name_over_and_the_old_one_gets_an_error() -> None:
+    site = Site()
+    lease = site.leased()
+    poll = site.poll(running=keys(lease))
+
+    site.say(session="s2")
+
+    assert isinstance(site.replies[poll], WorkerReplaced)
+    assert isinstance(site.replies[site.poll(session="s1")], WorkerReplaced)
+    assert site.job(lease.key.job_id).losses == 1
+
+
+def test_a_new_process_may_go_on_with_attempts_of_the_old_one() -> None:
+    site = Site()
+    lease = site.leased()
+
+    site.say(session="s2", running=keys(lease))
+
+    assert site.job(lease.key.job_id).state is State.RUNNING
+
+
+def test_a_name_is_forgotten_when_too_many_are_disconnected() -> None:
+    site = Site()
+    for number in range(SESSIONS_MAX):
+        session = make_poll(f"w{number}", is_draining=number < SESSIONS_MAX - 1)
+        site.apply(Poll(-number, session), T0)
+    site.turn()
+
+    site.say("new")
+
+    with pytest.raises(NotFound):
+        site.status("w0")
+    assert site.status(f"w{SESSIONS_MAX - 2}") == "disconnected"
+    assert len(site.scheduler._session_table.by_name) <= SESSIONS_MAX - EVICTED_AT_ONCE + 1
+
+
+def test_beyond_the_limit_of_sessions_a_worker_is_refused() -> None:
+    site = Site()
+    for number in range(SESSIONS_MAX):
+        site.apply(Poll(-number, make_poll(f"w{number}")), T0)
+
+    assert isinstance(site.replies[site.poll("new")], Overloaded)
+
+
+# Operators.
+
+
+def test_a_cordon_outlives_the_session_and_a_recovery() -> None:
+    site = Site()
+    site.say()
+    site.apply(Cordon("a", True), T0)
+    site.say(is_draining=True)
+    site.say()
+    assert site.status() == "cordoned"
+
+    site.recover(T0)
+    assert site.status() == "cordoned"
+
+    assert site.apply(Cordon("a", False), T0).state == "active"
+
+
+def test_a_drain_is_requested_with_the_open_poll_and_ends_with_the_process() -> None:
+    site = Site()
+    poll = site.poll()
+
+    assert site.apply(Drain("a"), T0).state == "draining"
+    site.turn()
+    assert site.response(poll).drain
+
+    site.say(is_draining=True, running=frozenset())
+    assert site.status() == "disconnected"
+    site.say(session="s2")
+    assert site.status() == "active"
+
+
+def test_a_drain_of_a_worker_without_a_poll_is_in_its_next_response() -> None:
+    site = Site()
+    site.say()
+    site.apply(Drain("a"), T0)
+
+    assert site.say().drain
+
+
+def test_a_local_worker_that_is_drained_is_cordoned() -> None:
+    site = Site(local_slots=1)
+
+    assert site.apply(Drain("local"), T0).state == "cordoned"
+
+
+@pytest.mark.parametrize("command", [Cordon("nobody", True), Drain("nobody")])
+def test_an_unknown_worker_is_not_found(command: Cordon | Drain) -> None:
+    with pytest.raises(NotFound):
+        Site().apply(command, T0)
+
+
+def test_a_draining_worker_gets_no_lease_through_its_open_poll() -> None:
+    site = Site()
+    lease = site.leased(slots=2)
+    poll = site.poll(slots=2, running=keys(lease))
+
+    site.say(slots=2, is_draining=True, running=keys(lease))
+    job = site.submit(make_spec())
+    site.turn()
+
+    assert site.response(poll).leases == []
+    assert (site.status(), site.state(job.id)) == ("draining", State.QUEUED)
+
+
+def test_a_worker_that_is_detached_loses_its_attempts() -> None:
+    site = Site()
+    lease = site.leased()
+
+    site.apply(DetachWorker("a", "it must go"), T0)
+    site.turn()
+
+    assert (site.status(), site.job(lease.key.job_id).losses) == ("disconnected", 1)
+    assert [worker.name for worker in site.scheduler.worker_statuses(T0)] == ["a"]
+
+
+# Recovery.
+
+
+def test_a_recovery_keeps_sessions_and_attempts_and_ends_open_polls() -> None:
+    site = Site()
+    lease = site.leased(slots=2)
+    site.poll(slots=2, running=keys(lease))
+
+    site.recover(SECOND, lease)
+
+    assert site.status() == "active"
+    assert [each.key for each in site.scheduler.held_by("a")] == [lease.key]
+    job = site.submit(make_spec(), SECOND)
+    site.turn(SECOND)
+    assert site.state(job.id) is State.QUEUED, "no poll is open"
+    response = site.say(slots=2, reports=[done(lease)])
+    assert response.refused == []
+    assert site.state(lease.key.job_id) is State.COMPLETED
+
+
+def test_a_lease_that_a_recovery_did_not_keep_is_revoked() -> None:
+    site = Site()
+    lease = site.leased()
+
+    site.recover(SECOND)
+
+    assert site.scheduler.held_by("a") == []
+    assert site.say(running=keys(lease)).revoked == [lease.key]
+
+
+def test_a_disconnected_worker_stays_detached_over_a_recovery() -> None:
+    site = Site()
+    site.say(is_draining=True)
+
+    site.recover(SECOND)
+
+    assert (site.status(), "a" in site.scheduler._workers) == ("disconnected", False)
+    assert site.scheduler.next_wake_at() is None
