@@ -76,7 +76,7 @@ class WorkerSessions:
         self._warnings: list[str] = []
         self.appliers: Appliers = {
             Poll: self.poll,
-            PollBroken: self.fail_and_recover,
+            PollBroken: self.end_broken,
             HoldLease: self.hold,
             HoldStop: self.hold_stop,
             AnswerPolls: self.answer_all,
@@ -127,7 +127,7 @@ class WorkerSessions:
             if key in session.held:
                 self._placement.reject(key, reason, now)
 
-    def fail_and_recover(self, command: PollBroken, now: int, loaded: Loaded) -> None:
+    def end_broken(self, command: PollBroken, now: int, loaded: Loaded) -> None:
         """End a poll whose response cannot be sent, and release the leases of that response."""
         session = self._sessions.get(command.worker)
         if session is None:
