@@ -28,8 +28,8 @@ SchedoError
         StoreRefused      the commit has a value that no row can hold
         StoreLocked       another server holds the store
         StoreUnsuitable   the path cannot hold a store, or this version cannot read the store
-        StoreDamaged      a part of the store's files is missing or damaged
         StoreBroken       the disk failed; this process must end
+            StoreDamaged  a part of the store's files is missing or damaged
     Unavailable           the server is starting or draining         503
         ServerBroken      a bug occurred again and again; this process must end
     NoCapacity            no worker has a free slot for it right now 503
@@ -263,12 +263,6 @@ class StoreUnsuitable(StoreError):
     """The path cannot hold a store, or this version of schedo cannot read the store there."""
 
 
-class StoreDamaged(StoreError):
-    """The files are not those that the last server left: a start with them would lose commits."""
-
-    code = "store-damaged"
-
-
 class StoreBroken(StoreError):
     """The disk failed under the store: the process must end, and nothing in memory can be trusted.
 
@@ -278,6 +272,12 @@ class StoreBroken(StoreError):
     """
 
     code = "store-broken"
+
+
+class StoreDamaged(StoreBroken):
+    """A part of the store's files is missing or wrong, so another start cannot help."""
+
+    code = "store-damaged"
 
 
 class Unavailable(SchedoError):

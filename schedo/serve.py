@@ -121,7 +121,7 @@ async def _serve(config: Config, accept_loss: bool) -> int:
         gc.set_threshold(10_000, 5, 20)
         await shutdown.wait()
         app.drain()
-        grace_s = 0.0 if shutdown.has_failed else config.drain_grace_us / 1_000_000
+        grace_s = 0.0 if shutdown.failure else config.drain_grace_us / 1_000_000
         log.info(
             "draining: running jobs have %g s to finish; a second signal stops them at once",
             grace_s,
@@ -132,7 +132,7 @@ async def _serve(config: Config, accept_loss: bool) -> int:
         await workers.drain(0.0)
         await engine.stop()
     log.info("stopped")
-    return Exit.BROKEN if shutdown.has_failed else Exit.DONE
+    return exit_of_server(shutdown.failure) if shutdown.failure else Exit.DONE
 
 
 class _Shutdown:
@@ -140,16 +140,16 @@ class _Shutdown:
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
-        self.has_failed = False
+        self.failure: Exception | None = None
 
     def request(self) -> None:
         """Start the drain."""
         self._requested.set()
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: Exception) -> None:
         """Shut down without grace time, because the store cannot commit any more."""
-        log.critical("%s; the server stops now: start it again", error)
-        self.has_failed = True
+        log.critical("%s; the server stops now with exit code %d", error, exit_of_server(error))
+        self.failure = error
         self._requested.set()
 
     async def wait(self) -> None:

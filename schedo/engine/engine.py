@@ -56,7 +56,7 @@ class Engine:
         draw: Callable[[], float] = random.random,
         window: int = WINDOW_ENTRIES,
         ready_limit: int = READY_ENTRIES_MAX,
-        on_fatal: Callable[[BaseException], None] = log_fatal,
+        on_fatal: Callable[[Exception], None] = log_fatal,
     ) -> None:
         """on_fatal: called with an error after which the process should end."""
         self.store = store

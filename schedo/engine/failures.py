@@ -28,7 +28,7 @@ BUGS_MAX = 5  # within
 BUGS_PERIOD_S = 60.0
 
 
-def log_fatal(error: BaseException) -> None:
+def log_fatal(error: Exception) -> None:
     """Log the error that stops the engine."""
     log.critical("%s; the engine has stopped", error)
 

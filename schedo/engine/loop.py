@@ -57,7 +57,7 @@ class EngineLoop:
         store: Store,
         make_scheduler: Callable[[Snapshot], Scheduler],
         monitor: LoopMonitor,
-        on_fatal: Callable[[BaseException], None],
+        on_fatal: Callable[[Exception], None],
     ) -> None:
         self._store = store
         self.clock = monitor.clock

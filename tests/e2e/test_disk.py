@@ -123,6 +123,25 @@ def test_a_server_whose_files_are_moved_or_removed_ends_within_a_second(
         assert "while the server ran" in server.log()
 
 
+def test_a_server_that_reads_a_damaged_page_ends_with_the_code_for_damage(tmp_path: Path) -> None:
+    with serving(tmp_path, *STORE) as server:
+        jobs = [{"task": "work", "payload": "x" * 2_000, "delay": "1h"}] * 1_000
+        status, _ = server.ask("POST", "/v1/jobs:batch", jobs)
+        assert status == 200
+        assert server.terminate() == 0
+        database = tmp_path / "data" / "jobs.db"
+        middle = database.stat().st_size // 2 // 4_096 * 4_096
+        with database.open("r+b") as file:
+            file.seek(middle)
+            file.write(b"\xa5" * 4_096 * 40)  # no start reads these rows
+        server.start()
+
+        status, problem = server.ask("GET", "/v1/jobs?limit=500")
+
+        assert (status, problem["code"]) == (503, "store-damaged")
+        assert ended(server) == 65
+
+
 def test_a_death_by_sigbus_leaves_a_traceback(tmp_path: Path) -> None:
     with serving(tmp_path, *STORE) as server:
         assert server.signal(signal.SIGBUS) == -signal.SIGBUS

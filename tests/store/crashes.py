@@ -83,5 +83,12 @@ def flip(file: Path, at: int) -> None:
     file.write_bytes(content)
 
 
+def garble(file: Path) -> None:
+    """Overwrite all of a database but its header; SQLite notices it when it reads a page."""
+    with file.open("r+b") as opened:
+        opened.seek(100)
+        opened.write(b"\xa5" * (os.stat(file).st_size - 100))
+
+
 def wal(path: Path) -> Path:
     return Path(f"{path}-wal")

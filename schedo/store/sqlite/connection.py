@@ -18,7 +18,14 @@ from urllib.parse import quote
 
 import aiosqlite
 
-from schedo.errors import StoreBroken, StoreError, StoreFull, StoreRefused, StoreUnsuitable
+from schedo.errors import (
+    StoreBroken,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreUnsuitable,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,8 +66,8 @@ _UNFIT_CODES = {
     sqlite3.SQLITE_INTERNAL,
 }
 _COUNT = "UPDATE meta SET value = value + 1 WHERE name = 'commits' RETURNING value"
-# These codes mean that the disk fails or returns wrong data; see StoreBroken.
-_BROKEN = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# With these codes SQLite reports that a file has wrong contents.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class Writer(sqlite3.Connection):
@@ -284,9 +291,11 @@ def store_error(error: Exception, path: str) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"there is no room left for {path}: {error}")
-    if code in _BROKEN:
-        name = getattr(error, "sqlite_errorname", "SQLite error")
+    name = getattr(error, "sqlite_errorname", "SQLite error")
+    if code == sqlite3.SQLITE_IOERR:
         return StoreBroken(f"the disk under {path} failed ({name}: {error}); the server must stop")
+    if code in _DAMAGED:
+        return StoreDamaged(f"{path} is damaged ({name}: {error}); the server must stop")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"another program is writing to {path}: {error}")
     if is_refusal(error):

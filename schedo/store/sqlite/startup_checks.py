@@ -54,7 +54,7 @@ def find_damage(path: str, mark: CommitMark | None) -> Damage | None:
         whole = _read_extent(path) if log_bytes else _read_extent(path, "immutable=1")
     except sqlite3.DatabaseError as error:
         if is_damage(error):
-            return Damage(f"{path} is damaged ({error})")
+            return Damage(f"{path} is damaged ({error})", mark.commits, is_unusable=True)
         raise
     return _find_lost(path, mark, whole, log_bytes) or _find_older(path, mark, log_bytes)
 

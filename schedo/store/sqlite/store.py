@@ -21,9 +21,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from schedo.core.changes import Changes
 from schedo.core.loads import Load, PromoteDue
 from schedo.core.model import Job
-from schedo.errors import NotFound, StoreBroken, StoreDamaged, StoreError, StoreFull, StoreRefused
+from schedo.errors import NotFound, StoreBroken, StoreError, StoreFull, StoreRefused
 from schedo.store.base import ClockMark, Retention, Snapshot
-from schedo.store.sqlite import bad_values, loads, queries, reads, startup_checks, writes
+from schedo.store.sqlite import bad_values, loads, queries, reads, writes
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite.buffer_entries import has_entries, replay, write_layout
 from schedo.store.sqlite.connection import MEMORY, Connection
@@ -56,7 +56,7 @@ class SqliteStore(ConcurrentReads):
         self._writer: Connection | None = None
         self._reader: Connection | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._broken: str | None = None
+        self._broken: StoreBroken | None = None
         self._buffer = WriteBuffer()
         self._flush_timer: asyncio.TimerHandle | None = None
 
@@ -76,8 +76,6 @@ class SqliteStore(ConcurrentReads):
             await self.close()
             if isinstance(error, sqlite3.Error | OSError):
                 raise self._translate_error(error) from error
-            if isinstance(error, StoreBroken) and startup_checks.is_damage(error.__cause__):
-                raise StoreDamaged(f"{self._name} is damaged ({error.__cause__})") from error
             raise
         return dataclasses.replace(snapshot, was_killed=self._guard.was_killed)
 
@@ -204,7 +202,7 @@ class SqliteStore(ConcurrentReads):
         **kwargs: P.kwargs,
     ) -> T:
         if self._broken is not None:
-            raise StoreBroken(self._broken)
+            raise type(self._broken)(*self._broken.args)
 
         def do(raw: sqlite3.Connection) -> T:
             self._guard.check_index()
@@ -236,7 +234,7 @@ class SqliteStore(ConcurrentReads):
     def _translate_error(self, error: Exception) -> StoreError:
         meaning = connections.store_error(error, self._name)
         if isinstance(meaning, StoreBroken):
-            self._broken = str(meaning)
+            self._broken = meaning
         return meaning
 
     def _prepare(self, connection: sqlite3.Connection) -> Snapshot:

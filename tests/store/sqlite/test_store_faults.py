@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from schedo.core.loads import LoadJob
-from schedo.errors import StoreBroken, StoreError, StoreFull
+from schedo.errors import StoreBroken, StoreDamaged, StoreError, StoreFull
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.sources import ROOT
+from tests.store.crashes import checkpointed, garble
 from tests.store.steps import listed, of_jobs, put
 
 MEBIBYTE = 1_048_576
@@ -173,6 +174,22 @@ async def test_a_broken_store_leaves_its_log_to_the_next_start(
 
     assert await listed(store) == [1]
     assert check_integrity(path) == "ok"
+
+
+async def test_after_a_damaged_page_every_call_reports_the_damage(
+    store: SqliteStore, path: Path
+) -> None:
+    await put(store, *[make_job(id=number, payload=b"x" * 3_000) for number in range(1, 999)])
+    await listed(store)  # flushes the write buffer
+    await checkpointed(store)
+    garble(path)
+
+    with pytest.raises(StoreDamaged, match="SQLITE_CORRUPT"):
+        await listed(store, limit=1_000)
+    with pytest.raises(StoreDamaged):
+        await store.load(LoadJob(1))
+    with pytest.raises(StoreDamaged):
+        await store.commit(of_jobs(make_job(id=1_000)))
 
 
 async def test_another_writer_delays_a_commit_but_does_not_break_the_store(
