@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import Any
 
 import orjson
@@ -124,14 +123,11 @@ _LARGE = {
 }
 
 
+@pytest.mark.timeout(30)  # it takes some milliseconds; what grew with the square would take hours
 @pytest.mark.parametrize("body", _LARGE.values(), ids=_LARGE.keys())
-def test_reading_a_mebibyte_takes_a_bounded_time(body: bytes) -> None:
-    started = time.perf_counter()
+def test_the_time_to_read_a_mebibyte_grows_with_its_size(body: bytes) -> None:
     with contextlib.suppress(BadJson):
         decode_strictly(body)
-    took_s = time.perf_counter() - started
-
-    assert took_s < 0.5  # about 5 to 40 ms alone on a core; the bound only catches quadratic growth
 
 
 def test_strict_decoding_gives_the_same_value_as_orjson() -> None:
