@@ -5,15 +5,22 @@ is loaded page by page. Each fire is computed, so schedules cannot be moved in b
 
 Schedules that fire every few seconds stay in memory and go first. In the order of the index they
 would wait among, say, a hundred thousand schedules of the same instant, and miss many fires.
+
+The payloads of the schedules in memory are bounded in bytes: the index is shortened when they are
+too large together, and no page is loaded while they are large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from schedo.core.backlog import Backlog
-from schedo.core.limits import FREQUENT_US
+from schedo.core.limits import (
+    FREQUENT_US,
+    SCHEDULE_PAGE_PAYLOADS_BYTES_MAX,
+    SCHEDULE_PAYLOADS_BYTES_MAX,
+)
 from schedo.core.loads import LoadSchedules
 from schedo.core.model import Schedule
 from schedo.core.paged_index import IndexSize, PagedIndex, Pair
@@ -23,7 +30,9 @@ from schedo.core.timers import Timers, earliest
 class FireOrder:
     """The ids of the schedules in memory, by their next fire."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, payload_bytes: Callable[[Iterable[int]], int]) -> None:
+        """payload_bytes: returns the size of the payloads of these schedules together."""
+        self._payload_bytes = payload_bytes
         self._capacity = capacity
         self.index = PagedIndex(IndexSize(capacity))
         self.backlog = Backlog()
@@ -69,6 +78,16 @@ class FireOrder:
         """Trim the index; return the removed ids, which the store keeps."""
         return self.index.trim()
 
+    def trim_payloads(self) -> list[int]:
+        """Shorten the index to payloads that may stay in memory; return the removed ids."""
+        removed: list[int] = []
+        while (
+            len(self.index) > 1
+            and self._payload_bytes(self.index.ids()) > SCHEDULE_PAYLOADS_BYTES_MAX
+        ):
+            removed += self.index.shorten(len(self.index) // 2)
+        return removed
+
     def pop_due(self, now: int, limit: int) -> list[int]:
         """Remove and return up to `limit` due schedules; a fourth is left to overdue ones."""
         due = [ident for _, ident in self._frequent.pop_due(now, limit)]
@@ -94,15 +113,25 @@ class FireOrder:
 
     def needs_page(self) -> bool:
         """Whether a page must be loaded."""
-        return self.index.needs_page() or self._needs_overdue()
+        return self._needs_soonest() or self._needs_overdue()
+
+    def _needs_soonest(self) -> bool:
+        return self.index.needs_page() and self._has_room(self.index.ids())
 
     def _needs_overdue(self) -> bool:
-        return len(self.overdue) <= self.index.page_size and self.backlog.needs_page()
+        return (
+            len(self.overdue) <= self.index.page_size
+            and self.backlog.needs_page()
+            and self._has_room(self.overdue)
+        )
+
+    def _has_room(self, ids: Iterable[int]) -> bool:
+        return self._payload_bytes(ids) <= SCHEDULE_PAGE_PAYLOADS_BYTES_MAX
 
     def loads(self) -> list[LoadSchedules]:
         """Return the loads that are needed now, each once."""
         loads = []
-        if self.index.needs_page():
+        if self._needs_soonest():
             self.index.is_loading = True
             assert self.index.horizon is not None
             loads.append(LoadSchedules(self.index.horizon, self.index.page_size))
@@ -115,7 +144,7 @@ class FireOrder:
 
     def extend(self, load: LoadSchedules, page: Sequence[Schedule]) -> bool:
         """Record that the page is loaded; return False if it must not be used any more."""
-        last = _last_of(page) if len(page) == load.limit else None
+        last = _last_of(page) if load.is_full(page) else None
         if load.until is None:
             return self.index.extend(load.after, last)
         if last is not None and last[0] > load.until:

@@ -78,6 +78,10 @@ READY_ENTRIES_MAX = 8_192
 READY_PAGES_MAX = 8  # ready indexes that load a page after one commit
 SUSPECTS_MAX = 1_000_000  # never reached: at most the attempts that workers held when they died
 PAYLOAD_INLINE_BYTES_MAX = 4_096
+# The payloads of the schedules that fire soonest. Those of a page of schedules, and of the
+# schedules that let the next page be loaded, take a fourth of it: a loaded page always fits.
+SCHEDULE_PAYLOADS_BYTES_MAX = 8_388_608
+SCHEDULE_PAGE_PAYLOADS_BYTES_MAX = SCHEDULE_PAYLOADS_BYTES_MAX // 4
 UNCOMMITTED_JOBS_MAX = 50_000
 UNCOMMITTED_PAYLOAD_BYTES_MAX = 67_108_864
 

@@ -7,13 +7,13 @@ scheduler, and memory wins. This rule makes both pages and single records safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from schedo.core.commands import JobFollowUp, ScheduleFollowUp
-from schedo.core.limits import PAGE_ENTRIES_MAX
+from schedo.core.limits import PAGE_ENTRIES_MAX, SCHEDULE_PAGE_PAYLOADS_BYTES_MAX
 from schedo.core.model import ReadyKey, Schedule
 from schedo.core.paged_index import Pair
 
@@ -56,11 +56,32 @@ class LoadReady:
 
 @dataclass(frozen=True, slots=True)
 class LoadSchedules:
-    """Load the next page of schedules by next fire; with `until`, only those due up to it."""
+    """Load the next page of schedules by next fire; with `until`, only those due up to it.
+
+    The page ends with the schedule whose payload makes it large: see `is_full`.
+    """
 
     after: Pair
     limit: int
     until: int | None = None
+
+    def take_page(self, found: Iterable[Schedule]) -> list[Schedule]:
+        """Return the first of the schedules that are found: one page."""
+        page: list[Schedule] = []
+        payload_bytes = 0
+        for schedule in found:
+            page.append(schedule)
+            payload_bytes += len(schedule.spec.job.payload)
+            if self._is_end(len(page), payload_bytes):
+                break
+        return page
+
+    def is_full(self, page: Sequence[Schedule]) -> bool:
+        """Whether the page has no room for another schedule, so that the store may have more."""
+        return self._is_end(len(page), sum(len(each.spec.job.payload) for each in page))
+
+    def _is_end(self, count: int, payload_bytes: int) -> bool:
+        return count >= self.limit or payload_bytes >= SCHEDULE_PAGE_PAYLOADS_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,10 @@ class PagedIndex:
     def __contains__(self, ident: int) -> bool:
         return ident in self._timers
 
+    def ids(self) -> Iterable[int]:
+        """Return the ids in memory, in no order."""
+        return self._live
+
     @property
     def is_exhausted(self) -> bool:
         """Whether neither memory nor the store has an entry."""
@@ -106,7 +110,11 @@ class PagedIndex:
         """Trim an overfull index to its capacity; return the removed ids, which the store keeps."""
         if not self.is_overfull:
             return ()
-        rest = self._timers.keep_first(self._index_size.capacity)
+        return self.shorten(self._index_size.capacity)
+
+    def shorten(self, count: int) -> list[int]:
+        """Keep the first `count` entries, which must be at least one; return the removed ids."""
+        rest = self._timers.keep_first(count)
         self.horizon = self._timers.last()
         return [ident for _, ident in rest]
 

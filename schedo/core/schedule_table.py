@@ -6,12 +6,12 @@ version.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from schedo.core.blocked_runs import BlockedRuns
 from schedo.core.fire_order import FireOrder
 from schedo.core.job_table import JobTable
-from schedo.core.limits import WINDOW_ENTRIES
+from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
 from schedo.core.loads import LoadSchedules
 from schedo.core.model import Schedule
 from schedo.core.states import State
@@ -25,7 +25,7 @@ class ScheduleTable:
         self._schedules: dict[int, Schedule] = {}
         self._names: dict[str, int] = {}
         self.blocked = BlockedRuns(capacity)
-        self.order = FireOrder(capacity)
+        self.order = FireOrder(capacity, self._payload_bytes)
         self._evictable: set[int] = set()  # perhaps held nowhere; checked at the next commit
 
     def find(self, which: str | int) -> Schedule | None:
@@ -86,14 +86,17 @@ class ScheduleTable:
     def arm(self, schedule: Schedule, fired_at: int | None = None) -> None:
         """Arm the next fire if it is before the horizon, or if the schedule fires frequently."""
         at, ident = schedule.next_fire_at, schedule.id
+        is_large = len(schedule.spec.job.payload) > PAYLOAD_INLINE_BYTES_MAX
         if schedule.paused or at is None:
             self.order.disarm(ident)
             self._evictable.add(ident)
-        elif fired_at is not None and self.order.keep(ident, at, fired_at):
+        elif fired_at is not None and not is_large and self.order.keep(ident, at, fired_at):
             return
         elif not self.order.arm(ident, at):
             self._evictable.add(ident)
         self._evictable.update(self.order.trim())
+        if is_large:  # small payloads are bounded by their number
+            self._evictable.update(self.order.trim_payloads())
 
     def shift(self, delta_us: int) -> None:
         """Shift the instants that count elapsed time, and load the order of fires again."""
@@ -116,6 +119,10 @@ class ScheduleTable:
             if not self.order.take(load, self._schedules[ident]):
                 self._evictable.add(ident)
         self._evictable.update(self.order.trim())
+        self._evictable.update(self.order.trim_payloads())
+
+    def _payload_bytes(self, ids: Iterable[int]) -> int:
+        return sum(len(self._schedules[ident].spec.job.payload) for ident in ids)
 
     def committed(self) -> None:
         """Evict the records that the order does not hold and the store has."""

@@ -116,13 +116,14 @@ class FakeStore:
                     after,
                     limit,
                 )
-            case loads.LoadSchedules(after, limit, _):
+            case loads.LoadSchedules(after):
                 due = sorted(
                     (s.next_fire_at, s.id)
                     for s in self.schedules.values()
                     if s.next_fire_at is not None and not s.paused
                 )
-                return [self.load_schedule(i) for at, i in due if (at, i) > after][:limit]
+                later = (self.load_schedule(i) for at, i in due if (at, i) > after)
+                return load.take_page(each for each in later if each is not None)
             case loads.LoadBlocked(after_id, limit):
                 return self._page_of_blocked(after_id, limit)
             case loads.LoadExpired(now, limit):

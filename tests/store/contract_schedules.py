@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.changes import Changes, IdempotencyRecord
+from schedo.core.limits import SCHEDULE_PAGE_PAYLOADS_BYTES_MAX
 from schedo.core.loads import LoadBlocked, LoadSchedule, LoadSchedules
 from schedo.core.model import (
     Catchup,
@@ -132,6 +133,15 @@ class ScheduleClaims:
 
         assert ids(await store.load(LoadSchedules(START, 2))) == [2, 1]
         assert ids(await store.load(LoadSchedules((30, 1), 9))) == [3]
+
+    async def test_a_page_of_schedules_ends_when_its_payloads_are_large(self, store: Store) -> None:
+        job = JobSpec("shell", b"1" * (SCHEDULE_PAGE_PAYLOADS_BYTES_MAX // 2))
+        for number in range(1, 6):
+            schedule = make_schedule(id=number, name=f"s{number}", job=job, next_fire_at=number)
+            await store.commit(of_schedules(schedule))
+
+        assert ids(await store.load(LoadSchedules(START, 9))) == [1, 2]
+        assert ids(await store.load(LoadSchedules((4, 4), 9))) == [5]
 
     async def test_schedules_are_listed_by_name(self, store: Store) -> None:
         names = {1: "b", 2: "a", 3: "c"}

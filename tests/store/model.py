@@ -161,7 +161,7 @@ class ModelStore:
             if schedule.next_fire_at is not None and not schedule.paused
         )
         ids = (ident for at, ident in found if (at, ident) > load.after)
-        return [self._schedule(self._schedules[ident]) for ident in islice(ids, load.limit)]
+        return load.take_page(self._schedule(self._schedules[ident]) for ident in ids)
 
     async def load_running(self, after: int, limit: int) -> list[Job]:
         def runs(job: Job) -> bool:

@@ -35,7 +35,7 @@ def carry_out(connection: sqlite3.Connection, load: Load, offset_us: int) -> Any
         case LoadReady():
             return _ready(connection, load, offset_us)
         case LoadSchedules():
-            return reads.page_of_schedules(connection, offset_us, load.after, load.limit)
+            return reads.page_of_schedules(connection, offset_us, load)
         case LoadBlocked():
             return reads.page_of_blocked(connection, offset_us, load.after, load.limit)
         case LoadExpired():

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from operator import attrgetter, itemgetter
 
 import msgspec
 
 from schedo.core import limits
 from schedo.core.ids import first_id
-from schedo.core.loads import BlockedRun
+from schedo.core.loads import BlockedRun, LoadSchedules
 from schedo.core.model import Job, Schedule
 from schedo.core.states import State
 from schedo.store.base import ClockMark, OutputPiece, OutputSize, Snapshot
@@ -21,7 +22,6 @@ _INTEGER_MIN = -(2**63)
 _INTEGER_MAX = 2**63 - 1
 _BEFORE_ALL = (_INTEGER_MIN, _INTEGER_MIN)
 _DUE = itemgetter(rows.JOB.names.index("due_at"), rows.JOB.names.index("id"))
-_NEXT_FIRE = itemgetter(rows.SCHEDULE.names.index("next_fire_at"), rows.SCHEDULE.names.index("id"))
 _CLOCK_NAMES = [f"clock_{name}" for name in ClockMark._fields]
 
 
@@ -75,13 +75,25 @@ def page_of_rows(
     **named: str | int,
 ) -> list[Row]:
     """Return the rows of a page in the order of the query."""
+    return list(_iterate_rows(connection, query, after, limit, **named))
+
+
+def _iterate_rows(
+    connection: sqlite3.Connection,
+    query: queries.Paged,
+    after: tuple[int, int] | None,
+    limit: int,
+    **named: str | int,
+) -> Iterator[Row]:
     value, last_id = after or _BEFORE_ALL
     parameters: dict[str, str | int] = {"value": value, "id": last_id, "limit": limit, **named}
-    found = connection.execute(query.same, parameters).fetchall()
-    if len(found) < limit:
-        parameters["limit"] = limit - len(found)
-        found += connection.execute(query.later, parameters).fetchall()
-    return found
+    count = 0
+    for row in connection.execute(query.same, parameters):
+        count += 1
+        yield row
+    if count < limit:
+        parameters["limit"] = limit - count
+        yield from connection.execute(query.later, parameters)
 
 
 def page_of_timelines(
@@ -155,11 +167,20 @@ def _count_timeline(
 
 
 def page_of_schedules(
-    connection: sqlite3.Connection, offset_us: int, after: tuple[int, int] | None, limit: int
+    connection: sqlite3.Connection, offset_us: int, load: LoadSchedules
 ) -> list[Schedule]:
     """Return a page of schedules by their next fire, with their active jobs."""
-    page = page_of_timelines(connection, queries.SCHEDULES, after, limit, offset_us, _NEXT_FIRE)
-    return _with_active(connection, [row for _, row in page], offset_us)
+
+    def timeline(elapsed: int, value: int) -> Iterator[Schedule]:
+        after = (value, load.after[1])
+        found = _iterate_rows(connection, queries.SCHEDULES, after, load.limit, elapsed=elapsed)
+        return (rows.schedule_from_row(row, offset_us) for row in found)
+
+    # One row at a time is read, because payloads may be large.
+    wall = timeline(0, load.after[0])
+    elapsed = timeline(1, max(load.after[0] - offset_us, _INTEGER_MIN))
+    page = load.take_page(merge(wall, elapsed, key=attrgetter("next_fire_at", "id")))
+    return _with_active(connection, page)
 
 
 def jobs(
@@ -179,7 +200,8 @@ def schedules(
     connection: sqlite3.Connection, offset_us: int, query: str, parameters: Sequence[object]
 ) -> list[Schedule]:
     """Return the schedules of a query, with their active jobs."""
-    return _with_active(connection, connection.execute(query, parameters).fetchall(), offset_us)
+    found = connection.execute(query, parameters)
+    return _with_active(connection, [rows.schedule_from_row(row, offset_us) for row in found])
 
 
 def schedule(connection: sqlite3.Connection, offset_us: int, which: str | int) -> Schedule | None:
@@ -190,10 +212,7 @@ def schedule(connection: sqlite3.Connection, offset_us: int, which: str | int) -
     return found[0] if found else None
 
 
-def _with_active(
-    connection: sqlite3.Connection, found_rows: list[Row], offset_us: int
-) -> list[Schedule]:
-    found = [rows.schedule_from_row(row, offset_us) for row in found_rows]
+def _with_active(connection: sqlite3.Connection, found: list[Schedule]) -> list[Schedule]:
     by_id = {schedule.id: schedule for schedule in found}
     ids = msgspec.json.encode([*by_id]).decode()
     for schedule_id, job_id, state in connection.execute(queries.ACTIVE, {"ids": ids}):

@@ -1,0 +1,82 @@
+"""Schedules with large payloads: memory holds few of them, and each run has its payload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schedo.core.limits import PAYLOAD_BYTES_MAX, SCHEDULE_PAYLOADS_BYTES_MAX
+from schedo.core.model import Overlap, Rule
+from tests.core.builders import HOUR, MINUTE, SECOND, every, make_schedule_spec, make_spec
+from tests.core.scheduled import T1, made
+from tests.core.server import Server
+
+LARGE = b"1" * PAYLOAD_BYTES_MAX
+
+
+def held_payload_bytes(server: Server) -> int:
+    """Return the size of the payloads of all schedules in memory."""
+    schedules = server.scheduler._schedule_table._schedules.values()
+    return sum(len(schedule.spec.job.payload) for schedule in schedules)
+
+
+def with_large_payloads(server: Server, count: int, rule: Callable[[int], Rule]) -> list[int]:
+    """Put so many schedules with the largest payload there is; return their ids."""
+    job = make_spec(payload=LARGE)
+    ids = []
+    for number in range(count):
+        spec = make_schedule_spec(f"s{number}", rule(number), job=job, overlap=Overlap.ALLOW)
+        ids.append(server.put(spec, T1).id)
+        server.round(T1)
+        assert held_payload_bytes(server) <= SCHEDULE_PAYLOADS_BYTES_MAX
+    return ids
+
+
+def test_memory_holds_few_large_payloads_of_schedules_and_every_run_has_its_payload() -> None:
+    server = Server(slots=0)
+    ids = with_large_payloads(server, 30, lambda n: Rule(at=(30 - n) * MINUTE))
+
+    for minute in range(1, 31):
+        server.settle(minute * MINUTE)
+        assert held_payload_bytes(server) <= SCHEDULE_PAYLOADS_BYTES_MAX
+
+    runs = [server.runs(ident) for ident in ids]
+    assert [[run.scheduled_for for run in of] for of in runs] == [
+        [n * MINUTE] for n in range(30, 0, -1)
+    ]
+    assert all(run.payload == LARGE for [run] in runs)
+
+
+def test_memory_holds_few_large_payloads_of_schedules_that_fire_each_second() -> None:
+    server = Server(slots=0)
+    ids = with_large_payloads(server, 30, lambda n: every(1))
+
+    for second in range(1, 4):
+        server.settle(second * SECOND)
+        assert held_payload_bytes(server) <= SCHEDULE_PAYLOADS_BYTES_MAX
+
+    assert all(server.runs(ident)[-1].scheduled_for == 3 * SECOND for ident in ids)
+
+
+def test_memory_holds_few_large_payloads_of_overdue_schedules() -> None:
+    server = Server(slots=0)
+    ids = with_large_payloads(server, 30, lambda n: Rule(at=MINUTE + n))
+    server.crash(HOUR)
+
+    for _ in range(40):
+        server.tick(HOUR)
+        server.round(HOUR)
+        assert held_payload_bytes(server) <= 2 * SCHEDULE_PAYLOADS_BYTES_MAX
+
+    assert [len(server.runs(ident)) for ident in ids] == [1] * 30
+
+
+def test_a_schedule_whose_new_payload_is_large_makes_room_for_it() -> None:
+    server = Server(slots=0)
+    for number in range(30):
+        made(server, name=f"s{number}", rule=every(60))
+
+    with_large_payloads(server, 30, lambda n: every(60))
+    server.settle(MINUTE)
+
+    assert len(server.store.jobs) == 30
+    assert all(job.payload == LARGE for job in server.store.jobs.values())
