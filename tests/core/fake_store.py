@@ -18,7 +18,6 @@ from schedo.core.model import (
     Failure,
     Job,
     Location,
-    Overlap,
     Queue,
     ReadyKey,
     Schedule,
@@ -169,16 +168,14 @@ class FakeStore:
         for stored in self.schedules.values():
             if which in (stored.id, stored.name):
                 found = stored.copy()
-                found.active, found.blocked = [], None
-                if stored.spec.overlap is not Overlap.ALLOW:
-                    active = [
-                        self.jobs[i]
-                        for i in sorted(self.jobs)
-                        if self.jobs[i].schedule_id == stored.id and not self.jobs[i].is_final
-                    ]
-                    found.active = [job.id for job in active]
-                    blocked = (job.id for job in active if job.state is State.BLOCKED)
-                    found.blocked = max(blocked, default=None)
+                active = [
+                    self.jobs[i]
+                    for i in sorted(self.jobs)
+                    if self.jobs[i].schedule_id == stored.id and not self.jobs[i].is_final
+                ]
+                found.active = [job.id for job in active]
+                blocked = (job.id for job in active if job.state is State.BLOCKED)
+                found.blocked = max(blocked, default=None)
                 return found
         return None
 
