@@ -14,13 +14,18 @@ from schedo.core.leases import Lease, Outcome, StopRequest
 from schedo.core.limits import SECOND
 from schedo.core.model import LeaseKey, ReadyKey
 from schedo.core.offers import Invocation, Offer
+from schedo.core.spec_parts import WORKER_NAMES_MAX, SpecParts
 from schedo.core.worker_messages import PollRequest
-from schedo.core.worker_pool import WorkerSpec
+from schedo.core.worker_pool import WorkerSpec, as_polling
+from schedo.errors import Overloaded
 
 RECONNECT_US = 5 * SECOND  # to reconnect after the connection of a poll broke
 RESTART_TIMEOUT_US = 30 * SECOND  # at least, for workers of the previous server
 REPORTED_KEPT = 4_096
 PREVIOUS_KEPT = 16
+DISCONNECTED_KEPT = 1_000
+EVICTED_AT_ONCE = 100  # at least, when there is no room for a worker; the oldest first
+SESSIONS_MAX = 5_000
 
 
 class SessionState(StrEnum):
@@ -221,6 +226,7 @@ class SessionTable:
     def __init__(self) -> None:
         self.restarted_at: int | None = None  # when this server succeeded another one
         self.by_name: dict[str, Session] = {}
+        self._parts = SpecParts()  # of all sessions
         self.offers: dict[int, Offer] = {}  # by job id, until they end
         self.cordoned: set[str] = set()  # names of workers
 
@@ -228,8 +234,40 @@ class SessionTable:
         """Take everything over from the old table."""
         self.restarted_at = old.restarted_at
         self.by_name |= old.by_name
+        self._parts = old._parts
         self.offers |= old.offers
         self.cordoned |= old.cordoned
+
+    def find_or_add(self, name: str, spec: WorkerSpec) -> Session:
+        """Return the worker's session; raise Overloaded if there is no room for it or its spec."""
+        while (known := self.by_name.get(name)) is None or known.registered is not spec:
+            if self._parts.has_room(spec, None if known is None else known.registered):
+                break
+            if not self._evict_disconnected():
+                raise Overloaded(
+                    "the registered workers have too many different tasks, queues, labels,"
+                    f" resources and task defaults: the limit is {WORKER_NAMES_MAX}"
+                )
+        if known is not None:
+            return known
+        if len(self.by_name) >= SESSIONS_MAX and not self._evict_disconnected():
+            raise Overloaded(f"{SESSIONS_MAX} workers are registered already")
+        session = self.by_name[name] = Session(name, spec)
+        self._parts.add(spec)
+        return session
+
+    def register(self, session: Session, spec: WorkerSpec) -> None:
+        """Replace the spec of the session, for which `find_or_add` has found room."""
+        self._parts.remove(session.registered)
+        self._parts.add(spec)
+        session.registered, session.spec = spec, as_polling(spec)
+
+    def _evict_disconnected(self) -> bool:
+        """Evict the oldest of the disconnected sessions; return False if there are none."""
+        gone = [name for name, each in self.by_name.items() if each.state is _DISCONNECTED]
+        for name in gone[: max(len(gone) - DISCONNECTED_KEPT, EVICTED_AT_ONCE)]:
+            self._parts.remove(self.by_name.pop(name).registered)
+        return bool(gone)
 
     def could_reconnect(self, ready_key: ReadyKey, now: int) -> bool:
         """Whether a disconnected worker could run jobs of the ready key."""

@@ -33,11 +33,7 @@ from schedo.core.worker_session import (
     SessionState,
     SessionTable,
 )
-from schedo.errors import Overloaded, SchedoError, WorkerReplaced
-
-DISCONNECTED_KEPT = 1_000
-EVICTED_AT_ONCE = 100  # at least, when SESSIONS_MAX is reached; the oldest first
-SESSIONS_MAX = 5_000
+from schedo.errors import SchedoError, WorkerReplaced
 
 _EXPECTED, _CONNECTED, _BROKEN, _DRAINING, _DISCONNECTED = SessionState
 
@@ -62,6 +58,7 @@ class WorkerSessions:
         report: Callable[[AttemptResult, int], Job],
     ) -> None:
         """report: applies a result, or raises StaleLease."""
+        self._table = table
         self._sessions = table.by_name
         self._workers = workers
         self._attempts = attempts
@@ -171,7 +168,7 @@ class WorkerSessions:
     # Registration.
 
     def _register(self, request: PollRequest, now: int) -> Session:
-        session = self._sessions.get(request.worker) or self._add(request)
+        session = self._table.find_or_add(request.worker, request.spec)
         if session.session_id is not None and session.session_id != request.session:
             if request.session in session.previous_session_ids:
                 raise _replaced(session)
@@ -183,23 +180,10 @@ class WorkerSessions:
         if not session.is_connected:
             session.connected_at = session.polled_at = now
         if not session.is_connected or session.registered is not request.spec:
-            session.registered, session.spec = request.spec, as_polling(request.spec)
+            self._table.register(session, request.spec)
             self._workers.attach(session.spec)
         session.move(_DRAINING if request.is_draining else _CONNECTED)
         return session
-
-    def _add(self, request: PollRequest) -> Session:
-        if len(self._sessions) >= SESSIONS_MAX:
-            self._evict_disconnected()
-            if len(self._sessions) >= SESSIONS_MAX:
-                raise Overloaded(f"{SESSIONS_MAX} workers are registered already")
-        session = self._sessions[request.worker] = Session(request.worker, request.spec)
-        return session
-
-    def _evict_disconnected(self) -> None:
-        gone = [n for n, each in self._sessions.items() if each.state is _DISCONNECTED]
-        for name in gone[: max(len(gone) - DISCONNECTED_KEPT, EVICTED_AT_ONCE)]:
-            del self._sessions[name]
 
     def _take_over(self, session: Session, request: PollRequest, now: int) -> None:
         """Give the name to a new process; attempts that it does not list as running are lost."""

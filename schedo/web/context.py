@@ -28,10 +28,13 @@ REPORTED_MAX = 1_000  # results and progress of workers that are applied at a ti
 
 
 class KnownWorker(NamedTuple):
-    """The last client of a worker, and the worker's spec: it sends the same one every time."""
+    """The last client of a worker, and the worker's spec: it sends the same one every time.
+
+    A spec that was refused is not kept.
+    """
 
     client_id: str
-    spec: WorkerSpec
+    spec: WorkerSpec | None
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schedo.core.commands import (
@@ -10,8 +12,10 @@ from schedo.core.commands import (
     Drain,
     Poll,
 )
+from schedo.core.spec_parts import WORKER_NAMES_MAX
 from schedo.core.states import State
-from schedo.core.worker_sessions import EVICTED_AT_ONCE, SESSIONS_MAX
+from schedo.core.worker_pool import WorkerSpec
+from schedo.core.worker_session import EVICTED_AT_ONCE, SESSIONS_MAX
 from schedo.errors import NotFound, Overloaded, WorkerReplaced
 from tests.core.builders import SECOND, T0, make_spec
 from tests.core.remote_site import Site, done, keys, make_poll
@@ -61,6 +65,68 @@ def test_beyond_the_limit_of_sessions_a_worker_is_refused() -> None:
         site.apply(Poll(-number, make_poll(f"w{number}")), T0)
 
     assert isinstance(site.replies[site.poll("new")], Overloaded)
+
+
+def spec_with_tasks(name: str, count: int = WORKER_NAMES_MAX // 2) -> WorkerSpec:
+    """Return the spec of a worker with so many tasks, which no other worker has."""
+    return WorkerSpec(name, 1, frozenset(f"{name}-{number}" for number in range(count)))
+
+
+def test_the_names_of_all_workers_together_are_limited_and_a_retry_is_refused_too() -> None:
+    site = Site()
+    for name in ("a", "b"):
+        site.say(name, spec=spec_with_tasks(name))
+    spec = spec_with_tasks("c", 1)
+
+    for _ in range(3):
+        assert isinstance(site.replies[site.poll("c", spec=spec)], Overloaded)
+    with pytest.raises(NotFound):
+        site.status("c")
+
+
+def test_a_worker_may_replace_its_names_at_the_limit_but_not_add_to_them() -> None:
+    site = Site()
+    for name in ("a", "b"):
+        site.say(name, spec=spec_with_tasks(name))
+
+    site.say("a", spec=replace(spec_with_tasks("c"), id="a"))
+    more = spec_with_tasks("a", WORKER_NAMES_MAX // 2 + 1)
+
+    assert isinstance(site.replies[site.poll("a", spec=more)], Overloaded)
+    assert site.status("a") == "active"
+
+
+def test_names_that_workers_share_count_once() -> None:
+    site = Site()
+    first = spec_with_tasks("a", WORKER_NAMES_MAX)
+
+    for name in "abc":
+        site.say(name, spec=replace(first, id=name))
+        site.say(name, spec=replace(first, id=name, slots=2))
+
+    assert [site.status(name) for name in "abc"] == ["active"] * 3
+
+
+def test_a_disconnected_worker_makes_room_for_the_names_of_another() -> None:
+    site = Site()
+    for name in ("a", "b"):
+        site.say(name, spec=spec_with_tasks(name))
+    site.say("a", spec=spec_with_tasks("a", 0), is_draining=True)
+
+    site.say("c", spec=spec_with_tasks("c"))
+    site.say("b", spec=spec_with_tasks("b", 0), is_draining=True)
+    site.say("d", spec=spec_with_tasks("d"))
+
+    assert [site.status(name) for name in "cd"] == ["active"] * 2
+
+
+def test_the_names_are_still_counted_after_a_recovery() -> None:
+    site = Site()
+    site.say(spec=spec_with_tasks("a", WORKER_NAMES_MAX))
+
+    site.recover(T0)
+
+    assert isinstance(site.replies[site.poll("b", spec=spec_with_tasks("b", 1))], Overloaded)
 
 
 # Operators.

@@ -23,7 +23,8 @@ from schedo.core.leases import (
 )
 from schedo.core.model import Failure, LeaseKey, Options, Retry, Trigger
 from schedo.core.progress import ProgressUpdate
-from schedo.core.worker_messages import PollResponse, Progress
+from schedo.core.worker_messages import PollRequest, PollResponse, Progress
+from schedo.errors import Overloaded
 from tests.web.placing import KEY, LEASE_TEXT, PlacingWorld, make_lease
 
 
@@ -112,6 +113,19 @@ async def test_an_offer_that_is_made_again_is_kept_once(world: PlacingWorld) -> 
     first, second, third = (ask.spec for ask in world.sessions.asks)
     assert first is second
     assert third.tasks == frozenset({"b"})
+
+
+async def test_the_spec_of_a_refused_worker_is_not_kept(world: PlacingWorld) -> None:
+    async def refuse(ask: PollRequest) -> PollResponse:
+        raise Overloaded("there are too many names")
+
+    world.sessions.work = refuse  # type: ignore[method-assign]
+
+    for _ in range(2):
+        reply = await world.post("/v1/work", {"worker": "w1", "tasks": ["a"]})
+
+        assert (reply.status, reply.json()["code"]) == (429, "overloaded")
+        assert world.app.context.workers["w1"].spec is None
 
 
 async def test_workers_that_are_alike_share_what_they_say(world: PlacingWorld) -> None:

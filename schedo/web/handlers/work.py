@@ -18,7 +18,7 @@ from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.sharing import in_steps
-from schedo.errors import Forbidden, NotFound, Unavailable
+from schedo.errors import Forbidden, NotFound, Overloaded, Unavailable
 from schedo.protocol.reading import Steps, at_once
 from schedo.protocol.work import WorkAnswer, WorkRequest
 from schedo.web.auth import ClientGone
@@ -27,7 +27,7 @@ from schedo.web.http import Request, Response
 from schedo.web.permissions import WorkerPermission
 
 _WORKERS_REMEMBERED_MAX = 4_096
-_PARTS_SHARED_MAX = 64
+_PARTS_SHARED_MAX = 16  # of up to 1,000 names each
 _FEW_ENTRIES = 64
 T = TypeVar("T")
 
@@ -39,22 +39,26 @@ async def work(context: AppContext, request: Request) -> Response:
     is_short = len(request.body) <= SMALL_BODY_BYTES_MAX
     poll = at_once(reading) if is_short else await in_steps(reading)
     del fields, reading
+    try:
+        response = await _respond(context, request, poll)
+    except Overloaded:
+        _forget_spec(context, poll.worker)
+        raise
+    steps = _render(response, context.engine.health().epoch, poll.session_timeout_s)
+    is_short = len(response.refused) + len(response.leases) <= _FEW_ENTRIES
+    return Response(200, at_once(steps) if is_short else await in_steps(steps))
+
+
+async def _respond(context: AppContext, request: Request, poll: PollRequest) -> PollResponse:
     if context.draining.is_set():
-        response = await _take_last(context, poll)
-    elif poll.wait_s and not (poll.reports and len(request.body) > SMALL_BODY_BYTES_MAX):
+        return await _take_last(context, poll)
+    if poll.wait_s and not (poll.reports and len(request.body) > SMALL_BODY_BYTES_MAX):
         # An open poll holds no body; a large body with results is answered at once instead.
         request.claim.release()
         request = request._replace(body=b"")
         found = await context.run_until_disconnect(context.engine.sessions.work(poll), request.gone)
-        if found is None:
-            response = await _answer_stopping(context, poll)
-        else:
-            response = found
-    else:
-        response = await _apply(context, poll._replace(wait_s=0.0))
-    steps = _render(response, context.engine.health().epoch, poll.session_timeout_s)
-    is_short = len(response.refused) + len(response.leases) <= _FEW_ENTRIES
-    return Response(200, at_once(steps) if is_short else await in_steps(steps))
+        return await _answer_stopping(context, poll) if found is None else found
+    return await _apply(context, poll._replace(wait_s=0.0))
 
 
 async def _apply(context: AppContext, poll: PollRequest) -> PollResponse:
@@ -99,7 +103,7 @@ def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> Worker
     if known is None and len(context.workers) >= _WORKERS_REMEMBERED_MAX:
         _evict_disconnected(context)
     if known is not None and known.client_id == request.client_id:
-        if known.spec == spec:
+        if known.spec is not None and known.spec == spec:
             return known.spec
     elif request.grant is not None:
         _check_name(context, spec.id, request.grant, known)
@@ -107,6 +111,13 @@ def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> Worker
     context.workers[spec.id] = KnownWorker(request.client_id, spec)
     context.worker_tasks.update(BUILT_IN.keys() & (spec.tasks or ()))
     return spec
+
+
+def _forget_spec(context: AppContext, name: str) -> None:
+    """Drop the spec of a refused request, which may be large; the client keeps the name."""
+    known = context.workers.get(name)
+    if known is not None:
+        context.workers[name] = known._replace(spec=None)
 
 
 def _check_name(
@@ -130,6 +141,7 @@ def _share_parts(spec: WorkerSpec) -> WorkerSpec:
         spec,
         tasks=_share(spec.tasks),
         queues=_share(spec.queues),
+        isolated_tasks=_share(spec.isolated_tasks) or frozenset(),
         task_defaults=_share_mapping(tuple(sorted(spec.task_defaults.items()))),
         labels=_share_mapping(tuple(sorted(spec.labels.items()))),
         resources=_share_mapping(tuple(sorted(spec.resources.items()))),
