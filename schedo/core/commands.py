@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import msgspec
 
 from schedo.core.changes import IdempotencyRecord
-from schedo.core.leases import Lease, StopRequest
+from schedo.core.leases import Lease, Released, Snoozed, StopRequest
 from schedo.core.model import (
     Job,
     JobSpec,
@@ -200,16 +200,18 @@ class Poll(Command[None], frozen=True):
 class PollBroken(Command[None], frozen=True):
     """End a poll that cannot be answered, because its connection broke.
 
-    unsent: the leases of its response, if there is one already.
+    unsent: the leases of its response, if there is one already, and not all of them are sent;
+    outcome: of their attempts.
     """
 
     id: int
     worker: str
     unsent: Sequence[LeaseKey] = ()
+    outcome: Released | Snoozed = Released()
 
 
 class HoldLease(Command[None], frozen=True):
-    """Send the lease, which has its payload, with the next response to its remote worker."""
+    """Send the lease with the next response to its remote worker."""
 
     lease: Lease
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from schedo.core.leases import AttemptResult, Blame, Lost, Outcome, Released
+from schedo.core.leases import AttemptResult, Blame, Lost, Outcome, Released, Snoozed
 from schedo.core.limits import SECOND
 from schedo.core.model import Job, LeaseKey
 from schedo.core.outcomes import divide_blame
@@ -21,6 +21,7 @@ from schedo.errors import StaleLease
 IN_FLIGHT_US = 2 * SECOND  # a heartbeat may have left the worker before a lease this new arrived
 UNACKNOWLEDGED_MAX = 8  # leases in a row that do not arrive; the next one counts as a loss
 _NOT_ARRIVED = "the lease did not arrive"
+_RELEASED = Released()
 
 
 class HeldLeases:
@@ -101,13 +102,19 @@ class HeldLeases:
             session.unacknowledged += 1
             self.release(session, [key], now)
 
-    def release(self, session: Session, keys: Iterable[LeaseKey], now: int) -> None:
-        """Requeue the attempts of leases that never arrived."""
+    def release(
+        self,
+        session: Session,
+        keys: Iterable[LeaseKey],
+        now: int,
+        outcome: Released | Snoozed = _RELEASED,
+    ) -> None:
+        """End the attempts of leases that never arrived; their jobs run again."""
         for key in keys:
             if self._placement.has_offer(key):
                 self._placement.reject(key, _NOT_ARRIVED, now)
             else:
-                self._revoke(session, key, Released(), now)
+                self._revoke(session, key, outcome, now)
 
     def take_over(self, session: Session, request: PollRequest, now: int) -> None:
         """End the leases of a worker's old process that its new one does not list as running."""

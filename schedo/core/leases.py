@@ -7,7 +7,12 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from schedo.core.model import Failure, LeaseKey, Options, Trigger
+from schedo.core.limits import PAYLOAD_BYTES_MAX
+from schedo.core.model import PLAIN, Failure, LeaseKey, Options, Trigger
+
+# A usual lease as JSON, without its options and its payload, and large options.
+_FIELDS_BYTES = 512
+_OPTIONS_BYTES = 4_096
 
 # Outcomes. A worker reports one of them with the key of its lease.
 
@@ -74,6 +79,14 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     trigger: Trigger
     missed_count: int
     is_suspect: bool = False  # a poison suspect: it runs isolated, or one at a time
+
+
+def measure_lease(lease: Lease) -> int:
+    """Return about the largest size of the lease in a response, in bytes."""
+    payload = lease.payload
+    if payload is None:
+        return PAYLOAD_BYTES_MAX
+    return _FIELDS_BYTES + len(payload) + (0 if lease.options is PLAIN else _OPTIONS_BYTES)
 
 
 StreamName = Literal["stdout", "stderr", "body"]

@@ -82,6 +82,7 @@ PAYLOAD_INLINE_BYTES_MAX = 4_096
 # schedules that let the next page be loaded, take a fourth of it: a loaded page always fits.
 SCHEDULE_PAYLOADS_BYTES_MAX = 8_388_608
 SCHEDULE_PAGE_PAYLOADS_BYTES_MAX = SCHEDULE_PAYLOADS_BYTES_MAX // 4
+PAYLOAD_PAUSE_US = SECOND  # before a payload that could not be read is read again
 UNCOMMITTED_JOBS_MAX = 50_000
 UNCOMMITTED_PAYLOAD_BYTES_MAX = 67_108_864
 
@@ -103,3 +104,5 @@ BYTES_IN_FLIGHT_MAX = 25_165_824
 # small bodies, what clients send ahead, small responses that they do not read.
 CLAIMED_BYTES = ((65_536, 4_194_304), (1_048_576, 4_194_304), (8_388_608, 8_388_608))
 SMALL_BODY_BYTES_MAX = 4_096  # a body up to this size is not claimed
+# The leases of one response to a poll, with their payloads; the others wait for the next poll.
+LEASES_BYTES_MAX = 4_194_304

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from enum import StrEnum
 
-from schedo.core.leases import Lease, Outcome, StopRequest
-from schedo.core.limits import SECOND
+from schedo.core.leases import Lease, Outcome, StopRequest, measure_lease
+from schedo.core.limits import LEASES_BYTES_MAX, SECOND
 from schedo.core.model import LeaseKey, ReadyKey
 from schedo.core.offers import Invocation, Offer
 from schedo.core.spec_parts import WORKER_NAMES_MAX, SpecParts
@@ -194,12 +194,21 @@ class Session:
         """Return the leases that no response has carried yet."""
         return [key for key, held in self.held.items() if held.sent_at is None]
 
-    def take_new(self, now: int) -> list[Lease]:
-        """Return the leases that no response has carried yet: this one does."""
-        fresh = [held for held in self.held.values() if held.sent_at is None]
-        for held in fresh:
-            held.sent_at = now
-        return [held.lease for held in fresh]
+    def take_new(self, now: int, most: int | None) -> list[Lease]:
+        """Return the leases that the next response carries; the others wait for the one after.
+
+        They are at most `most` (None: any number) and LEASES_BYTES_MAX, but at least one.
+        """
+        leases: list[Lease] = []
+        room = LEASES_BYTES_MAX
+        for held in self.held.values():
+            if held.sent_at is None:
+                room -= measure_lease(held.lease)
+                if leases and (room < 0 or len(leases) == most):
+                    break
+                held.sent_at = now
+                leases.append(held.lease)
+        return leases
 
     def take_stops(self) -> list[StopRequest]:
         """Return all stop requests, sent before or not."""

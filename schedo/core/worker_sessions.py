@@ -136,7 +136,7 @@ class WorkerSessions:
         if is_waiting:
             self._close(session, now)
             unsent += session.unsent()
-        self._leases.release(session, unsent, now)
+        self._leases.release(session, unsent, now, command.outcome)
         if (is_waiting or unsent) and session.waiting is None and session.is_connected:
             session.move(_BROKEN)
         self._touch(session, now)
@@ -239,7 +239,7 @@ class WorkerSessions:
         self._accepting.pop(poll.id, None)
         leases: list[Lease] = []
         if session.waiting is poll:
-            leases = session.take_new(now)
+            leases = session.take_new(now, poll.max_leases)
             self._close(session, now)
         offers = self._placement.send(leases, now, supports_offers=poll.supports_offers)
         late = [key for key in poll.accept if key not in session.held]
@@ -275,8 +275,11 @@ class WorkerSessions:
         if poll.wants_leases:
             session.waiting = poll  # an earlier poll is answered without leases
             session.polled_at = now
-            free = session.spec.slots - len(session.held)
-            self._workers.poll(session.name, free if poll.max_leases is None else poll.max_leases)
+            if poll.max_leases is None:
+                free = session.spec.slots - len(session.held)
+            else:
+                free = max(poll.max_leases - len(session.unsent()), 0)
+            self._workers.poll(session.name, free)
             self._placement.try_start_gangs()
 
     def _close(self, session: Session, now: int) -> None:

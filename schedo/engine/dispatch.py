@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from schedo.core.leases import AttemptResult, Lease, Snoozed, StopRequest
-from schedo.core.limits import SECOND
+from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PAUSE_US
 from schedo.core.model import LeaseKey
 from schedo.core.scheduler import Scheduler
 from schedo.core.value_limits import is_refused, refused
@@ -23,14 +23,12 @@ from schedo.errors import SchedoError
 
 log = logging.getLogger("schedo.engine")
 
-PAYLOAD_PAUSE_US = SECOND
-
 
 class Transport(Protocol):
     """The connection to one worker; neither method blocks or raises."""
 
     def start(self, lease: Lease) -> None:
-        """Let the worker run the attempt; the lease has its payload."""
+        """Let the worker run the attempt; the lease of an attached worker has its payload."""
 
     def stop(self, stop: StopRequest) -> None:
         """Request the worker to stop the attempt."""
@@ -62,14 +60,22 @@ class Dispatcher:
     # Dispatch.
 
     def dispatch(self, leases: Iterable[Lease], stops: Iterable[StopRequest]) -> None:
-        """Send leases, those without their payload when it is loaded, and stop requests."""
+        """Send leases, and stop requests.
+
+        An attached worker gets a lease when its payload is loaded, a remote one without a large
+        payload: the response to its poll loads it.
+        """
         for lease in leases:
-            if lease.payload is None:
+            attached = self.workers.get(lease.worker)
+            if attached is None:
+                lease = self._leases[lease.key] = _without_large_payload(lease)
+                self._remote.start(lease)
+            elif lease.payload is None:
                 self.waiting.add(lease.key)
                 self._load(lease)
             else:
-                self._leases[lease.key] = lease
-                self._transport(lease.worker).start(lease)
+                self._leases[lease.key] = _without_large_payload(lease)
+                attached[1].start(lease)
         for stop in stops:
             self._transport(stop.worker).stop(stop)
 
@@ -168,3 +174,11 @@ class Dispatcher:
     async def close(self) -> None:
         """Wait for the payloads that are still being loaded."""
         await asyncio.gather(*self._loading, return_exceptions=True)
+
+
+def _without_large_payload(lease: Lease) -> Lease:
+    """Return the lease to keep in memory: a large payload stays in the store."""
+    payload = lease.payload
+    if payload is None or len(payload) <= PAYLOAD_INLINE_BYTES_MAX:
+        return lease
+    return replace(lease, payload=None)

@@ -73,7 +73,7 @@ class EngineLoop:
         # Applies the result of an attempt in the next turn.
         self.report: Callable[[AttemptResult], None] = self._inbox.send
         self.progress = ProgressLog()
-        self.polls = WorkerPolls(self.send, self.enqueue)
+        self.polls = WorkerPolls(self.send, self.enqueue, store.load_payload)
         remote = RemoteTransport(self._apply_now)
         self.dispatcher = Dispatcher(store.load_payload, self.report, remote)
         self.waiters = EndWaiters()

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from schedo.core.commands import Command, HoldLease, HoldStop, Poll, PollBroken
-from schedo.core.leases import Lease, StopRequest
+from schedo.core.leases import Lease, Snoozed, StopRequest, measure_lease
+from schedo.core.limits import PAYLOAD_PAUSE_US
 from schedo.core.model import LeaseKey
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_sessions import PollReply
-from schedo.errors import SchedoError
+from schedo.errors import Overloaded, SchedoError
+
+log = logging.getLogger("schedo.engine")
 
 Send = Callable[[Command[Any]], None]
+Claim = Callable[[int], Awaitable[None]]
+Load = Callable[[int], Awaitable[bytes]]
+SMALL_RESPONSE_BYTES = 65_536  # leases of this size are sent without a claim
 
 
 class _OpenPoll(NamedTuple):
@@ -25,27 +34,66 @@ class _OpenPoll(NamedTuple):
 class WorkerPolls:
     """The polls without a response, by id."""
 
-    def __init__(self, try_send: Send, send: Send) -> None:
+    def __init__(self, try_send: Send, send: Send, load_payload: Load) -> None:
         """try_send: sends a command to the scheduler, or raises an error; send: never raises."""
         self._try_send = try_send
         self._send = send
+        self._load_payload = load_payload
         self._polls: dict[int, _OpenPoll] = {}
         self._ids = itertools.count(1)
 
-    async def work(self, request: PollRequest) -> PollResponse:
-        """Handle one request of a worker; the caller cancels this when the worker disconnects."""
+    async def work(self, request: PollRequest, claim: Claim | None) -> PollResponse:
+        """Handle one request of a worker; the caller cancels this when the worker disconnects.
+
+        claim: see Workers.work.
+        """
         id_, worker, is_idle = next(self._ids), request.worker, _is_idle(request)
         self._try_send(Poll(id_, request))
         del request  # nothing large is kept during the wait
         reply: asyncio.Future[PollResponse] = asyncio.get_running_loop().create_future()
         self._polls[id_] = _OpenPoll(reply, is_idle)
         try:
-            return await reply
+            response = await reply
+            size = sum(map(measure_lease, response.leases))
+            if size > SMALL_RESPONSE_BYTES:
+                return await self._complete_leases(id_, worker, response, claim, size)
+            return response
         except asyncio.CancelledError:
             self._send(PollBroken(id_, worker, _unsent(reply)))
             raise
         finally:
             self._polls.pop(id_, None)
+
+    async def _complete_leases(
+        self, id_: int, worker: str, response: PollResponse, claim: Claim | None, size: int
+    ) -> PollResponse:
+        """Claim the leases' bytes, and load the payloads that are only in the store."""
+        leases = response.leases
+        try:
+            if claim is not None:
+                await claim(size)
+        except Overloaded:
+            leases, later = _split(leases)
+            self._send(PollBroken(id_, worker, [lease.key for lease in later]))
+        return response._replace(leases=await self._load_payloads(id_, worker, leases))
+
+    async def _load_payloads(
+        self, id_: int, worker: str, leases: Sequence[Lease]
+    ) -> Sequence[Lease]:
+        """Return the leases with their payloads, without those whose payload cannot be read."""
+        complete = []
+        for lease in leases:
+            if lease.payload is None:
+                try:
+                    payload = await self._load_payload(lease.key.job_id)
+                except SchedoError as error:
+                    log.error("the payload of a job could not be read: %s", error)
+                    later = Snoozed(PAYLOAD_PAUSE_US)
+                    self._send(PollBroken(id_, worker, [lease.key], later))
+                    continue
+                lease = replace(lease, payload=payload)
+            complete.append(lease)
+        return complete
 
     def complete(self, replies: Iterable[PollReply]) -> None:
         """Complete polls with the scheduler's replies."""
@@ -94,3 +142,10 @@ def _unsent(reply: asyncio.Future[PollResponse]) -> list[LeaseKey]:
     if not reply.done() or reply.cancelled() or reply.exception() is not None:
         return []
     return [lease.key for lease in reply.result().leases]
+
+
+def _split(leases: Sequence[Lease]) -> tuple[list[Lease], list[Lease]]:
+    """Return the first leases of a small response, and the others."""
+    sizes = itertools.accumulate(map(measure_lease, leases))
+    count = sum(size <= SMALL_RESPONSE_BYTES for size in sizes)
+    return list(leases[:count]), list(leases[count:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from schedo.core.commands import Cordon, Drain
 from schedo.core.leases import Lease
@@ -16,9 +16,15 @@ class Workers:
     def __init__(self, loop: EngineLoop) -> None:
         self._loop = loop
 
-    async def work(self, request: PollRequest) -> PollResponse:
-        """Handle one request of a worker; the caller cancels this when the worker disconnects."""
-        return await self._loop.polls.work(request)
+    async def work(
+        self, request: PollRequest, claim: Callable[[int], Awaitable[None]] | None = None
+    ) -> PollResponse:
+        """Handle one request of a worker; the caller cancels this when the worker disconnects.
+
+        claim: waits until the response may take this number of bytes, or raises Overloaded; then
+        the response has few leases or none.
+        """
+        return await self._loop.polls.work(request, claim)
 
     def held_by(self, name: str) -> list[Lease]:
         """Return the leases that the worker holds, or held when the previous server ended."""

@@ -14,7 +14,8 @@ from schedo.core.commands import (
     Poll,
     PollBroken,
 )
-from schedo.core.leases import StopReason
+from schedo.core.leases import Snoozed, StopReason
+from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import LeaseKey
 from schedo.core.progress import ProgressUpdate
 from schedo.core.states import State
@@ -265,3 +266,60 @@ def test_a_lease_of_an_ended_attempt_is_not_sent() -> None:
 
     assert site.scheduler.held_by("a") == []
     assert poll not in site.replies
+
+
+# Large responses.
+
+STORED = b'"' + b"x" * PAYLOAD_INLINE_BYTES_MAX + b'"'  # memory does not keep it
+
+
+def test_a_response_has_a_bounded_number_of_stored_payloads_and_the_next_one_continues() -> None:
+    site = Site()
+    site.say(slots=10)
+    site.submit_all([make_spec(payload=STORED)] * 10)
+
+    sizes = [len(site.hire(slots=10).leases) for _ in range(5)]
+
+    assert sizes == [4, 4, 2, 0, 0]
+
+
+def test_small_payloads_count_with_their_sizes() -> None:
+    site = Site()
+    site.say(slots=100)
+    site.submit_all([make_spec(payload=b'"x"')] * 100)
+
+    assert len(site.hire(slots=100).leases) == 100
+
+
+def test_leases_that_wait_for_the_next_poll_count_for_its_most_leases() -> None:
+    site = Site()
+    site.say(slots=10)
+    site.submit_all([make_spec(payload=STORED)] * 10)
+    site.hire(slots=10, max_leases=5)
+
+    assert len(site.hire(slots=10, max_leases=1).leases) == 1
+    assert len(site.hire(slots=10, max_leases=5).leases) == 4
+
+
+def test_leases_that_wait_for_the_next_poll_end_with_the_session() -> None:
+    site = Site()
+    site.say(slots=5)
+    for _ in range(5):
+        last = site.submit(make_spec(payload=STORED))
+    site.hire(slots=5)
+    assert site.state(last.id) is State.RUNNING
+
+    site.say(slots=5, is_draining=True)
+
+    assert site.state(last.id) is State.QUEUED
+
+
+def test_a_lease_whose_payload_cannot_be_read_runs_again_later() -> None:
+    site = Site()
+    lease = site.leased()
+
+    site.apply(PollBroken(99, "a", [lease.key], Snoozed(SECOND)), T0)
+    site.turn()
+
+    assert site.hire().leases == []
+    assert [each.key.job_id for each in site.hire(now=SECOND).leases] == [lease.key.job_id]

@@ -79,7 +79,7 @@ class FakeSessions:
     def know(self, name: str, **fields: Any) -> None:
         self.seen[name] = make_seen(name, **fields)
 
-    async def work(self, ask: PollRequest) -> PollResponse:
+    async def work(self, ask: PollRequest, claim: object) -> PollResponse:
         self.asks.append(ask)
         if ask.wait_s:
             await self.hold(ask.worker)

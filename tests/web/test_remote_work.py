@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from schedo.core.limits import PAYLOAD_BYTES_MAX
 from tests.web.world import T0, World
 
 
@@ -34,6 +35,20 @@ async def test_a_lease_is_in_the_response_and_its_result_in_the_next_request(wor
     assert ended["refused"] == []
     found = await get_job(world, job["id"])
     assert (found["state"], found["result"], found["worker"]) == ("completed", {"Num": 2}, "w1")
+
+
+async def test_large_payloads_come_with_several_responses(world: World) -> None:
+    await work(world, slots=6, max_leases=0)
+    for _ in range(6):
+        await world.submit(payload="x" * 100_000)
+
+    counts = []
+    for _ in range(2):
+        leases = (await work(world, slots=6, wait="5s"))["leases"]
+        counts.append([len(lease["payload"]) for lease in leases])
+
+    assert counts == [[100_000] * 4, [100_000] * 2]
+    assert world.app.context.in_flight.total < PAYLOAD_BYTES_MAX, "their claims are released"
 
 
 async def test_a_poll_that_waits_is_answered_as_soon_as_there_is_a_job(world: World) -> None:

@@ -14,6 +14,7 @@ import pytest
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.engine import sharing
 from schedo.engine.sharing import BEGUN_MAX, LoopShare
+from schedo.engine.worker_polls import Claim
 from schedo.protocol import pieces
 from schedo.web.app import WebApp
 from schedo.web.server import HttpServer
@@ -197,13 +198,13 @@ async def test_long_reports_of_workers_are_applied_one_after_the_other(
     sessions = world.engine.sessions
     apply = sessions.work
 
-    async def watch(poll: PollRequest) -> PollResponse:
+    async def watch(poll: PollRequest, claim: Claim) -> PollResponse:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
         try:
             await next_turn()
-            return await apply(poll)
+            return await apply(poll, claim)
         finally:
             at_once -= 1
 

@@ -116,7 +116,7 @@ async def test_an_offer_that_is_made_again_is_kept_once(world: PlacingWorld) -> 
 
 
 async def test_the_spec_of_a_refused_worker_is_not_kept(world: PlacingWorld) -> None:
-    async def refuse(ask: PollRequest) -> PollResponse:
+    async def refuse(ask: PollRequest, claim: object) -> PollResponse:
         raise Overloaded("there are too many names")
 
     world.sessions.work = refuse  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.sharing import in_steps
+from schedo.engine.worker_polls import Claim
 from schedo.errors import Forbidden, NotFound, Overloaded, Unavailable
 from schedo.protocol.reading import Steps, at_once
 from schedo.protocol.work import WorkAnswer, WorkRequest
@@ -29,6 +30,8 @@ from schedo.web.permissions import WorkerPermission
 _WORKERS_REMEMBERED_MAX = 4_096
 _PARTS_SHARED_MAX = 16  # of up to 1,000 names each
 _FEW_ENTRIES = 64
+# A lease must leave before a heartbeat of the worker could release it (see IN_FLIGHT_US).
+CLAIM_S_MAX = 1.0
 T = TypeVar("T")
 
 
@@ -39,8 +42,10 @@ async def work(context: AppContext, request: Request) -> Response:
     is_short = len(request.body) <= SMALL_BODY_BYTES_MAX
     poll = at_once(reading) if is_short else await in_steps(reading)
     del fields, reading
+    responding = _respond(context, request, poll)
+    del request  # with its body
     try:
-        response = await _respond(context, request, poll)
+        response = await responding
     except Overloaded:
         _forget_spec(context, poll.worker)
         raise
@@ -51,23 +56,29 @@ async def work(context: AppContext, request: Request) -> Response:
 
 async def _respond(context: AppContext, request: Request, poll: PollRequest) -> PollResponse:
     if context.draining.is_set():
-        return await _take_last(context, poll)
+        return await _take_last(context, request, poll)
     if poll.wait_s and not (poll.reports and len(request.body) > SMALL_BODY_BYTES_MAX):
         # An open poll holds no body; a large body with results is answered at once instead.
         request.claim.release()
         request = request._replace(body=b"")
-        found = await context.run_until_disconnect(context.engine.sessions.work(poll), request.gone)
+        work = context.engine.sessions.work(poll, _claim(request))
+        found = await context.run_until_disconnect(work, request.gone)
         return await _answer_stopping(context, poll) if found is None else found
-    return await _apply(context, poll._replace(wait_s=0.0))
+    return await _apply(context, request, poll._replace(wait_s=0.0))
 
 
-async def _apply(context: AppContext, poll: PollRequest) -> PollResponse:
+async def _apply(context: AppContext, request: Request, poll: PollRequest) -> PollResponse:
     """Apply a request that does not wait; one with many entries when no other such one does."""
+    claim = _claim(request)
     entries = len(poll.reports) + len(poll.progress)
     if entries <= _FEW_ENTRIES:
-        return await context.engine.sessions.work(poll)
+        return await context.engine.sessions.work(poll, claim)
     async with context.reported.taken(entries):
-        return await context.engine.sessions.work(poll)
+        return await context.engine.sessions.work(poll, claim)
+
+
+def _claim(request: Request) -> Claim:
+    return partial(request.claim.take, wait_s_max=CLAIM_S_MAX)
 
 
 def _render(response: PollResponse, epoch: int, session_timeout_s: float) -> Steps[bytes]:
@@ -170,9 +181,9 @@ def _evict_disconnected(context: AppContext) -> None:
     context.workers = {name: known for name, known in context.workers.items() if name in there}
 
 
-async def _take_last(context: AppContext, poll: PollRequest) -> PollResponse:
+async def _take_last(context: AppContext, request: Request, poll: PollRequest) -> PollResponse:
     """Apply a request while the server shuts down: results count, but there are no leases."""
-    response = await _apply(context, poll._replace(wait_s=0.0, max_leases=0))
+    response = await _apply(context, request, poll._replace(wait_s=0.0, max_leases=0))
     if not (poll.reports or response.stops or response.revoked):
         raise _stopping()  # the worker pauses before it polls again
     return response

@@ -1,0 +1,127 @@
+"""Large payloads on their way to a remote worker: loaded for the response that carries them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from schedo.core.limits import PAYLOAD_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, SECOND
+from schedo.core.model import Job
+from schedo.core.states import State
+from schedo.core.worker_messages import PollResponse
+from schedo.errors import Overloaded, StoreError
+from tests.engine.virtual_server import disconnect, make_poll
+from tests.engine.world import T0, World, running
+
+STORED = b'"' + b"x" * PAYLOAD_INLINE_BYTES_MAX + b'"'  # memory does not keep it
+
+
+async def hire(world: World, *, slots: int = 2, **fields: Any) -> PollResponse:
+    """Poll without waiting."""
+    return await world.engine.sessions.work(
+        make_poll(tasks="resize", slots=slots, **{"max_leases": None} | fields)
+    )
+
+
+async def submit_stored(world: World, count: int) -> list[Job]:
+    return [await world.submit(task="resize", payload=STORED) for _ in range(count)]
+
+
+async def test_only_the_payloads_of_one_response_are_loaded(path: Path) -> None:
+    async with running(path) as world:
+        await hire(world, max_leases=0, slots=6)
+        await submit_stored(world, 6)
+
+        first, second = await hire(world, slots=6), await hire(world, slots=6)
+
+        assert [len(first.leases), len(second.leases)] == [4, 2]
+        assert {lease.payload for lease in (*first.leases, *second.leases)} == {STORED}
+        held = world.engine.sessions.held_by("a")
+        assert [lease.payload for lease in held] == [None] * 6
+
+
+async def test_a_response_claims_the_bytes_of_its_payloads_before_they_are_loaded(
+    path: Path,
+) -> None:
+    claims: list[int] = []
+
+    async def claim(size: int) -> None:
+        claims.append(size)
+
+    async with running(path) as world:
+        await hire(world, max_leases=0)
+        await submit_stored(world, 2)
+        await world.engine.sessions.work(make_poll(tasks="resize", max_leases=None, slots=2), claim)
+
+    assert claims == [2 * PAYLOAD_BYTES_MAX]
+
+
+async def test_leases_whose_bytes_are_not_free_go_back_into_their_queue(path: Path) -> None:
+    async def refuse(_: int) -> None:
+        raise Overloaded("too many")
+
+    async with running(path) as world:
+        await hire(world, max_leases=0)
+        [job] = await submit_stored(world, 1)
+
+        assert (
+            await world.engine.sessions.work(
+                make_poll(tasks="resize", max_leases=None, slots=2), refuse
+            )
+        ).leases == []
+
+        [lease] = (await hire(world)).leases
+        assert (lease.key.job_id, lease.payload) == (job.id, STORED)
+
+
+async def test_without_a_claim_a_response_carries_the_first_small_leases(path: Path) -> None:
+    async def refuse(_: int) -> None:
+        raise Overloaded("too many")
+
+    async with running(path) as world:
+        await hire(world, max_leases=0, slots=3)
+        await world.submit(task="resize")
+        await submit_stored(world, 2)
+
+        poll = make_poll(tasks="resize", max_leases=None, slots=3)
+        response = await world.engine.sessions.work(poll, refuse)
+
+        assert [lease.payload for lease in response.leases] == [b"null"]
+
+
+async def test_a_payload_that_cannot_be_read_costs_a_response_only_its_lease(path: Path) -> None:
+    async with running(path) as world:
+        await hire(world, max_leases=0)
+        [stored] = await submit_stored(world, 1)
+        small = await world.submit(task="resize")
+        world.store.fail_loads(StoreError("flicker"))
+
+        response = await hire(world)
+
+        assert [lease.key.job_id for lease in response.leases] == [small.id]
+        await world.run_until(T0 + SECOND)
+        [lease] = (await hire(world)).leases
+        assert (lease.key.job_id, lease.payload) == (stored.id, STORED)
+
+
+async def test_a_worker_that_disconnects_before_its_bytes_are_free_gets_no_lease(
+    path: Path,
+) -> None:
+    waits, forever = asyncio.Event(), asyncio.Event()
+
+    async def claim(_: int) -> None:
+        waits.set()
+        await forever.wait()
+
+    async with running(path) as world:
+        await hire(world, max_leases=0)
+        [job] = await submit_stored(world, 1)
+        poll = make_poll(tasks="resize", max_leases=None, slots=2)
+        request = asyncio.create_task(world.engine.sessions.work(poll, claim))
+        await asyncio.wait_for(waits.wait(), 5)
+
+        await disconnect(request)
+        await world.engine.flush()
+
+        assert (await world.engine.get(job.id)).state is State.QUEUED
