@@ -41,7 +41,7 @@ from schedo.web.permissions import WorkerPermission, parse_grants
 from schedo.web.server import HttpServer
 from schedo.web.settings import LOOPBACK_HOSTS, WebSettings
 from schedo.worker.in_process import LocalWorker
-from schedo.worker.process.pool import ProcessPool
+from schedo.worker.process.pool import PoolSettings, ProcessPool
 from schedo.worker.process.supervisor import CannotServe
 from schedo.worker.shutdown import handle_signals
 
@@ -181,14 +181,13 @@ class _Workers:
         self._children: ProcessPool | None = None
         if config.app is not None:
             slots = -(-config.concurrency // config.processes)
-            self._children = ProcessPool(
-                engine,
-                config.app,
+            settings = PoolSettings(
                 processes=config.processes,
                 slots=slots,
                 log_format=config.log_format,
                 log_level=config.log_level,
             )
+            self._children = ProcessPool(engine, config.app, settings)
 
     async def start(self) -> None:
         """Accept work; raise CannotServe if the application cannot be imported.

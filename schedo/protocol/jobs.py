@@ -277,9 +277,7 @@ def job_fields(
     elif job.trigger is Trigger.INVOKE:
         answer["trigger"] = job.trigger
     if job.attempt or job.ended_at is not None:
-        answer |= _progress_fields(job)
-        if job.result is not None and _fits(job.result, inline_bytes_max):
-            answer["result"] = orjson.Fragment(job.result)
+        answer |= _progress_fields(job, inline_bytes_max)
     answer |= option_fields(job.options)
     return answer
 
@@ -314,7 +312,7 @@ def _origin_fields(job: Job, names: Names) -> dict[str, Any]:
     return answer
 
 
-def _progress_fields(job: Job) -> dict[str, Any]:
+def _progress_fields(job: Job, inline_bytes_max: int | None) -> dict[str, Any]:
     """Return the fields of a job that was picked or has ended."""
     answer: dict[str, Any] = {
         "picked_at": _instant(job.picked_at),
@@ -325,6 +323,8 @@ def _progress_fields(job: Job) -> dict[str, Any]:
     }
     if job.state in _ENDED_AT:
         answer[_ENDED_AT[job.state]] = _instant(job.ended_at)
+    if job.result is not None and _fits(job.result, inline_bytes_max):
+        answer["result"] = orjson.Fragment(job.result)
     return _without_nulls(answer)
 
 

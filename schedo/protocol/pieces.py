@@ -106,6 +106,19 @@ def _cut(text: bytes, at: int) -> Generator[None, None, _Piece]:
         yield
 
 
+def _check_parsed(whole: bytes, value: Any, is_long: bool) -> Steps:
+    """Refuse what the parser takes although it is no JSON."""
+    if is_long:
+        yield
+    is_suspicious = lacks_colons(whole, value)
+    if is_long:
+        yield
+    if is_suspicious or has_odd_text(whole):
+        if is_long:
+            yield
+        check_exactly(whole)
+
+
 class _Checked:
     """The state of the check after the first pieces of a text."""
 
@@ -124,7 +137,6 @@ class _Checked:
         if self._values > VALUES_MAX:
             raise too_many_values()
         kept = self._follow(piece.outside)
-        is_long = len(part) > _LONG_BYTES
         if not piece.is_last_of(self._text):
             self._check_ends(part, bool(piece.at))
         elif before:
@@ -137,15 +149,7 @@ class _Checked:
             value = orjson.loads(whole)
         except orjson.JSONDecodeError as error:
             raise BadJson(self._explain(piece.at, error, len(prefix))) from None
-        if is_long:
-            yield
-        is_suspicious = lacks_colons(whole, value)
-        if is_long:
-            yield
-        if is_suspicious or has_odd_text(whole):
-            if is_long:
-                yield
-            check_exactly(whole)
+        yield from _check_parsed(whole, value, len(part) > _LONG_BYTES)
         self._compare_keys(value, len(before), kept)
 
     def _follow(self, outside: bytes) -> int:

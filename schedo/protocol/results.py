@@ -155,10 +155,7 @@ class ResultRequest(Struct, omit_defaults=True):
             case "completed":
                 return self._read_result()
             case "failed":
-                if self.error is None:
-                    raise Invalid.field(f"{pointer}/error", "a failure needs its error")
-                retry_in_us = fields.read_duration_or_none(f"{pointer}/retry_in", self.retry_in)
-                return Failed(self.error.to_failure(), self.retryable is not False, retry_in_us)
+                return self._read_failure(pointer)
             case "snoozed":
                 if self.delay is None:
                     raise Invalid.field(f"{pointer}/delay", "a snooze needs its delay")
@@ -175,6 +172,12 @@ class ResultRequest(Struct, omit_defaults=True):
         # The whole request was checked strictly, including the result.
         result = None if isinstance(self.result, UnsetType) else CheckedJson(self.result)
         return Completed(result)
+
+    def _read_failure(self, pointer: str) -> Outcome:
+        if self.error is None:
+            raise Invalid.field(f"{pointer}/error", "a failure needs its error")
+        retry_in_us = fields.read_duration_or_none(f"{pointer}/retry_in", self.retry_in)
+        return Failed(self.error.to_failure(), self.retryable is not False, retry_in_us)
 
 
 def without_nul(value: Any) -> Any:

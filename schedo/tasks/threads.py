@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from schedo.tasks.shortage import is_shortage
 
@@ -23,37 +23,45 @@ def call_in_thread(submit: Submit, call: Callable[[], T]) -> asyncio.Future[T]:
     Raise RuntimeError if no thread can be started; the call does not run then, nor does it when
     the future is cancelled before a thread is free.
     """
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[T] = loop.create_future()
-    unclaimed = [ended]  # emptied by the thread that runs the call, or to keep it from running
-
-    def settle(set_value: Callable[[Any], None], value: object) -> None:
-        if not ended.done():
-            set_value(value)
-
-    def run() -> None:
-        try:
-            claimed = unclaimed.pop()
-        except IndexError:
-            return
-        if claimed.cancelled():
-            return
-        try:
-            value = call()
-        except BaseException as error:
-            loop.call_soon_threadsafe(settle, ended.set_exception, error)
-        else:
-            loop.call_soon_threadsafe(settle, ended.set_result, value)
-
+    queued = _QueuedCall(call)
     try:
-        submit(run)
+        submit(queued.run)
     except RuntimeError:
+        if queued.claim():
+            raise
+        # Otherwise a thread has become free meanwhile, and runs the call.
+    return queued.ended
+
+
+class _QueuedCall(Generic[T]):
+    """A call that at most one thread runs, and its future result."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._call = call
+        self._unclaimed = [True]
+        self.ended: asyncio.Future[T] = self._loop.create_future()
+
+    def claim(self) -> bool:
+        """Return whether this is the first claim; only after it, the call may run."""
         try:
-            unclaimed.pop()
-        except IndexError:  # a thread has become free meanwhile, and runs the call
-            return ended
-        raise
-    return ended
+            return self._unclaimed.pop()  # of several threads, one gets the item
+        except IndexError:
+            return False
+
+    def run(self) -> None:
+        if not self.claim() or self.ended.cancelled():
+            return
+        try:
+            value = self._call()
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(self._settle, self.ended.set_exception, error)
+        else:
+            self._loop.call_soon_threadsafe(self._settle, self.ended.set_result, value)
+
+    def _settle(self, set_value: Callable[[Any], None], value: object) -> None:
+        if not self.ended.done():
+            set_value(value)
 
 
 def call_in_some_thread(call: Callable[[], T]) -> asyncio.Future[T]:

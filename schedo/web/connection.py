@@ -219,9 +219,14 @@ class Connection(asyncio.BufferedProtocol):
         exchange.add(parts, is_complete)
         if is_complete:
             self._end_body(rest)
-        elif exchange.is_answered:
+        else:
+            self._expect_more(exchange, len(data))
+
+    def _expect_more(self, exchange: Exchange, received: int) -> None:
+        """Decide, after a part of a body, whether to read on, to pause or to give up."""
+        if exchange.is_answered:
             # A chunked body can have any length, so bound the part that is skipped.
-            self._skipped += len(data)
+            self._skipped += received
             if self._skipped > SKIPPED_BYTES_MAX:
                 self._linger()
         elif exchange.is_body_wanted:

@@ -171,12 +171,12 @@ class Exchange:
             self._peer.write(body)
         if more:
             await self._peer.flushed()
-        else:
-            self.is_answered = True
-            self._parts.clear()
-            self.unread_bytes = 0
-            self._changed.set()
-            self._peer.end_answer()
+            return
+        self.is_answered = True
+        self._parts.clear()
+        self.unread_bytes = 0
+        self._changed.set()
+        self._peer.end_answer()
 
     def _begin(self, start: Any, more: bool) -> bytes:
         """Return the head of the response."""

@@ -155,10 +155,7 @@ async def _read_body(scope: Scope, receive: Receive, operation: Operation, claim
         while body.has_more and body.size <= bytes_max:
             body.add(await receive())
     else:
-        await _receive(body, receive, claim, claim.size)
-        if body.has_more and body.size < bytes_max:
-            await claim.take(bytes_max, is_body=True)
-            await _receive(body, receive, claim, bytes_max)
+        await _receive_large(body, receive, claim, bytes_max)
     if body.size > bytes_max:
         raise _too_large(bytes_max)
     if not body.size and operation.body_is_optional:
@@ -168,6 +165,14 @@ async def _read_body(scope: Scope, receive: Receive, operation: Operation, claim
     whole = b"".join(body.parts)
     await asyncio.sleep(0)  # joining a large body took some milliseconds
     return whole
+
+
+async def _receive_large(body: _Body, receive: Receive, claim: Claim, bytes_max: int) -> None:
+    """Receive the body within the claim; extend the claim if the body is longer."""
+    await _receive(body, receive, claim, claim.size)
+    if body.has_more and body.size < bytes_max:
+        await claim.take(bytes_max, is_body=True)
+        await _receive(body, receive, claim, bytes_max)
 
 
 async def _receive(body: _Body, receive: Receive, claim: Claim, bytes_max: int) -> None:

@@ -30,7 +30,7 @@ from schedo.web.server import HttpServer
 from schedo.web.settings import WebSettings
 from schedo.worker.engine_backend import EngineBackend
 from schedo.worker.in_process import LocalWorker
-from schedo.worker.process.pool import ProcessPool
+from schedo.worker.process.pool import PoolSettings, ProcessPool
 from tests.e2e.transports_app import app
 
 pytestmark = pytest.mark.e2e
@@ -53,7 +53,7 @@ async def in_the_loop(engine: Engine) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def in_a_child(engine: Engine) -> AsyncIterator[None]:
-    children = ProcessPool(engine, TARGET, processes=1, slots=4)
+    children = ProcessPool(engine, TARGET, PoolSettings(processes=1, slots=4))
     await children.start()
     yield
     await children.stop(0)

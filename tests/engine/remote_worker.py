@@ -224,17 +224,12 @@ class RemoteWorker:
                 running.is_excused = True
 
     def take(self, response: PollResponse, reports: list[AttemptResult]) -> None:
-        room = self.room
         self.is_told_to_leave = self.is_told_to_leave or response.drain
-        refused = {key for key, _ in response.refused}
-        for report in reports:
-            if self.results.pop(report.key, None) is not None and report.key not in refused:
-                result = report.outcome
-                room.results[report.key] = result.result if isinstance(result, Completed) else None
+        self.note_confirmed(reports, {key for key, _ in response.refused})
         for key in response.revoked:
             running = self.running.pop(key, None)
             if running is not None and not running.is_excused:
-                room.faults.append(f"{key} was taken from {self.name}, which was well")
+                self.room.faults.append(f"{key} was taken from {self.name}, which was well")
         for stop in response.stops:
             if stop.key in self.running:
                 del self.running[stop.key]
@@ -242,6 +237,14 @@ class RemoteWorker:
         for lease in response.leases:
             if lease.key not in response.offers:
                 self.begin(lease)
+
+    def note_confirmed(self, reports: list[AttemptResult], refused: set[LeaseKey]) -> None:
+        """Note the results that the server has confirmed; it must keep them."""
+        for report in reports:
+            if self.results.pop(report.key, None) is not None and report.key not in refused:
+                outcome = report.outcome
+                value = outcome.result if isinstance(outcome, Completed) else None
+                self.room.results[report.key] = value
 
     async def answer(self, offers: list[Lease]) -> None:
         """Accept some of the offers, reject some, and ignore some."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pytest
 
-from schedo.core.model import JobSpec, Options, Retry
+from schedo.core.model import Job, JobSpec, Options, Retry
 from schedo.core.placement import NO_CAPACITY
 from schedo.core.states import FINAL, State
 from schedo.engine.answers import Accepted
@@ -198,25 +199,39 @@ async def check(room: Room) -> None:
     faults = room.faults
     faults += [f"{ident} was acknowledged and is lost" for ident in room.jobs if ident not in jobs]
     faults += [f"{job.id} has not ended: {job}" for job in jobs.values() if not job.is_final]
-    for key, times in Counter(key for key, end in room.disk.ends if end != "stale").items():
-        if times > 1:
-            faults.append(f"{key} ended {times} times")
+    ends = Counter(key for key, end in room.disk.ends if end != "stale")
+    faults += [f"{key} ended {times} times" for key, times in ends.items() if times > 1]
+    faults += lost_results(room, jobs)
+    faults += repeated_starts(room, jobs)
+    faults += divided_groups(room, jobs)
+    faults += leftovers(room.server.engine)
+
+
+def lost_results(room: Room, jobs: dict[int, Job]) -> Iterator[str]:
+    """A result that was confirmed to its worker is the job's result."""
     for key, result in room.results.items():
         job = jobs[key.job_id]
         if result is not None and job.state is State.COMPLETED and job.result != result:
-            faults.append(f"{key} was confirmed and {job.result!r} is there")
+            yield f"{key} was confirmed and {job.result!r} is there"
         if result is not None and job.state not in (State.COMPLETED, State.CANCELLED):
-            faults.append(f"{key} was confirmed as completed, and the job is {job}")
+            yield f"{key} was confirmed as completed, and the job is {job}"
+
+
+def repeated_starts(room: Room, jobs: dict[int, Job]) -> Iterator[str]:
+    """An at_most_once job starts again only after a worker has given it up."""
     for ident, times in room.begun.items():
         job = jobs[ident]
         if job.options.at_most_once and times > 1 + room.given_up[ident]:
-            faults.append(f"{ident} runs at most once and was begun {times} times: {job}")
+            yield f"{ident} runs at most once and was begun {times} times: {job}"
+
+
+def divided_groups(room: Room, jobs: dict[int, Job]) -> Iterator[str]:
+    """The jobs of a reservation are all begun, or all refused."""
     for tag in {job.options.tags for job in jobs.values() if job.options.tags}:
         group = [job for job in jobs.values() if job.options.tags == tag]
         refused = [job for job in group if job.failure and job.failure.type == NO_CAPACITY]
         if refused and any(room.begun[job.id] for job in group):
-            faults.append(f"of {group} some were begun and some refused")
-    faults += leftovers(room.server.engine)
+            yield f"of {group} some were begun and some refused"
 
 
 @pytest.mark.parametrize("seed", range(12))

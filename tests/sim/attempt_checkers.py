@@ -180,26 +180,31 @@ def _shortest_wait(history: History, event: Reported) -> int:
 
 def at_most_once_means_once(history: History) -> Findings:
     """An at_most_once job starts again only if its handler or a client requested it."""
-    ends: dict[int, list[int]] = defaultdict(list)
-    for position, event in history.of(Reported):
-        if event.is_live and isinstance(event.outcome, Snoozed | Released | Failed):
-            ends[event.key.job_id].append(position)
-    for position, event in history.of(StopSent):
-        if event.stop.reason is StopReason.TIMEOUT:
-            ends[event.stop.key.job_id].append(position)
+    requests = _requested_starts(history)
     for ident, starts in history.starts.items():
         if not starts[0][1].lease.options.at_most_once:
             continue
-        allowed = ends.get(ident, []) + history.retried.get(ident, [])
         for (before, _), (after, event) in pairwise(starts):
-            if not any(before < position < after for position in allowed):
+            if not any(before < position < after for position in requests[ident]):
                 yield f"{event.lease.key} runs at most once and was started again"
+
+
+def _requested_starts(history: History) -> dict[int, list[int]]:
+    """Return the positions at which another start of an at_most_once job was requested."""
+    requests = defaultdict(list, {ident: [*where] for ident, where in history.retried.items()})
+    for position, event in history.of(Reported):
+        if event.is_live and isinstance(event.outcome, Snoozed | Released | Failed):
+            requests[event.key.job_id].append(position)
+    for position, stopped in history.of(StopSent):
+        if stopped.stop.reason is StopReason.TIMEOUT:
+            requests[stopped.stop.key.job_id].append(position)
+    return requests
 
 
 def a_reported_completion_stands(history: History) -> Findings:
     """As long as its server lives, a completed job is not run again."""
     done: dict[int, LeaseKey] = {}
-    asked = {(at, ident) for ident, where in history.retried.items() for at in where}
+    retries = {at: ident for ident, where in history.retried.items() for at in where}
     asking: dict[int, int] = {}  # calls that may take effect after the report
     for position, event in enumerate(history.trace):
         if isinstance(event, Reported) and event.is_live and isinstance(event.outcome, Completed):
@@ -209,10 +214,9 @@ def a_reported_completion_stands(history: History) -> Findings:
             asking.pop(event.call, None)
         elif isinstance(event, Died):
             done.clear()
-        elif isinstance(event, Called) and isinstance(event.subject, tuple):
-            if (position, event.subject[0]) in asked:
-                done.pop(event.subject[0], None)
-                asking[event.call] = event.subject[0]
+        elif isinstance(event, Called) and position in retries:
+            done.pop(retries[position], None)
+            asking[event.call] = retries[position]
         elif isinstance(event, Started) and event.lease.key.job_id in done:
             yield f"{event.lease.key} was started after {done[event.lease.key.job_id]} completed"
 
@@ -235,33 +239,47 @@ def expired_jobs_do_not_start(history: History) -> Findings:
 
 def timeouts_are_kept(history: History) -> Findings:
     """An attempt is stopped soon after its timeout and not before, whatever the clocks show."""
-    running: dict[LeaseKey, Started] = {}
-    failed_at = -RECOVERY_MAX_US
+    timed = _Timed()
     for event in history.trace:
-        if isinstance(event, Started) and event.lease.options.timeout_us is not None:
-            if event.at > failed_at + RECOVERY_MAX_US:
-                running[event.lease.key] = event
-        elif isinstance(event, Reported):
-            running.pop(event.key, None)
-        elif isinstance(event, Detached):
-            running = {
-                key: held for key, held in running.items() if held.connection != event.connection
-            }
-        elif isinstance(event, Died | StoreFailed):
-            running.clear()  # after a recovery the timeouts begin again
-            failed_at = event.at
-        elif isinstance(event, StopSent) and event.stop.reason is StopReason.TIMEOUT:
-            start = running.pop(event.stop.key, None)
+        if isinstance(event, StopSent) and event.stop.reason is StopReason.TIMEOUT:
+            start = timed.running.pop(event.stop.key, None)
             if start is not None and event.at < _time_up_at(start) and is_given_at_once(start):
                 yield f"{event.stop.key} was stopped before its time was up"
-        overdue = [k for k, s in running.items() if event.at > _time_up_at(s) + TIMEOUT_SLACK_US]
+        timed.record(event)
+        overdue = [
+            key
+            for key, start in timed.running.items()
+            if event.at > _time_up_at(start) + TIMEOUT_SLACK_US
+        ]
         for key in overdue:
-            del running[key]
+            del timed.running[key]
             yield f"{key} was not stopped when its time was up"
 
 
 def _time_up_at(start: Started) -> int:
     return start.at + (start.lease.options.timeout_us or 0)
+
+
+class _Timed:
+    """The running attempts whose timeout counts from their start."""
+
+    def __init__(self) -> None:
+        self.running: dict[LeaseKey, Started] = {}
+        self._failed_at = -RECOVERY_MAX_US
+
+    def record(self, event: Event) -> None:
+        if isinstance(event, Started) and event.lease.options.timeout_us is not None:
+            if event.at > self._failed_at + RECOVERY_MAX_US:
+                self.running[event.lease.key] = event
+        elif isinstance(event, Reported):
+            self.running.pop(event.key, None)
+        elif isinstance(event, Detached):
+            for key, start in list(self.running.items()):
+                if start.connection == event.connection:
+                    del self.running[key]
+        elif isinstance(event, Died | StoreFailed):
+            self.running.clear()  # after a recovery the timeouts begin again
+            self._failed_at = event.at
 
 
 def queues_keep_their_limits(history: History) -> Findings:

@@ -230,10 +230,7 @@ def _owner(history: History, job_id: int) -> int | None:
 def a_stopped_schedule_makes_no_runs(history: History) -> Findings:
     """After an acknowledged pause or deletion, a schedule fires only on a client's request."""
     stopped: dict[str, int] = {}
-    names = {i: rows[0][1].name for i, rows in history.schedule_rows.items()}
-    runs = defaultdict(list)
-    for position, schedule_id, job in _new_runs(history):
-        runs[position].append((names.get(schedule_id, ""), job))
+    runs = _named_runs(history)
     for position, event in enumerate(history.trace):
         if isinstance(event, Called) and event.name in (*EDITS, *TRIGGERS):
             subject = event.subject[0] if isinstance(event.subject, tuple) else event.subject.name
@@ -247,6 +244,15 @@ def a_stopped_schedule_makes_no_runs(history: History) -> Findings:
             is_stop = called.name in ("pause_schedule", "delete_schedule")
             if is_stop and not history.is_pending(EDITS, called.subject[0], position):
                 stopped[called.subject[0]] = position
+
+
+def _named_runs(history: History) -> dict[int, list[tuple[str, Job]]]:
+    """Return the new runs of each position with the names of their schedules."""
+    names = {i: rows[0][1].name for i, rows in history.schedule_rows.items()}
+    runs = defaultdict(list)
+    for position, schedule_id, job in _new_runs(history):
+        runs[position].append((names.get(schedule_id, ""), job))
+    return runs
 
 
 def _new_runs(history: History) -> Iterator[tuple[int, int, Job]]:

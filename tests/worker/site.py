@@ -17,7 +17,7 @@ from schedo.protocol.jobs import SubmittedJob
 from schedo.store.sqlite.store import SqliteStore
 from schedo.tasks.backend import Record
 from schedo.worker.engine_backend import EngineBackend
-from schedo.worker.process.pool import ProcessPool
+from schedo.worker.process.pool import PoolSettings, ProcessPool
 from schedo.worker.process.supervisor import ChildTimeouts
 
 TARGET = "tests.worker.example_app:app"
@@ -33,9 +33,8 @@ class Site:
         self, path: Path, target: str, processes: int, slots: int, timeouts: ChildTimeouts
     ) -> None:
         self.engine = Engine(SqliteStore(path / "jobs.db"), SystemClock())
-        self.children = ProcessPool(
-            self.engine, target, processes=processes, slots=slots, timeouts=timeouts
-        )
+        settings = PoolSettings(processes=processes, slots=slots, timeouts=timeouts)
+        self.children = ProcessPool(self.engine, target, settings)
         self.backend = EngineBackend(self.engine)
 
     async def submit(self, task: str, *, options: Options | None = None, **payload: Any) -> str:

@@ -27,11 +27,13 @@ from schedo.store.sqlite.connection import transaction, unsynced
 _encode_ids = msgspec.json.Encoder().encode
 
 
-def carry_out(connection: sqlite3.Connection, load: Load, offset_us: int) -> Any:
+def carry_out(  # one arm for each kind of load
+    connection: sqlite3.Connection, load: Load, offset_us: int
+) -> Any:
     """Return the result of the load; base.Store defines it for each kind."""
     match load:
         case LoadTimers():
-            return reads.page_of_timers(connection, offset_us, load.after, load.limit)
+            return reads.page_of_timers(connection, offset_us, load)
         case LoadReady():
             return _ready(connection, load, offset_us)
         case LoadSchedules():
@@ -70,9 +72,7 @@ def _promote_due(connection: sqlite3.Connection, load: PromoteDue, offset_us: in
     The transaction is not synced: if it is lost, the jobs are still due and are queued again.
     """
     key = itemgetter(0, 1)
-    page = reads.page_of_timelines(
-        connection, queries.DUE, load.after, load.limit, offset_us, key, load.until
-    )
+    page = reads.page_of_timelines(connection, offset_us, queries.DUE, load, key, load.until)
     if page:
         ids = _encode_ids([job_id for (_, job_id), _ in page]).decode()
         with unsynced(connection), transaction(connection):

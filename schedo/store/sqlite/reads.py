@@ -11,7 +11,7 @@ import msgspec
 
 from schedo.core import limits
 from schedo.core.ids import first_id
-from schedo.core.loads import BlockedRun, LoadSchedules
+from schedo.core.loads import BlockedRun, LoadSchedules, LoadTimers, PromoteDue
 from schedo.core.model import Job, Schedule
 from schedo.core.states import State
 from schedo.store.base import ClockMark, OutputPiece, OutputSize, Snapshot
@@ -70,7 +70,7 @@ def output_piece(connection: sqlite3.Connection, job_id: int, piece: OutputPiece
 def page_of_rows(
     connection: sqlite3.Connection,
     query: queries.Paged,
-    after: tuple[int, int] | None,
+    after: tuple[int, int],
     limit: int,
     **named: str | int,
 ) -> list[Row]:
@@ -81,11 +81,11 @@ def page_of_rows(
 def _iterate_rows(
     connection: sqlite3.Connection,
     query: queries.Paged,
-    after: tuple[int, int] | None,
+    after: tuple[int, int],
     limit: int,
     **named: str | int,
 ) -> Iterator[Row]:
-    value, last_id = after or _BEFORE_ALL
+    value, last_id = after
     parameters: dict[str, str | int] = {"value": value, "id": last_id, "limit": limit, **named}
     count = 0
     for row in connection.execute(query.same, parameters):
@@ -98,10 +98,9 @@ def _iterate_rows(
 
 def page_of_timelines(
     connection: sqlite3.Connection,
-    query: queries.Paged,
-    after: tuple[int, int] | None,
-    limit: int,
     offset_us: int,
+    query: queries.Paged,
+    load: LoadTimers | PromoteDue,
     key: Callable[[Row], tuple[int, int]],
     until: int = _INTEGER_MAX,
 ) -> list[tuple[tuple[int, int], Row]]:
@@ -109,23 +108,21 @@ def page_of_timelines(
 
     Each row comes with its (key, id); the key is an instant of the wall clock.
     """
-    found = page_of_rows(connection, query, after, limit, elapsed=0, until=until)
+    found = page_of_rows(connection, query, load.after, load.limit, elapsed=0, until=until)
     page = [(key(row), row) for row in found]
-    value, last_id = after or _BEFORE_ALL
+    value, last_id = load.after
     moved = (max(value - offset_us, _INTEGER_MIN), last_id)
     until = min(until - offset_us, _INTEGER_MAX)
-    for row in page_of_rows(connection, query, moved, limit, elapsed=1, until=until):
+    for row in page_of_rows(connection, query, moved, load.limit, elapsed=1, until=until):
         at, row_id = key(row)
         page.append(((at + offset_us, row_id), row))
     page.sort(key=itemgetter(0))
-    return page[:limit]
+    return page[: load.limit]
 
 
-def page_of_timers(
-    connection: sqlite3.Connection, offset_us: int, after: tuple[int, int] | None, limit: int
-) -> list[Job]:
+def page_of_timers(connection: sqlite3.Connection, offset_us: int, load: LoadTimers) -> list[Job]:
     """Return a page of jobs that wait for an instant, in order of (due_at, id)."""
-    page = page_of_timelines(connection, queries.TIMERS, after, limit, offset_us, _DUE)
+    page = page_of_timelines(connection, offset_us, queries.TIMERS, load, _DUE)
     return rows.jobs_from_rows([row for _, row in page], offset_us)
 
 

@@ -307,13 +307,16 @@ class SqliteStore(ConcurrentReads):
             if reader is not None:
                 await reader.close()
         finally:
-            if writer is None:
-                self._guard.end()
-            else:
-                try:
-                    await writer.run(self._close_writer)
-                finally:
-                    await writer.close()
+            await self._close_last(writer)
+
+    async def _close_last(self, connection: Connection | None) -> None:
+        if connection is None:
+            self._guard.end()
+            return
+        try:
+            await connection.run(self._close_writer)
+        finally:
+            await connection.close()
 
     def _close_writer(self, connection: sqlite3.Connection) -> None:
         # In the connection's thread, so that the lock is held until a running commit has ended.

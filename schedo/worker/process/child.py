@@ -104,8 +104,7 @@ class Child(Watcher):
             return
         match frame:
             case frames.Leases(leases, start_by):
-                for lease in leases:
-                    self._start(lease, start_by)
+                self._start(leases, start_by)
             case frames.Stops(stops):
                 for key, reason in stops:
                     self._executor.stop(key, reason)
@@ -116,10 +115,11 @@ class Child(Watcher):
             case frames.Drain():
                 self._draining = asyncio.create_task(self._drain())
 
-    def _start(self, lease: Lease, start_by: float) -> None:
-        self._leases_sent += 1
-        self._queued[lease.key] = (self._leases_sent, start_by)
-        self._executor.start(lease)
+    def _start(self, leases: list[Lease], start_by: float) -> None:
+        for lease in leases:
+            self._leases_sent += 1
+            self._queued[lease.key] = (self._leases_sent, start_by)
+            self._executor.start(lease)
 
     async def _drain(self) -> None:
         await self._executor.wait_idle()
@@ -166,18 +166,7 @@ class Child(Watcher):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve the application named on the command line; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m schedo.worker.process.child")
-    parser.add_argument("target", help="module:attribute")
-    parser.add_argument("--fd", type=int, required=True, help="the socket to the server")
-    parser.add_argument("--starts", type=int, required=True, help="shared memory for the starts")
-    parser.add_argument("--environment", type=int, required=True, help="file of more variables")
-    parser.add_argument("--slots", type=int, required=True, help="attempts to run at once")
-    parser.add_argument("--grace", type=float, required=True, help="seconds for a stopped handler")
-    parser.add_argument("--parent", type=int, required=True, help="process id of the server")
-    parser.add_argument("--closed", type=int, default=0, help="1: make the process not dumpable")
-    parser.add_argument("--log-format", required=True, help="the server's log format")
-    parser.add_argument("--log-level", required=True, help="the server's log level")
-    options = parser.parse_args(arguments)
+    options = _parse(arguments)
     if options.closed:
         make_undumpable()
     _die_with(options.parent)
@@ -201,6 +190,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_CANNOT_IMPORT
     asyncio.run(_serve(app, options, starts, server))
     return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m schedo.worker.process.child")
+    parser.add_argument("target", help="module:attribute")
+    parser.add_argument("--fd", type=int, required=True, help="the socket to the server")
+    parser.add_argument("--starts", type=int, required=True, help="shared memory for the starts")
+    parser.add_argument("--environment", type=int, required=True, help="file of more variables")
+    parser.add_argument("--slots", type=int, required=True, help="attempts to run at once")
+    parser.add_argument("--grace", type=float, required=True, help="seconds for a stopped handler")
+    parser.add_argument("--parent", type=int, required=True, help="process id of the server")
+    parser.add_argument("--closed", type=int, default=0, help="1: make the process not dumpable")
+    parser.add_argument("--log-format", required=True, help="the server's log format")
+    parser.add_argument("--log-level", required=True, help="the server's log level")
+    return parser.parse_args(arguments)
 
 
 async def _serve(

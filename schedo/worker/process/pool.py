@@ -18,8 +18,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from schedo.child_process import ChildHandle, write_unnamed_file
+from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.hardening import is_undumpable
 from schedo.log_format import LogFormat
@@ -28,7 +30,6 @@ from schedo.worker.process.start_counter import StartCounter, make_memory
 from schedo.worker.process.supervisor import CannotServe, ChildSupervisor, ChildTimeouts
 from schedo.worker.shutdown import Grace
 
-TIMEOUTS = ChildTimeouts()
 # The variables that the system's loader, the C library and the interpreter read at their start.
 _FOR_THE_START = re.compile(
     rb"(PATH|HOME|LANG|LC_.*|TZ|LD_.*|DYLD_.*|MALLOC_.*|GLIBC_.*|PYTHON.*)\Z"
@@ -39,28 +40,25 @@ RESPAWN_AFTER_S_MAX = 5.0
 log = logging.getLogger("schedo.worker")
 
 
-class ProcessPool:
-    """The child processes of one application; `slots` is how many attempts each runs at a time."""
+class PoolSettings(NamedTuple):
+    """How many child processes run, and how each of them runs."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        target: str,
-        *,
-        processes: int,
-        slots: int,
-        timeouts: ChildTimeouts = TIMEOUTS,
-        log_format: LogFormat = "text",
-        log_level: str = "info",
-    ) -> None:
-        assert processes > 0, "a pool has at least one process"
-        assert slots > 0, "a child runs at least one attempt at a time"
+    processes: int
+    slots: int  # attempts that a process runs at a time
+    timeouts: ChildTimeouts = ChildTimeouts()
+    log_format: LogFormat = "text"
+    log_level: str = "info"
+
+
+class ProcessPool:
+    """The child processes of one application, which the target names as "module:attribute"."""
+
+    def __init__(self, engine: Engine, target: str, settings: PoolSettings) -> None:
+        assert settings.processes > 0, "a pool has at least one process"
+        assert settings.slots > 0, "a child runs at least one attempt at a time"
         self._engine = engine
         self._target = target
-        self._processes = processes
-        self._slots = slots
-        self._timeouts = timeouts
-        self._log = {"log-format": log_format, "log-level": log_level}
+        self._settings = settings
         self._children: set[ChildSupervisor] = set()
         self._place_tasks: list[asyncio.Task[None]] = []
         self._child_ended = asyncio.Event()
@@ -74,7 +72,7 @@ class ProcessPool:
         for schedule in attach.schedules:
             await self._engine.put_schedule(schedule)
         log.info("%s has %s", self._target, _describe(attach))
-        places = [first, *[None] * (self._processes - 1)]
+        places = [first, *[None] * (self._settings.processes - 1)]
         self._place_tasks = [asyncio.create_task(self._keep_running(place)) for place in places]
 
     def _isolate_suspects(self) -> None:
@@ -83,7 +81,7 @@ class ProcessPool:
             self._has_isolated = True
             self._place_tasks += [
                 asyncio.create_task(self._keep_running(None, isolated=True))
-                for _ in range(self._processes)
+                for _ in range(self._settings.processes)
             ]
 
     async def stop(self, grace_s: float) -> None:
@@ -128,10 +126,10 @@ class ProcessPool:
         """Return a new child that has attached; raise CannotServe or OSError."""
         child = await self._spawn(isolated)
         try:
-            async with asyncio.timeout(self._timeouts.import_s):
+            async with asyncio.timeout(self._settings.timeouts.import_s):
                 await asyncio.shield(child.attached)
         except TimeoutError:
-            seconds = f"{self._timeouts.import_s:g} s"
+            seconds = f"{self._settings.timeouts.import_s:g} s"
             error = CannotServe(
                 f"the import of {self._target} did not finish within {seconds}; does the module"
                 " block, for example on the network?"
@@ -148,7 +146,7 @@ class ProcessPool:
         raise error
 
     async def _spawn(self, isolated: bool) -> ChildSupervisor:
-        slots = 1 if isolated else self._slots
+        slots = 1 if isolated else self._settings.slots
         with contextlib.ExitStack() as owned:
             start_memory = make_memory()
             owned.callback(os.close, start_memory)
@@ -165,14 +163,9 @@ class ProcessPool:
             except OSError:
                 ours.close()
                 raise
+        spec = WorkerSpec(f"process-{process.pid}", slots, frozenset(), isolated=isolated)
         child = ChildSupervisor(
-            self._engine,
-            process,
-            starts,
-            slots,
-            self._timeouts,
-            self._on_child_gone,
-            isolated=isolated,
+            self._engine, process, starts, spec, self._settings.timeouts, self._on_child_gone
         )
         self._children.add(child)
         ours.setblocking(False)
@@ -207,10 +200,11 @@ class ProcessPool:
             "starts": start_memory,
             "environment": environment,
             "slots": slots,
-            "grace": self._timeouts.grace_s,
+            "grace": self._settings.timeouts.grace_s,
             "parent": os.getpid(),
             "closed": int(is_undumpable()),
-            **self._log,
+            "log-format": self._settings.log_format,
+            "log-level": self._settings.log_level,
         }
         named = [f"--{name}={value}" for name, value in options.items()]
         return [sys.executable, "-m", "schedo.worker.process.child", *named, self._target]

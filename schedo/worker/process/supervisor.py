@@ -96,11 +96,9 @@ class ChildSupervisor:
         engine: Engine,
         process: ChildHandle,
         starts: StartCounter,
-        slots: int,
+        spec: WorkerSpec,  # without tasks, which the child sends when it attaches
         timeouts: ChildTimeouts,
         on_gone: Callable[[ChildSupervisor, str], None],
-        *,
-        isolated: bool = False,
     ) -> None:
         self._engine = engine
         self._process = process
@@ -108,8 +106,7 @@ class ChildSupervisor:
         self._leases_sent = 0  # sent to the child so far
         self._timeouts = timeouts
         self._on_gone = on_gone
-        self._loop = asyncio.get_running_loop()
-        self._spec = WorkerSpec(f"process-{process.pid}", slots, frozenset(), isolated=isolated)
+        self._spec = spec
         self._held: dict[LeaseKey, _Held] = {}
         self._unchecked: dict[LeaseKey, AttemptResult] = {}  # large results
         self._checks: set[asyncio.Future[None]] = set()
@@ -129,7 +126,7 @@ class ChildSupervisor:
         self._batch = LeaseBatch(self._send_leases)
         self._backend_server = BackendServer(engine, self._connection.send)
         self._closed = asyncio.Event()
-        self.attached: asyncio.Future[frames.Attach] = self._loop.create_future()
+        self.attached: asyncio.Future[frames.Attach] = asyncio.Future()
         self.retired = asyncio.Event()  # it gets no more leases, so the pool replaces it
         self.gone = asyncio.Event()  # its process has ended and is reaped
         self._end_task = asyncio.create_task(self._await_end())
@@ -180,9 +177,8 @@ class ChildSupervisor:
             case frames.CannotImport(text):
                 self._fault = "it cannot import the application"
                 self._fail_to_attach(text)
-            case frames.Progressed(key, said):
-                if key in self._held:
-                    note_progress(self._engine, key, said)
+            case frames.Progressed(key, said) if key in self._held:
+                note_progress(self._engine, key, said)
             case frames.Abandoned():
                 self._has_abandoned = True
                 self.retire()
@@ -324,28 +320,45 @@ class ChildSupervisor:
         rest (lost), so that no attempt is counted as lost that ended or never began.
         """
         await self._process.ended
+        await self._read_last_frames()
+        # The processes that the child started; until it is reaped, no other group has its number.
+        self.kill()
+        status = self._process.reap()
+        message = self._fault or describe_exit(status)
+        self._cancel_timers()
+        self._backend_server.cancel()
+        self._end_checks()
+        self._fail_to_attach(f"the child process ended before it could be used: {message}")
+        self._end_held(f"{self.worker_id}: {message}")
+        self._starts.close()
+        self.retired.set()
+        self.gone.set()
+        self._on_gone(self, message)
+
+    async def _read_last_frames(self) -> None:
         try:
             async with asyncio.timeout(_CLOSE_AFTER_S):
                 await self._closed.wait()
         except TimeoutError:
             self._connection.abort()
-        # The processes that the child started; until it is reaped, no other group has its number.
-        self.kill()
-        status = self._process.reap()
-        message = self._fault or describe_exit(status)
+
+    def _cancel_timers(self) -> None:
         stop_timers = (held.stop_timer for held in self._held.values())
         for timer in (self._liveness_timer, self._exit_timer, *stop_timers):
             if timer is not None:
                 timer.cancel()
-        self._backend_server.cancel()
+
+    def _end_checks(self) -> None:
+        """Report the large results as they are; the engine checks them itself."""
         while self._unchecked:
             self._end_attempt(self._unchecked.popitem()[1])
         for check in self._checks:
             check.cancel()
-        self._fail_to_attach(f"the child process ended before it could be used: {message}")
+
+    def _end_held(self, loss: str) -> None:
+        """Release the attempts that never began; the others are lost, for the reason given."""
         for key in [key for key, held in self._held.items() if self._can_release(held)]:
             self._end_attempt(AttemptResult(key, Released()))
-        loss = f"{self.worker_id}: {message}"
         if len(self._held) > 1:
             self.has_suspects = True
             for key in list(self._held):
@@ -353,10 +366,6 @@ class ChildSupervisor:
         if self._is_known:
             self._engine.detach(self.worker_id, loss)
         self._held.clear()
-        self._starts.close()
-        self.retired.set()
-        self.gone.set()
-        self._on_gone(self, message)
 
     def _can_release(self, held: _Held) -> bool:
         """Return whether an attempt of a dead child may be released instead of lost."""
