@@ -16,6 +16,7 @@ from schedo.core.commands import AttachWorker, Submit
 from schedo.core.leases import AttemptResult, Completed, Lease
 from schedo.core.limits import BATCH_JOBS_MAX
 from schedo.core.model import JobSpec, Options, Queue
+from schedo.core.paged_index import Window
 from schedo.core.requirements import Requirements
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
@@ -82,7 +83,7 @@ SCENES: dict[str, Make] = {
 
 def make_scheduler(offers: list[WorkerSpec], specs: Iterable[JobSpec]) -> Scheduler:
     """Return a scheduler with a job for each spec; all slots run a job, and the rest is queued."""
-    scheduler = Scheduler(epoch=1, last_id=0, random=lambda: 0.5, capacity=JOBS)
+    scheduler = Scheduler(epoch=1, last_id=0, random=lambda: 0.5, window=Window(JOBS))
     scheduler.restore([Queue("default")], [], False)
     deliver_nothing(scheduler)
     for offer in offers:

@@ -220,17 +220,7 @@ def _parse_item(field: _Field, item: str, seed: str, warnings: list[str]) -> str
 def _parse_plain(field: _Field, item: str, found: re.Match[str], warnings: list[str]) -> str:
     """Return `*`, a value or a range, each with or without a step."""
     start, end, step = found.groups()
-    text = "*"
-    if start is not None:
-        low = _number(field, item, start)
-        text = _render_value(start, low)
-        if end is not None:
-            high = _number(field, item, end)
-            if high < low:
-                instead = _unwrap(field, low, high, step)
-                raise _refuse(field, item, f"the range runs backwards; write {instead}")
-            if high > low:
-                text += f"-{_render_value(end, high)}"
+    text = "*" if start is None else _parse_range(field, item, found)
     if step is None:
         return text
     if int(step) == 0:
@@ -240,6 +230,18 @@ def _parse_plain(field: _Field, item: str, found: re.Match[str], warnings: list[
     if end is not None and "-" not in text:
         return text  # cronsim would read 5-5/10 as 5/10, which goes on to the end of the field
     return f"{text}/{int(step)}"
+
+
+def _parse_range(field: _Field, item: str, found: re.Match[str]) -> str:
+    """Return a value or a range; a range of one value is that value."""
+    start, end, step = found.groups()
+    low = _number(field, item, start)
+    text = _render_value(start, low)
+    high = low if end is None else _number(field, item, end)
+    if high < low:
+        instead = _unwrap(field, low, high, step)
+        raise _refuse(field, item, f"the range runs backwards; write {instead}")
+    return text if high == low else f"{text}-{_render_value(end, high)}"
 
 
 def _parse_hashed(field: _Field, item: str, found: re.Match[str], seed: str) -> str:

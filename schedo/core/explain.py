@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from schedo.core.job_table import JobTable
 from schedo.core.model import Job, Location, ReadyKey
 from schedo.core.requirements import render_amount
 from schedo.core.states import State
-from schedo.core.worker_pool import WorkerPool, first_unmet_requirement
+from schedo.core.worker_pool import Worker, WorkerPool, first_unmet_requirement
 
 
 def explain(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
@@ -28,13 +28,24 @@ def _explain_queued(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
     eligible = workers.eligible_workers(ready_key)
     if not eligible:
         return _explain_no_worker(ready_key, workers)
+    busy = _explain_busy(ready_key, eligible)
+    if busy is not None:
+        return busy
+    if job.location is not Location.READY:
+        ahead = len(jobs.ready_queues.ready_index(ready_key) or ())
+        return f"at least {ahead} ready jobs of its queue and task go first"
+    return "it is next"
+
+
+def _explain_busy(ready_key: ReadyKey, eligible: Sequence[Worker]) -> str | None:
+    """Return why none of the workers can start the job now, or None."""
     if all(worker.is_cordoned or not worker.is_open for worker in eligible):
         names = ", ".join(worker.spec.id for worker in eligible[:_NAMED_MAX])
         return f"all workers that could run it are cordoned or draining: {names}"
     candidates = [worker for worker in eligible if worker.slots_free > 0]
     if not candidates:
         slots = sum(w.spec.slots for w in eligible if w.is_open and not w.is_cordoned)
-        return f"all {slots} slots for task {job.task} are taken"
+        return f"all {slots} slots for task {ready_key.task} are taken"
     if ready_key.isolated and all(worker.suspects for worker in candidates):
         return f"{_SUSPECT}, and a worker runs one such job at a time"
     candidates = [worker for worker in candidates if worker.fit(ready_key.requirements, 1) > 0]
@@ -43,10 +54,7 @@ def _explain_queued(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
     if not any(worker.free > 0 for worker in candidates):
         names = ", ".join(worker.spec.id for worker in candidates[:_NAMED_MAX])
         return f"no worker that could run it is polling now: {names}"
-    if job.location is not Location.READY:
-        ahead = len(jobs.ready_queues.ready_index(ready_key) or ())
-        return f"at least {ahead} ready jobs of its queue and task go first"
-    return "it is next"
+    return None
 
 
 def _explain_no_worker(ready_key: ReadyKey, workers: WorkerPool) -> str:

@@ -170,7 +170,11 @@ class JobTable:
                 self._recycle(job)
         if self.ready_queues.is_crowded:
             self._evict(self.ready_queues.trim())
+        self._recycle_evictable()
+
+    def _recycle_evictable(self) -> None:
         evictable, self._evictable = self._evictable, set()
+        again = self.changes.jobs
         for job_id in evictable:
             known = self._jobs.get(job_id)
             if known is not None and known.location is _NOWHERE and job_id not in again:

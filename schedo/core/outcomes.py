@@ -49,7 +49,9 @@ class OutcomeContext(msgspec.Struct, frozen=True, gc=False):
     retry_before: int | None  # the schedule's next fire: no retry at or after it
 
 
-def settle(job: Job, outcome: Outcome, context: OutcomeContext) -> Transition:
+def settle(  # noqa: C901, PLR0912  # one arm for each kind of outcome
+    job: Job, outcome: Outcome, context: OutcomeContext
+) -> Transition:
     """Return the transition of the running job."""
     if job.cancel_requested_at is not None and not isinstance(outcome, Lost):
         return _cancelled(outcome)

@@ -9,13 +9,24 @@ starting server loads one page instead of the table.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from schedo.core.limits import PAGE_ENTRIES_MAX
+from schedo.core.limits import PAGE_ENTRIES_MAX, WINDOW_ENTRIES
 from schedo.core.timers import Timers
 
 Pair = tuple[int, int]
 START: Pair = (-(1 << 62), 0)
 _END = 1 << 62
+
+
+class Window(NamedTuple):
+    """The entries of the store's orders that memory holds, and pages in and out."""
+
+    capacity: int  # of each index
+    ready_limit: int | None = None  # of all ready indexes together; None: as IndexSize has it
+
+
+DEFAULT_WINDOW = Window(WINDOW_ENTRIES)
 
 
 class IndexSize:

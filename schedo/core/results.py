@@ -26,7 +26,7 @@ _NOWHERE = Location.NOWHERE
 class Results:
     """Applies results to their jobs."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the parts that a result changes, and what decides about it
         self,
         jobs: JobTable,
         transitions: JobTransitions,

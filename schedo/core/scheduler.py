@@ -25,9 +25,10 @@ from schedo.core.leases import (
     AttemptResult,
     Lease,
 )
-from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX, WINDOW_ENTRIES
+from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX
 from schedo.core.loads import NOTHING_LOADED, Appliers, Loaded, Needs
 from schedo.core.model import Job, LeaseKey, Location, Queue, ReadyKey
+from schedo.core.paged_index import DEFAULT_WINDOW, Window
 from schedo.core.placement import Placement
 from schedo.core.results import Results
 from schedo.core.running import RunningAttempts
@@ -58,8 +59,7 @@ class Scheduler:
         epoch: int,
         last_id: int,
         random: Callable[[], float],
-        capacity: int = WINDOW_ENTRIES,
-        ready_limit: int | None = None,
+        window: Window = DEFAULT_WINDOW,
         ended: dict[State, int] | None = None,
         offset_us: int = 0,
     ) -> None:
@@ -68,8 +68,8 @@ class Scheduler:
         self._loads: list[loads.Load] = []
         self._session_table = sessions = SessionTable()
         self._workers = WorkerPool(sessions.cordoned)
-        self._jobs = JobTable(capacity, ready_limit, workers=self._workers, offset_us=offset_us)
-        self._schedule_table = table = ScheduleTable(self._jobs, capacity)
+        self._jobs = JobTable(*window, workers=self._workers, offset_us=offset_us)
+        self._schedule_table = table = ScheduleTable(self._jobs, window.capacity)
         self._schedules = Schedules(table, self._jobs, self._ids, self._make_run, self._follow_up)
         self._transitions = JobTransitions(self._jobs, self._schedules, ended)
         self._expiry = Expiry(self._jobs, self._transitions)
@@ -367,7 +367,9 @@ class Scheduler:
             self._deliver(load, found, now)
         self._jobs.place_changed()
 
-    def _deliver(self, load: loads.Load, loaded: Any, now: int) -> None:
+    def _deliver(  # noqa: C901, PLR0912  # one arm for each kind of load
+        self, load: loads.Load, loaded: Any, now: int
+    ) -> None:
         match load:
             case loads.LoadTimers():
                 self._jobs.extend_timers(load, loaded)

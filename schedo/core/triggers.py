@@ -86,6 +86,16 @@ def check_rule(rule: Rule, now: int = limits.INSTANT_MIN) -> None:
         raise Invalid.field("/every", "an interval is between 100ms and 100 years")
     if not 0 <= rule.jitter_us <= limits.DURATION_MAX:
         raise Invalid.field("/jitter", "a jitter is between 0 and 100 years")
+    _check_instants(rule)
+    if rule.cron is not None:
+        parsed = parse_cron(rule.cron, seed="")
+        if parsed.normalized != rule.cron:
+            raise Invalid.field("/cron", f"{rule.cron!r} is not in its normalized form")
+    if next_after(rule, now - 1) is None:
+        raise _never(rule)
+
+
+def _check_instants(rule: Rule) -> None:
     for pointer, instant in (
         ("/at", rule.at),
         ("/start_at", rule.start_at),
@@ -95,12 +105,6 @@ def check_rule(rule: Rule, now: int = limits.INSTANT_MIN) -> None:
             raise Invalid.field(pointer, "the instant is not between the years 1970 and 9999")
     if rule.start_at is not None and rule.end_at is not None and rule.end_at <= rule.start_at:
         raise Invalid.field("/end_at", "end_at is not after start_at")
-    if rule.cron is not None:
-        parsed = parse_cron(rule.cron, seed="")
-        if parsed.normalized != rule.cron:
-            raise Invalid.field("/cron", f"{rule.cron!r} is not in its normalized form")
-    if next_after(rule, now - 1) is None:
-        raise _never(rule)
 
 
 def _never(rule: Rule) -> Invalid:

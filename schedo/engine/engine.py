@@ -18,6 +18,7 @@ from schedo.core.limits import (
     WINDOW_ENTRIES,
 )
 from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
+from schedo.core.paged_index import Window
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted, Health, QueueStatus
@@ -54,8 +55,7 @@ class Engine:
         *,
         retention: Retention | None = None,
         draw: Callable[[], float] = random.random,
-        window: int = WINDOW_ENTRIES,
-        ready_limit: int = READY_ENTRIES_MAX,
+        window: Window = Window(WINDOW_ENTRIES, READY_ENTRIES_MAX),  # noqa: B008  # a constant
         on_fatal: Callable[[Exception], None] = log_fatal,
     ) -> None:
         """on_fatal: called with an error after which the process should end."""
@@ -63,7 +63,6 @@ class Engine:
         self.clock = clock
         self._draw = draw
         self._window = window
-        self._ready_limit = ready_limit
         self.metrics = Metrics()
         self._scheduler: Scheduler | None = None
         monitor = LoopMonitor(clock, self.metrics)
@@ -92,8 +91,7 @@ class Engine:
             epoch=snapshot.epoch,
             last_id=max(snapshot.last_id, last_id),
             random=self._draw,
-            capacity=self._window,
-            ready_limit=self._ready_limit,
+            window=self._window,
             ended=self.metrics.ended,
             offset_us=snapshot.clock.offset_us,
         )

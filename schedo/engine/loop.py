@@ -250,7 +250,9 @@ class EngineLoop:
         for warning in warnings:
             log.warning("%s", warning)
 
-    def _apply(self, queued: QueuedCommand, now: int, loaded: Loaded = NOTHING_LOADED) -> None:
+    def _apply(  # noqa: C901, PLR0912  # hot: no further call for each command
+        self, queued: QueuedCommand, now: int, loaded: Loaded = NOTHING_LOADED
+    ) -> None:
         """Apply the command, and reply unless it needs loads first."""
         command, reply = queued.command, queued.reply
         if reply is not None and reply.done() and not command.is_durable:

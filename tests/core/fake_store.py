@@ -99,7 +99,7 @@ class FakeStore:
                 or other.trigger not in (Trigger.SCHEDULE, Trigger.CATCHUP)
             ), f"schedule {job.schedule_id} fired twice for {job.scheduled_for}"
 
-    def load(self, load: loads.Load) -> Any:  # one arm for each load
+    def load(self, load: loads.Load) -> Any:  # noqa: C901, PLR0912  # one arm for each load
         """Answer a load with copies."""
         match load:
             case loads.LoadTimers(after, limit):

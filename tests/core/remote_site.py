@@ -8,6 +8,7 @@ from typing import Any
 from schedo.core.commands import HoldLease, HoldStop, Invoke, Poll
 from schedo.core.leases import AttemptResult, Completed, Lease
 from schedo.core.model import Job, JobSpec, LeaseKey, Options
+from schedo.core.paged_index import Window
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_messages import Decided, PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
@@ -113,7 +114,7 @@ class Site(Server):
         old = self.scheduler
         self.store.epoch += 1
         self.scheduler = Scheduler(
-            epoch=self.store.epoch, last_id=old.last_id, random=lambda: 0.5, capacity=100
+            epoch=self.store.epoch, last_id=old.last_id, random=lambda: 0.5, window=Window(100)
         )
         self.unloaded = []
         self.scheduler.take_over(old)
@@ -129,7 +130,7 @@ class Site(Server):
         old = self.scheduler
         self.store.epoch += 1
         self.scheduler = Scheduler(
-            epoch=self.store.epoch, last_id=old.last_id, random=lambda: 0.5, capacity=100
+            epoch=self.store.epoch, last_id=old.last_id, random=lambda: 0.5, window=Window(100)
         )
         self.scheduler.follow_server(now)
         for lease in expected:

@@ -47,6 +47,7 @@ from schedo.core.model import (
     Schedule,
     ScheduleSpec,
 )
+from schedo.core.paged_index import Window
 from schedo.core.scheduler import Scheduler
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
@@ -93,7 +94,7 @@ class Server:
             epoch=store.epoch,
             last_id=max([0, *store.jobs, *store.schedules]),
             random=lambda: self.random,
-            capacity=self.capacity,
+            window=Window(self.capacity),
             offset_us=store.offset_us,
         )
         queues = [queue.changed() for queue in store.queues.values()]

@@ -12,6 +12,7 @@ from typing import Any, cast
 from schedo.core.changes import Changes
 from schedo.core.leases import AttemptResult, Completed, Lease
 from schedo.core.model import Job, JobSpec, LeaseKey, Options
+from schedo.core.paged_index import Window
 from schedo.core.requirements import Requirements
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
@@ -144,8 +145,7 @@ class Server:
             cast(Store, self.connection),
             self.clock,
             draw=disk.random.random,
-            window=window,
-            ready_limit=2 * window,
+            window=Window(window, 2 * window),
         )
 
     async def start(self) -> Server:

@@ -11,6 +11,7 @@ from typing import cast
 from schedo.core.leases import AttemptResult, Completed, Lease, Outcome, StopRequest
 from schedo.core.limits import MINUTE
 from schedo.core.model import Job, JobSpec, Options, Retry
+from schedo.core.paged_index import Window
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted
 from schedo.engine.engine import Engine
@@ -64,8 +65,7 @@ class World:
             cast(Store, self.store),
             self.clock,
             draw=lambda: 0.5,
-            window=window,
-            ready_limit=2 * window,
+            window=Window(window, 2 * window),
             on_fatal=self.fatal.append,
         )
         self.worker = HandWorker(self.engine, worker)

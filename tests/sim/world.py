@@ -14,6 +14,7 @@ from contextvars import Context, ContextVar
 from random import Random
 from typing import Any, cast
 
+from schedo.core.paged_index import Window
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from schedo.store.base import Store
@@ -61,8 +62,7 @@ class Server:
             self.clock,
             retention=world.plan.retention,
             draw=world.random.random,
-            window=world.plan.window,
-            ready_limit=2 * world.plan.window,
+            window=Window(world.plan.window, 2 * world.plan.window),
             on_fatal=lambda error: self.die_soon(),
         )
         self.context = Context()

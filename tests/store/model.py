@@ -113,7 +113,7 @@ class ModelStore:
             ),
         )
 
-    async def load(self, load: loads.Load) -> Any:  # one arm for each load
+    async def load(self, load: loads.Load) -> Any:  # noqa: C901, PLR0912  # one arm for each load
         self._check_open()
         jobs = self._jobs.values()
         match load:

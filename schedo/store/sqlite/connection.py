@@ -284,10 +284,7 @@ def store_error(error: Exception, path: str) -> StoreError:
     if isinstance(error, StoreError):
         return error
     if isinstance(error, OSError):
-        if error.errno == errno.ENOSPC:
-            return StoreFull(f"there is no room left for {path}: {error}")
-        kind = StoreBroken if error.errno == errno.EIO else StoreUnsuitable
-        return kind(f"the files of {path} cannot be used: {error}")
+        return _file_error(error, path)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"there is no room left for {path}: {error}")
@@ -301,3 +298,10 @@ def store_error(error: Exception, path: str) -> StoreError:
     if is_refusal(error):
         return StoreRefused(f"the store refuses a value: {error}")
     return StoreError(f"the store {path} failed: {error}")
+
+
+def _file_error(error: OSError, path: str) -> StoreError:
+    if error.errno == errno.ENOSPC:
+        return StoreFull(f"there is no room left for {path}: {error}")
+    kind = StoreBroken if error.errno == errno.EIO else StoreUnsuitable
+    return kind(f"the files of {path} cannot be used: {error}")

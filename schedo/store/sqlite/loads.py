@@ -27,7 +27,7 @@ from schedo.store.sqlite.connection import transaction, unsynced
 _encode_ids = msgspec.json.Encoder().encode
 
 
-def carry_out(  # one arm for each kind of load
+def carry_out(  # noqa: C901, PLR0912  # one arm for each kind of load
     connection: sqlite3.Connection, load: Load, offset_us: int
 ) -> Any:
     """Return the result of the load; base.Store defines it for each kind."""

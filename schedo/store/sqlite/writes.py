@@ -218,7 +218,7 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
     return [statement for statement in statements if statement.rows]
 
 
-def _encode_jobs(jobs: Iterable[Job], offset_us: int) -> Commit:  # hot: no call per job
+def _encode_jobs(jobs: Iterable[Job], offset_us: int) -> Commit:  # noqa: C901  # hot: no call per job
     # Updates without a unique key come first: they may free a key that another job takes.
     without_key: list[Row] = []
     with_key: list[Row] = []
