@@ -19,7 +19,7 @@ from schedo.core.worker_session import HeldLease, Session
 from schedo.errors import StaleLease
 
 IN_FLIGHT_US = 2 * SECOND  # a heartbeat may have left the worker before a lease this new arrived
-UNACKNOWLEDGED_MAX = 8  # leases in a row that do not arrive; the next one counts as a loss
+UNACKNOWLEDGED_MAX = 8  # responses in a row whose leases do not arrive; the next counts as a loss
 _NOT_ARRIVED = "the lease did not arrive"
 _RELEASED = Released()
 
@@ -75,11 +75,16 @@ class HeldLeases:
         running = request.running
         if running is None:
             return []
-        for key, held in list(session.held.items()):
+        missing: list[tuple[LeaseKey, HeldLease]] = []
+        for key, held in session.held.items():
             if key in running:
                 held.is_unconfirmed = False
             elif held.sent_at is not None and (is_sure or now - held.sent_at > IN_FLIGHT_US):
-                self._release_unconfirmed(session, key, held, now)
+                missing.append((key, held))
+        for key, held in missing:
+            self._release_unconfirmed(session, key, held, now)
+        # A response is lost with all its leases: that is one, however many slots the worker has.
+        session.unacknowledged += bool(missing)
         return [
             key
             for key in running
@@ -99,7 +104,6 @@ class HeldLeases:
         elif session.unacknowledged >= UNACKNOWLEDGED_MAX and not has_offer:
             self._revoke(session, key, Lost(f"worker {session.name} ignores its leases"), now)
         else:
-            session.unacknowledged += 1
             self.release(session, [key], now)
 
     def release(

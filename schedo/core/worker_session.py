@@ -124,7 +124,7 @@ class Session:
         self.polled_at = 0
         self.deadline_at: int | None = None  # of the open poll, or of the next request
         self.listened = 0  # how often the sockets were read after that
-        self.unacknowledged = 0  # leases in a row that did not arrive
+        self.unacknowledged = 0  # responses in a row whose leases did not arrive
         self.supports_offers = False
         self.drain_requested = False  # an operator has requested it
 

@@ -52,6 +52,20 @@ def test_a_worker_that_ignores_its_leases_loses_the_ninth_one() -> None:
     assert site.job(lease.key.job_id).losses == 1
 
 
+def test_a_lost_response_counts_once_however_many_leases_it_had() -> None:
+    site = Site()
+    site.say(slots=12)
+    for _ in range(12):
+        site.submit(make_spec(), T0)
+    leases = site.hire(slots=12).leases
+    assert len(leases) == 12
+
+    for _ in range(8):  # as after a pause of the server, in which the worker has polled again
+        site.hire(slots=12, running=frozenset())
+
+    assert {site.job(lease.key.job_id).losses for lease in leases} == {0}
+
+
 def test_an_attempt_without_a_lease_is_revoked() -> None:
     site = Site()
 
