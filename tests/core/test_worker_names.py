@@ -111,10 +111,10 @@ def test_a_disconnected_worker_makes_room_for_the_names_of_another() -> None:
     site = Site()
     for name in ("a", "b"):
         site.say(name, spec=spec_with_tasks(name))
-    site.say("a", spec=spec_with_tasks("a", 0), is_draining=True)
+    site.say("a", spec=spec_with_tasks("a"), is_draining=True)
 
     site.say("c", spec=spec_with_tasks("c"))
-    site.say("b", spec=spec_with_tasks("b", 0), is_draining=True)
+    site.say("b", spec=spec_with_tasks("b"), is_draining=True)
     site.say("d", spec=spec_with_tasks("d"))
 
     assert [site.status(name) for name in "cd"] == ["active"] * 2

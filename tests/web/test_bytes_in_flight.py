@@ -121,6 +121,29 @@ async def test_a_claim_without_a_limit_waits_until_the_bytes_are_free() -> None:
         await waiting
 
 
+@pytest.mark.parametrize(
+    "request_line",
+    ["POST /s:trigger", "POST /s:pause", "POST /s:resume", "DELETE /s", "GET /s/decisions"],
+)
+async def test_a_request_that_loads_a_schedule_waits_for_the_room_of_its_payload(
+    world: World, request_line: str
+) -> None:
+    await world.put(
+        "/v1/schedules/s", {"task": "shell", "payload": {"command": "x"}, "every": "1h"}
+    )
+    method, path = request_line.split(" /")
+    holders = [await claim(world.app.context.in_flight, 1_048_576) for _ in range(4)]
+    waiting = asyncio.create_task(world.send(method, f"/v1/schedules/{path}"))
+    for _ in range(20):
+        await turn()
+    assert not waiting.done()
+
+    for each in holders:
+        each.release()
+
+    assert (await waiting).status in (200, 201, 204)
+
+
 async def test_a_large_body_is_not_received_before_it_is_claimed(served: Served) -> None:
     world, server, port = served
     held = await claim(world.app.context.in_flight, 4_194_304)

@@ -35,7 +35,7 @@ from schedo.web.http import Request, Response
 from schedo.web.idempotency import HEADER
 from schedo.web.pages import answer_page
 
-# What requests claim: for a schedule with its payload, and for a list of them.
+# What requests claim: for a schedule with its payload, which the server loads, and for a list.
 _SCHEDULE_BYTES = 1_048_576
 _PAGE_BYTES = 8_388_608
 _LOADED_SCHEDULES = 8  # at a time
@@ -84,12 +84,14 @@ async def _load_page(
 
 
 async def delete_schedule(context: AppContext, request: Request) -> Response:
+    await request.claim.take(_SCHEDULE_BYTES)
     await context.engine.delete_schedule(_name(request))
     return Response(204, b"")
 
 
 async def list_decisions(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
+    await request.claim.take(_SCHEDULE_BYTES)
     schedule = await context.engine.get_schedule(_name(request))
     decisions = await context.engine.store.list_decisions(schedule.id, limit)
     return await answer_page(DecisionAnswer.of, decisions)
@@ -97,6 +99,7 @@ async def list_decisions(context: AppContext, request: Request) -> Response:
 
 async def pause_schedule(context: AppContext, request: Request) -> Response:
     note = (await request.read(PauseRequest)).note
+    await request.claim.take(_SCHEDULE_BYTES)
     return _answer(context, await context.engine.pause_schedule(_name(request), note))
 
 
@@ -104,6 +107,7 @@ async def resume_schedule(context: AppContext, request: Request) -> Response:
     resume_from = fields.read_instant_or_none(
         "/resume_from", (await request.read(ResumeRequest)).resume_from
     )
+    await request.claim.take(_SCHEDULE_BYTES)
     return _answer(context, await context.engine.resume_schedule(_name(request), resume_from))
 
 
@@ -111,6 +115,7 @@ async def trigger_schedule(context: AppContext, request: Request) -> Response:
     if HEADER in request.headers:
         raise BadRequest("a trigger takes no Idempotency-Key; submit a job with one instead")
     overlap = (await request.read(TriggerRequest)).overlap
+    await request.claim.take(_SCHEDULE_BYTES)
     job, skipped_by = await context.engine.trigger_schedule(_name(request), overlap)
     if job is not None:
         made = {"job": job_fields(job, await context.load_schedule_names([job]))}
