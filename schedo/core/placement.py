@@ -220,6 +220,11 @@ class Placement:
 
     # Time.
 
+    @property
+    def has_deadlines(self) -> bool:
+        """Whether an offer or a reservation has a time limit."""
+        return bool(self._deadlines.live or self._reservations.deadlines.live)
+
     def tick(self, now: int) -> None:
         """Reject the offers that were not answered in time, and end old reservations."""
         self._reservations.tick(now, TURN_ENTRIES_MAX)

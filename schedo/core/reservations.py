@@ -39,7 +39,7 @@ class Reservations:
         self._workers = workers
         self._by_id: dict[str, _Reservation] = {}
         self._by_number: dict[int, _Reservation] = {}
-        self._deadlines = Timers()
+        self.deadlines = Timers()  # by the numbers of the reservations
         self._made = 0
         self._slots = 0
 
@@ -61,7 +61,7 @@ class Reservations:
         self._made += 1
         self._by_id[id_] = reservation = _Reservation(self._made, id_, nonce, slots)
         self._by_number[self._made] = reservation
-        self._deadlines.arm(self._made, until)
+        self.deadlines.arm(self._made, until)
 
     def find(self, id_: str, nonce: str) -> Sequence[ReservedSlot]:
         """Return the slots of an open reservation; raise NoReservation."""
@@ -76,20 +76,20 @@ class Reservations:
         """Free the slots of an open reservation; slots of workers that are gone are ignored."""
         reservation = self._by_id.pop(id_)
         del self._by_number[reservation.number]
-        self._deadlines.cancel(reservation.number)
+        self.deadlines.cancel(reservation.number)
         for slot in reservation.slots:
             self._workers.release(slot.worker, slot.key)
 
     def tick(self, now: int, limit: int) -> None:
         """End the reservations whose time is up."""
-        for _, number in self._deadlines.pop_due(now, limit):
+        for _, number in self.deadlines.pop_due(now, limit):
             self.end(self._by_number[number].id)
 
     def next_at(self) -> int | None:
         """Return the next instant at which a reservation ends, or None."""
-        first = self._deadlines.first()
+        first = self.deadlines.first()
         return first[0] if first is not None else None
 
     def shift(self, delta_us: int) -> None:
         """Shift the deadlines after a clock change, because they count elapsed time."""
-        self._deadlines.shift(delta_us)
+        self.deadlines.shift(delta_us)

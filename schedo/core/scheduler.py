@@ -122,11 +122,7 @@ class Scheduler:
         self.held_by = of_workers.held_by
         # The replies to polls that are complete, once the leases were dispatched.
         self.take_replies = self._sessions.take_replies
-        return {
-            AttemptResult: results.apply,
-            **of_workers.appliers,
-            **self._sessions.appliers,
-        }
+        return {AttemptResult: results.apply, **of_workers.appliers, **self._sessions.appliers}
 
     @property
     def last_id(self) -> int:
@@ -235,8 +231,10 @@ class Scheduler:
 
     def tick_attempts(self, now: int) -> None:
         """Handle the deadlines of workers and attempts; start due jobs on free slots."""
-        self._sessions.tick(now)
-        self._placement.tick(now)
+        if self._session_table.by_name:
+            self._sessions.tick(now)
+        if self._placement.has_deadlines:
+            self._placement.tick(now)
         for lease in self._attempts.take_durable():
             if not self._placement.is_kept(lease, now):
                 self._attempts.send(lease)
@@ -272,9 +270,10 @@ class Scheduler:
 
     def next_timeout_at(self) -> int | None:
         """Return the next instant at which `tick_attempts` has something to do, or None."""
-        return earliest(
-            self._attempts.next_timeout_at(), self._sessions.next_at(), self._placement.next_at()
-        )
+        at = self._attempts.next_timeout_at()
+        if self._session_table.by_name or self._placement.has_deadlines:
+            return earliest(at, self._sessions.next_at(), self._placement.next_at())
+        return at  # without remote workers, which most servers do not have
 
     @property
     def _may_fire(self) -> bool:
