@@ -44,6 +44,19 @@ def test_the_worker_with_the_most_free_slots_is_picked() -> None:
     assert picked(workers) == "c"
 
 
+def test_an_attempt_that_is_released_twice_frees_one_slot() -> None:
+    workers = attached(("a", 2))
+    for job_id in (1, 2):
+        workers.hold("a", LeaseKey(job_id, 1, 1))
+
+    workers.release("a", LeaseKey(1, 1, 1))
+    workers.release("a", LeaseKey(1, 1, 1))
+
+    worker = workers.find("a")
+    assert worker is not None
+    assert worker.free == 1
+
+
 def test_a_worker_that_names_tasks_or_queues_serves_no_others() -> None:
     workers = WorkerPool()
     workers.attach(worker_spec("tasks", tasks=frozenset({"work"})))
