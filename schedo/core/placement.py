@@ -370,7 +370,7 @@ class Placement:
         raise error
 
     def _find_shortage(self, ready_key: ReadyKey, count: int) -> SchedoError:
-        """Return why the workers do not take so many jobs of the ready key now."""
+        """Return the error that says why workers cannot take `count` jobs of the ready key."""
         considered = sum(1 for _ in self._workers)
         rejected = self._workers.count_rejections(ready_key)
         if considered and not self._workers.eligible_workers(ready_key):

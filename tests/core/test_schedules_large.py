@@ -20,7 +20,7 @@ def held_payload_bytes(server: Server) -> int:
 
 
 def with_large_payloads(server: Server, count: int, rule: Callable[[int], Rule]) -> list[int]:
-    """Put so many schedules with the largest payload there is; return their ids."""
+    """Put `count` schedules whose payloads have the maximum size; return their ids."""
     job = make_spec(payload=LARGE)
     ids = []
     for number in range(count):

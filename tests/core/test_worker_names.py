@@ -68,7 +68,7 @@ def test_beyond_the_limit_of_sessions_a_worker_is_refused() -> None:
 
 
 def spec_with_tasks(name: str, count: int = WORKER_NAMES_MAX // 2) -> WorkerSpec:
-    """Return the spec of a worker with so many tasks, which no other worker has."""
+    """Return the spec of a worker with `count` tasks that no other worker has."""
     return WorkerSpec(name, 1, frozenset(f"{name}-{number}" for number in range(count)))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from heapq import merge
 from operator import attrgetter, itemgetter
 
@@ -84,7 +85,7 @@ def _iterate_rows(
     after: tuple[int, int],
     limit: int,
     **named: str | int,
-) -> Iterator[Row]:
+) -> Generator[Row, None, None]:
     value, last_id = after
     parameters: dict[str, str | int] = {"value": value, "id": last_id, "limit": limit, **named}
     count = 0
@@ -168,15 +169,22 @@ def page_of_schedules(
 ) -> list[Schedule]:
     """Return a page of schedules by their next fire, with their active jobs."""
 
-    def timeline(elapsed: int, value: int) -> Iterator[Schedule]:
+    def timeline(elapsed: int, value: int) -> Generator[Row, None, None]:
         after = (value, load.after[1])
-        found = _iterate_rows(connection, queries.SCHEDULES, after, load.limit, elapsed=elapsed)
+        return _iterate_rows(connection, queries.SCHEDULES, after, load.limit, elapsed=elapsed)
+
+    def schedules_of(found: Iterable[Row]) -> Iterator[Schedule]:
         return (rows.schedule_from_row(row, offset_us) for row in found)
 
-    # One row at a time is read, because payloads may be large.
-    wall = timeline(0, load.after[0])
-    elapsed = timeline(1, max(load.after[0] - offset_us, _INTEGER_MIN))
-    page = load.take_page(merge(wall, elapsed, key=attrgetter("next_fire_at", "id")))
+    # One row at a time is read, because payloads may be large. A page may end before its rows do.
+    with (
+        closing(timeline(0, load.after[0])) as wall,
+        closing(timeline(1, max(load.after[0] - offset_us, _INTEGER_MIN))) as elapsed,
+    ):
+        found = merge(
+            schedules_of(wall), schedules_of(elapsed), key=attrgetter("next_fire_at", "id")
+        )
+        page = load.take_page(found)
     return _with_active(connection, page)
 
 
