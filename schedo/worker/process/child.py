@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         app = load_target(options.target)
     except BaseException as error:  # an import may also call sys.exit
-        server.sendall(frames.encode_frame(frames.CannotImport(_explain(error))))
+        server.sendall(frames.encode_frame(frames.CannotImport(_explain(options.target, error))))
         return EXIT_CANNOT_IMPORT
     asyncio.run(_serve(app, options, starts, server))
     return 0
@@ -227,7 +227,7 @@ def _read_environment(descriptor: int) -> None:
         os.environb.update(marshal.loads(file.read()))
 
 
-def _explain(error: BaseException) -> str:
+def _explain(target: str, error: BaseException) -> str:
     if isinstance(error, TargetError):
         return str(error)
     summary = traceback.TracebackException.from_exception(error)
@@ -240,7 +240,8 @@ def _explain(error: BaseException) -> str:
             and not frame.filename.startswith("<frozen importlib")
         ]
     )
-    return "".join(summary.format())[-_EXPLANATION_CHARACTERS_MAX:].rstrip()
+    text = "".join(summary.format())[-_EXPLANATION_CHARACTERS_MAX:].rstrip()
+    return f"cannot import {target!r}: {text}"
 
 
 if __name__ == "__main__":

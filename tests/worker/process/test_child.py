@@ -26,7 +26,11 @@ from tests.worker.site import LONG_S, TARGET, serving
 @pytest.mark.parametrize(
     ("code", "target", "reason"),
     [
-        ("", "nowhere:app", "ModuleNotFoundError: No module named 'nowhere'"),
+        (
+            "",
+            "nowhere:app",
+            "cannot import 'nowhere:app': ModuleNotFoundError: No module named 'nowhere'",
+        ),
         ("1 / 0", "broken:app", 'broken.py", line 1, in <module>\n    1 / 0\n'),
         ("raise SystemExit(4)", "broken:app", "SystemExit: 4"),
         ("x = 1", "broken:app", "module broken has no 'app'"),
