@@ -19,7 +19,8 @@ from schedo.core.worker_session import HeldLease, Session
 from schedo.errors import StaleLease
 
 IN_FLIGHT_US = 2 * SECOND  # a heartbeat may have left the worker before a lease this new arrived
-UNACKNOWLEDGED_MAX = 8  # responses in a row whose leases do not arrive; the next counts as a loss
+# Responses in a row, IN_FLIGHT_US apart, whose leases do not arrive; the next ones count as losses.
+UNACKNOWLEDGED_MAX = 8
 _NOT_ARRIVED = "the lease did not arrive"
 _RELEASED = Released()
 
@@ -84,7 +85,10 @@ class HeldLeases:
         for key, held in missing:
             self._release_unconfirmed(session, key, held, now)
         # A response is lost with all its leases: that is one, however many slots the worker has.
-        session.unacknowledged += bool(missing)
+        # A server that was paused reads many old polls at once: they count as one as well.
+        if missing and now >= session.burst_ends_at:
+            session.unacknowledged += 1
+            session.burst_ends_at = now + IN_FLIGHT_US
         return [
             key
             for key in running

@@ -92,7 +92,15 @@ class Session:
     """One remote worker as the server knows it."""
 
     __slots__ = (
-        *("connected_at", "deadline_at", "drain_requested", "held", "last_seen_at", "listened"),
+        *(
+            "burst_ends_at",
+            "connected_at",
+            "deadline_at",
+            "drain_requested",
+            "held",
+            "last_seen_at",
+            "listened",
+        ),
         *("name", "polled_at", "polls", "previous_session_ids", "registered", "reported"),
         *(
             "revoked",
@@ -125,6 +133,7 @@ class Session:
         self.deadline_at: int | None = None  # of the open poll, or of the next request
         self.listened = 0  # how often the sockets were read after that
         self.unacknowledged = 0  # responses in a row whose leases did not arrive
+        self.burst_ends_at = 0  # responses lost until then count as one
         self.supports_offers = False
         self.drain_requested = False  # an operator has requested it
 
@@ -220,6 +229,7 @@ class Session:
     def shift(self, delta_us: int) -> None:
         """Shift the instants that count elapsed time."""
         self.polled_at += delta_us
+        self.burst_ends_at += delta_us
         if self.deadline_at is not None:
             self.deadline_at += delta_us
         if self.waiting is not None:

@@ -46,8 +46,8 @@ def test_a_worker_that_ignores_its_leases_loses_the_ninth_one() -> None:
     site = Site()
     lease = site.leased()
 
-    for _ in range(9):
-        site.hire(running=frozenset())
+    for number in range(9):
+        site.hire(now=T0 + number * IN_FLIGHT, running=frozenset())
 
     assert site.job(lease.key.job_id).losses == 1
 
@@ -60,10 +60,22 @@ def test_a_lost_response_counts_once_however_many_leases_it_had() -> None:
     leases = site.hire(slots=12).leases
     assert len(leases) == 12
 
-    for _ in range(8):  # as after a pause of the server, in which the worker has polled again
-        site.hire(slots=12, running=frozenset())
+    for number in range(8):
+        site.hire(slots=12, running=frozenset(), now=T0 + number * IN_FLIGHT)
 
     assert {site.job(lease.key.job_id).losses for lease in leases} == {0}
+
+
+def test_the_old_polls_that_a_paused_server_reads_cost_no_job_a_loss() -> None:
+    site = Site()
+    site.say(slots=200)
+    jobs = [site.submit(make_spec(), T0) for _ in range(200)]
+    site.hire(slots=200)
+
+    for _ in range(20):
+        site.hire(slots=200, running=frozenset(), now=T0 + 60 * SECOND)
+
+    assert {site.job(job.id).losses for job in jobs} == {0}
 
 
 def test_an_attempt_without_a_lease_is_revoked() -> None:
