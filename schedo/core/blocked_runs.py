@@ -43,8 +43,8 @@ class BlockedRuns:
 
     def restore_next(self, load: LoadBlocked, page: list[BlockedRun]) -> LoadBlocked | None:
         """Return the load of the page after this one, or None after the last."""
-        is_last = len(page) < load.limit
-        self._next = None if is_last else LoadBlocked(page[-1].job_id, load.limit)
+        has_more = load.is_full(page)
+        self._next = LoadBlocked(page[-1].job_id, load.limit) if has_more else None
         return self._next
 
 

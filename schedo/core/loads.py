@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from schedo.core.commands import JobFollowUp, ScheduleFollowUp
 from schedo.core.limits import PAGE_ENTRIES_MAX, SCHEDULE_PAGE_PAYLOADS_BYTES_MAX
 from schedo.core.model import ReadyKey, Schedule
 from schedo.core.paged_index import Pair
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +69,11 @@ class LoadSchedules:
 
     def take_page(self, found: Iterable[Schedule]) -> list[Schedule]:
         """Return the first of the schedules that are found: one page."""
-        page: list[Schedule] = []
-        payload_bytes = 0
-        for schedule in found:
-            page.append(schedule)
-            payload_bytes += len(schedule.spec.job.payload)
-            if self._is_end(len(page), payload_bytes):
-                break
-        return page
+        return _take_page(found, self.limit, _payload_bytes)
 
     def is_full(self, page: Sequence[Schedule]) -> bool:
         """Whether the page has no room for another schedule, so that the store may have more."""
-        return self._is_end(len(page), sum(len(each.spec.job.payload) for each in page))
-
-    def _is_end(self, count: int, payload_bytes: int) -> bool:
-        return count >= self.limit or payload_bytes >= SCHEDULE_PAGE_PAYLOADS_BYTES_MAX
+        return _is_full(len(page), sum(map(_payload_bytes, page)), self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +101,22 @@ class LoadSchedule:
 
 @dataclass(frozen=True, slots=True)
 class LoadBlocked:
-    """Load the next page of blocked runs, in order of their ids, with their schedules."""
+    """Load the next page of blocked runs, in order of their ids, with their schedules.
+
+    The page ends with the run whose schedule's payload makes it large: see `is_full`.
+    """
 
     after: int
     limit: int
+
+    def take_page(self, found: Iterable[BlockedRun]) -> list[BlockedRun]:
+        """Return the first of the blocked runs that are found: one page."""
+        return _take_page(found, self.limit, lambda run: _payload_bytes(run.schedule))
+
+    def is_full(self, page: Sequence[BlockedRun]) -> bool:
+        """Whether the page has no room for another run, so that the store may have more."""
+        payload_bytes = sum(_payload_bytes(run.schedule) for run in page)
+        return _is_full(len(page), payload_bytes, self.limit)
 
 
 class BlockedRun(NamedTuple):
@@ -150,3 +154,22 @@ NOTHING_LOADED: Loaded = MappingProxyType({})
 
 # What carries out the commands of each type.
 Appliers = dict[type, Callable[[Any, int, Loaded], Any]]
+
+
+def _take_page(found: Iterable[T], limit: int, payload_bytes: Callable[[T], int]) -> list[T]:
+    page: list[T] = []
+    total = 0
+    for each in found:
+        page.append(each)
+        total += payload_bytes(each)
+        if _is_full(len(page), total, limit):
+            break
+    return page
+
+
+def _is_full(count: int, payload_bytes: int, limit: int) -> bool:
+    return count >= limit or payload_bytes >= SCHEDULE_PAGE_PAYLOADS_BYTES_MAX
+
+
+def _payload_bytes(schedule: Schedule | None) -> int:
+    return 0 if schedule is None else len(schedule.spec.job.payload)

@@ -194,7 +194,8 @@ class Store(Reader, Protocol):
         LoadSchedule: the schedule with this name or id, with its active jobs, or None.
         LoadSchedules: the unpaused schedules that will fire, with their active jobs, after the
         pair, in order of (next_fire_at, id), as many as the load takes for a page.
-        LoadBlocked: a BlockedRun for each blocked run with an id above `after`, in order of id.
+        LoadBlocked: a BlockedRun for each blocked run with an id above `after`, in order of id, as
+        many as the load takes for a page.
         PromoteDue: Promoted, after it has queued the first jobs of LoadTimers that are due up to
         `until`. The next commit makes this durable; a crash before it may undo it.
         """

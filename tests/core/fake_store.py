@@ -123,8 +123,8 @@ class FakeStore:
                 )
                 later = (self.load_schedule(i) for at, i in due if (at, i) > after)
                 return load.take_page(each for each in later if each is not None)
-            case loads.LoadBlocked(after_id, limit):
-                return self._page_of_blocked(after_id, limit)
+            case loads.LoadBlocked():
+                return self._page_of_blocked(load)
             case loads.LoadExpired(now, limit):
                 return self._page(
                     lambda j: (
@@ -187,13 +187,15 @@ class FakeStore:
         """Return whether a run is blocked."""
         return any(job.state is State.BLOCKED for job in self.jobs.values())
 
-    def _page_of_blocked(self, after: int, limit: int) -> list[loads.BlockedRun]:
-        runs = [
+    def _page_of_blocked(self, load: loads.LoadBlocked) -> list[loads.BlockedRun]:
+        runs = (
             (ident, self.jobs[ident].schedule_id or 0)
             for ident in sorted(self.jobs)
-            if ident > after and self.jobs[ident].state is State.BLOCKED
-        ][:limit]
-        return [loads.BlockedRun(ident, of, self.load_schedule(of)) for ident, of in runs]
+            if ident > load.after and self.jobs[ident].state is State.BLOCKED
+        )
+        return load.take_page(
+            loads.BlockedRun(ident, of, self.load_schedule(of)) for ident, of in runs
+        )
 
     def unfinished(self) -> list[Job]:
         """Return the jobs that have not ended, by id."""

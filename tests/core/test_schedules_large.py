@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from schedo.core.limits import PAYLOAD_BYTES_MAX, SCHEDULE_PAYLOADS_BYTES_MAX
 from schedo.core.model import Overlap, Rule
+from schedo.core.states import State
 from tests.core.builders import HOUR, MINUTE, SECOND, every, make_schedule_spec, make_spec
 from tests.core.scheduled import T1, made
 from tests.core.server import Server
@@ -80,3 +81,28 @@ def test_a_schedule_whose_new_payload_is_large_makes_room_for_it() -> None:
 
     assert len(server.store.jobs) == 30
     assert all(job.payload == LARGE for job in server.store.jobs.values())
+
+
+def test_all_blocked_runs_of_schedules_with_large_payloads_go_after_a_crash() -> None:
+    server = Server(slots=0)
+    job = make_spec(payload=LARGE)
+    specs = [
+        make_schedule_spec(
+            f"s{n}", every(60, end_at=2 * MINUTE), job=job, overlap=Overlap.BUFFER_ONE
+        )
+        for n in range(10)
+    ]
+    ids = []
+    for spec in specs:
+        ids.append(server.put(spec, T1).id)
+        server.round(T1)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+
+    server.crash(150 * SECOND)
+    server.settle(150 * SECOND)
+    for ident in ids:
+        server.cancel(server.runs(ident)[0].id, 151 * SECOND)
+    server.settle(151 * SECOND)
+
+    assert {server.state(server.runs(ident)[1].id) for ident in ids} == {State.QUEUED}

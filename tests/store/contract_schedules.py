@@ -143,6 +143,23 @@ class ScheduleClaims:
         assert ids(await store.load(LoadSchedules(START, 9))) == [1, 2]
         assert ids(await store.load(LoadSchedules((4, 4), 9))) == [5]
 
+    async def test_a_page_of_blocked_runs_ends_when_the_payloads_of_its_schedules_are_large(
+        self, store: Store
+    ) -> None:
+        job = JobSpec("shell", b"1" * (SCHEDULE_PAGE_PAYLOADS_BYTES_MAX // 2))
+        for number in range(1, 6):
+            schedule = make_schedule(id=number, name=f"s{number}", job=job)
+            await store.commit(of_schedules(schedule))
+            await put(store, make_job(id=10 + number, schedule_id=number, state=State.BLOCKED))
+
+        first = await store.load(LoadBlocked(0, 9))
+        last = await store.load(LoadBlocked(14, 9))
+
+        assert [run.job_id for run in first] == [11, 12]
+        assert LoadBlocked(0, 9).is_full(first)
+        assert [run.job_id for run in last] == [15]
+        assert not LoadBlocked(14, 9).is_full(last)
+
     async def test_schedules_are_listed_by_name(self, store: Store) -> None:
         names = {1: "b", 2: "a", 3: "c"}
         await store.commit(

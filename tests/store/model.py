@@ -127,8 +127,8 @@ class ModelStore:
                 return self._page(lambda job: job.id in wanted, _RANK, after, limit)
             case loads.LoadSchedules():
                 return self._page_of_schedules(load)
-            case loads.LoadBlocked(after_id, limit):
-                return self._page_of_blocked(after_id, limit)
+            case loads.LoadBlocked():
+                return self._page_of_blocked(load)
             case loads.LoadExpired(now, limit):
                 return self._page(lambda job: _is_expired(job, now), _EXPIRY, None, limit)
             case loads.LoadJob():
@@ -148,11 +148,14 @@ class ModelStore:
         last = _DUE(page[-1]) if len(page) == load.limit else None
         return loads.Promoted([(job.ready_key, _RANK(job)) for job in page], last)
 
-    def _page_of_blocked(self, after: int, limit: int) -> list[loads.BlockedRun]:
-        page = self._page(lambda job: job.state is State.BLOCKED, _ID, (after, 1 << 62), limit)
+    def _page_of_blocked(self, load: loads.LoadBlocked) -> list[loads.BlockedRun]:
+        after = (load.after, 1 << 62)
+        page = self._page(lambda job: job.state is State.BLOCKED, _ID, after, load.limit)
         known = {schedule.id: self._schedule(schedule) for schedule in self._schedules.values()}
         owners = [(job.id, job.schedule_id or 0) for job in page]
-        return [loads.BlockedRun(job_id, ident, known.get(ident)) for job_id, ident in owners]
+        return load.take_page(
+            loads.BlockedRun(job_id, ident, known.get(ident)) for job_id, ident in owners
+        )
 
     def _page_of_schedules(self, load: loads.LoadSchedules) -> list[Schedule]:
         found = sorted(

@@ -39,7 +39,7 @@ def carry_out(  # noqa: C901, PLR0912  # one arm for each kind of load
         case LoadSchedules():
             return reads.page_of_schedules(connection, offset_us, load)
         case LoadBlocked():
-            return reads.page_of_blocked(connection, offset_us, load.after, load.limit)
+            return reads.page_of_blocked(connection, offset_us, load)
         case LoadExpired():
             return reads.expired(connection, offset_us, load.now, load.limit)
         case LoadJob():

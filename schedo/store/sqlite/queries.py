@@ -112,7 +112,6 @@ SCHEDULES = _paged(
 )
 SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
 SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
-SCHEDULES_OF = f"SELECT {_SCHEDULE} FROM schedule WHERE id IN (SELECT value FROM json_each(?))"
 SCHEDULES_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name > ? ORDER BY name LIMIT ?"
 # For a whole page of schedules in one statement; :ids: their ids as JSON.
 ACTIVE = f"""

@@ -6,13 +6,14 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from heapq import merge
+from itertools import starmap
 from operator import attrgetter, itemgetter
 
 import msgspec
 
 from schedo.core import limits
 from schedo.core.ids import first_id
-from schedo.core.loads import BlockedRun, LoadSchedules, LoadTimers, PromoteDue
+from schedo.core.loads import BlockedRun, LoadBlocked, LoadSchedules, LoadTimers, PromoteDue
 from schedo.core.model import Job, Schedule
 from schedo.core.states import State
 from schedo.store.base import ClockMark, OutputPiece, OutputSize, Snapshot
@@ -234,12 +235,19 @@ def _with_active(connection: sqlite3.Connection, found: list[Schedule]) -> list[
 
 
 def page_of_blocked(
-    connection: sqlite3.Connection, offset_us: int, after: int, limit: int
+    connection: sqlite3.Connection, offset_us: int, load: LoadBlocked
 ) -> list[BlockedRun]:
     """Return a page of blocked runs with their schedules, in order of their ids."""
-    runs = connection.execute(queries.BLOCKED, (after, limit)).fetchall()
-    ids = msgspec.json.encode([*{schedule_id for _, schedule_id in runs}]).decode()
-    by_id = {
-        each.id: each for each in schedules(connection, offset_us, queries.SCHEDULES_OF, (ids,))
-    }
-    return [BlockedRun(job_id, ident, by_id.get(ident)) for job_id, ident in runs]
+    known: dict[int, Schedule | None] = {}
+
+    def blocked_run(job_id: int, ident: int) -> BlockedRun:
+        if ident not in known:
+            row = connection.execute(queries.SCHEDULE_BY_ID, (ident,)).fetchone()
+            known[ident] = None if row is None else rows.schedule_from_row(row, offset_us)
+        return BlockedRun(job_id, ident, known[ident])
+
+    # One schedule at a time is read, because payloads may be large.
+    found = connection.execute(queries.BLOCKED, (load.after, load.limit)).fetchall()
+    page = load.take_page(starmap(blocked_run, found))
+    _with_active(connection, [each for each in known.values() if each is not None])
+    return page
