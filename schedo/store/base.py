@@ -135,8 +135,13 @@ class Reader(Protocol):
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         """Return the schedule's latest decisions, newest first."""
 
-    async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
-        """Return the stored response for an Idempotency-Key, or None."""
+    async def find_idempotency_record(
+        self, scope: str, fingerprint: bytes
+    ) -> IdempotencyRecord | None:
+        """Return the stored response for an Idempotency-Key, or None.
+
+        Its body is empty if its request had another fingerprint.
+        """
 
     async def size_bytes(self) -> int:
         """Return the size of the store with its log; 0 if it is in memory."""

@@ -83,7 +83,7 @@ class IdempotentRequest:
         fingerprint = self._hash.digest()
         context.keys_in_progress.add(scope)
         try:
-            stored = await context.engine.store.find_idempotency_record(scope)
+            stored = await context.engine.store.find_idempotency_record(scope, fingerprint)
             if stored is not None:
                 return await _replay(stored, fingerprint, complete)
             now = context.engine.clock.now()

@@ -62,8 +62,11 @@ def make_decision(number: int, schedule_id: int = 1) -> DecisionRecord:
     return DecisionRecord(schedule_id, number, number + 1, Decision.FIRED, number + 2)
 
 
+FINGERPRINT = b"\x00\xff"
+
+
 def make_answer(scope: str, created_at: int = 0, body: bytes = b"{}") -> IdempotencyRecord:
-    return IdempotencyRecord(scope, b"\x00\xff", 201, body, created_at)
+    return IdempotencyRecord(scope, FINGERPRINT, 201, body, created_at)
 
 
 class ScheduleClaims:
@@ -260,11 +263,18 @@ class ScheduleClaims:
             Changes(idempotency_records=[make_answer("b", created_at=5, body=b"[]")])
         )
 
-        assert await store.find_idempotency_record("a") == make_answer("a")
-        assert await store.find_idempotency_record("b") == make_answer(
+        assert await store.find_idempotency_record("a", FINGERPRINT) == make_answer("a")
+        assert await store.find_idempotency_record("b", FINGERPRINT) == make_answer(
             "b", created_at=5, body=b"[]"
         )
-        assert await store.find_idempotency_record("c") is None
+        assert await store.find_idempotency_record("c", FINGERPRINT) is None
+
+    async def test_the_body_of_an_idempotency_record_is_read_for_its_fingerprint_only(
+        self, store: Store
+    ) -> None:
+        await store.commit(Changes(idempotency_records=[make_answer("a", body=b"1" * 9_000)]))
+
+        assert await store.find_idempotency_record("a", b"other") == make_answer("a", body=b"")
 
     async def test_old_idempotency_records_are_pruned(self, store: Store) -> None:
         await store.commit(
@@ -272,5 +282,5 @@ class ScheduleClaims:
         )
 
         assert await store.prune(10, Retention(idempotency_us=10), 9) == 1
-        assert await store.find_idempotency_record("old") is None
-        assert await store.find_idempotency_record("new") is not None
+        assert await store.find_idempotency_record("old", FINGERPRINT) is None
+        assert await store.find_idempotency_record("new", FINGERPRINT) is not None

@@ -267,9 +267,14 @@ class ModelStore:
                 by_state[job.state.value] = by_state.get(job.state.value, 0) + 1
         return counts
 
-    async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
+    async def find_idempotency_record(
+        self, scope: str, fingerprint: bytes
+    ) -> IdempotencyRecord | None:
         self._check_open()
-        return self._idempotency_records.get(scope)
+        found = self._idempotency_records.get(scope)
+        if found is not None and found.fingerprint != fingerprint:
+            return found._replace(body=b"")
+        return found
 
     async def size_bytes(self) -> int:
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import orjson
 import pytest
 
 from schedo.core.leases import AttemptResult, Completed
@@ -123,17 +124,20 @@ async def test_a_claim_without_a_limit_waits_until_the_bytes_are_free() -> None:
 
 @pytest.mark.parametrize(
     "request_line",
-    ["POST /s:trigger", "POST /s:pause", "POST /s:resume", "DELETE /s", "GET /s/decisions"],
+    [
+        *("POST /s:trigger", "POST /s:pause", "POST /s:resume", "DELETE /s", "GET /s/decisions"),
+        "PUT /s",
+    ],
 )
 async def test_a_request_that_loads_a_schedule_waits_for_the_room_of_its_payload(
     world: World, request_line: str
 ) -> None:
-    await world.put(
-        "/v1/schedules/s", {"task": "shell", "payload": {"command": "x"}, "every": "1h"}
-    )
+    schedule = {"task": "shell", "payload": {"command": "x"}, "every": "1h"}
+    await world.put("/v1/schedules/s", schedule)
     method, path = request_line.split(" /")
+    body = orjson.dumps(schedule) if method == "PUT" else b""
     holders = [await claim(world.app.context.in_flight, 1_048_576) for _ in range(4)]
-    waiting = asyncio.create_task(world.send(method, f"/v1/schedules/{path}"))
+    waiting = asyncio.create_task(world.send(method, f"/v1/schedules/{path}", body))
     for _ in range(20):
         await turn()
     assert not waiting.done()

@@ -141,9 +141,10 @@ OUTPUT_PARTS = {
     "tail": f"SELECT substr(tail, ? + 1, ?) {_OUTPUT_PART}",
 }
 QUEUES = f"SELECT {', '.join(rows.QUEUE.names)} FROM queue ORDER BY name"
+# The body of a response may be large; only a repetition of its request reads it.
 IDEMPOTENCY_RECORD = (
     f"SELECT {', '.join(rows.IDEMPOTENCY_RECORD.names)} FROM idempotency_record WHERE scope = ?"
-)
+).replace(" body,", " CASE WHEN fingerprint = ? THEN body ELSE x'' END AS body,")
 
 # Covering scans of unfinished jobs; ended jobs are not read.
 COUNTS = f"""

@@ -75,6 +75,9 @@ class ConcurrentReads:
             if after is None:
                 return counts
 
-    async def find_idempotency_record(self, scope: str) -> IdempotencyRecord | None:
-        found = await self._read(reads.fetch_all, queries.IDEMPOTENCY_RECORD, (scope,))
+    async def find_idempotency_record(
+        self, scope: str, fingerprint: bytes
+    ) -> IdempotencyRecord | None:
+        parameters = (fingerprint, scope)
+        found = await self._read(reads.fetch_all, queries.IDEMPOTENCY_RECORD, parameters)
         return IdempotencyRecord(*found[0]) if found else None

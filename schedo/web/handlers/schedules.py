@@ -44,6 +44,8 @@ _LOADED_SCHEDULES = 8  # at a time
 async def put_schedule(context: AppContext, request: Request) -> Response:
     spec = (await request.read(ScheduleRequest)).to_spec(_name(request))
     context.check_work(spec.job)
+    # The schedule that it replaces is loaded.
+    await request.claim.take(max(len(request.body), _SCHEDULE_BYTES))
     schedule, is_new = await context.engine.put_schedule(spec)
     location = (b"location", f"/v1/schedules/{schedule.name}".encode())
     return _answer(context, schedule, 201 if is_new else 200).with_headers(location)

@@ -82,7 +82,7 @@ async def test_every_record_of_an_old_file_is_found(old: Path) -> None:
     decisions = await store.list_decisions(900 * 256, 9)
     attempts = await store.list_attempts(5 * 256)
     output = await store.read_output(6 * 256, OutputPiece(1, "stdout", "head", 0, 9))
-    record = await store.find_idempotency_record("t POST /v1/jobs k")
+    record = await store.find_idempotency_record("t POST /v1/jobs k", b"\1\1\1\1")
     tagged = await listed(store, tag="b")
     await store.close()
 
