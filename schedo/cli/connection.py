@@ -24,11 +24,13 @@ def server_options(function: Callable[..., None]) -> Callable[..., None]:
         envvar="SCHEDO_URL",
         default=DEFAULT_URL,
         show_default=True,
+        show_envvar=True,
         help="URL of the server.",
     )
     token_file = click.option(
         "--token-file",
         envvar="SCHEDO_TOKEN_FILE",
+        show_envvar=True,
         metavar="FILE",
         help="File with the server's token; or set SCHEDO_TOKEN.",
     )

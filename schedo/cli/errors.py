@@ -33,7 +33,7 @@ def explain(error: SchedoError) -> str:
         places = (f"{problem.pointer}: {problem.detail}" for problem in error.problems)
         text = "; ".join([text, *(place for place in places if place not in text)])
     if error.code == "unreachable" and text.startswith("cannot reach"):
-        text += "; is `schedo serve` running?"
+        text += "; is `schedo serve` running? Give another address with --url or SCHEDO_URL"
     if error.code == "unauthorized":
         text += "; give the token with --token-file or SCHEDO_TOKEN"
     if error.status >= 500:

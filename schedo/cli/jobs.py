@@ -1,33 +1,42 @@
-"""`schedo jobs`: lists, shows, cancels and retries jobs, and prints their output."""
+"""`schedo jobs`: lists, shows and changes jobs, and prints their output."""
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from schedo.cli.connection import as_json, connected
-from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
+from schedo.cli.job_changes import CHANGES
 from schedo.cli.job_output import latest_attempt, write_outputs
+from schedo.cli.job_text import describe_error, describe_work, render_fact
+from schedo.cli.submission import wait_and_print
 from schedo.cli.tables import print_facts, print_json, print_table
-from schedo.cli.times import keep_distance, read_now, render_full, render_time
+from schedo.cli.times import (
+    keep_distance,
+    read_now,
+    render_duration_between,
+    render_time,
+)
 from schedo.client import operations
-from schedo.client.messages import Operation, Record
+from schedo.client.messages import Record
 from schedo.client.records import is_final
 from schedo.client.sync import Client
 from schedo.core.states import State
-from schedo.errors import SchedoError
+from schedo.protocol.times import render_instant
 
 _ENDED = ("completed_at", "failed_at", "cancelled_at", "expired_at")
 
 
 @click.group()
 def jobs() -> None:
-    """List, show, cancel and retry jobs; print their output."""
+    """List, show, change and retry jobs; print their output."""
+
+
+for _command in CHANGES:
+    jobs.add_command(_command)
 
 
 @jobs.command("ls")
@@ -56,35 +65,37 @@ def list_(client: Client, limit: int, is_json: bool, **filters: Any) -> None:
         print_json(records)
         return
     now = read_now()
-    headers = ("ID", "STATE", "TASK", "QUEUE", "WHEN", "FAILURES", "WORK")
+    headers = ("ID", "STATE", "TASK", "QUEUE", "WHEN", "TOOK", "FAILURES", "WORK")
     print_table(headers, [_row(record, now) for record in records], {"WHEN": keep_distance})
 
 
 def _row(job: Record, now: int) -> tuple[str, ...]:
     failures = f"{job.get('failures', 0)}/{job.get('max_attempts', '-')}"
     when = render_time(_key_time(job), now)
-    return (job["id"], job["state"], job["task"], job["queue"], when, failures, describe_work(job))
+    return (
+        job["id"],
+        job["state"],
+        job["task"],
+        job["queue"],
+        when,
+        _render_run_time(job, now),
+        failures,
+        describe_work(job),
+    )
+
+
+def _render_run_time(job: Record, now: int) -> str:
+    """Return how long the last attempt took, or has run so far."""
+    if job["state"] == State.RUNNING:
+        return render_duration_between(job.get("started_at"), render_instant(now))
+    ended_at = next((job[name] for name in _ENDED if name in job), None)
+    return render_duration_between(job.get("started_at"), ended_at)
 
 
 def _key_time(job: Record) -> str | None:
     """Return when the job ended; if it runs, when it started; otherwise when it is due."""
     names = (*_ENDED, "started_at") if job["state"] == State.RUNNING else (*_ENDED, "scheduled_at")
     return next((job[name] for name in names if name in job), job.get("scheduled_at"))
-
-
-def describe_work(job: Record) -> str:
-    """Describe in one line what a job does, or why it failed."""
-    error = job.get("error") or {}
-    if error and job.get("state") in (State.FAILED, State.RETRYING):
-        return ": ".join(str(error[name]) for name in ("type", "message") if error.get(name))
-    payload = job.get("payload")
-    if isinstance(payload, dict):
-        if job.get("task") == "shell" and "command" in payload:
-            command = payload["command"]
-            return command if isinstance(command, str) else shlex.join(command)
-        if job.get("task") == "http" and "url" in payload:
-            return f"{payload.get('method', 'POST')} {payload['url']}"
-    return "" if payload is None else json.dumps(payload, separators=(",", ":"))
 
 
 @jobs.command()
@@ -105,77 +116,65 @@ def show(client: Client, job_id: str, is_json: bool) -> None:
     print_facts(facts)
     if attempts:
         click.echo()
-        print_table(
-            ("ATTEMPT", "OUTCOME", "ENDED", "ERROR"),
-            [_attempt_row(attempt, now) for attempt in attempts],
-        )
+        _print_attempts(attempts, now)
 
 
-def render_fact(name: str, value: object, now: int) -> str:
-    """Return one field of a response as text; instants in local time."""
-    if isinstance(value, str):
-        is_instant = name.endswith("_at") or name == "scheduled_for"
-        return render_full(value, now) if is_instant else value
-    return json.dumps(value, ensure_ascii=False)
+@jobs.command()
+@click.argument("job_id", metavar="ID")
+@as_json
+@connected
+def why(client: Client, job_id: str, is_json: bool) -> None:
+    """Explain what a job waits for."""
+    record = client.send(operations.why_job(job_id))
+    print_json(record) if is_json else click.echo(escape(str(record.get("why", ""))))
+
+
+@jobs.command("attempts")
+@click.argument("job_id", metavar="ID")
+@as_json
+@connected
+def list_attempts(client: Client, job_id: str, is_json: bool) -> None:
+    """List the attempts that did not complete the job, with their errors."""
+    attempts = client.send(operations.list_attempts(job_id))
+    print_json(attempts) if is_json else _print_attempts(attempts, read_now())
+
+
+def _print_attempts(attempts: Iterable[Record], now: int) -> None:
+    headers = ("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "ERROR")
+    print_table(headers, [_attempt_row(attempt, now) for attempt in attempts])
 
 
 def _attempt_row(attempt: Record, now: int) -> tuple[str, ...]:
-    error = attempt.get("error") or {}
-    ended = render_time(attempt.get("ended_at"), now)
-    return (str(attempt["attempt"]), attempt["outcome"], ended, error.get("message", ""))
+    return (
+        str(attempt["attempt"]),
+        attempt["outcome"],
+        render_time(attempt.get("started_at"), now),
+        render_duration_between(attempt.get("started_at"), attempt.get("ended_at")),
+        attempt.get("worker", "-"),
+        describe_error(attempt.get("error") or {}),
+    )
 
 
 @jobs.command()
-@click.argument("job_ids", nargs=-1, required=True, metavar="ID...")
+@click.argument("job_id", metavar="ID")
 @as_json
 @connected
-def cancel(client: Client, job_ids: tuple[str, ...], is_json: bool) -> None:
-    """Cancel waiting jobs, and stop running ones."""
-    _change_each(client, job_ids, operations.cancel_job, is_json)
-
-
-@jobs.command()
-@click.argument("job_ids", nargs=-1, required=True, metavar="ID...")
-@as_json
-@connected
-def retry(client: Client, job_ids: tuple[str, ...], is_json: bool) -> None:
-    """Run failed, cancelled or expired jobs again."""
-    _change_each(client, job_ids, operations.retry_job, is_json)
-
-
-def _change_each(
-    client: Client,
-    job_ids: tuple[str, ...],
-    change: Callable[[str], Operation[Record]],
-    is_json: bool,
-) -> None:
-    """Change each job; set the exit code to 1 if the server rejected one of the changes."""
-    changed, is_refused = [], False
-    for answer in _try_each(client, job_ids, change):
-        if isinstance(answer, SchedoError):
-            is_refused = True
-            click.echo(f"schedo: {escape(explain(answer))}", err=True)
-            continue
-        changed.append(answer)
-        if not is_json:
-            stopping = " (stopping)" if answer["state"] == State.RUNNING else ""
-            click.echo(f"{escape(answer['id'])}  {escape(answer['state'])}{stopping}")
+def progress(client: Client, job_id: str, is_json: bool) -> None:
+    """Print the progress of the running attempt; the server keeps the latest 100 reports."""
+    reports = client.send(operations.list_progress(job_id))
     if is_json:
-        print_json(changed)
-    if is_refused:
-        click.get_current_context().exit(1)
-
-
-def _try_each(
-    client: Client, job_ids: tuple[str, ...], change: Callable[[str], Operation[Record]]
-) -> Iterator[Record | SchedoError]:
-    for job_id in job_ids:
-        try:
-            yield client.send(change(job_id))
-        except SchedoError as error:
-            yield error
-            if error.code == "unreachable":
-                return
+        print_json(reports)
+        return
+    now = read_now()
+    rows = [
+        (
+            render_time(report["at"], now),
+            f"{report['percent']:g} %" if "percent" in report else "",
+            report.get("message") or report.get("log", "").rpartition("\n")[2],
+        )
+        for report in reports
+    ]
+    print_table(("AT", "PERCENT", "MESSAGE"), rows)
 
 
 @jobs.command()
@@ -207,3 +206,15 @@ def output(
         print_json(outputs)
     else:
         write_outputs(outputs, is_raw=is_raw)
+
+
+@jobs.command()
+@click.argument("job_id", metavar="ID")
+@as_json
+@connected
+def wait(client: Client, job_id: str, is_json: bool) -> None:
+    """Wait until a job has ended; print its output or result.
+
+    The exit code is that of its command; that of another task is 0, or 1 if it did not complete.
+    """
+    click.get_current_context().exit(wait_and_print(client, job_id, is_json=is_json))

@@ -24,8 +24,9 @@ COMMANDS = {
     "serve": _Entry("schedo.cli.serve:serve", "Start the server."),
     "worker": _Entry("schedo.cli.worker:worker", "Run jobs of a server on this machine."),
     "run": _Entry("schedo.cli.run:run", "Submit a command to run now, later or by cron."),
+    "submit": _Entry("schedo.cli.submit:submit", "Submit a job of any task."),
     "jobs": _Entry(
-        "schedo.cli.jobs:jobs", "List, show, cancel and retry jobs; print their output."
+        "schedo.cli.jobs:jobs", "List, show, change and retry jobs; print their output."
     ),
     "schedules": _Entry("schedo.cli.schedules:schedules", "List and change schedules."),
     "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),

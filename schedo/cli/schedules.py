@@ -14,7 +14,7 @@ from schedo.cli.argv import ArgvCommand, read_command
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import given, shared_options
-from schedo.cli.jobs import describe_work, render_fact
+from schedo.cli.job_text import describe_work, render_fact
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import keep_distance, read_now, read_time, render_full, render_time
 from schedo.client import operations

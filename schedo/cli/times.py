@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import click
 
+from schedo.cli.escapes import escape
 from schedo.core import limits
 from schedo.protocol.times import parse_instant, render_instant
 
@@ -55,6 +56,13 @@ def render_time(text: str | None, now: int, zone: tzinfo | None = None) -> str:
         return render_instant(us)
     form = "%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M"
     return f"{local.strftime(form)} ({render_distance(us, now)})"
+
+
+def render_duration_between(start: str | None, end: str | None) -> str:
+    """Return the time from one instant of the API to another: "1m5s", or "-" if one is missing."""
+    if not start or not end:
+        return "-"
+    return render_span(max(0, parse_instant(end) - parse_instant(start)))
 
 
 def keep_distance(text: str) -> str:
@@ -107,6 +115,14 @@ def read_time(text: str, option: str) -> str:
         return parse_time(text, read_now())
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from error
+
+
+def read_future(text: str, option: str) -> str:
+    """Return the option's time as RFC 3339; warn on stderr if it has passed."""
+    instant = read_time(text, option)
+    if parse_instant(instant) < read_now():
+        click.echo(f"schedo: warning: {escape(text)} has passed; the job is due now", err=True)
+    return instant
 
 
 def _with_offset(local: datetime, zone: tzinfo | None) -> datetime:

@@ -209,6 +209,11 @@ def list_attempts(job_id: str) -> Operation[list[Record]]:
     return _get(f"{_job(job_id)}/attempts", _items)
 
 
+def list_progress(job_id: str) -> Operation[list[Record]]:
+    """Return the latest progress reports of the running attempt, oldest first."""
+    return _get(f"{_job(job_id)}/progress", _items)
+
+
 def list_outputs(job_id: str) -> Operation[list[Record]]:
     """Return every captured stream as text."""
     return _get(f"{_job(job_id)}/output", _items)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import json
 
+import pytest
+from click.testing import Result
+
 from tests.cli.conftest import Call
 from tests.client.server import JOB_ID, FakeServer, job_record, problem
 
@@ -15,6 +18,7 @@ DONE = "2020-01-01T00:00:00.000000Z"
 def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
     failed = job_record(
         state="failed",
+        started_at="2019-12-31T23:58:55.000000Z",
         failed_at=DONE,
         attempt=7,
         failures=5,
@@ -29,9 +33,9 @@ def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
 
     headers, row = result.stdout.splitlines()
     assert result.exit_code == 0
-    assert headers.split() == ["ID", "STATE", "TASK", "QUEUE", "WHEN", "FAILURES", "WORK"]
+    assert headers.split() == ["ID", "STATE", "TASK", "QUEUE", "WHEN", "TOOK", "FAILURES", "WORK"]
     assert row.split()[:4] == [JOB_ID, "failed", "shell", "default"]
-    assert row.endswith("5/5       exit-code: exit code 1")
+    assert row.endswith("1m5s  5/5       exit-code: exit code 1")
     assert server.requests[0].target == "/v1/jobs?state=failed&queue=default&limit=20"
 
 
@@ -72,19 +76,36 @@ def test_show_prints_a_job_and_what_it_waits_for(server: FakeServer, schedo: Cal
 
 
 def test_show_lists_failed_attempts_below_the_job(server: FakeServer, schedo: Call) -> None:
-    attempt = {
-        "attempt": 1,
-        "outcome": "failed",
-        "ended_at": DONE,
-        "error": {"message": "timed out"},
-    }
     server.on("GET", JOB, 200, job_record(state="completed", completed_at=DONE))
-    server.on("GET", f"{JOB}/attempts", 200, {"items": [attempt]})
+    server.on("GET", f"{JOB}/attempts", 200, {"items": [ATTEMPT]})
 
-    result = schedo("jobs", "show", JOB_ID)
+    assert_lists_attempt(schedo("jobs", "show", JOB_ID))
 
-    assert result.stdout.splitlines()[-2].split() == ["ATTEMPT", "OUTCOME", "ENDED", "ERROR"]
-    assert result.stdout.splitlines()[-1].endswith("timed out")
+
+def test_attempts_are_a_table_with_duration_worker_and_error(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("GET", f"{JOB}/attempts", 200, {"items": [ATTEMPT]})
+
+    assert_lists_attempt(schedo("jobs", "attempts", JOB_ID))
+    assert json.loads(schedo("jobs", "attempts", JOB_ID, "--json").stdout) == [ATTEMPT]
+
+
+ATTEMPT = {
+    "attempt": 1,
+    "outcome": "failed",
+    "worker": "w1",
+    "started_at": "2019-12-31T23:59:58.500000Z",
+    "ended_at": DONE,
+    "error": {"type": "timeout", "message": "timed out"},
+}
+
+
+def assert_lists_attempt(result: Result) -> None:
+    headers, row = result.stdout.splitlines()[-2:]
+    assert headers.split() == ["ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "ERROR"]
+    assert row.split()[-4:] == ["w1", "timeout:", "timed", "out"]
+    assert " 1s " in row
 
 
 def test_an_unknown_job_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
@@ -156,3 +177,72 @@ def test_output_into_a_pipe_is_not_escaped(server: FakeServer, schedo: Call) -> 
     server.on("GET", f"{JOB}/output", 200, {"items": [item]})
 
     assert schedo("jobs", "output", JOB_ID).stdout_bytes == data
+
+
+def test_why_prints_the_reason(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", f"{JOB}/why", 200, {"id": JOB_ID, "why": "no worker offers\x07 the task"})
+
+    assert schedo("jobs", "why", JOB_ID).stdout == "no worker offers\\x07 the task\n"
+
+
+def test_progress_is_a_table_of_the_reports(server: FakeServer, schedo: Call) -> None:
+    reports = [
+        {"at": DONE, "attempt": 1, "percent": 12.5, "message": "page 1"},
+        {"at": DONE, "attempt": 1, "log": "first\nlast"},
+    ]
+    server.on("GET", f"{JOB}/progress", 200, {"items": reports})
+
+    headers, first, second = schedo("jobs", "progress", JOB_ID).stdout.splitlines()
+
+    assert headers.split() == ["AT", "PERCENT", "MESSAGE"]
+    assert first.endswith("12.5 %   page 1")
+    assert second.endswith(" last")
+
+
+def test_run_makes_jobs_due_now(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", "/v1/jobs/A:run", 200, job_record(id="A"))
+    server.on("POST", "/v1/jobs/B:run", 200, job_record(id="B"))
+
+    assert schedo("jobs", "run", "A", "B").stdout == "A  queued\nB  queued\n"
+
+
+def test_set_changes_the_time_and_the_priority(server: FakeServer, schedo: Call) -> None:
+    later = job_record(state="scheduled", scheduled_at="2999-01-01T00:00:00.000000Z")
+    server.on("PATCH", JOB, 200, later)
+
+    result = schedo("jobs", "set", JOB_ID, "--at", "2999-01-01T00:00:00Z", "--priority", "-3")
+
+    assert result.stdout.startswith(f"{JOB_ID}  scheduled for 2999-01-01 00:00 (in ")
+    assert server.requests[0].json == {"run_at": "2999-01-01T00:00:00.000000Z", "priority": -3}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "give --in, --at or --priority"),
+        (["--in", "5s", "--at", "18:30"], "give only one of --in and --at"),
+    ],
+)
+def test_set_without_a_clear_change_is_refused(schedo: Call, args: list[str], message: str) -> None:
+    result = schedo("jobs", "set", JOB_ID, *args)
+
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_wait_prints_the_result_of_a_task(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", f"{JOB}/wait", 200, job_record(state="completed", result={"sent": 3}))
+
+    result = schedo("jobs", "wait", JOB_ID)
+
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"sent": 3})
+
+
+def test_wait_reports_why_a_task_failed(server: FakeServer, schedo: Call) -> None:
+    failed = job_record(state="failed", error={"type": "KeyError", "message": "'to'"})
+    server.on("GET", f"{JOB}/wait", 200, failed)
+
+    result = schedo("jobs", "wait", JOB_ID)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"schedo: job {JOB_ID} failed: 'to'\n"

@@ -24,7 +24,8 @@ def test_an_unreachable_server_is_reported_with_a_hint(schedo: Call) -> None:
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        f"schedo: cannot reach schedo at {url}: connection refused; is `schedo serve` running?\n"
+        f"schedo: cannot reach schedo at {url}: connection refused; is `schedo serve` running? "
+        "Give another address with --url or SCHEDO_URL\n"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schedo.cli.run import find_exit_code
+from schedo.cli.submission import find_exit_code
 from schedo.client.records import JobView
 from tests.cli.conftest import Call
 from tests.client.server import JOB_ID, FakeServer, job_record, problem, schedule_record
@@ -93,8 +93,8 @@ def wait_for(server: FakeServer, **fields: Any) -> None:
         {"attempt": 1, "stream": "stderr", "text": "err", "total_bytes": 3, "truncated": False},
     ]
     server.on("POST", "/v1/jobs", 201, job_record())
-    server.on("GET", f"/v1/jobs/{JOB_ID}/wait", 200, job_record(state="running"))
-    server.on("GET", f"/v1/jobs/{JOB_ID}/wait", 200, job_record(**fields))
+    server.on("GET", f"/v1/jobs/{JOB_ID}/wait", 200, job_record(state="running", task="shell"))
+    server.on("GET", f"/v1/jobs/{JOB_ID}/wait", 200, job_record(**{"task": "shell", **fields}))
     server.on("GET", f"/v1/jobs/{JOB_ID}/output", 200, {"items": outputs})
 
 
@@ -145,7 +145,7 @@ def test_wait_with_json_prints_one_record(server: FakeServer, schedo: Call) -> N
 def test_the_exit_code_is_the_one_a_shell_would_show(
     fields: dict[str, Any], code: int | None
 ) -> None:
-    assert find_exit_code(JobView(job_record(**fields))) == code
+    assert find_exit_code(JobView(job_record(task="shell", **fields))) == code
 
 
 @pytest.mark.parametrize(

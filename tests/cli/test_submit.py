@@ -1,0 +1,85 @@
+"""`schedo submit`: the payloads it sends, and what --wait prints."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Call
+from tests.client.server import JOB_ID, FakeServer, job_record
+
+
+@pytest.mark.parametrize(
+    ("args", "payload"),
+    [
+        ([], None),
+        (["to=ada@example.org", "count=3"], {"to": "ada@example.org", "count": 3}),
+        (
+            ["a=true", "b=null", "c=[1, 2]", 'd={"x": 1}'],
+            {"a": True, "b": None, "c": [1, 2], "d": {"x": 1}},
+        ),
+        (['text="3"', "empty=", "sum=1=2"], {"text": "3", "empty": "", "sum": "1=2"}),
+        (["x=NaN", "y=-Infinity", "z={"], {"x": "NaN", "y": "-Infinity", "z": "{"}),
+        (["--payload", "[1, 2]"], [1, 2]),
+        (["--payload", "null"], None),
+    ],
+    ids=["none", "words", "json values", "text", "not json", "payload", "null"],
+)
+def test_the_payload_is_made_of_the_arguments(
+    server: FakeServer, schedo: Call, args: list[str], payload: object
+) -> None:
+    server.on("POST", "/v1/jobs", 201, job_record())
+
+    result = schedo("submit", "send_email", *args)
+
+    assert (result.exit_code, result.stdout) == (0, f"{JOB_ID}  queued\n")
+    assert server.requests[0].json == {"task": "send_email", "payload": payload}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["to"], "'to' is not KEY=VALUE"),
+        (["=3"], "'=3' is not KEY=VALUE"),
+        (["to=a", "to=b"], "'to' is given twice"),
+        (["to=a", "--payload", "{}"], "give either KEY=VALUE or --payload"),
+        (["--payload", "{"], "is not JSON"),
+        (["--in", "5s", "--at", "18:30"], "give only one of --in and --at"),
+        (["--wait", "--broadcast"], "--wait cannot be used with --broadcast"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_arguments_are_refused_before_anything_is_sent(
+    server: FakeServer, schedo: Call, args: list[str], message: str
+) -> None:
+    result = schedo("submit", "send_email", *args)
+
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert server.requests == []
+
+
+def test_the_options_of_a_job_are_sent(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", "/v1/jobs", 201, job_record())
+
+    schedo("submit", "report", "--in", "5s", "--queue", "mail", "--retry", "3", "--tag", "x")
+
+    assert server.requests[0].json == {
+        "task": "report",
+        "payload": None,
+        "delay": "5s",
+        "queue": "mail",
+        "retry": 3,
+        "tags": ["x"],
+    }
+
+
+def test_wait_prints_the_result(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", "/v1/jobs", 201, job_record())
+    done = job_record(state="completed", result=[1, 2])
+    server.on("GET", f"/v1/jobs/{JOB_ID}/wait", 200, done)
+
+    result = schedo("submit", "add", "--wait")
+
+    assert (result.exit_code, json.loads(result.stdout)) == (0, [1, 2])
