@@ -23,12 +23,17 @@ def start_logging(
     root = logging.getLogger()
     root.handlers = [_Enqueue(records)]
     quiet_libraries()
-    logging.getLogger("schedo").setLevel(level.upper())
+    set_level(level)
     root.setLevel(level.upper())
     if not has_application:
         root.setLevel(max(root.level, logging.WARNING))
     listener.start()
     return listener
+
+
+def set_level(level: str) -> None:
+    """Set the lowest level of schedo's own messages."""
+    logging.getLogger("schedo").setLevel(level.upper())
 
 
 class _Enqueue(logging.handlers.QueueHandler):

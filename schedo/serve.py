@@ -4,7 +4,7 @@ Start: the store and the engine, the workers, then the socket, so that the serve
 before it can run jobs. Stop, on SIGTERM or SIGINT: the workers first (they take no new work,
 running attempts have the grace time to finish, the rest is released), then the socket, so that
 clients can watch the drain, then the engine, which makes everything durable. A second signal ends
-the grace time, a third one ends the process at once.
+the grace time, a third one ends the process at once. SIGHUP reloads the settings (reload.py).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import os
 import resource
 import sys
 import tomllib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import schedo
@@ -30,8 +32,9 @@ from schedo.config import Config, check_config
 from schedo.core.built_in import BUILT_IN, find_permissions, may_run
 from schedo.engine.engine import Engine
 from schedo.errors import Exit, Invalid, SchedoError, Unavailable, exit_of_server
-from schedo.logs import start_logging
+from schedo.logs import set_level, start_logging
 from schedo.loops import new_loop
+from schedo.reload import Reload, survive_hangups
 from schedo.store import open_store
 from schedo.tasks.built_in import RunnerSettings, make_runners, payload_checks
 from schedo.tasks.http.signatures import parse_secrets
@@ -43,7 +46,7 @@ from schedo.web.settings import LOOPBACK_HOSTS, WebSettings
 from schedo.worker.in_process import LocalWorker
 from schedo.worker.process.pool import PoolSettings, ProcessPool
 from schedo.worker.process.supervisor import CannotServe
-from schedo.worker.shutdown import handle_signals
+from schedo.worker.shutdown import handle_hangup, handle_signals
 
 log = logging.getLogger("schedo")
 
@@ -53,11 +56,15 @@ SECRETS_CHARACTERS_MAX = 65_536
 WORKER_TOKENS_CHARACTERS_MAX = 1_048_576
 
 
-def run_server(config: Config, *, accept_loss: bool = False) -> int:
+def run_server(
+    config: Config, *, read: Callable[[], Config] | None = None, accept_loss: bool = False
+) -> int:
     """Serve until a signal or a broken store ends it; return the process's exit code.
 
-    accept_loss: start although a part of the store is missing; the jobs in that part are lost.
+    read: reads the settings again; by default they stay as they are. accept_loss: start although a
+    part of the store is missing; the jobs in that part are lost.
     """
+    survive_hangups()
     _limit_freed_memory()  # before there is a second thread
     listener = start_logging(config.log_format, config.log_level)
     faulthandler.enable()  # a crash by a signal such as SIGBUS leaves a traceback, too
@@ -67,7 +74,7 @@ def run_server(config: Config, *, accept_loss: bool = False) -> int:
     try:
         check_config(config)
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            return runner.run(_serve(config, accept_loss))
+            return runner.run(_serve(config, read or (lambda: config), accept_loss))
     except Invalid as error:
         _print_error(f"schedo: {error}")
         return Exit.MISUSED
@@ -99,7 +106,7 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(config: Config, accept_loss: bool) -> int:
+async def _serve(config: Config, read: Callable[[], Config], accept_loss: bool) -> int:
     shutdown = _Shutdown()
     store = open_store(config.store, accept_loss=accept_loss)
     engine = Engine(store, SystemClock(), retention=config.retention, on_fatal=shutdown.fail)
@@ -111,6 +118,8 @@ async def _serve(config: Config, accept_loss: bool) -> int:
         await workers.start()
         app = build_app(engine, _web_settings(config))
         port = await _listen(server, app, config)
+        reload = Reload(config, read, partial(_use, engine, app))
+        handle_hangup(reload.run)
         _print_address(config, port)
         # All objects loaded so far live until the end, so the collector need not scan them again.
         gc.collect()
@@ -121,7 +130,7 @@ async def _serve(config: Config, accept_loss: bool) -> int:
         gc.set_threshold(10_000, 5, 20)
         await shutdown.wait()
         app.drain()
-        grace_s = 0.0 if shutdown.failure else config.drain_grace_us / 1_000_000
+        grace_s = 0.0 if shutdown.failure else reload.config.drain_grace_us / 1_000_000
         log.info(
             "draining: running jobs have %g s to finish; a second signal stops them at once",
             grace_s,
@@ -133,6 +142,15 @@ async def _serve(config: Config, accept_loss: bool) -> int:
         await engine.stop()
     log.info("stopped")
     return exit_of_server(shutdown.failure) if shutdown.failure else Exit.DONE
+
+
+def _use(engine: Engine, app: WebApp, config: Config) -> list[str]:
+    """Use the settings that a reload can change; return the changed files; see Reload."""
+    old, new = app.context.settings, _web_settings(config)
+    app.use(new)
+    engine.use_retention(config.retention)
+    set_level(config.log_level)
+    return ["worker_tokens"] if old.worker_tokens != new.worker_tokens else []
 
 
 class _Shutdown:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,15 +52,20 @@ config_file = click.option(
 
 def load(path: str | None, flags: dict[str, Any]) -> Config:
     """Return the configuration; exit with 2 and an error message if it is wrong."""
-    given = {key.replace("__", "."): value for key, value in flags.items()}
     try:
-        return load_config(
-            {key: value for key, value in given.items() if value != ()},
-            paths=None if path is None else [Path(path)],
-            must_exist=path is not None,
-        )
+        return _load(path, flags, os.environ)
     except Invalid as error:
         raise BadConfiguration(str(error)) from error
+
+
+def _load(path: str | None, flags: dict[str, Any], environ: MutableMapping[str, str]) -> Config:
+    given = {key.replace("__", "."): value for key, value in flags.items()}
+    return load_config(
+        {key: value for key, value in given.items() if value != ()},
+        environ,
+        paths=None if path is None else [Path(path)],
+        must_exist=path is not None,
+    )
 
 
 @click.command()
@@ -75,9 +81,11 @@ def load(path: str | None, flags: dict[str, Any]) -> Config:
 def serve(path: str | None, accept_loss: bool, **flags: Any) -> None:
     """Start the server. With MODULE:NAME, it runs the tasks of that app in child processes.
 
-    Every option can also be set in schedo.toml, or by the environment variable in brackets.
+    Every option can also be set in schedo.toml, or by the environment variable in brackets. SIGHUP
+    reads the settings again.
     """
     harden_process()
+    token = os.environ.get("SCHEDO_TOKEN")  # the first load removes it
     config = load(path, flags)
     try:
         check_config(config)
@@ -86,4 +94,8 @@ def serve(path: str | None, accept_loss: bool, **flags: Any) -> None:
     from schedo.loops import end_process
     from schedo.serve import run_server
 
-    end_process(run_server(config, accept_loss=accept_loss))
+    def read_again() -> Config:
+        environ = dict(os.environ) if token is None else {**os.environ, "SCHEDO_TOKEN": token}
+        return _load(path, flags, environ)
+
+    end_process(run_server(config, read=read_again, accept_loss=accept_loss))

@@ -163,8 +163,8 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
     """Run jobs of a server: the tasks of MODULE:NAME if given, and the built-in tasks.
 
     SIGTERM starts a drain: running jobs may finish within --drain-grace, and the server runs the
-    others elsewhere. Every option can also be set by a variable: SCHEDO_URL, SCHEDO_WORKER_NAME,
-    SCHEDO_WORKER_SLOTS, SCHEDO_WORKER_LABELS="a=1 b=2" and so on.
+    others elsewhere. SIGHUP reads the token file again. Every option can also be set by a variable:
+    SCHEDO_URL, SCHEDO_WORKER_NAME, SCHEDO_WORKER_SLOTS, SCHEDO_WORKER_LABELS="a=1 b=2" and so on.
     """
     harden_process()
     token_file = options.pop("token_file")
@@ -174,13 +174,16 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
     from schedo.worker.remote.main import run_worker
     from schedo.worker.remote.worker import Worker
 
+    def read_again() -> str | None:
+        return read_token(token_file) if token_file else token
+
     try:
-        options["token"] = read_token(token_file) if token_file else token
+        options["token"] = read_again()
         options["webhook_allow"] = options["webhook_allow"] or ()
         made = Worker(app, **options)
     except (Invalid, ValueError) as error:
         raise BadConfiguration(str(error)) from error
-    end_process(run_worker(made, log_format, log_level))
+    end_process(run_worker(made, log_format, log_level, read_token=read_again))
 
 
 def _import_app(target: str | None) -> Any:

@@ -89,6 +89,10 @@ class AsyncClient:
     def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
         self._transport = AsyncTransport(parse_address(url, token), timeout)
 
+    def use_token(self, token: str | None) -> None:
+        """Send this token with the requests that follow."""
+        self._transport.use_token(token)
+
     async def close(self) -> None:
         """Close the connections; the next call opens a new one."""
         await self._transport.close()

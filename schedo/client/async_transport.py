@@ -21,6 +21,7 @@ from schedo.client.messages import (
     Answer,
     Operation,
     T,
+    parse_address,
 )
 from schedo.client.transport import explain
 
@@ -125,6 +126,10 @@ class AsyncTransport:
                 f"the connection to schedo at {self.address.url} broke before the response arrived"
                 f" ({explain(error)}); the request may or may not have been carried out"
             ) from error
+
+    def use_token(self, token: str | None) -> None:
+        """Send this token with the requests that follow."""
+        self.address = parse_address(self.address.url, token)
 
     async def close(self) -> None:
         """Close the connections; the next request opens a new one."""

@@ -116,6 +116,10 @@ class Engine:
         await self._maintenance.check()
         await self._loop.stop()
 
+    def use_retention(self, retention: Retention) -> None:
+        """Keep ended jobs as long as this says from now on."""
+        self._maintenance.retention = retention
+
     def add_reasons(self, check: Callable[[], list[str]]) -> None:
         """Add a readiness check; it returns, as sentences, why jobs would not start in time."""
         self._loop.monitor.checks.append(check)

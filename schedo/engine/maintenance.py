@@ -29,7 +29,7 @@ class Maintenance:
     ) -> None:
         self._loop = loop
         self._check_store = check_store
-        self._retention = retention
+        self.retention = retention
         self._tasks: list[asyncio.Task[None]] = []
         self._readiness = ReadinessLog()
 
@@ -93,7 +93,7 @@ class Maintenance:
         """Delete jobs past their retention; commits run between the small batches."""
         total = 0
         while True:
-            count = await self._loop.prune(self._loop.clock.now(), self._retention, PRUNE_BATCH)
+            count = await self._loop.prune(self._loop.clock.now(), self.retention, PRUNE_BATCH)
             total += count
             if count < PRUNE_BATCH:
                 return total

@@ -103,6 +103,11 @@ class WebApp:
         scope["path_params"] = {}
         return fixed(scope, receive, send)
 
+    def use(self, settings: WebSettings) -> None:
+        """Use these settings for the requests that follow."""
+        self.context.settings = settings
+        self._guarded.use(settings)
+
     def drain(self) -> None:
         """End open waits with the current state of their jobs; the server shuts down."""
         self.context.drain()

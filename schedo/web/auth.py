@@ -51,15 +51,19 @@ class AccessMiddleware:
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
         self._app = app
+        self.use(settings)
+        self._throttle = TokenThrottle()
+        self._numbers = itertools.count(1)
+        self._prefix = secrets.token_hex(4)
+
+    def use(self, settings: WebSettings) -> None:
+        """Check the requests that follow by these tokens and host names."""
         self._tokens = settings.token_sha256
         self._grants = settings.worker_tokens
         # A token is proof enough: a page that uses DNS rebinding cannot send it.
         hosts = ("*",) if settings.token_sha256 else settings.allowed_hosts
         self._hosts = frozenset(_bracket(host.lower()) for host in hosts)
         self._known_hosts: set[bytes] = set()
-        self._throttle = TokenThrottle()
-        self._numbers = itertools.count(1)
-        self._prefix = secrets.token_hex(4)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

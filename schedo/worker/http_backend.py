@@ -25,6 +25,12 @@ class HttpBackend:
         self._client: AsyncClient | None = None
         AsyncClient(url, token)  # so that a bad URL or token is an error now
 
+    def use_token(self, token: str | None) -> None:
+        """Send this token with the requests that follow."""
+        self._token = token
+        if self._client is not None:
+            self._client.use_token(token)
+
     async def open(self) -> None:
         """Keep connections open from now on."""
         self._client = AsyncClient(self._url, self._token)

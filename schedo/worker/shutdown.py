@@ -30,6 +30,11 @@ def handle_signals(stop: Callable[[], None], stop_now: Callable[[], None]) -> No
         loop.add_signal_handler(number, on_signal)
 
 
+def handle_hangup(reload: Callable[[], None]) -> None:
+    """Call `reload` at each SIGHUP."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+
+
 class Grace:
     """How long running attempts may take to end after a shutdown has begun."""
 

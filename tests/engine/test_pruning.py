@@ -32,7 +32,7 @@ def prune_beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[World, type[Load]
             return found
 
         housekeeping = world.engine._maintenance
-        monkeypatch.setattr(housekeeping, "_retention", Retention(0, 0, 0, 0))
+        monkeypatch.setattr(housekeeping, "retention", Retention(0, 0, 0, 0))
         monkeypatch.setattr(world.store, "load", load_and_prune)
 
     pruning: list[asyncio.Task[int]] = []
@@ -78,7 +78,7 @@ async def test_a_job_that_is_retried_is_not_pruned_before_that_is_durable(
 async def test_a_job_that_was_pruned_is_not_found(path: Path) -> None:
     async with running(path) as world:
         job = await ended(world)
-        world.engine._maintenance._retention = Retention(0, 0, 0, 0)
+        world.engine._maintenance.retention = Retention(0, 0, 0, 0)
 
         assert await world.engine._maintenance.prune() == 1
         with pytest.raises(NotFound):
@@ -105,7 +105,7 @@ async def test_an_ended_job_that_changes_while_its_end_is_committed_is_not_prune
 ) -> None:
     async with running(path) as world:
         # As if much time had passed; a step of the clock would be a commit of its own.
-        world.engine._maintenance._retention = Retention(0, 0, -1, 0)
+        world.engine._maintenance.retention = Retention(0, 0, -1, 0)
         before = await world.submit(unique=Unique("k", states=("queued",)))
         world.store.hold()
         other = asyncio.create_task(world.submit())

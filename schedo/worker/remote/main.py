@@ -1,30 +1,46 @@
 """Runs a worker as a process: logging, signals and the exit code.
 
 SIGTERM and SIGINT drain the worker. A second signal ends the grace time, a third one ends the
-process at once.
+process at once. SIGHUP reads the token again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import signal
 import sys
+from collections.abc import Callable
 
 from schedo.errors import Exit, SchedoError
 from schedo.log_format import LogFormat
 from schedo.logs import start_logging
 from schedo.loops import new_loop
 from schedo.worker.remote.worker import Worker
-from schedo.worker.shutdown import handle_signals
+from schedo.worker.shutdown import handle_hangup, handle_signals
+
+log = logging.getLogger("schedo.worker")
 
 
-def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = "info") -> int:
-    """Run the worker until a signal, the server or an error ends it; return the exit code."""
+def run_worker(
+    worker: Worker,
+    log_format: LogFormat = "text",
+    log_level: str = "info",
+    *,
+    read_token: Callable[[], str | None],
+) -> int:
+    """Run the worker until a signal, the server or an error ends it; return the exit code.
+
+    read_token: reads the token again, after a SIGHUP.
+    """
+    # Unlike SIG_IGN, a handler is not inherited by the commands of this process.
+    signal.signal(signal.SIGHUP, lambda *_: None)
     listener = start_logging(log_format, log_level, has_application=True)
     os.umask(0o077)
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(_run(worker))
+            runner.run(_run(worker, read_token))
         return Exit.DONE
     except SchedoError as error:
         refusal = str(error)
@@ -34,6 +50,15 @@ def run_worker(worker: Worker, log_format: LogFormat = "text", log_level: str = 
     return Exit.REFUSED
 
 
-async def _run(worker: Worker) -> None:
+async def _run(worker: Worker, read_token: Callable[[], str | None]) -> None:
+    def reload() -> None:
+        try:
+            is_new = worker.use_token(read_token())
+        except SchedoError as error:
+            log.error("reload: %s; the token stays as it is", error)
+            return
+        log.info("reload: changed the token" if is_new else "reload: nothing has changed")
+
     handle_signals(worker.stop, worker.stop_now)
+    handle_hangup(reload)
     await worker.run()

@@ -82,6 +82,7 @@ class Worker:
             )
         self._token = token or os.environ.get("SCHEDO_TOKEN") or None
         self._address = parse_address(url, self._token)
+        self._connections: list[AsyncTransport | HttpBackend] = []  # while it runs
         self._registration = Registration(
             name=name or make_name(),
             slots=slots,
@@ -119,11 +120,22 @@ class Worker:
                 backend = HttpBackend(self._address.url, self._token)
                 await backend.open()
                 stack.push_async_callback(backend.close)
+                self._connections.append(backend)
                 self._app.use_backend(backend)
             transport = AsyncTransport(self._address, RESPONSE_S)
             stack.push_async_callback(transport.close)
+            self._connections.append(transport)
+            stack.callback(self._connections.clear)
             random = secrets.SystemRandom().random
             await self._work(Poller(transport, self._description, runners, random))
+
+    def use_token(self, token: str | None) -> bool:
+        """Send this token with the requests that follow; return whether it is another one."""
+        is_new = token != self._token
+        self._token, self._address = token, parse_address(self._address.url, token)
+        for connection in self._connections:
+            connection.use_token(token)
+        return is_new
 
     def stop(self) -> None:
         """Take no new jobs. run() returns when all attempts have ended or are released."""
