@@ -50,14 +50,16 @@ def test_the_status_is_the_exit_code_or_minus_the_signal(
 
 
 @both_loops
-def test_without_pidfd_a_thread_waits(make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pidfd_a_thread_waits_for_the_process(
+    make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(os, "pidfd_open")
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
         assert runner.run(run("/bin/sh", "-c", "exit 3")) == 3
 
 
-async def test_without_waitid_the_thread_reports_the_end(
+async def test_without_waitid_the_thread_reports_the_end_of_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open")
@@ -80,7 +82,7 @@ async def test_a_reaped_process_is_never_signalled(monkeypatch: pytest.MonkeyPat
     assert sent == []  # by now another process may have the pid
 
 
-async def test_the_pid_is_kept_until_it_is_reaped() -> None:
+async def test_a_pid_is_not_freed_before_its_process_is_reaped() -> None:
     process = start("sleep", "60")
 
     process.signal_group(signal.SIGKILL)

@@ -62,7 +62,9 @@ async def test_an_alarm_in_the_past_fires_at_once(alarm: tuple[SystemClock, Alar
     assert await alarm_log.wait_fired() > 0
 
 
-async def test_only_the_last_instant_counts(alarm: tuple[SystemClock, AlarmLog]) -> None:
+async def test_an_alarm_fires_only_at_the_instant_that_was_set_last(
+    alarm: tuple[SystemClock, AlarmLog],
+) -> None:
     clock, alarm_log = alarm
     due = clock.now() + 2 * SOON_US
     clock.arm(due - SOON_US)
@@ -98,7 +100,9 @@ async def test_the_alarm_of_a_closed_clock_does_not_fire(
 
 
 @pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])
-def test_now_goes_on_when_the_clock_is_set_until_the_step_is_followed(hours: int) -> None:
+def test_the_time_does_not_jump_when_the_clock_is_set_until_the_step_is_followed(
+    hours: int,
+) -> None:
     clock = SystemClock()
     before = clock.now()
     clock.base_us -= hours * FAR_US  # as if the wall clock had been set forward meanwhile
@@ -111,7 +115,7 @@ def test_now_goes_on_when_the_clock_is_set_until_the_step_is_followed(hours: int
     assert clock.step_us() == 0
 
 
-def test_reading_a_clock_that_was_set_reports_the_step() -> None:
+def test_a_read_of_a_clock_that_was_set_reports_the_step() -> None:
     clock = SystemClock()
     told: list[bool] = []
     clock._stepped = lambda: told.append(True)
@@ -133,7 +137,7 @@ def test_a_difference_below_half_a_second_is_not_a_step() -> None:
 
 
 @pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])
-async def test_the_alarm_fires_on_time_before_a_step_is_followed(
+async def test_the_alarm_fires_on_time_although_a_step_is_not_followed_yet(
     alarm: tuple[SystemClock, AlarmLog], hours: int
 ) -> None:
     clock, alarm_log = alarm
@@ -145,6 +149,6 @@ async def test_the_alarm_fires_on_time_before_a_step_is_followed(
     assert due - 2_000 <= await alarm_log.wait_fired() < due + FAR_US // 60
 
 
-def test_two_clocks_of_one_boot_agree() -> None:
+def test_two_clocks_on_one_machine_agree() -> None:
     assert SystemClock().boot == SystemClock().boot != 0
     assert abs(SystemClock().base_us - SystemClock().base_us) < SOON_US

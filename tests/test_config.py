@@ -42,7 +42,7 @@ def load(
     return load_config(flags, environ if environ is not None else {}, paths)
 
 
-def test_the_defaults_are_safe() -> None:
+def test_the_default_settings_are_safe() -> None:
     config = load()
 
     assert (config.host, config.port, config.store) == ("127.0.0.1", 8080, "./data/schedo.db")
@@ -75,7 +75,7 @@ def test_a_later_file_overrides_an_earlier_one(tmp_path: Path) -> None:
     assert (config.port, config.concurrency) == (2, 1)
 
 
-def test_the_default_files_are_here_in_the_home_and_in_etc(
+def test_the_default_files_are_in_the_working_directory_in_the_home_and_in_etc(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "schedo").mkdir()
@@ -88,12 +88,12 @@ def test_the_default_files_are_here_in_the_home_and_in_etc(
     assert (config.port, config.concurrency) == (2, 7)
 
 
-def test_an_explicit_file_must_exist(tmp_path: Path) -> None:
+def test_a_configuration_file_given_by_name_must_exist(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"no\.toml does not exist"):
         load_config({}, {}, [tmp_path / "no.toml"], must_exist=True)
 
 
-def test_groups_are_tables_in_files_and_double_underscores_in_the_environment(
+def test_a_group_is_a_table_in_a_file_and_a_double_underscore_in_a_variable(
     tmp_path: Path,
 ) -> None:
     environ = {"SCHEDO_RETENTION__CANCELLED": "2h"}
@@ -105,7 +105,7 @@ def test_groups_are_tables_in_files_and_double_underscores_in_the_environment(
     assert config.retention.cancelled_us == 7_200 * SECOND
 
 
-def test_lists_are_arrays_in_files_and_have_commas_in_the_environment(tmp_path: Path) -> None:
+def test_a_list_is_an_array_in_a_file_and_separated_by_commas_in_a_variable(tmp_path: Path) -> None:
     environ = {"SCHEDO_WEBHOOK_ALLOW": "10.0.0.0/8, hooks.internal:9000,[::1]:80"}
 
     config = load('allowed_hosts = ["Jobs.Example", "*.example"]', environ, folder=tmp_path)
@@ -117,7 +117,7 @@ def test_lists_are_arrays_in_files_and_have_commas_in_the_environment(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "value"), [("1", True), ("TRUE", True), ("on", True), ("0", False), ("no", False)]
 )
-def test_a_switch_is_read_from_the_environment(text: str, value: bool) -> None:
+def test_a_boolean_setting_is_read_from_the_environment(text: str, value: bool) -> None:
     assert load(environ={"SCHEDO_ALLOW_SHELL": text}).allow_shell is value
 
 
@@ -240,7 +240,7 @@ def test_a_token_is_read_from_a_file(tmp_path: Path) -> None:
     assert config.sources["token"] == f"file {path}"
 
 
-def test_a_token_in_the_environment_is_taken_out_of_it() -> None:
+def test_a_token_is_removed_from_the_environment() -> None:
     environ = {"SCHEDO_TOKEN": TOKEN}
 
     config = load(environ=environ)
@@ -259,7 +259,7 @@ def test_a_token_file_given_as_a_flag_overrides_the_environment(tmp_path: Path) 
     assert config.token.reveal() == TOKEN
 
 
-def test_the_token_is_shown_nowhere(tmp_path: Path) -> None:
+def test_the_token_is_never_shown(tmp_path: Path) -> None:
     config = load(token_file=write_token(tmp_path))
 
     described = list(describe_config(config))

@@ -37,7 +37,7 @@ def outside() -> Iterator[Source]:
     return (source for source in sources("schedo") if not source.name.startswith("schedo.core."))
 
 
-def test_outside_of_the_core_only_the_door_of_the_scheduler_is_used() -> None:
+def test_outside_of_the_core_only_the_public_methods_of_the_scheduler_are_used() -> None:
     findings = [
         f"{source.at(node.lineno)} uses {ast.unparse(node)}"
         for source in outside()
@@ -65,7 +65,7 @@ def test_outside_of_the_core_no_part_of_the_scheduler_is_imported() -> None:
     assert not findings, "\n".join(findings)
 
 
-def test_everything_else_of_the_scheduler_is_private() -> None:
+def test_all_other_attributes_of_the_scheduler_are_private() -> None:
     (source,) = (source for source in sources("schedo") if source.name == "schedo.core.scheduler")
     (scheduler,) = (
         node

@@ -24,7 +24,7 @@ from tests.sources import ROOT
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
-def test_the_docs_have_the_table_of_exit_codes(page: str) -> None:
+def test_the_documents_have_the_table_of_exit_codes(page: str) -> None:
     lines = (ROOT / page).read_text().splitlines()
     at = lines.index("| code | meaning |")
 
@@ -33,7 +33,7 @@ def test_the_docs_have_the_table_of_exit_codes(page: str) -> None:
     assert table == [f"| {code.value} | {code.meaning} |" for code in Exit]
 
 
-def test_the_help_lists_every_code() -> None:
+def test_the_help_lists_every_exit_code() -> None:
     text = " ".join(CliRunner().invoke(cli, ["--help"]).output.split())
 
     assert all(f"{code.value} {code.meaning}" in text for code in Exit)

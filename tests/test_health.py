@@ -35,7 +35,7 @@ def answering(status: int) -> Iterator[int]:
             thread.join()
 
 
-def test_a_server_that_answers_is_alive() -> None:
+def test_a_server_that_responds_is_alive() -> None:
     with answering(200) as port:
         assert health.main({"SCHEDO_PORT": str(port)}) == 0
 
@@ -45,12 +45,12 @@ def test_a_server_bound_to_every_address_is_checked_over_loopback() -> None:
         assert health.main({"SCHEDO_HOST": "0.0.0.0", "SCHEDO_PORT": str(port)}) == 0
 
 
-def test_a_server_that_answers_with_an_error_is_not_alive() -> None:
+def test_a_server_that_responds_with_an_error_is_not_alive() -> None:
     with answering(503) as port:
         assert health.main({"SCHEDO_PORT": str(port)}) == 1
 
 
-def test_nothing_at_the_port_is_not_alive(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_without_a_server_is_not_alive(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         # Bound but not listening: connections are refused, and no other process can take the port.
         taken.bind(("127.0.0.1", 0))

@@ -61,7 +61,7 @@ def test_there_is_an_example_of_every_field() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS - {"broadcast"}))
-def test_each_field_changes_the_spec(name: str) -> None:
+def test_each_field_of_a_request_changes_the_spec(name: str) -> None:
     assert meaning({name: EXAMPLES[name]}) != meaning({})
 
 
@@ -238,7 +238,7 @@ async def test_the_async_client_sends_every_field(fields: dict[str, Any]) -> Non
         assert server.requests[0].json == {"task": "t", "payload": {}, **fields}
 
 
-async def test_both_clients_broadcast() -> None:
+async def test_both_clients_can_broadcast() -> None:
     with fake_server() as server:
         items = [{"status": 201, "job": {"id": "1"}}, {"status": 201, "job": {"id": "2"}}]
         server.on("POST", "/v1/jobs", 200, {"items": items})
@@ -295,7 +295,7 @@ def test_the_command_line_sends_every_field(fields: dict[str, Any]) -> None:
     assert meaning({k: v for k, v in sent.items() if k in FIELDS}) == meaning(fields)
 
 
-def test_the_command_line_broadcasts() -> None:
+def test_the_command_line_can_broadcast() -> None:
     with fake_server() as server:
         items = [{"status": 201, "job": {"id": "1", "state": "queued"}}]
         server.on("POST", "/v1/jobs", 200, {"items": items})

@@ -19,13 +19,13 @@ def record(message: str, *values: object, is_error: bool = False) -> logging.Log
     return found
 
 
-def test_text_is_instant_level_logger_and_message() -> None:
+def test_a_text_line_has_instant_level_logger_and_message() -> None:
     line = TextFormatter().format(record("order %d is late", 7))
 
     assert line == "2026-11-20T11:04:05.250Z warning shop: order 7 is late"
 
 
-def test_text_stays_one_line() -> None:
+def test_a_message_with_line_breaks_stays_one_line() -> None:
     line = TextFormatter().format(record("%s", "a\nforged\x1b[2J\u2028", is_error=True))
 
     assert line.startswith(
@@ -35,7 +35,7 @@ def test_text_stays_one_line() -> None:
     assert line.endswith("ValueError: a\\nb")
 
 
-def test_json_is_one_object_a_line() -> None:
+def test_a_json_line_is_one_object() -> None:
     line = JsonFormatter().format(record("a\n%s", "b", is_error=True))
 
     fields = json.loads(line)
@@ -49,5 +49,5 @@ def test_json_is_one_object_a_line() -> None:
     }
 
 
-def test_json_replaces_lone_surrogates() -> None:
+def test_a_json_line_replaces_lone_surrogates() -> None:
     assert json.loads(JsonFormatter().format(record("%s", "a\ud800")))["message"] == "a?"

@@ -34,7 +34,7 @@ def test_every_public_name_can_be_imported() -> None:
     ],
     ids=["schedo", "an application", "a child process"],
 )
-def test_importing_loads_no_more_than_it_needs(code: str, without: str) -> None:
+def test_an_import_loads_no_module_that_it_does_not_need(code: str, without: str) -> None:
     check = f"import sys; {code}; print(*set({without.split()!r}) & set(sys.modules))"
 
     loaded = subprocess.run(

@@ -28,7 +28,7 @@ def run(check: Callable[[VirtualLoop, list[float]], object]) -> list[float]:
     return called
 
 
-def test_the_timer_calls_when_its_time_is_up() -> None:
+def test_the_timer_calls_back_after_its_timeout_without_a_message() -> None:
     assert run(lambda loop, called: None) == [pytest.approx(2.0)]
 
 
@@ -40,7 +40,7 @@ def test_a_pause_of_this_process_does_not_count_as_silence(at: float) -> None:
 
 
 @pytest.mark.parametrize("at", [0.1, 1.0, 1.7, 1.9])
-def test_messages_of_a_pause_are_read_before_the_timeout(at: float) -> None:
+def test_messages_that_arrived_during_a_pause_are_read_before_the_timeout(at: float) -> None:
     heard: list[float] = []
 
     async def main() -> None:
@@ -65,7 +65,7 @@ def test_messages_of_a_pause_are_read_before_the_timeout(at: float) -> None:
     assert heard == [pytest.approx(at + 30.001)]
 
 
-def test_a_loop_that_is_always_late_still_times_out() -> None:
+def test_the_timer_also_calls_back_in_a_loop_that_is_always_late() -> None:
     def stall(loop: VirtualLoop, called: list[float]) -> None:
         def again() -> None:
             loop.stall(1.0)
@@ -77,7 +77,7 @@ def test_a_loop_that_is_always_late_still_times_out() -> None:
     assert len(run(stall)) == 1
 
 
-async def test_a_cancelled_timer_does_not_call() -> None:
+async def test_a_cancelled_timer_does_not_call_back() -> None:
     timer = SilenceTimer(0.0, lambda: pytest.fail("it was cancelled"))
     timer.cancel()
 

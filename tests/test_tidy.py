@@ -140,7 +140,7 @@ def test_no_function_is_too_long() -> None:
     assert not findings, listed(findings)
 
 
-def test_every_module_says_what_it_owns() -> None:
+def test_every_module_has_a_docstring_that_names_its_subject() -> None:
     findings = [
         source.at(1)
         for source in python_files()

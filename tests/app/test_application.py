@@ -84,7 +84,7 @@ def test_a_bad_option_is_refused_by_name(
     assert message in str(caught.value)
 
 
-def test_a_schedule_decorates_a_task_or_a_function() -> None:
+def test_a_schedule_can_be_declared_on_a_task_or_on_a_function() -> None:
     app = Schedo()
 
     @app.cron("30 2 * * *", tz="Europe/Paris", name="nightly", payload={"n": 3}, queue="quiet")
@@ -138,6 +138,6 @@ def test_an_invalid_declaration_is_refused_at_once() -> None:
 @pytest.mark.parametrize(
     "options", [{"store": "x", "url": "y"}, {"concurrency": 0}], ids=["both", "nobody works"]
 )
-def test_contradicting_arguments_of_schedo_are_refused(options: dict[str, Any]) -> None:
+def test_contradicting_arguments_of_an_application_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         Schedo(**options)

@@ -42,7 +42,7 @@ async def test_a_job_that_fails_raises_with_its_error(example: Example) -> None:
     assert caught.value.error["type"] == "ValueError"
 
 
-async def test_a_handler_can_end_a_job_for_good(example: Example) -> None:
+async def test_a_handler_can_discard_a_job(example: Example) -> None:
     async with example.app, asyncio.timeout(LONG_S):
         with pytest.raises(JobFailed, match="no use"):
             await (await example.give_up.enqueue()).result()
@@ -50,7 +50,7 @@ async def test_a_handler_can_end_a_job_for_good(example: Example) -> None:
             await (await example.look_up.enqueue()).result()
 
 
-async def test_a_handler_can_snooze(example: Example) -> None:
+async def test_a_handler_can_snooze_its_job(example: Example) -> None:
     async with example.app, asyncio.timeout(LONG_S):
         assert await (await example.nap.enqueue()).result() == 2
 
@@ -140,7 +140,7 @@ async def test_jobs_survive_a_restart_of_the_program(tmp_path: Path) -> None:
     assert (record["state"], record["attempt"], record["losses"]) == ("running", 2, 0)
 
 
-async def test_a_store_is_open_in_one_program_at_a_time(tmp_path: Path) -> None:
+async def test_a_store_that_one_program_has_open_is_refused_to_another(tmp_path: Path) -> None:
     first, second = Example(tmp_path), Example(tmp_path)
 
     async with first.app:

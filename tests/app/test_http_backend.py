@@ -66,7 +66,7 @@ async def test_jobs_go_to_the_server_at_the_url(monkeypatch: pytest.MonkeyPatch)
     assert second.json["payload"] == {"to": "ada"}
 
 
-async def test_an_error_of_the_server_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_response_of_the_server_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     with fake_server() as server:
         problem = {"code": "duplicate-key", "detail": "held", "status": 409}
         server.on("POST", "/v1/jobs", 409, problem)

@@ -63,7 +63,7 @@ def test_figures_of_full_runs_replace_the_old_ones(
     assert '"start"' in results.read_text()
 
 
-def test_at_least_one_run_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_of_runs_below_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["report", "--runs", "0"])
 
     with pytest.raises(SystemExit) as left:

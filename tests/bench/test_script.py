@@ -71,5 +71,5 @@ def test_a_missing_directory_is_refused(
     assert said.endswith("/missing' is not a directory to write in")
 
 
-def test_numbers_are_read_once_each_in_their_order() -> None:
+def test_numbers_on_the_command_line_are_read_in_order_without_repeats() -> None:
     assert whole_numbers("100, 0 100,1_000") == [100, 0, 1000]

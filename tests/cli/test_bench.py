@@ -188,7 +188,7 @@ def test_a_submit_answered_with_429_is_sent_again(server: FakeServer, schedo: Ca
     assert result.exit_code == 0
 
 
-def test_a_failed_job_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
+def test_a_failed_job_ends_the_command_with_exit_code_1(server: FakeServer, schedo: Call) -> None:
     accept(server, "a", "b")
     list_jobs_as(server, ended("b", "failed"), ended("a"))
 
@@ -280,7 +280,7 @@ def test_an_unreachable_server_is_reported_in_one_sentence(schedo: Call) -> None
     assert last.startswith("schedo: cannot reach schedo at http://127.0.0.1:1")
 
 
-def test_the_help_lists_the_defaults(schedo: Call) -> None:
+def test_the_help_of_bench_lists_the_defaults(schedo: Call) -> None:
     help_text = " ".join(schedo("bench", "--help").stdout.split())
 
     for default in ("1000", "0", "1", "16", "60s"):

@@ -337,7 +337,7 @@ def test_windows_line_ends_and_a_byte_order_mark_are_ignored() -> None:
     )
 
 
-def test_a_file_without_entries_has_neither_entries_nor_problems() -> None:
+def test_a_crontab_without_entries_is_read_without_problems() -> None:
     assert read("") == CrontabFile([], [])
     assert read("\n  # only this\n\n") == CrontabFile([], [])
 

@@ -15,7 +15,7 @@ JOB = f"/v1/jobs/{JOB_ID}"
 DONE = "2020-01-01T00:00:00.000000Z"
 
 
-def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
+def test_jobs_are_printed_as_a_table(server: FakeServer, schedo: Call) -> None:
     failed = job_record(
         state="failed",
         started_at="2019-12-31T23:58:55.000000Z",
@@ -39,7 +39,9 @@ def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
     assert server.requests[0].target == "/v1/jobs?state=failed&queue=default&limit=20"
 
 
-def test_a_list_as_json_is_the_records(server: FakeServer, schedo: Call) -> None:
+def test_a_list_of_jobs_as_json_is_the_records_of_the_server(
+    server: FakeServer, schedo: Call
+) -> None:
     server.on("GET", "/v1/jobs", 200, {"items": [job_record()]})
 
     result = schedo("jobs", "ls", "--json")

@@ -13,11 +13,11 @@ def test_percentiles_are_values_that_occurred() -> None:
     assert summarize(values) == {"p50": 51_000, "p95": 96_000, "p99": 100_000, "max": 100_000}
 
 
-def test_one_value_is_every_percentile() -> None:
+def test_every_percentile_of_a_single_value_is_that_value() -> None:
     assert summarize([7]) == {"p50": 7, "p95": 7, "p99": 7, "max": 7}
 
 
-def test_no_values_give_no_percentiles_and_no_buckets() -> None:
+def test_without_values_there_are_no_percentiles_and_no_buckets() -> None:
     assert summarize([]) == {}
     assert count_buckets([]) == []
     assert render_histogram([]) == []

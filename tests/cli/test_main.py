@@ -53,7 +53,7 @@ def test_control_characters_in_an_error_are_escaped(server: FakeServer, schedo: 
     assert schedo("jobs", "ls").stderr == r"schedo: \x1b[2J\nsecond line" + "\n"
 
 
-def test_an_answer_of_another_kind_of_server_is_recognized(
+def test_a_response_of_another_kind_of_server_is_recognized(
     server: FakeServer, schedo: Call
 ) -> None:
     server.reply("GET", "/v1/jobs", Reply(200, b"<html>", {"Content-Type": "text/html"}))
@@ -165,7 +165,7 @@ def test_a_client_command_loads_no_server(args: list[str]) -> None:
     }
 
 
-def test_the_module_can_be_run() -> None:
+def test_the_package_can_be_run_as_a_module() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "schedo", "--version"], capture_output=True, timeout=30
     )

@@ -24,7 +24,7 @@ def queue_record(**fields: Any) -> dict[str, Any]:
     return {**record, **fields}
 
 
-def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
+def test_queues_are_printed_as_a_table(server: FakeServer, schedo: Call) -> None:
     server.on("GET", "/v1/queues", 200, {"items": [queue_record(), queue_record(paused=True)]})
 
     result = schedo("queues", "ls")
@@ -45,7 +45,7 @@ def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
     ],
     ids=str,
 )
-def test_limits_are_set(
+def test_limits_of_a_queue_are_set(
     server: FakeServer, schedo: Call, args: list[str], body: dict[str, Any]
 ) -> None:
     server.on("PATCH", "/v1/queues/mail", 200, queue_record())

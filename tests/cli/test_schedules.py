@@ -13,7 +13,7 @@ from tests.client.server import FakeServer, Reply, job_record, problem, schedule
 PATH = "/v1/schedules/nightly"
 
 
-def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
+def test_schedules_are_printed_as_a_table(server: FakeServer, schedo: Call) -> None:
     interval = schedule_record(name="poll", every="90s", paused=True)
     del interval["cron"]
     server.on("GET", "/v1/schedules", 200, {"items": [schedule_record(), interval]})
@@ -43,7 +43,7 @@ def test_one_schedule_is_shown_with_its_decisions(server: FakeServer, schedo: Ca
     assert "warnings" not in result.stdout
 
 
-def test_a_schedule_of_a_command(server: FakeServer, schedo: Call) -> None:
+def test_put_makes_a_schedule_that_runs_a_command(server: FakeServer, schedo: Call) -> None:
     server.on("PUT", PATH, 200, schedule_record())
 
     result = schedo(
@@ -62,7 +62,7 @@ def test_a_schedule_of_a_command(server: FakeServer, schedo: Call) -> None:
     }
 
 
-def test_a_schedule_of_a_task(server: FakeServer, schedo: Call) -> None:
+def test_put_makes_a_schedule_that_runs_a_task(server: FakeServer, schedo: Call) -> None:
     server.on("PUT", PATH, 201, schedule_record(next_fires=[]))
 
     result = schedo(
@@ -80,7 +80,7 @@ def test_a_schedule_of_a_task(server: FakeServer, schedo: Call) -> None:
     }
 
 
-def test_a_schedule_from_a_file_with_one_field_replaced(
+def test_an_option_replaces_a_field_of_the_schedule_in_a_file(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
     path = tmp_path / "spec.json"
@@ -97,7 +97,7 @@ def test_a_schedule_from_a_file_with_one_field_replaced(
     }
 
 
-def test_a_schedule_from_stdin(server: FakeServer, schedo: Call) -> None:
+def test_put_reads_a_schedule_from_stdin(server: FakeServer, schedo: Call) -> None:
     server.on("PUT", PATH, 201, schedule_record())
 
     schedo("schedules", "put", "nightly", "--file", "-", input='{"every": 5, "task": "t"}')
@@ -137,7 +137,7 @@ def test_a_file_without_a_json_object_is_refused(schedo: Call) -> None:
     assert "one JSON object" in result.stderr
 
 
-def test_pause_resume_and_delete(server: FakeServer, schedo: Call) -> None:
+def test_a_schedule_is_paused_resumed_and_deleted(server: FakeServer, schedo: Call) -> None:
     server.on("POST", f"{PATH}:pause", 200, schedule_record(paused=True))
     server.on("POST", f"{PATH}:resume", 200, schedule_record())
     server.reply("DELETE", PATH, Reply(204))
@@ -153,7 +153,7 @@ def test_pause_resume_and_delete(server: FakeServer, schedo: Call) -> None:
     assert server.requests[1].json == {"resume_from": "2026-11-20T00:00:00.000000Z"}
 
 
-def test_a_trigger_names_its_job(server: FakeServer, schedo: Call) -> None:
+def test_a_trigger_prints_the_job_that_it_made(server: FakeServer, schedo: Call) -> None:
     server.on("POST", f"{PATH}:trigger", 201, {"job": job_record(id="A")})
 
     result = schedo("schedules", "trigger", "nightly")

@@ -63,7 +63,7 @@ def test_a_flag_can_be_turned_off_again(monkeypatch: pytest.MonkeyPatch) -> None
     assert shown("--no-allow-shell")["allow_shell"] == (False, "flag --allow-shell")
 
 
-def test_a_named_file_is_the_only_one_read(tmp_path: Path) -> None:
+def test_a_configuration_file_given_by_name_is_the_only_one_read(tmp_path: Path) -> None:
     (tmp_path / "schedo.toml").write_text("port = 1\nconcurrency = 9")
     (tmp_path / "other.toml").write_text("port = 2")
 

@@ -43,7 +43,7 @@ def test_a_duration_has_its_two_largest_units(us: int, text: str) -> None:
     ("seconds", "text"),
     [(5, "in 5s"), (-120, "2m ago"), (0, "now"), (0.4, "now"), (5.9, "in 5s"), (-90, "1m30s ago")],
 )
-def test_a_distance_is_relative_to_now(seconds: float, text: str) -> None:
+def test_a_relative_time_counts_from_now(seconds: float, text: str) -> None:
     assert render_distance(NOW + round(seconds * SECOND), NOW) == text
 
 
@@ -68,7 +68,7 @@ def test_an_instant_is_rendered_short_in_local_time(instant: str | None, text: s
         ("9999-12-31T23:59:59.000000Z", "9999-12-31T23:59:59.000000Z"),
     ],
 )
-def test_the_compact_form_of_a_time_is_its_distance(moment: str, text: str) -> None:
+def test_the_compact_form_of_a_time_is_relative_to_now(moment: str, text: str) -> None:
     assert keep_distance(moment) == text
 
 

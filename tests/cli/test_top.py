@@ -240,7 +240,7 @@ def serve_pages(server: FakeServer, *, ready: int = 1) -> None:
     server.on("GET", "/readyz", 503, {"ready": False, "reasons": ["a commit hangs"]})
 
 
-def test_once_prints_one_frame(server: FakeServer, schedo: Call) -> None:
+def test_the_option_once_prints_one_frame(server: FakeServer, schedo: Call) -> None:
     serve_pages(server)
 
     result = schedo("top", "--once", "--interval", "0")
@@ -260,7 +260,7 @@ def test_without_a_terminal_one_frame_is_printed(server: FakeServer, schedo: Cal
     assert (result.exit_code, result.stdout.count("schedo 1.2.3")) == (0, 1)
 
 
-def test_json_has_the_figures(server: FakeServer, schedo: Call) -> None:
+def test_json_output_has_all_figures(server: FakeServer, schedo: Call) -> None:
     serve_pages(server)
 
     found = json.loads(schedo("top", "--once", "--json", "--interval", "0").stdout)

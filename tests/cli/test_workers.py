@@ -28,7 +28,7 @@ def worker_record(**fields: Any) -> dict[str, Any]:
     return {**record, **fields}
 
 
-def test_a_list_is_a_table(server: FakeServer, schedo: Call) -> None:
+def test_workers_are_printed_as_a_table(server: FakeServer, schedo: Call) -> None:
     local = {"name": "local", "state": "active", "slots": 16, "running": 0, "labels": {}}
     server.on("GET", "/v1/workers", 200, {"items": [worker_record(), local]})
 
@@ -76,7 +76,9 @@ def test_an_unknown_worker_is_exit_code_1(server: FakeServer, schedo: Call) -> N
 
 
 @pytest.mark.parametrize("verb", ["ls", "show"])
-def test_json_is_the_servers_response(server: FakeServer, schedo: Call, verb: str) -> None:
+def test_with_json_the_record_of_the_server_is_printed(
+    server: FakeServer, schedo: Call, verb: str
+) -> None:
     server.on("GET", "/v1/workers", 200, {"items": [worker_record()]})
     server.on("GET", "/v1/workers/gpu-1", 200, worker_record())
 

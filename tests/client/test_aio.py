@@ -34,9 +34,7 @@ async def test_submit_returns_the_job(server: FakeServer, client: AsyncClient) -
     assert request.headers["host"] == server.url.removeprefix("http://")
 
 
-async def test_many_jobs_are_returned_in_their_order(
-    server: FakeServer, client: AsyncClient
-) -> None:
+async def test_a_batch_returns_its_jobs_in_order(server: FakeServer, client: AsyncClient) -> None:
     refused = problem(422, "invalid", "priority is too large")
     items = [{"status": 201, "job": job_record()}, {"status": 422, "problem": refused}]
     server.on("POST", "/v1/jobs:batch", 200, {"items": items})
@@ -47,7 +45,9 @@ async def test_many_jobs_are_returned_in_their_order(
     assert isinstance(error, Invalid)
 
 
-async def test_a_result_waits_for_the_end(server: FakeServer, client: AsyncClient) -> None:
+async def test_result_waits_until_the_job_has_ended(
+    server: FakeServer, client: AsyncClient
+) -> None:
     server.on("GET", JOB, 200, job_record())
     server.on("GET", f"{JOB}/wait", 200, job_record(state="running"))
     server.on("GET", f"{JOB}/wait", 200, job_record(state="completed", result={"sum": 3}))
@@ -57,7 +57,9 @@ async def test_a_result_waits_for_the_end(server: FakeServer, client: AsyncClien
     assert await job.result() == {"sum": 3}
 
 
-async def test_a_result_that_is_late_is_a_timeout(server: FakeServer, client: AsyncClient) -> None:
+async def test_a_result_that_does_not_come_in_time_raises_a_timeout(
+    server: FakeServer, client: AsyncClient
+) -> None:
     server.on("GET", JOB, 200, job_record(state="running"))
     server.on("GET", f"{JOB}/wait", 200, job_record(state="running"))
     job = await client.get(JOB_ID)
@@ -100,7 +102,7 @@ async def test_schedules_and_queues_can_be_managed(server: FakeServer, client: A
     assert (await client.pause_queue("mail"))["paused"]
 
 
-async def test_a_refusal_is_raised_with_the_servers_message(
+async def test_an_error_response_is_raised_with_the_servers_message(
     server: FakeServer, client: AsyncClient
 ) -> None:
     server.on("GET", JOB, 404, problem(404, "not-found", "there is no such job"))
@@ -147,7 +149,7 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used_again(
     assert len({request.connection for request in server.requests}) == 2
 
 
-async def test_a_submit_is_repeated_once_when_a_kept_connection_drops(
+async def test_a_submit_is_repeated_once_when_a_reused_connection_drops(
     server: FakeServer, client: AsyncClient
 ) -> None:
     server.on("GET", JOB, 200, job_record())
@@ -184,7 +186,7 @@ async def test_a_refused_connection_has_a_plain_message() -> None:
                 await client.get(JOB_ID)
 
 
-async def test_a_server_that_never_answers_is_given_up() -> None:
+async def test_a_request_to_a_server_that_never_responds_times_out() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -194,7 +196,7 @@ async def test_a_server_that_never_answers_is_given_up() -> None:
                 await client.get(JOB_ID)
 
 
-async def test_an_answer_that_is_not_http_is_an_error() -> None:
+async def test_a_response_that_is_not_http_is_an_error() -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail ready\r\n")
         await writer.drain()
@@ -248,7 +250,7 @@ async def test_a_cancelled_call_leaves_no_half_used_connection(
     assert (await client.get(JOB_ID)).id == JOB_ID
 
 
-async def test_another_kind_of_server_is_recognized(
+async def test_a_response_of_another_kind_of_server_is_recognized(
     server: FakeServer, client: AsyncClient
 ) -> None:
     server.reply("GET", JOB, Reply(200, b"<html>", {"Content-Type": "text/html"}))

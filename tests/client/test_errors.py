@@ -81,7 +81,7 @@ def test_a_response_without_a_problem_document_becomes_an_error(
     assert str(error) == text
 
 
-def test_the_problems_of_the_fields_are_kept() -> None:
+def test_an_error_lists_the_problem_of_each_field() -> None:
     errors = [{"pointer": "/cron", "detail": "six stars"}, {"parameter": "limit", "detail": "big"}]
 
     error = parse(422, {"status": 422, "code": "invalid", "detail": "no", "errors": errors})
@@ -93,13 +93,13 @@ def test_the_problems_of_the_fields_are_kept() -> None:
     ]
 
 
-def test_the_request_id_is_a_note_of_the_error() -> None:
+def test_an_error_has_the_request_id_as_a_note() -> None:
     error = parse(500, {"status": 500, "code": "internal", "detail": "x", "request_id": "r-7"})
 
     assert error.__notes__ == ["request r-7"]
 
 
-def test_the_retry_after_time_is_kept() -> None:
+def test_an_error_has_the_retry_after_time() -> None:
     error = parse_problem(429, {"retry-after": "7"}, b'{"status":429,"code":"overloaded"}')
 
     assert isinstance(error, Overloaded)
@@ -120,5 +120,7 @@ def test_parsing_an_error_does_not_change_the_class_attributes() -> None:
         ({"id": "A", "state": "expired", "error": None}, "job A expired"),
     ],
 )
-def test_a_failed_job_has_its_error(record: dict[str, Any], text: str) -> None:
+def test_a_failed_job_becomes_an_exception_with_its_error(
+    record: dict[str, Any], text: str
+) -> None:
     assert str(JobFailed(record)) == text

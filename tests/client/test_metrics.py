@@ -56,18 +56,18 @@ def test_a_quantile_above_the_last_bound_is_infinite() -> None:
     assert Buckets(TEN, (1, 0, 99), 0.0).quantile(0.5) == float("inf")
 
 
-def test_a_quantile_of_nothing_is_none() -> None:
+def test_a_quantile_of_no_observations_is_none() -> None:
     assert Buckets(TEN, (0, 0, 0), 0.0).quantile(0.5) is None
     assert parse_metrics(b"").buckets("t_seconds").quantile(0.5) is None
 
 
-def test_observations_since_a_reading_are_the_difference() -> None:
+def test_observations_since_an_earlier_reading_are_the_difference() -> None:
     before, after = Buckets(TEN, (1, 2, 3), 10.0), Buckets(TEN, (5, 2, 4), 12.0)
 
     assert after.since(before) == Buckets(TEN, (4, 0, 1), 2.0)
 
 
-def test_a_restarted_server_counts_from_zero() -> None:
+def test_after_a_restart_of_the_server_observations_count_from_zero() -> None:
     before, after = Buckets(TEN, (100, 0, 0), 10.0), Buckets(TEN, (5, 0, 0), 1.0)
 
     assert after.since(before) == after

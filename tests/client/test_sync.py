@@ -50,7 +50,7 @@ def test_an_existing_job_with_the_unique_key_is_a_conflict(
     assert client.submit("t", unique="k").is_conflict
 
 
-def test_many_jobs_are_returned_in_their_order(server: FakeServer, client: Client) -> None:
+def test_a_batch_returns_its_jobs_in_order(server: FakeServer, client: Client) -> None:
     refused = problem(422, "invalid", "priority is too large")
     items = [{"status": 201, "job": job_record()}, {"status": 422, "problem": refused}]
     server.on("POST", "/v1/jobs:batch", 200, {"items": items})
@@ -62,7 +62,7 @@ def test_many_jobs_are_returned_in_their_order(server: FakeServer, client: Clien
     assert server.requests[0].json[1] == {"task": "b", "payload": None, "priority": 99}
 
 
-def test_a_job_without_a_task_has_an_error_at_its_position(
+def test_a_refused_job_of_a_batch_has_its_error_at_its_position(
     server: FakeServer, client: Client
 ) -> None:
     refused = problem(422, "invalid", "/task: this field is required")
@@ -76,7 +76,7 @@ def test_a_job_without_a_task_has_an_error_at_its_position(
     assert server.requests[0].json[0] == {"payload": 1}
 
 
-def test_a_result_waits_for_the_end(server: FakeServer, client: Client) -> None:
+def test_result_waits_until_the_job_has_ended(server: FakeServer, client: Client) -> None:
     server.on("GET", JOB, 200, job_record())
     server.on("GET", f"{JOB}/wait", 200, job_record(state="running"))
     server.on("GET", f"{JOB}/wait", 200, job_record(state="completed", result=[1, 2]))
@@ -87,7 +87,9 @@ def test_a_result_waits_for_the_end(server: FakeServer, client: Client) -> None:
     assert len(server.requests) == 3
 
 
-def test_a_result_that_is_late_is_a_timeout(server: FakeServer, client: Client) -> None:
+def test_a_result_that_does_not_come_in_time_raises_a_timeout(
+    server: FakeServer, client: Client
+) -> None:
     server.on("GET", JOB, 200, job_record(state="running"))
     server.on("GET", f"{JOB}/wait", 200, job_record(state="running"))
 
@@ -126,7 +128,9 @@ def test_a_list_requests_no_more_than_its_limit(server: FakeServer, client: Clie
     assert [request.target for request in server.requests] == ["/v1/jobs?limit=2"]
 
 
-def test_a_handle_changes_its_job_and_its_record(server: FakeServer, client: Client) -> None:
+def test_a_handle_changes_its_job_and_updates_its_record(
+    server: FakeServer, client: Client
+) -> None:
     server.on("GET", JOB, 200, job_record())
     server.on("PATCH", JOB, 200, job_record(priority=4))
     server.on("POST", f"{JOB}:run", 200, job_record(attempt=1))
@@ -170,7 +174,9 @@ def test_queues_are_listed_and_limited(server: FakeServer, client: Client) -> No
     assert client.set_queue("mail", concurrency=2)["concurrency"] == 2
 
 
-def test_a_refusal_is_raised_with_the_servers_message(server: FakeServer, client: Client) -> None:
+def test_an_error_response_is_raised_with_the_servers_message(
+    server: FakeServer, client: Client
+) -> None:
     server.on("GET", JOB, 404, problem(404, "not-found", f"there is no job {JOB_ID}"))
 
     with pytest.raises(NotFound, match=f"there is no job {JOB_ID}") as caught:
@@ -205,7 +211,7 @@ def test_a_connection_that_the_server_closed_while_idle_is_not_used_again(
     assert len({request.connection for request in server.requests}) == 2
 
 
-def test_a_submit_is_repeated_once_when_a_kept_connection_drops(
+def test_a_submit_is_repeated_once_when_a_reused_connection_drops(
     server: FakeServer, client: Client
 ) -> None:
     server.on("GET", JOB, 200, job_record())
@@ -254,7 +260,7 @@ def test_a_refused_connection_has_a_plain_message() -> None:
             client.get(JOB_ID)
 
 
-def test_a_server_that_never_answers_is_given_up() -> None:
+def test_a_request_to_a_server_that_never_responds_times_out() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -263,7 +269,9 @@ def test_a_server_that_never_answers_is_given_up() -> None:
             client.get(JOB_ID)
 
 
-def test_another_kind_of_server_is_recognized(server: FakeServer, client: Client) -> None:
+def test_a_response_of_another_kind_of_server_is_recognized(
+    server: FakeServer, client: Client
+) -> None:
     server.reply("GET", JOB, Reply(200, b"<html>", {"Content-Type": "text/html"}))
 
     with pytest.raises(SchedoError, match="not a schedo server: it answered with text/html"):

@@ -60,7 +60,7 @@ def test_an_expiry_is_an_instant_or_counts_from_the_submit(
     assert Server(slots=0).submit(spec, SECOND).expires_at == expires_at
 
 
-def test_each_priority_counts_as_one_step_of_the_queue_earlier() -> None:
+def test_one_point_of_priority_ranks_a_job_as_if_it_were_due_one_step_earlier() -> None:
     server = Server(slots=0)
     server.set_queue(Queue("slow", priority_step_us=HOUR))
 
@@ -128,7 +128,7 @@ def test_a_task_without_a_worker_has_no_defaults() -> None:
 @pytest.mark.parametrize(
     ("task", "attempts"), [("unheard of", 3), ("shell", 3), ("mail", 8), ("once", 1)]
 )
-def test_a_schedules_run_has_three_attempts_unless_its_task_has_a_policy(
+def test_a_run_of_a_schedule_has_three_attempts_unless_its_task_has_a_retry_policy(
     task: str, attempts: int
 ) -> None:
     server = Server(slots=0)
@@ -149,7 +149,7 @@ def test_plain_jobs_of_one_task_share_their_options() -> None:
     assert server.submit(make_spec()).options is server.submit(make_spec()).options
 
 
-def test_a_batch_is_answered_in_order_and_written_in_one_commit() -> None:
+def test_a_batch_returns_its_jobs_in_order_and_is_written_in_one_commit() -> None:
     server = Server(slots=0)
     answers: list[int] = []
 
@@ -166,7 +166,7 @@ def test_a_batch_is_answered_in_order_and_written_in_one_commit() -> None:
 # Unique keys.
 
 
-def test_on_conflict_return_answers_with_the_first_job() -> None:
+def test_on_conflict_return_returns_the_first_job() -> None:
     server = Server(slots=0)
     first = server.submit(keyed())
 
@@ -210,7 +210,7 @@ def test_on_conflict_replace_returns_a_running_job() -> None:
     assert answer == Accepted(server.job(first.id), True)
 
 
-def test_two_equal_keys_in_one_batch_make_one_job() -> None:
+def test_two_equal_unique_keys_in_one_batch_make_one_job() -> None:
     server = Server(slots=0)
 
     first, second = server.submit_all([keyed(), keyed()])
@@ -221,7 +221,7 @@ def test_two_equal_keys_in_one_batch_make_one_job() -> None:
     assert first.job.id == second.job.id
 
 
-def test_a_key_released_and_taken_again_in_one_batch_is_one_commit() -> None:
+def test_a_unique_key_released_and_taken_again_in_one_batch_needs_one_commit() -> None:
     server = Server(slots=0)
     replace = keyed(on_conflict="replace")
 
@@ -236,7 +236,7 @@ def test_a_key_released_and_taken_again_in_one_batch_is_one_commit() -> None:
 
 
 @pytest.mark.parametrize("is_durable", [False, True], ids=["in memory", "in the store"])
-def test_a_key_is_free_again_when_its_job_has_ended(is_durable: bool) -> None:
+def test_a_unique_key_is_free_again_when_its_job_has_ended(is_durable: bool) -> None:
     server = Server()
     first = server.submit(keyed())
     server.run(T0)
@@ -251,7 +251,7 @@ def test_a_key_is_free_again_when_its_job_has_ended(is_durable: bool) -> None:
     assert server.store.jobs[first.id].unique_key is None
 
 
-def test_a_key_may_be_held_only_in_some_states() -> None:
+def test_a_unique_key_may_be_held_only_in_some_states() -> None:
     server = Server()
     first = server.submit(keyed(states=("queued",)))
     server.run(T0)
@@ -266,7 +266,9 @@ def test_a_key_may_be_held_only_in_some_states() -> None:
 @pytest.mark.parametrize(
     ("after", "is_free"), [(MINUTE - 1, False), (MINUTE, True)], ids=["within", "after"]
 )
-def test_a_key_with_a_period_is_held_for_it_even_by_an_ended_job(after: int, is_free: bool) -> None:
+def test_a_unique_key_with_a_period_is_held_to_its_end_even_by_an_ended_job(
+    after: int, is_free: bool
+) -> None:
     server = Server()
     first = server.submit(keyed(for_us=MINUTE), T0)
     server.run(T0)
@@ -277,14 +279,14 @@ def test_a_key_with_a_period_is_held_for_it_even_by_an_ended_job(after: int, is_
     assert (second.id != first.id) == is_free
 
 
-def test_an_unfinished_job_holds_its_key_beyond_the_period() -> None:
+def test_an_unfinished_job_holds_its_unique_key_beyond_the_period() -> None:
     server = Server(slots=0)
     first = server.submit(keyed(for_us=MINUTE), T0)
 
     assert server.submit(keyed(for_us=MINUTE), HOUR).id == first.id
 
 
-def test_an_ended_job_within_its_period_is_replaced_without_being_cancelled() -> None:
+def test_an_ended_holder_of_a_unique_key_is_replaced_without_being_cancelled() -> None:
     server = Server()
     first = server.submit(keyed(for_us=MINUTE), T0)
     server.run(T0)
@@ -296,7 +298,7 @@ def test_an_ended_job_within_its_period_is_replaced_without_being_cancelled() ->
     assert second.id != first.id
 
 
-def test_a_key_is_looked_up_in_the_store_once_however_often_a_batch_names_it() -> None:
+def test_a_unique_key_that_a_batch_repeats_is_looked_up_in_the_store_once() -> None:
     server = Server(slots=0)
 
     server.give(Submit([keyed("a"), keyed("b"), keyed("a")]), T0)
@@ -305,7 +307,7 @@ def test_a_key_is_looked_up_in_the_store_once_however_often_a_batch_names_it() -
     assert len(server.requested_loads) == 2
 
 
-def test_two_submits_with_one_key_make_one_job() -> None:
+def test_two_submits_with_one_unique_key_make_one_job() -> None:
     server = Server(slots=0)
     answers: list[Accepted | SchedoError] = []
     for _ in range(2):
@@ -319,7 +321,7 @@ def test_two_submits_with_one_key_make_one_job() -> None:
     ]
 
 
-def test_a_holder_evicted_by_its_own_batch_keeps_its_key() -> None:
+def test_a_holder_evicted_by_its_own_batch_keeps_its_unique_key() -> None:
     server = Server(capacity=2, slots=0)
     holder = server.submit(make_keyed(HOUR))
     early = [make_spec(delay_us=SECOND) for _ in range(6)]
@@ -334,7 +336,7 @@ def make_keyed(delay_us: int) -> JobSpec:
     return make_spec(unique=Unique("k"), delay_us=delay_us)
 
 
-def test_a_holder_evicted_during_a_load_keeps_its_key() -> None:
+def test_a_holder_evicted_during_a_load_keeps_its_unique_key() -> None:
     server = Server()
     holder = server.submit(keyed("held", for_us=HOUR))
     server.run(T0)

@@ -33,7 +33,7 @@ def taken_over(horizon: Pair, now: int = NOW) -> tuple[Backlog, PagedIndex]:
 
 
 @pytest.mark.parametrize("horizon", [None, (NOW, 1), (NOW - BACKLOG_AGE_US, 1), (NOW + 5, 1)])
-def test_an_index_that_reaches_the_present_has_no_backlog(horizon: Pair | None) -> None:
+def test_a_paged_index_that_reaches_the_present_has_no_backlog(horizon: Pair | None) -> None:
     backlog, index = Backlog(), reaching(horizon)
 
     backlog.take_over(index, NOW)
@@ -43,7 +43,7 @@ def test_an_index_that_reaches_the_present_has_no_backlog(horizon: Pair | None) 
     assert index.horizon == horizon
 
 
-def test_the_range_that_an_overdue_index_skips_is_the_backlog() -> None:
+def test_the_range_that_an_overdue_paged_index_skips_is_the_backlog() -> None:
     backlog, index = taken_over((SECOND, 7))
 
     assert backlog.needs_page()
@@ -61,7 +61,7 @@ def test_only_the_instant_of_the_horizon_is_skipped_first() -> None:
     assert index.horizon == (SECOND, ID_MAX)
 
 
-def test_nothing_more_is_skipped_while_the_next_page_loads() -> None:
+def test_the_backlog_does_not_grow_while_the_next_page_loads() -> None:
     backlog, index = Backlog(), reaching((SECOND, 7))
     backlog.take_over(index, NOW)
 
@@ -73,7 +73,7 @@ def test_nothing_more_is_skipped_while_the_next_page_loads() -> None:
     assert index.horizon is None
 
 
-def test_each_step_skips_no_more_than_necessary() -> None:
+def test_each_extension_of_the_backlog_skips_no_more_than_necessary() -> None:
     backlog, index = Backlog(), reaching((SECOND, 7))
     edges = []
 
@@ -88,7 +88,7 @@ def test_each_step_skips_no_more_than_necessary() -> None:
     ]
 
 
-def test_the_next_instant_with_too_many_is_skipped_alone_again() -> None:
+def test_the_next_instant_with_too_many_jobs_is_skipped_alone_again() -> None:
     backlog, index = Backlog(), reaching((SECOND, 7))
     backlog.take_over(index, NOW)
     index.skip_to((NOW, 9))
@@ -98,7 +98,7 @@ def test_the_next_instant_with_too_many_is_skipped_alone_again() -> None:
     assert index.horizon == (NOW, ID_MAX)
 
 
-def test_one_page_is_moved_at_a_time_and_the_next_follows_it() -> None:
+def test_the_backlog_moves_one_page_after_the_other() -> None:
     backlog, _ = taken_over((SECOND, 7))
     backlog.is_loading = True
     assert not backlog.needs_page()
@@ -110,7 +110,7 @@ def test_one_page_is_moved_at_a_time_and_the_next_follows_it() -> None:
     assert backlog.age_us(NOW) == NOW - 2 * SECOND
 
 
-def test_a_short_page_was_the_last_one() -> None:
+def test_a_short_page_ends_the_backlog() -> None:
     backlog, _ = taken_over((SECOND, 7))
 
     backlog.advance((SECOND, 7), backlog.until, None)
@@ -146,7 +146,7 @@ def test_a_trimmed_index_moves_the_start_of_the_backlog_back() -> None:
     assert backlog.needs_page()
 
 
-def test_nothing_is_moved_before_it_is_due_after_a_clock_step_back() -> None:
+def test_no_entry_of_the_backlog_moves_before_it_is_due_after_a_clock_step_back() -> None:
     backlog, index = taken_over((SECOND, 7))
     assert backlog.next_at() is None, "a page can be moved at once"
 

@@ -23,9 +23,11 @@ class Settings:
         ("of-an-application", False, True),
     ],
 )
-def test_only_commands_need_a_permission(task: str, allow_shell: bool, expected: bool) -> None:
+def test_shell_is_the_only_built_in_task_that_needs_a_permission(
+    task: str, allow_shell: bool, expected: bool
+) -> None:
     assert may_run(task, find_permissions(Settings(allow_shell))) is expected
 
 
-def test_suspects_of_built_in_tasks_may_run_beside_other_jobs() -> None:
+def test_poison_suspects_of_built_in_tasks_may_run_beside_other_jobs() -> None:
     assert find_isolated(["http", "shell", "of-an-application"]) == {"http", "shell"}

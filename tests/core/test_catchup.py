@@ -29,7 +29,7 @@ def folded(plan: FirePlan) -> list[tuple[Decision, int, int]]:
 
 
 @pytest.mark.parametrize("late", [0, 1, 59 * SECOND])
-def test_one_instant_that_is_on_time_or_late_runs(late: int) -> None:
+def test_a_single_instant_that_is_on_time_or_late_fires(late: int) -> None:
     plan = plan_fires(schedule(), MINUTE + late)
 
     assert plan == FirePlan([Firing(MINUTE, S)], [], 2 * MINUTE)
@@ -42,7 +42,7 @@ def test_an_instant_exactly_60_s_late_is_late_and_not_missed(catchup: Catchup) -
     assert plan == FirePlan([Firing(MINUTE, S)], [], None)
 
 
-def test_several_instants_within_60_s_all_run_oldest_first() -> None:
+def test_several_instants_within_60_s_all_fire_oldest_first() -> None:
     one = make_schedule(make_schedule_spec(rule=every(20)), next_fire_at=20 * SECOND)
 
     plan = plan_fires(one, 61 * SECOND)
@@ -84,7 +84,7 @@ ONE = 2 * MINUTE + 30 * SECOND  # after the instants 1:00 (missed) and 2:00 (lat
         (Catchup.SKIP, [Firing(2 * MINUTE, S)], [(Decision.MISSED, MINUTE, 1)]),
     ],
 )
-def test_one_missed_and_one_late_instant(
+def test_a_late_instant_fires_and_an_earlier_one_is_missed(
     catchup: Catchup, fires: list[Firing], decisions: list[tuple[Decision, int, int]]
 ) -> None:
     plan = plan_fires(schedule(catchup), ONE)
@@ -102,7 +102,7 @@ def test_one_missed_and_one_late_instant(
         (Catchup.SKIP, [], [(Decision.MISSED, MINUTE, 1)]),
     ],
 )
-def test_one_missed_instant_alone(
+def test_a_single_missed_instant_fires_unless_the_policy_is_skip(
     catchup: Catchup, fires: list[Firing], decisions: list[tuple[Decision, int, int]]
 ) -> None:
     plan = plan_fires(schedule(catchup, every(60, end_at=MINUTE)), HOUR)
@@ -112,21 +112,21 @@ def test_one_missed_instant_alone(
     assert plan.next_fire_at is None
 
 
-def test_of_100_missed_instants_latest_runs_one_that_counts_the_others() -> None:
+def test_the_policy_latest_fires_one_of_100_missed_instants_and_counts_the_others() -> None:
     plan = plan_fires(schedule(rule=every(60, end_at=100 * MINUTE)), 200 * MINUTE)
 
     assert plan.fires == [Firing(100 * MINUTE, C, missed_count=99)]
     assert folded(plan) == [(Decision.COALESCED, 99 * MINUTE, 99)]
 
 
-def test_of_100_missed_instants_all_runs_each() -> None:
+def test_the_policy_all_fires_each_of_100_missed_instants() -> None:
     plan = plan_fires(schedule(Catchup.ALL, every(60, end_at=100 * MINUTE)), 200 * MINUTE)
 
     assert plan.fires == [Firing(n * MINUTE, C) for n in range(1, 101)]
     assert plan.decisions == []
 
 
-def test_all_runs_no_more_than_its_maximum_and_counts_the_oldest_as_missed() -> None:
+def test_the_policy_all_fires_up_to_its_maximum_and_counts_the_oldest_as_missed() -> None:
     spec = schedule(Catchup.ALL, every(60, end_at=100 * MINUTE), catchup_max=3)
 
     plan = plan_fires(spec, 200 * MINUTE)
@@ -135,7 +135,7 @@ def test_all_runs_no_more_than_its_maximum_and_counts_the_oldest_as_missed() -> 
     assert folded(plan) == [(Decision.MISSED, 97 * MINUTE, 97)]
 
 
-def test_of_100_missed_instants_skip_runs_none() -> None:
+def test_the_policy_skip_fires_none_of_100_missed_instants() -> None:
     plan = plan_fires(schedule(Catchup.SKIP, every(60, end_at=100 * MINUTE)), 200 * MINUTE)
 
     assert plan.fires == []
@@ -176,14 +176,14 @@ def test_instants_before_the_catchup_window_are_missed(
     assert folded(plan) == decisions
 
 
-def test_a_window_shorter_than_lateness_leaves_nothing_to_catch_up() -> None:
+def test_a_catchup_window_shorter_than_60_s_leaves_no_instant_to_catch_up() -> None:
     plan = plan_fires(schedule(Catchup.ALL, catchup_window_us=0), 10 * MINUTE + SECOND)
 
     assert plan.fires == [Firing(10 * MINUTE, S)]
     assert folded(plan) == [(Decision.MISSED, 9 * MINUTE, 9)]
 
 
-def test_a_single_instant_older_than_the_window_is_missed() -> None:
+def test_a_single_instant_older_than_the_catchup_window_is_missed() -> None:
     rule = Rule(at=MINUTE)
 
     plan = plan_fires(schedule(rule=rule, catchup_window_us=HOUR), 3 * HOUR)
@@ -193,7 +193,7 @@ def test_a_single_instant_older_than_the_window_is_missed() -> None:
     )
 
 
-def test_a_watermark_within_the_last_minute_leaves_nothing_to_catch_up() -> None:
+def test_a_watermark_within_the_last_minute_leaves_no_instant_to_catch_up() -> None:
     one = make_schedule(
         make_schedule_spec(rule=every(10)), evaluated_through=25 * SECOND, next_fire_at=30 * SECOND
     )
@@ -203,7 +203,7 @@ def test_a_watermark_within_the_last_minute_leaves_nothing_to_catch_up() -> None
     assert plan == FirePlan([Firing(30 * SECOND, S), Firing(40 * SECOND, S)], [], 50 * SECOND)
 
 
-def test_a_plan_before_the_next_fire_is_empty() -> None:
+def test_no_decision_is_made_before_the_next_fire() -> None:
     resumed = make_schedule(evaluated_through=10 * SECOND, next_fire_at=None)
 
     assert plan_fires(resumed, 50 * SECOND) == FirePlan([], [], MINUTE)

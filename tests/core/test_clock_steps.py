@@ -50,7 +50,7 @@ def test_a_delay_ends_when_its_time_has_passed(step: int, capacity: int) -> None
 
 
 @STEPS
-def test_a_given_instant_follows_the_wall_clock(step: int) -> None:
+def test_a_job_that_is_due_at_an_instant_follows_the_wall_clock(step: int) -> None:
     server = Server(now=NOW)
     server.submit(make_spec(run_at=NOW + 2 * HOUR), NOW)
 
@@ -76,7 +76,7 @@ def test_a_retry_and_a_snooze_count_elapsed_time(step: int, outcome: Failed | Sn
 
 
 @STEPS
-def test_uncommitted_jobs_are_shifted(step: int) -> None:
+def test_a_clock_step_shifts_jobs_that_are_not_committed_yet(step: int) -> None:
     server = Server(now=NOW)
     server.give(Submit([make_spec(delay_us=MINUTE)]), NOW)
 
@@ -87,7 +87,9 @@ def test_uncommitted_jobs_are_shifted(step: int) -> None:
 
 
 @STEPS
-def test_an_expiry_counts_as_it_was_given(step: int) -> None:
+def test_a_relative_expiry_counts_elapsed_time_and_an_absolute_one_follows_the_clock(
+    step: int,
+) -> None:
     server = Server(now=NOW, slots=0)
     counting = server.submit(make_spec(expires_in_us=MINUTE), NOW)
     following = server.submit(make_spec(expires_at=NOW + MINUTE), NOW)
@@ -139,7 +141,7 @@ def test_jobs_queued_before_a_clock_step_go_first(step: int) -> None:
 
 
 @STEPS
-def test_a_unique_key_is_held_for_the_time_that_passes(step: int) -> None:
+def test_the_period_of_a_unique_key_counts_elapsed_time(step: int) -> None:
     server = Server(now=NOW)
     spec = make_spec(unique=Unique("k", for_us=MINUTE))
     first = server.submit(spec, NOW)
@@ -153,7 +155,7 @@ def test_a_unique_key_is_held_for_the_time_that_passes(step: int) -> None:
     assert server.submit(spec, NOW + step + MINUTE).id != first.id
 
 
-def test_ended_jobs_are_not_shifted() -> None:
+def test_a_clock_step_does_not_shift_ended_jobs() -> None:
     server = Server(now=NOW)
     job = server.submit(make_spec(delay_us=MINUTE, expires_in_us=HOUR), NOW)
     server.run(NOW + MINUTE)
@@ -185,7 +187,7 @@ def test_a_queued_job_stays_queued_when_its_priority_is_changed_after_a_step_bac
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR, 17 * SECOND, -17 * SECOND])
 @CAPACITIES
-def test_an_interval_continues_unchanged(step: int, capacity: int) -> None:
+def test_an_interval_keeps_its_distance_after_a_clock_step(step: int, capacity: int) -> None:
     server = Server(capacity, now=NOW)
     schedule = server.put(make_schedule_spec(rule=every(10), overlap=Overlap.ALLOW), NOW)
     server.settle(NOW)
@@ -251,7 +253,7 @@ def test_an_interval_ends_by_the_wall_clock() -> None:
     assert server.store.schedules[schedule.id].next_fire_at is None
 
 
-def test_a_cron_that_was_decided_on_does_not_fire_again_when_the_clock_is_set_back() -> None:
+def test_a_cron_rule_does_not_fire_a_decided_instant_again_when_the_clock_is_set_back() -> None:
     server = Server(now=NOW)
     spec = make_schedule_spec(rule=Rule(cron="* * * * *"), overlap=Overlap.ALLOW)
     schedule = server.put(spec, NOW + 1)
@@ -266,7 +268,7 @@ def test_a_cron_that_was_decided_on_does_not_fire_again_when_the_clock_is_set_ba
     assert instants == [NOW + MINUTE, NOW + 2 * MINUTE]
 
 
-def test_a_cron_catches_up_by_its_policy_when_the_clock_is_set_forward() -> None:
+def test_a_cron_rule_catches_up_by_its_policy_when_the_clock_is_set_forward() -> None:
     server = Server(now=NOW, slots=0)
     spec = make_schedule_spec(rule=Rule(cron="* * * * *"), catchup=Catchup.LATEST)
     schedule = server.put(spec, NOW + 1)
@@ -279,7 +281,7 @@ def test_a_cron_catches_up_by_its_policy_when_the_clock_is_set_forward() -> None
     assert (run.trigger, run.scheduled_for) == (Trigger.SCHEDULE, NOW + HOUR)
 
 
-def test_an_interval_that_becomes_a_cron_fires_no_instant_a_second_time() -> None:
+def test_an_interval_that_becomes_a_cron_rule_fires_no_instant_a_second_time() -> None:
     server = Server(now=NOW)
     schedule = server.put(make_schedule_spec(rule=every(60), overlap=Overlap.ALLOW), NOW)
     server.settle(NOW)
@@ -296,7 +298,7 @@ def test_an_interval_that_becomes_a_cron_fires_no_instant_a_second_time() -> Non
     assert instants == [NOW, NOW + MINUTE, NOW + 2 * MINUTE]
 
 
-def test_a_cron_that_becomes_an_interval_begins_at_once() -> None:
+def test_a_cron_rule_that_becomes_an_interval_begins_at_once() -> None:
     server = Server(now=NOW)
     schedule = server.put(make_schedule_spec(rule=Rule(cron="* * * * *")), NOW)
     server.settle(NOW)
@@ -311,7 +313,7 @@ def test_a_cron_that_becomes_an_interval_begins_at_once() -> None:
 
 
 @STEPS
-def test_a_run_waits_its_jitter_in_elapsed_time(step: int) -> None:
+def test_the_jitter_of_a_run_counts_elapsed_time(step: int) -> None:
     server = Server(now=NOW)
     schedule = made(server, rule=Rule(cron="* * * * *", jitter_us=50 * SECOND))
     server.settle(NOW)
@@ -343,7 +345,7 @@ def test_a_blocked_run_is_unblocked_also_after_a_step_back() -> None:
     assert server.state(second.id) is State.RUNNING
 
 
-def test_a_schedule_that_fires_no_more_is_shifted_too() -> None:
+def test_a_clock_step_also_shifts_a_schedule_that_fires_no_more() -> None:
     schedule = make_schedule(next_fire_at=None)
 
     schedule.shift(HOUR)

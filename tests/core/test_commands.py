@@ -33,7 +33,7 @@ def stored_only(server: Server, delay_us: int = HOUR) -> int:
     return job.id
 
 
-def test_a_command_on_a_job_in_the_store_needs_it_and_changes_nothing() -> None:
+def test_a_command_on_a_job_that_only_the_store_has_asks_to_load_it_and_changes_nothing() -> None:
     server = Server(slots=0)
     job_id = stored_only(server)
 
@@ -66,7 +66,7 @@ def test_a_record_in_memory_wins_over_what_was_loaded() -> None:
     assert job is server.scheduler.find_job(job_id)
 
 
-def test_a_job_that_is_not_in_the_store_either_is_not_found() -> None:
+def test_a_command_on_a_job_that_neither_memory_nor_the_store_has_is_refused() -> None:
     server = Server()
 
     with pytest.raises(NotFound):
@@ -85,7 +85,7 @@ def test_commands_that_wait_for_one_job_are_applied_in_their_order() -> None:
     assert states == [State.QUEUED, State.CANCELLED]
 
 
-def test_a_command_on_a_schedule_in_the_store_needs_it() -> None:
+def test_a_command_on_a_schedule_that_only_the_store_has_asks_to_load_it() -> None:
     server = Server()
     made(server)
     server.crash(T0)
@@ -93,7 +93,7 @@ def test_a_command_on_a_schedule_in_the_store_needs_it() -> None:
     assert server.scheduler.apply(PauseSchedule("s"), T0) == Needs((LoadSchedule("s"),))
 
 
-def test_a_submit_needs_all_holders_again_if_one_of_them_is_new() -> None:
+def test_a_submit_asks_to_load_all_holders_of_its_keys_again_if_one_is_new() -> None:
     server = Server(slots=0)
     specs = [make_spec(unique=Unique("a")), make_spec(unique=Unique("b"))]
 
@@ -102,7 +102,7 @@ def test_a_submit_needs_all_holders_again_if_one_of_them_is_new() -> None:
     assert reply == Needs((LoadUniqueHolder("a"), LoadUniqueHolder("b")))
 
 
-def test_the_record_of_a_response_goes_into_the_next_commit() -> None:
+def test_an_idempotency_record_goes_into_the_next_commit() -> None:
     server = Server()
     record = IdempotencyRecord("key", b"", 201, b"{}", T0)
 
@@ -125,7 +125,7 @@ def test_a_closed_worker_gets_no_more_attempts() -> None:
     [CancelRun(5), UnblockRun(5), GiveUpRetry(5, LeaseKey(5, 1, 1))],
     ids=lambda follow_up: type(follow_up).__name__,
 )
-def test_a_follow_up_on_a_job_that_is_gone_changes_nothing(follow_up: CancelRun) -> None:
+def test_a_follow_up_on_a_deleted_job_changes_nothing(follow_up: CancelRun) -> None:
     server = Server()
 
     server.apply(follow_up, T0)

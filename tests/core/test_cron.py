@@ -36,12 +36,14 @@ def at(text: str) -> int:
         ("0 0 19 1 *", "UTC", "2038-01-18T23:59:59Z", "2038-01-19T00:00:00Z"),
     ],
 )
-def test_the_next_fire_is_as_in_the_calendar(cron: str, tz: str, after: str, expected: str) -> None:
+def test_the_next_fire_of_an_expression_agrees_with_the_calendar(
+    cron: str, tz: str, after: str, expected: str
+) -> None:
     assert next_fire(cron, tz, at(after)) == at(expected)
     assert previous_fire(cron, tz, at(expected) + 1) == at(expected)
 
 
-def test_a_fire_is_strictly_after_and_strictly_before() -> None:
+def test_the_next_and_the_previous_fire_exclude_the_given_instant() -> None:
     noon = at("2026-11-20T12:00:00Z")
     day = 86_400_000_000
 
@@ -63,7 +65,7 @@ def test_the_range_that_is_counted_excludes_its_start_and_includes_its_end() -> 
     assert count_fires("0 12 * * *", "UTC", noon, noon - 5_000_000) == 0
 
 
-def test_counting_a_year_of_seconds() -> None:
+def test_a_year_of_seconds_is_counted() -> None:
     start, end = at("2024-12-31T23:59:59Z"), at("2025-12-31T23:59:59Z")
 
     assert count_fires("* * * * * *", "UTC", start, end) == 31_536_000
@@ -89,7 +91,7 @@ def test_counting_a_year_of_seconds() -> None:
         ("* 30 1 * * *", "2025-11-04T01:30:29-05:00", "2025-11-04T01:30:40-05:00", 11),
     ],
 )
-def test_counting_begins_and_ends_anywhere(
+def test_fires_are_counted_between_any_two_instants(
     cron: str, after: str, through: str, counted: int
 ) -> None:
     assert count_fires(cron, "America/New_York", at(after), at(through)) == counted
@@ -100,13 +102,13 @@ def test_an_expression_that_matches_no_day_has_no_fires() -> None:
     assert previous_fire("0 0 */31 * 1#5", "UTC", at("2070-01-01T00:00:00Z")) is None
 
 
-def test_nothing_fires_after_the_last_year() -> None:
+def test_no_expression_fires_after_the_last_year() -> None:
     assert next_fire("0 0 1 1 *", "UTC", at("9999-06-01T00:00:00Z")) is None
     assert next_fire("* * * * *", "Pacific/Kiritimati", limits.INSTANT_MAX) is None
     assert next_fire("0 0 * * *", "Pacific/Pago_Pago", limits.INSTANT_MAX - 1) is None
 
 
-def test_nothing_fired_before_1970() -> None:
+def test_no_expression_fired_before_1970() -> None:
     assert previous_fire("* * * * *", "UTC", 0) is None
     assert previous_fire("0 12 * * *", "America/New_York", 1_000_000) is None
     assert previous_fire("* * * * *", "UTC", 1) == 0
@@ -116,7 +118,7 @@ def test_instants_in_the_first_years_of_the_epoch_are_accepted() -> None:
     assert next_fire("0 0 1 1 *", "UTC", -1) == 0
 
 
-def test_a_thousand_fires_grow_strictly() -> None:
+def test_a_thousand_consecutive_fires_are_in_strict_order() -> None:
     instant = at("2026-11-20T00:00:00Z")
     for _ in range(1_000):
         following = next_fire("7/13 */5 * * *", "America/Havana", instant)

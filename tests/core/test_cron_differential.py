@@ -181,7 +181,7 @@ folds = st.sampled_from(["first", "last", "both"])
 
 @settings(max_examples=200)
 @given(expressions(), st.sampled_from(WINDOWS), gaps, folds, st.data())
-def test_fires_are_those_of_the_oracle(
+def test_the_fires_of_an_expression_are_those_of_a_simple_reference(
     expression: Expression, place: tuple[str, str], gap: Gap, fold: Fold, data: st.DataObject
 ) -> None:
     tz, _ = place
@@ -233,7 +233,7 @@ def test_fires_are_those_of_the_oracle(
     86_400,
     2 * 86_400,
 )
-def test_counting_agrees_with_listing(
+def test_the_count_of_fires_agrees_with_their_list(
     expression: Expression, place: tuple[str, str], gap: Gap, fold: Fold, after: int, length: int
 ) -> None:
     tz, _ = place
@@ -251,7 +251,7 @@ def test_counting_agrees_with_listing(
 
 @pytest.mark.parametrize("place", WINDOWS, ids=[f"{tz}-{day}" for tz, day in WINDOWS])
 @pytest.mark.parametrize("cron", ["*/20 * * * *", "10/20 0-23 * * *"])
-def test_a_whole_window_is_walked_without_repeats(place: tuple[str, str], cron: str) -> None:
+def test_a_walk_through_a_window_repeats_no_fire(place: tuple[str, str], cron: str) -> None:
     tz, _ = place
     days = window(*place)
     instant = (days.start + 86_400) * 1_000_000
@@ -347,7 +347,7 @@ even_weekdays = ("*/2", those(lambda d: d.isoweekday() in (7, 2, 4, 6)))
     st.sampled_from(sorted(YEARS)),
     st.integers(0, 8 * 365),
 )
-def test_dates_are_those_of_the_calendar(
+def test_date_arithmetic_agrees_with_the_calendar(
     days: Item, weekdays: Item, months: frozenset[int], first_year: int, offset: int
 ) -> None:
     is_both = days[0][0] in "*?" or weekdays[0][0] in "*?"

@@ -141,7 +141,9 @@ VECTORS: dict[str, tuple[str, str, str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("tz", "cron", "start", "expected"), VECTORS.values(), ids=VECTORS.keys())
-def test_the_documented_vectors(tz: str, cron: str, start: str, expected: list[str]) -> None:
+def test_the_documented_dst_examples_hold(
+    tz: str, cron: str, start: str, expected: list[str]
+) -> None:
     check(tz, cron, start, *expected)
 
 
@@ -248,11 +250,11 @@ def test_more_zones_fire_as_computed_by_hand(
     check(tz, cron, start, *expected)
 
 
-def test_gap_skip_leaves_the_day_out() -> None:
+def test_gap_skip_does_not_fire_on_the_day_of_the_gap() -> None:
     check(NEW_YORK, "30 2 * * *", "2025-03-08T12:00", "2025-03-10T02:30-04:00", gap="skip")
 
 
-def test_gap_skip_keeps_the_times_that_exist() -> None:
+def test_gap_skip_fires_at_the_times_that_exist() -> None:
     check(
         NEW_YORK,
         "0 2-4 * * *",
@@ -325,7 +327,7 @@ def test_a_time_that_always_falls_into_the_gap_never_fires() -> None:
     assert next_fire("15 2 * 3 0L", BERLIN, at("2025-01-01T00:00Z"), "skip") is None
 
 
-def test_the_instant_just_before_and_just_after_a_gap() -> None:
+def test_the_instants_just_before_and_just_after_a_gap_fire() -> None:
     gap_end = at("2025-03-09T03:00-04:00")
 
     assert next_fire("30 2 * * *", NEW_YORK, gap_end - 1) == gap_end

@@ -163,7 +163,7 @@ def test_an_error_names_the_field_and_the_correct_syntax(text: str, said: str) -
         ("* * 30-2 * *", "30-31,1-2"),
     ],
 )
-def test_a_backward_range_is_refused_with_the_one_to_write(text: str, instead: str) -> None:
+def test_the_error_for_a_backward_range_shows_the_correct_range(text: str, instead: str) -> None:
     assert refusal(text).endswith(f"the range runs backwards; write {instead}")
     for item in instead.split(","):
         (field,) = (word for word in text.split() if word != "*")
@@ -189,11 +189,11 @@ def test_an_expression_without_a_day_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["0 0 29 2 *", "0 0 29 2 1#5", "0 0 29 2 */7", "0 0 30 2 1", "0 0 31 * *", "0 0 L 2 *"]
 )
-def test_a_rare_day_is_still_a_day(text: str) -> None:
+def test_an_expression_with_a_rare_day_is_accepted(text: str) -> None:
     assert normalize(text) == text
 
 
-def test_a_zone_prefix_is_moved_out() -> None:
+def test_a_zone_prefix_is_separated_from_the_expression() -> None:
     expected = ParsedCron("30 2 * * *", "Europe/Berlin", None, ())
 
     assert parse_cron("CRON_TZ=Europe/Berlin 30 2 * * *", seed="") == expected
@@ -211,7 +211,7 @@ def test_a_zone_prefix_is_moved_out() -> None:
         ("TZ=Asia/Tokyo @every 100ms", 100_000),
     ],
 )
-def test_every_is_an_interval(text: str, every_us: int) -> None:
+def test_the_macro_every_is_an_interval(text: str, every_us: int) -> None:
     parsed = parse_cron(text, seed="")
 
     assert parsed.every_us == every_us
@@ -284,7 +284,7 @@ def test_expressions_with_a_fixed_time_are_recognized(text: str, fixed: bool) ->
 
 
 @given(st.text(max_size=300) | st.text("0123456789*/-,?LWH#()@ MONJAN", max_size=60))
-def test_any_text_is_parsed_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused_without_another_error(text: str) -> None:
     try:
         parsed = parse_cron(text, seed="s")
     except Invalid:
@@ -312,7 +312,7 @@ lines = st.tuples(
 
 
 @given(lines)
-def test_whatever_is_accepted_can_be_explained(text: str) -> None:
+def test_every_accepted_expression_can_be_explained(text: str) -> None:
     try:
         parsed = parse_cron(text, seed="")
     except Invalid:

@@ -39,7 +39,7 @@ def lease(job_id: int, attempt: int = 1, *, task: str = "work", is_suspect: bool
         "an isolated suspect and another",
     ],
 )
-def test_only_an_attempt_that_can_alone_be_the_cause_is_charged(
+def test_a_loss_is_counted_only_for_an_attempt_that_alone_can_have_caused_it(
     lost: list[Lease], blames: list[Blame]
 ) -> None:
     divided = divide_blame(lost, isolates=lambda task: task == "shell")

@@ -34,7 +34,7 @@ def why(server: Server, job: Job) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_each_state_has_its_sentence(job: Job, sentence: str) -> None:
+def test_each_state_of_a_job_has_an_explanation(job: Job, sentence: str) -> None:
     assert Server().scheduler.explain(job) == sentence
 
 
@@ -62,7 +62,7 @@ def test_a_job_without_a_worker_is_explained() -> None:
     assert why(server, job) == "no worker offers task mail on queue q"
 
 
-def test_the_explanation_of_a_wait_for_a_slot_counts_the_slots() -> None:
+def test_the_explanation_of_a_job_that_waits_for_a_slot_counts_the_slots() -> None:
     server = Server(slots=1)
     server.attach(worker_spec("other", slots=1))
     server.attach(worker_spec("elsewhere", slots=5, tasks=frozenset({"mail"})))
@@ -72,7 +72,7 @@ def test_the_explanation_of_a_wait_for_a_slot_counts_the_slots() -> None:
     assert why(server, jobs[2]) == "all 2 slots for task work are taken"
 
 
-def test_slots_of_cordoned_workers_do_not_count() -> None:
+def test_the_explanation_does_not_count_slots_of_cordoned_workers() -> None:
     server = Server(slots=1)
     server.attach(worker_spec("other", slots=3))
     server.scheduler._workers.cordon("other", True)
@@ -91,7 +91,7 @@ def test_a_job_whose_worker_is_not_polling_is_explained() -> None:
     assert why(server, job) == "no worker that could run it is polling now: idle"
 
 
-def test_the_explanation_of_a_job_behind_the_horizon_counts_those_ahead() -> None:
+def test_the_explanation_of_a_job_behind_the_horizon_counts_the_jobs_ahead_of_it() -> None:
     server = Server(capacity=1, slots=0)
     jobs = [server.submit(make_spec()) for _ in range(6)]
     server.attach(worker_spec())
@@ -113,7 +113,7 @@ def test_a_job_with_an_unknown_ready_key_is_explained() -> None:
 NEEDS_GPU = Options(requirements=Requirements(resources=(("gpu", 1_000),)))
 
 
-def test_a_suspect_without_a_worker_that_isolates_it_is_explained() -> None:
+def test_a_poison_suspect_without_a_worker_that_isolates_it_is_explained() -> None:
     server = Server(slots=1)
     job = server.submit(make_spec())
     server.run(T0)
@@ -124,7 +124,7 @@ def test_a_suspect_without_a_worker_that_isolates_it_is_explained() -> None:
     )
 
 
-def test_a_suspect_behind_another_one_is_explained() -> None:
+def test_a_poison_suspect_behind_another_one_is_explained() -> None:
     server = Server(slots=2)
     jobs = [server.submit(make_spec()) for _ in range(2)]
     server.run(T0)
@@ -140,7 +140,7 @@ def test_a_suspect_behind_another_one_is_explained() -> None:
     ]
 
 
-def test_a_job_that_waits_for_resources_names_them() -> None:
+def test_the_explanation_of_a_job_that_waits_for_resources_names_them() -> None:
     server = Server(slots=0)
     server.attach(worker_spec(slots=5, resources={"gpu": 1_000}))
     jobs = [server.submit(JobSpec("work", options=NEEDS_GPU)) for _ in range(2)]
@@ -149,7 +149,7 @@ def test_a_job_that_waits_for_resources_names_them() -> None:
     assert why(server, jobs[1]) == "the resources that it needs are in use: 1 gpu"
 
 
-def test_a_job_whose_requirements_no_worker_meets_names_what_is_missing() -> None:
+def test_the_explanation_names_the_requirement_that_no_worker_meets() -> None:
     server = Server(slots=0)
     server.attach(worker_spec("small", slots=5, resources={"gpu": 500}))
     server.attach(worker_spec("large", slots=5))

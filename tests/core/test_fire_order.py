@@ -31,7 +31,7 @@ def turn(server: Server, now: int) -> None:
     server.round(now)
 
 
-def test_a_schedule_of_each_second_keeps_its_time_wherever_its_id_stands() -> None:
+def test_a_schedule_that_fires_each_second_is_on_time_whatever_its_id() -> None:
     server, made = crowded()
     spec = make_schedule_spec("second", every(1), overlap=Overlap.ALLOW)
     second = server.put(spec, HOUR - 3 * SECOND)
@@ -50,7 +50,7 @@ def test_a_schedule_of_each_second_keeps_its_time_wherever_its_id_stands() -> No
     assert sum(len(server.runs(schedule.id)) for schedule in made) < COUNT, "a backlog is left"
 
 
-def test_every_schedule_of_the_crowd_fires_once() -> None:
+def test_each_of_many_schedules_due_at_one_instant_fires_once() -> None:
     server, made = crowded()
 
     server.settle(HOUR)
@@ -60,7 +60,7 @@ def test_every_schedule_of_the_crowd_fires_once() -> None:
     assert len(server.scheduler._schedule_table._schedules) == 0
 
 
-def test_a_crash_in_the_middle_repeats_no_fire_and_loses_none() -> None:
+def test_a_crash_while_many_schedules_fire_repeats_no_fire_and_loses_none() -> None:
     server, made = crowded()
     for _ in range(12):
         turn(server, HOUR)
@@ -95,7 +95,7 @@ def test_a_change_of_an_overdue_schedule_takes_effect() -> None:
     assert len(server.runs(edited.id)) == 1
 
 
-def test_memory_stays_bounded_while_a_crowd_fires() -> None:
+def test_memory_stays_bounded_while_many_schedules_fire() -> None:
     server, made = crowded()
     most = 0
     while any(job.state is not State.QUEUED for job in server.store.jobs.values()) or (

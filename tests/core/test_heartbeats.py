@@ -69,7 +69,7 @@ def test_a_worker_that_waits_for_a_response_is_not_silent() -> None:
     assert site.status() == "disconnected"
 
 
-def test_the_scheduler_asks_for_a_turn_each_second_while_it_expects_a_request() -> None:
+def test_the_scheduler_requests_a_turn_each_second_while_it_expects_a_heartbeat() -> None:
     site = silent_site()
 
     assert site.scheduler.next_wake_at() == T0 + SECOND
@@ -103,7 +103,7 @@ def test_a_worker_has_the_rest_of_its_timeout_after_a_stall() -> None:
     assert site.status() == "disconnected"
 
 
-def test_a_server_that_is_late_all_the_time_loses_a_worker_in_the_end() -> None:
+def test_a_server_that_stalls_all_the_time_still_loses_a_silent_worker() -> None:
     site = silent_site()
     now, turns = T0, 0
     while site.status() == "active":
@@ -114,7 +114,7 @@ def test_a_server_that_is_late_all_the_time_loses_a_worker_in_the_end() -> None:
     assert 10 < turns < 20
 
 
-def test_deadlines_follow_a_clock_that_is_set() -> None:
+def test_a_set_clock_does_not_change_the_time_until_a_silent_worker_is_lost() -> None:
     site = Site()
     site.say(session_timeout_s=5.0)
     poll = site.poll("b", wait_s=10.0)
@@ -190,7 +190,7 @@ def test_a_stall_does_not_prolong_the_poll_of_another_worker() -> None:
     assert site.response(poll).leases == []
 
 
-def test_a_lease_on_its_way_stays_so_when_the_clock_is_set() -> None:
+def test_a_lease_on_its_way_is_not_released_when_the_clock_is_set() -> None:
     site = silent_site()
     [lease] = site.scheduler.held_by("a")
     site.say("left", is_draining=True)

@@ -52,7 +52,7 @@ def test_a_worker_that_ignores_its_leases_loses_the_ninth_one() -> None:
     assert site.job(lease.key.job_id).losses == 1
 
 
-def test_a_lost_response_counts_once_however_many_leases_it_had() -> None:
+def test_a_lost_response_with_several_leases_counts_once() -> None:
     site = Site()
     site.say(slots=12)
     for _ in range(12):
@@ -171,7 +171,7 @@ def test_an_attempt_of_the_previous_server_that_its_worker_does_not_run_is_lost(
     assert job.attempt == 2
 
 
-def test_an_attempt_of_the_previous_server_is_confirmed_by_its_list() -> None:
+def test_an_attempt_of_the_previous_server_is_confirmed_when_its_worker_lists_it() -> None:
     site = Site()
     lease = site.leased()
     site.restart(SECOND, lease)

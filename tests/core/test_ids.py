@@ -11,7 +11,7 @@ from schedo.core.limits import INSTANT_MAX
 from schedo.errors import NotFound
 
 
-def test_an_id_is_the_creation_time_times_256() -> None:
+def test_an_id_is_its_creation_time_in_microseconds_times_256() -> None:
     assert IdSource().next(1_000) == 256_000
 
 
@@ -85,12 +85,12 @@ def test_letters_that_look_like_digits_are_decoded(text: str) -> None:
     "text",
     ["", "1", "00000000000000", "000000000000U", "000000000000-", "8000000000000", "é" * 13],
 )
-def test_a_text_that_cannot_be_an_id_names_nothing(text: str) -> None:
+def test_a_text_that_cannot_be_an_id_is_refused(text: str) -> None:
     with pytest.raises(NotFound, match="there is no job"):
         parse_id(text)
 
 
-def test_a_long_text_is_cut_in_the_message() -> None:
+def test_a_long_invalid_id_is_cut_in_the_error_message() -> None:
     with pytest.raises(NotFound) as caught:
         parse_id("x" * 1_000)
 
@@ -98,6 +98,6 @@ def test_a_long_text_is_cut_in_the_message() -> None:
 
 
 @given(st.integers(0, ID_MAX), st.integers(0, ID_MAX))
-def test_text_sorts_as_the_numbers_do(one: int, other: int) -> None:
+def test_the_text_forms_of_ids_sort_like_their_numbers(one: int, other: int) -> None:
     assert (one < other) == (render_id(one) < render_id(other))
     assert parse_id(render_id(one).lower()) == one

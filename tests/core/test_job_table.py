@@ -55,7 +55,7 @@ def test_a_waiting_record_is_indexed_by_its_state() -> None:
 
 
 @pytest.mark.parametrize("state", [State.BLOCKED, State.COMPLETED])
-def test_other_records_are_not_indexed(state: State) -> None:
+def test_records_in_other_states_are_not_indexed(state: State) -> None:
     jobs = holding(make_job(1, state=state))
 
     assert held(jobs, 1).location is Location.NOWHERE
@@ -67,7 +67,7 @@ def test_the_record_in_memory_wins_over_one_that_is_loaded() -> None:
     assert jobs.track(waiting(1, 99)).due_at == 10
 
 
-def test_a_move_that_the_table_forbids_changes_nothing() -> None:
+def test_a_forbidden_transition_changes_nothing() -> None:
     jobs = holding(waiting(1))
 
     with pytest.raises(IllegalTransition):
@@ -78,7 +78,7 @@ def test_a_move_that_the_table_forbids_changes_nothing() -> None:
     assert not jobs.changes
 
 
-def test_waiting_again_in_the_same_state_is_a_move() -> None:
+def test_a_new_instant_in_the_same_state_is_a_transition() -> None:
     jobs = holding(waiting(1))
 
     jobs.move(held(jobs, 1), State.SCHEDULED)
@@ -139,7 +139,7 @@ def test_a_large_payload_leaves_memory_once_it_is_durable() -> None:
 # Unique keys.
 
 
-def test_a_key_is_found_by_the_record_that_holds_it_until_it_is_released() -> None:
+def test_the_holder_of_a_unique_key_is_found_until_the_key_is_released() -> None:
     jobs = holding(waiting(1, unique_key="k"))
 
     assert jobs.find_key("k") is held(jobs, 1)
@@ -159,7 +159,7 @@ def test_a_unique_key_is_evicted_with_its_record() -> None:
     assert jobs.find_key("k") is None
 
 
-def test_a_new_holder_keeps_the_key_when_the_old_one_is_evicted() -> None:
+def test_a_new_holder_keeps_its_unique_key_when_the_old_holder_is_evicted() -> None:
     jobs = holding(waiting(1, unique_key="k"))
     jobs.release_key(held(jobs, 1))
     jobs.move(held(jobs, 1), State.CANCELLED)
@@ -170,7 +170,7 @@ def test_a_new_holder_keeps_the_key_when_the_old_one_is_evicted() -> None:
     assert jobs.find_key("k") is held(jobs, 2)
 
 
-def test_memory_wins_over_the_store_about_the_holder_of_a_key() -> None:
+def test_memory_wins_over_the_store_about_the_holder_of_a_unique_key() -> None:
     jobs = holding(waiting(1, unique_key="k"), waiting(2, unique_key="released"))
     jobs.release_key(held(jobs, 2))
     elsewhere = waiting(3, unique_key="other")
@@ -197,7 +197,7 @@ def test_a_trimmed_record_is_recycled_only_at_the_next_commit() -> None:
     assert trimmed == Job()
 
 
-def test_a_trimmed_record_that_is_not_durable_stays_until_it_is() -> None:
+def test_a_trimmed_record_stays_in_memory_until_it_is_durable() -> None:
     jobs = holding(waiting(1, 10), waiting(2, 20), waiting(3, 30), waiting(4, 40))
     jobs.mark_dirty(held(jobs, 4))
     jobs.take_changes()
@@ -243,7 +243,7 @@ def timers_load(jobs: JobTable) -> LoadTimers:
     return load
 
 
-def test_a_full_page_is_added_up_to_its_last_job() -> None:
+def test_a_full_page_is_indexed_up_to_its_last_job() -> None:
     jobs = JobTable(2)
 
     jobs.extend_timers(timers_load(jobs), [waiting(1, 10), waiting(2, 20)])
@@ -252,7 +252,7 @@ def test_a_full_page_is_added_up_to_its_last_job() -> None:
     assert held(jobs, 2).location is Location.TIMERS
 
 
-def test_a_short_page_was_the_last() -> None:
+def test_a_short_page_is_the_last_one() -> None:
     jobs = JobTable(2)
 
     jobs.extend_timers(timers_load(jobs), [waiting(1, 10)])
@@ -280,7 +280,7 @@ def test_changes_during_the_load_win_over_the_page() -> None:
     assert jobs.timers.pop_first(9) == [(5, 3), (20, 2)]
 
 
-def test_nothing_is_lost_when_an_index_is_trimmed_during_the_load() -> None:
+def test_no_record_is_lost_when_an_index_is_trimmed_during_a_load() -> None:
     jobs = holding(*(waiting(n, n * 10) for n in range(1, 6)))
     jobs.timers.pop_first(1)
     jobs.unindex(held(jobs, 1))
@@ -295,7 +295,7 @@ def test_nothing_is_lost_when_an_index_is_trimmed_during_the_load() -> None:
     assert jobs.find(4) is None or held(jobs, 4).location is Location.NOWHERE
 
 
-def test_nothing_is_lost_when_a_page_overfills_the_index() -> None:
+def test_no_record_is_lost_when_a_page_overfills_the_index() -> None:
     stored = [waiting(n, n * 10) for n in range(1, 12)]
     jobs = holding(*(job.copy() for job in stored[:4]))
     jobs.unindex(held(jobs, 1))

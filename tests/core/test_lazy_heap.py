@@ -21,7 +21,7 @@ def drain(heap: LazyHeap[str]) -> list[str]:
     return found
 
 
-def test_the_smallest_key_comes_first() -> None:
+def test_the_item_with_the_smallest_key_comes_first() -> None:
     assert drain(heap_of({"b": (2,), "c": (3,), "a": (1,)})) == ["a", "b", "c"]
 
 
@@ -59,7 +59,7 @@ def test_a_smaller_bound_moves_an_item_forward_and_a_larger_one_changes_nothing(
     assert drain(heap) == ["a", "b"]
 
 
-def test_a_discarded_item_is_not_found() -> None:
+def test_a_discarded_item_does_not_leave_the_heap_any_more() -> None:
     heap = heap_of({"a": (1,), "b": (2,)})
 
     heap.discard("a")
@@ -91,7 +91,7 @@ def test_a_lazy_heap_has_at_most_twice_as_many_entries_as_items() -> None:
     assert len(heap._heap) <= 2 * 2 + 17
 
 
-def test_the_order_is_that_of_a_sort_whatever_happens_to_the_keys() -> None:
+def test_items_come_out_sorted_however_their_keys_change() -> None:
     draw = random.Random(1)
     keys: dict[int, Key] = {}
     heap: LazyHeap[int] = LazyHeap(keys.get)

@@ -67,7 +67,7 @@ def test_jobs_that_are_lost_together_again_run_one_at_a_time() -> None:
     assert fleet.losses() == [0, 0, 0]
 
 
-def test_a_suspect_that_is_lost_beside_others_counts_the_loss() -> None:
+def test_a_poison_suspect_that_is_lost_beside_other_jobs_counts_the_loss() -> None:
     fleet = Fleet("work", "work")
     for _ in range(2):
         fleet.run_next()
@@ -81,7 +81,7 @@ def test_a_suspect_that_is_lost_beside_others_counts_the_loss() -> None:
     assert fleet.losses() == [1, 0, 0]
 
 
-def test_a_job_that_kills_its_workers_fails_and_those_beside_it_complete() -> None:
+def test_a_job_that_kills_its_workers_fails_and_the_jobs_beside_it_complete() -> None:
     fleet = Fleet("work", "work", "work")
     killer = fleet.ids_of[1]
 
@@ -97,7 +97,7 @@ def test_a_job_that_kills_its_workers_fails_and_those_beside_it_complete() -> No
     assert fleet.lives == 1 + 5
 
 
-def test_a_worker_that_goes_silent_is_judged_in_the_same_way() -> None:
+def test_jobs_that_a_silent_worker_ran_together_count_no_loss() -> None:
     fleet = Fleet("work", "work")
     fleet.run_next()
 

@@ -31,7 +31,7 @@ def states(site: Site) -> list[State]:
     return [job.state for job in site.store.jobs.values()]
 
 
-def test_an_invocation_is_offered_when_it_is_durable() -> None:
+def test_an_invocation_is_offered_only_when_it_is_durable() -> None:
     site = Site()
     poll = site.poll()
     site.apply(Invoke("call", JobSpec("work"), 1), T0)
@@ -44,7 +44,7 @@ def test_an_invocation_is_offered_when_it_is_durable() -> None:
     assert response.offers == {lease.key for lease in response.leases}
 
 
-def test_an_accepted_offer_is_decided() -> None:
+def test_an_accepted_offer_decides_its_invocation() -> None:
     site, [lease] = offered("a")
     assert site.decided == []
 
@@ -54,7 +54,7 @@ def test_an_accepted_offer_is_decided() -> None:
     assert states(site) == [State.RUNNING]
 
 
-def test_a_rejected_offer_goes_to_the_next_worker_and_not_back() -> None:
+def test_a_rejected_offer_goes_to_the_next_worker_and_never_back() -> None:
     site, [first] = offered("a")
     other = site.poll("b")
 
@@ -69,7 +69,7 @@ def test_a_rejected_offer_goes_to_the_next_worker_and_not_back() -> None:
     assert (job.failure.type, job.failure.message) == ("no-capacity", "no worker took it: busy too")
 
 
-def test_an_offer_without_an_answer_is_rejected_after_a_quarter_of_a_second() -> None:
+def test_an_offer_without_a_reply_is_rejected_after_a_quarter_of_a_second() -> None:
     site, [lease] = offered("a")
 
     site.run_until(ACCEPT - 1)
@@ -90,7 +90,7 @@ def test_an_offer_to_a_worker_that_does_not_poll_times_out() -> None:
     assert site.decided == [Decided("call", 1)]
 
 
-def test_an_offer_waits_longer_when_the_clock_is_set_forward() -> None:
+def test_a_set_clock_does_not_change_the_wait_of_an_offer() -> None:
     site, _ = offered("a")
     site.settle(T0)
 
@@ -102,7 +102,7 @@ def test_an_offer_waits_longer_when_the_clock_is_set_forward() -> None:
     assert site.decided == [Decided("call", 1)]
 
 
-def test_a_result_accepts_the_offer() -> None:
+def test_a_result_for_an_offer_accepts_it() -> None:
     site, [lease] = offered("a")
 
     site.say(reports=[done(lease)])
@@ -110,7 +110,7 @@ def test_a_result_accepts_the_offer() -> None:
     assert (site.decided, states(site)) == ([Decided("call", 0)], [State.COMPLETED])
 
 
-def test_a_late_answer_of_the_first_worker_does_not_decide_for_the_second() -> None:
+def test_a_late_reply_of_the_first_worker_does_not_decide_the_second_workers_offer() -> None:
     site, [first] = offered("a")
     site.poll("b")
     site.say("a", reject=[(first.key, "busy")])
@@ -120,7 +120,7 @@ def test_a_late_answer_of_the_first_worker_does_not_decide_for_the_second() -> N
     assert site.decided == []
 
 
-def test_a_worker_without_offers_accepts_with_its_poll() -> None:
+def test_a_worker_that_does_not_support_offers_accepts_by_polling() -> None:
     site = Site()
     poll = site.poll(supports_offers=False)
     site.invoke()
@@ -129,7 +129,7 @@ def test_a_worker_without_offers_accepts_with_its_poll() -> None:
     assert site.decided == [Decided("call", 0)]
 
 
-def test_a_local_worker_begins_at_once() -> None:
+def test_a_local_worker_begins_an_invocation_at_once() -> None:
     site = Site(local_slots=1)
 
     site.invoke()
@@ -164,7 +164,7 @@ def test_an_offer_that_never_arrived_goes_to_the_next_worker() -> None:
     assert site.response(other).leases[0].key.attempt == 2
 
 
-def test_an_offer_goes_on_after_a_recovery_if_its_attempt_does() -> None:
+def test_an_offer_survives_a_recovery_together_with_its_attempt() -> None:
     site, [lease] = offered("a")
     site.recover(SECOND, lease)
     assert site.decided == []
@@ -182,7 +182,7 @@ def test_an_offer_whose_attempt_is_gone_ends_with_the_recovery() -> None:
     assert site.decided == [Decided("call", 0)]
 
 
-def test_an_ended_offer_does_not_change_any_more() -> None:
+def test_a_reply_to_an_ended_offer_changes_nothing() -> None:
     assert FOLLOWERS[OfferState.ENDED] == set()
 
 

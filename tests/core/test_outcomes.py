@@ -58,7 +58,7 @@ def test_the_last_allowed_failure_fails_the_job() -> None:
     )
 
 
-def test_the_budget_counts_failures_and_not_attempts() -> None:
+def test_max_attempts_counts_failures_and_not_lost_or_released_attempts() -> None:
     assert settled(running(attempt=50, failures=1), Failed(OOPS)).state is State.RETRYING
 
 
@@ -66,13 +66,13 @@ def test_a_failure_that_is_not_retryable_fails_the_job() -> None:
     assert settled(running(), Failed(OOPS, retryable=False)).state is State.FAILED
 
 
-def test_a_handler_may_name_the_delay_itself() -> None:
+def test_a_handler_may_set_the_delay_of_its_retry() -> None:
     outcome = Failed(OOPS, retry_in_us=7 * SECOND)
 
     assert settled(running(), outcome).due_at == 107 * SECOND
 
 
-def test_a_job_without_a_policy_is_tried_once() -> None:
+def test_a_job_without_a_retry_policy_is_tried_once() -> None:
     assert settled(running(options=Options()), Failed(OOPS)).state is State.FAILED
 
 
@@ -81,7 +81,7 @@ def test_a_job_without_a_policy_is_tried_once() -> None:
     [(110 * SECOND, State.FAILED), (110 * SECOND + 1, State.RETRYING)],
     ids=["at the deadline", "before it"],
 )
-def test_no_retry_starts_at_or_after_the_deadline(until_at: int, state: State) -> None:
+def test_a_job_is_not_retried_at_or_after_its_retry_deadline(until_at: int, state: State) -> None:
     job = running(options=Options(retry=tries(3, until_at=until_at)))
 
     assert settled(job, Failed(OOPS)).state is state
@@ -96,7 +96,7 @@ def test_a_run_is_not_retried_past_the_next_fire(next_fire_at: int, state: State
     assert settled(running(), Failed(OOPS), retry_before=next_fire_at).state is state
 
 
-def test_a_snooze_waits_and_uses_up_nothing() -> None:
+def test_a_snooze_waits_and_uses_up_no_attempt() -> None:
     assert settled(running(), Snoozed(MINUTE)) == Transition(
         State.SCHEDULED, "snoozed", due_at=160 * SECOND
     )
@@ -114,7 +114,7 @@ def test_an_invocation_cannot_snooze(outcome: Outcome, why: str) -> None:
     assert found.failure.type == why
 
 
-def test_a_timeout_is_a_failure() -> None:
+def test_a_timeout_counts_as_a_failure() -> None:
     job = running(options=Options(retry=tries(3), timeout_us=1_500_000))
 
     assert settled(job, Stopped(), stop=StopReason.TIMEOUT) == Transition(
@@ -131,7 +131,9 @@ def test_a_result_that_came_before_the_stop_counts() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Released(), Stopped()], ids=["released", "stopped"])
-def test_a_released_attempt_is_requeued_first_and_not_counted(outcome: Outcome) -> None:
+def test_a_released_job_is_requeued_ahead_of_others_and_counts_neither_failure_nor_loss(
+    outcome: Outcome,
+) -> None:
     assert settled(running(), outcome) == Transition(State.QUEUED, "released", requeue_first=True)
 
 
@@ -154,13 +156,13 @@ def test_an_attempt_that_never_started_is_released_even_if_the_job_runs_at_most_
 
 
 @pytest.mark.parametrize("losses", [0, 1])
-def test_a_lost_attempt_is_no_failure_and_is_requeued_first(losses: int) -> None:
+def test_a_lost_job_is_requeued_ahead_of_others_and_counts_no_failure(losses: int) -> None:
     assert settled(running(losses=losses), Lost("gone")) == Transition(
         State.QUEUED, "lost", Failure("lost", "gone"), requeue_first=True, losses=1
     )
 
 
-def test_a_job_that_was_lost_beside_others_is_a_suspect_without_a_loss() -> None:
+def test_a_job_that_was_lost_beside_others_becomes_a_poison_suspect_without_a_loss() -> None:
     result = settled(running(losses=2), Lost("gone", Blame.SHARED))
 
     assert (result.state, result.losses, result.poison_suspect) == (State.QUEUED, 0, True)
@@ -174,7 +176,7 @@ def test_a_loss_with_a_known_cause_is_never_counted() -> None:
     )
 
 
-def test_an_at_most_once_job_is_not_repeated_for_any_blame() -> None:
+def test_an_at_most_once_job_is_not_repeated_whatever_caused_its_loss() -> None:
     job = running(options=Options(at_most_once=True, retry=tries(3)))
 
     result = settled(job, Lost("the server was restarted", Blame.NONE))
@@ -183,7 +185,7 @@ def test_an_at_most_once_job_is_not_repeated_for_any_blame() -> None:
 
 
 @pytest.mark.parametrize("blame", Blame)
-def test_a_lost_invocation_is_tried_once_more_for_any_blame(blame: Blame) -> None:
+def test_a_lost_invocation_is_tried_a_second_time_whatever_caused_its_loss(blame: Blame) -> None:
     job = running(trigger=Trigger.INVOKE)
 
     assert settled(job, Lost("gone", blame)).state is State.QUEUED
@@ -193,12 +195,12 @@ def test_a_lost_invocation_is_tried_once_more_for_any_blame(blame: Blame) -> Non
 
 
 @pytest.mark.parametrize("outcome", [Lost("gone"), Released()], ids=["lost", "released"])
-def test_a_suspect_stays_one_until_it_has_run_to_an_end(outcome: Outcome) -> None:
+def test_a_poison_suspect_whose_attempt_is_lost_or_released_stays_one(outcome: Outcome) -> None:
     assert settled(running(poison_suspect=True), outcome).poison_suspect
 
 
 @pytest.mark.parametrize("outcome", [Completed(), Failed(OOPS), Snoozed(5)])
-def test_a_suspect_that_ran_to_an_end_is_cleared(outcome: Outcome) -> None:
+def test_a_poison_suspect_whose_attempt_ends_with_a_result_is_cleared(outcome: Outcome) -> None:
     assert not settled(running(poison_suspect=True), outcome).poison_suspect
 
 
@@ -225,7 +227,7 @@ def test_a_lost_attempt_of_a_job_that_runs_at_most_once_fails_it() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_cancel_wins_over_the_outcome(
+def test_a_requested_cancel_wins_over_the_outcome_of_the_attempt(
     outcome: Outcome, result: bytes | None, failure: Failure | None
 ) -> None:
     job = running(cancel_requested_at=NOW - 1)

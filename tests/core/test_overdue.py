@@ -32,7 +32,7 @@ def overdue(**fields: Any) -> tuple[Server, list[int]]:
     return server, made
 
 
-def test_a_job_that_comes_due_meanwhile_does_not_wait_for_the_backlog() -> None:
+def test_a_job_that_becomes_due_while_the_backlog_moves_does_not_wait_for_it() -> None:
     server, _ = overdue()
     server.set_queue(Queue("old", paused=True))
     server.tick(RESTART)
@@ -53,7 +53,7 @@ def test_a_job_that_comes_due_meanwhile_does_not_wait_for_the_backlog() -> None:
     assert late == []
 
 
-def test_all_that_is_overdue_runs_in_the_order_it_was_due() -> None:
+def test_overdue_jobs_run_in_the_order_in_which_they_were_due() -> None:
     server, made = overdue()
     started: list[int] = []
 
@@ -93,7 +93,7 @@ def test_a_backlog_is_queued_by_the_store_and_not_row_by_row() -> None:
     ],
     ids=["cancel", "run now", "reschedule"],
 )
-def test_a_command_on_an_overdue_job_holds_whenever_it_comes(
+def test_a_command_on_an_overdue_job_takes_effect_at_any_moment_of_the_move(
     command: Callable[[int], JobCommand], state: State
 ) -> None:
     for steps in range(8):
@@ -140,7 +140,7 @@ def test_overdue_retries_are_tried_again() -> None:
     assert sorted(server.run(RESTART)) == made
 
 
-def test_many_jobs_of_one_instant_do_not_delay_the_one_right_after_them() -> None:
+def test_many_jobs_of_one_instant_do_not_delay_the_job_right_after_them() -> None:
     server = Server(capacity=4, slots=2)
     server.set_queue(Queue("old", paused=True))
     for _ in range(COUNT):
@@ -172,7 +172,7 @@ def test_a_crash_in_the_middle_of_a_backlog_loses_no_job() -> None:
     assert {server.state(job_id) for job_id in made} == {State.QUEUED}
 
 
-def test_one_sweep_expires_all_whose_time_has_come_a_page_after_each_commit() -> None:
+def test_one_sweep_expires_all_due_jobs_one_page_after_each_commit() -> None:
     server = Server(capacity=4, slots=0)
     specs = [make_spec(expires_in_us=MINUTE) for _ in range(3 * PAGE_ENTRIES_MAX)]
     made = [answer.job.id for answer in server.submit_all(specs) if isinstance(answer, Accepted)]
@@ -186,7 +186,7 @@ def test_one_sweep_expires_all_whose_time_has_come_a_page_after_each_commit() ->
     assert {server.state(job_id) for job_id in made} == {State.EXPIRED}
 
 
-def test_a_job_that_the_store_queued_while_it_changed_in_memory_is_queued_there_too() -> None:
+def test_a_job_that_the_store_queues_while_it_changes_in_memory_is_queued_in_memory_too() -> None:
     server, _ = overdue()
     server.set_queue(Queue("old", paused=True))
     promoted: list[int] = []

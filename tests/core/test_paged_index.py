@@ -13,7 +13,7 @@ def complete(*pairs: Pair, capacity: int = 2) -> PagedIndex:
     return index
 
 
-def test_an_index_of_a_stored_order_adds_nothing_before_its_first_page() -> None:
+def test_an_index_of_a_stored_order_holds_no_entry_before_its_first_page() -> None:
     index = PagedIndex(IndexSize(2))
 
     assert index.horizon == START
@@ -22,7 +22,7 @@ def test_an_index_of_a_stored_order_adds_nothing_before_its_first_page() -> None
     assert not index.is_exhausted
 
 
-def test_an_index_of_an_empty_order_adds_everything_and_needs_no_page() -> None:
+def test_an_index_of_an_empty_order_holds_every_entry_and_needs_no_page() -> None:
     index = complete((30, 3), (10, 1), (20, 2))
 
     assert len(index) == 3
@@ -31,7 +31,7 @@ def test_an_index_of_an_empty_order_adds_everything_and_needs_no_page() -> None:
     assert index.first() == (10, 1)
 
 
-def test_pairs_leave_in_order() -> None:
+def test_entries_leave_the_index_in_order() -> None:
     index = complete((30, 3), (10, 1), (20, 2))
 
     assert index.pop_first(1) == [(10, 1)]
@@ -43,14 +43,14 @@ def test_pairs_leave_in_order() -> None:
     assert index.is_exhausted
 
 
-def test_up_to_half_again_its_capacity_nothing_is_trimmed() -> None:
+def test_an_index_is_not_trimmed_below_one_and_a_half_times_its_capacity() -> None:
     index = complete((10, 1), (20, 2), (30, 3))
 
     assert list(index.trim()) == []
     assert index.horizon is None
 
 
-def test_above_that_the_tail_goes_and_the_horizon_is_the_last_kept() -> None:
+def test_a_trimmed_index_loses_its_tail_and_its_horizon_is_the_last_entry_kept() -> None:
     index = complete((50, 5), (10, 1), (20, 2), (30, 3), (40, 4))
 
     assert list(index.trim()) == [3, 4, 5]
@@ -69,7 +69,7 @@ def test_an_entry_behind_the_horizon_stays_in_the_store_only() -> None:
     assert 6 not in index
 
 
-def test_a_page_is_needed_once_at_half_of_the_capacity() -> None:
+def test_an_index_needs_a_page_once_it_is_down_to_half_of_its_capacity() -> None:
     index = complete((10, 1), (20, 2), (30, 3), (40, 4), (50, 5))
     index.trim()
     assert not index.needs_page()
@@ -81,7 +81,7 @@ def test_a_page_is_needed_once_at_half_of_the_capacity() -> None:
     assert not index.needs_page()
 
 
-def test_a_full_page_moves_the_horizon_to_its_last_pair() -> None:
+def test_a_full_page_moves_the_horizon_to_its_last_entry() -> None:
     index = PagedIndex(IndexSize(2))
     index.is_loading = True
 
@@ -93,7 +93,7 @@ def test_a_full_page_moves_the_horizon_to_its_last_pair() -> None:
     assert not index.add(20, 3)
 
 
-def test_a_short_page_was_the_end_so_everything_is_here() -> None:
+def test_after_a_short_page_the_index_holds_every_entry() -> None:
     index = PagedIndex(IndexSize(2))
     index.is_loading = True
 
@@ -140,7 +140,7 @@ def test_a_retreat_beyond_the_horizon_changes_nothing() -> None:
     assert len(index) == 2
 
 
-def test_an_index_that_skips_keeps_its_entries_and_loads_from_there() -> None:
+def test_an_index_that_skips_a_range_keeps_its_entries_and_loads_behind_the_range() -> None:
     index = PagedIndex(IndexSize(4))
     index.extend(START, (20, 2))
     index.add(10, 1)

@@ -108,7 +108,7 @@ def test_a_gang_fails_if_a_worker_without_offers_does_not_poll_in_time() -> None
     assert (site.begun, states(site)) == ([], [State.FAILED] * 2)
 
 
-def test_a_worker_without_offers_that_polls_waits_for_the_others_of_the_gang() -> None:
+def test_a_worker_that_accepts_by_polling_waits_for_the_others_of_the_gang() -> None:
     site = Site()
     site.poll("a", supports_offers=False)
     site.poll("b")
@@ -122,7 +122,7 @@ def test_a_worker_without_offers_that_polls_waits_for_the_others_of_the_gang() -
     assert site.decided == [Decided("call", 0)]
 
 
-def test_a_polling_worker_without_offers_keeps_its_place_while_an_offer_moves_on() -> None:
+def test_a_worker_that_accepts_by_polling_waits_while_another_jobs_offer_moves_on() -> None:
     site = Site()
     plain = site.poll("a", supports_offers=False)
     first = site.poll("b")
@@ -204,7 +204,7 @@ def test_shortly_after_a_restart_an_unknown_task_is_no_capacity() -> None:
         site.invoke(now=6 * SECOND)
 
 
-def test_the_seconds_after_a_restart_are_as_long_when_the_clock_is_set() -> None:
+def test_a_set_clock_does_not_change_how_long_a_restarted_server_waits_for_workers() -> None:
     site = Site()
     site.restart(SECOND)
     site.attach(worker_spec("other", tasks=frozenset({"other"})))

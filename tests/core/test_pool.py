@@ -26,7 +26,7 @@ def test_an_empty_pool_makes_a_new_record() -> None:
     assert records.take() is not records.take()
 
 
-def test_the_pool_keeps_no_more_than_its_limit() -> None:
+def test_the_pool_keeps_no_more_records_than_its_limit() -> None:
     records = JobPool()
 
     for _ in range(pool._KEPT_MAX + 1):

@@ -7,7 +7,7 @@ import pytest
 from schedo.core.progress import ProgressUpdate
 
 
-def test_the_later_word_counts_and_every_line_of_the_log() -> None:
+def test_a_later_report_replaces_percent_and_message_and_extends_the_log() -> None:
     said = (
         ProgressUpdate(10.0, "first", "one")
         .then(ProgressUpdate(log="two"))
@@ -17,7 +17,7 @@ def test_the_later_word_counts_and_every_line_of_the_log() -> None:
     assert said == ProgressUpdate(40.0, "first", "one\ntwo", "half")
 
 
-def test_a_log_is_bounded() -> None:
+def test_the_log_of_a_progress_report_is_bounded() -> None:
     said = ProgressUpdate(log="a" * 16_384).then(ProgressUpdate(log="b"))
 
     assert said.log is not None

@@ -43,7 +43,7 @@ def order(ready_queues: ReadyQueues, suspects: Set[int] = frozenset()) -> list[i
     return [job_id for job_id, _ in starts(ready_queues, suspects)]
 
 
-def test_no_job_and_no_worker_means_nothing_to_take() -> None:
+def test_without_a_job_or_a_worker_no_job_is_taken() -> None:
     assert ReadyQueues(worker_pool()).take() == []
     assert filled(job(1), workers=WorkerPool()).take() == []
 
@@ -54,7 +54,7 @@ def test_the_smallest_rank_goes_first_and_equal_ranks_by_id() -> None:
     assert order(ready_queues) == [4, 2, 1, 3]
 
 
-def test_rank_holds_across_the_tasks_of_one_queue() -> None:
+def test_jobs_of_one_queue_start_by_rank_whatever_their_task() -> None:
     ready_queues = filled(job(1, 30, task="a"), job(2, 10, task="b"), job(3, 20, task="a"))
 
     assert order(ready_queues) == [2, 3, 1]
@@ -102,7 +102,7 @@ def test_a_queue_of_weight_three_starts_three_times_as_often() -> None:
     assert len([n for n, _ in started if n <= 12]) == 9
 
 
-def test_a_queue_gets_nothing_for_the_time_when_it_was_idle() -> None:
+def test_a_queue_gets_no_extra_starts_for_the_time_when_it_was_idle() -> None:
     workers = worker_pool(slots=90)
     ready_queues = filled(*(job(n, queue="busy") for n in range(1, 101)), workers=workers)
     starts(ready_queues)
@@ -258,7 +258,7 @@ def test_a_trimmed_ready_index_stays_open_without_jobs_in_memory() -> None:
     assert ready_queues.ready_index(ReadyKey("default", "work")) is ready
 
 
-def test_each_start_goes_to_the_worker_with_more_free_slots() -> None:
+def test_each_start_goes_to_the_worker_with_the_most_free_slots() -> None:
     workers = worker_pool(slots=2)
     workers.attach(worker_spec("other", slots=2))
     ready_queues = filled(*(job(n) for n in range(1, 5)), workers=workers)
@@ -266,13 +266,13 @@ def test_each_start_goes_to_the_worker_with_more_free_slots() -> None:
     assert starts(ready_queues) == [(1, "w"), (2, "other"), (3, "w"), (4, "other")]
 
 
-def test_taking_stops_when_the_only_worker_is_full() -> None:
+def test_no_job_is_taken_when_the_only_worker_is_full() -> None:
     ready_queues = filled(*(job(n) for n in range(1, 5)), workers=worker_pool(slots=2))
 
     assert starts(ready_queues) == [(1, "w"), (2, "w")]
 
 
-def test_a_batch_is_no_larger_than_the_limit_of_its_queue() -> None:
+def test_a_batch_of_starts_is_no_larger_than_the_concurrency_of_its_queue() -> None:
     ready_queues = filled(*(job(n) for n in range(1, 5)))
     ready_queues.set_queue(Queue("default", concurrency=3))
     ready_queues.started("default")

@@ -19,7 +19,7 @@ def make_suspect(ident: int) -> Job:
     return suspect
 
 
-def test_a_suspect_runs_only_on_an_isolated_worker() -> None:
+def test_a_poison_suspect_runs_only_on_an_isolated_worker() -> None:
     suspect = make_suspect(1)
     workers = worker_pool()
     ready_queues = filled(suspect, job(2, 5), workers=workers)
@@ -32,7 +32,7 @@ def test_a_suspect_runs_only_on_an_isolated_worker() -> None:
 @pytest.mark.parametrize(
     ("isolated_tasks", "started"), [((), [1, 3]), (("work",), [1, 2, 3])], ids=["shared", "own"]
 )
-def test_a_remote_worker_runs_suspects_one_at_a_time_unless_it_isolates_them(
+def test_a_remote_worker_runs_poison_suspects_one_at_a_time_unless_it_isolates_them(
     isolated_tasks: tuple[str, ...], started: list[int]
 ) -> None:
     suspects = [make_suspect(1), make_suspect(2)]
@@ -45,7 +45,7 @@ def test_a_remote_worker_runs_suspects_one_at_a_time_unless_it_isolates_them(
     assert order(ready_queues, {1, 2}) == started
 
 
-def test_the_next_suspect_starts_when_the_one_before_has_ended() -> None:
+def test_the_next_poison_suspect_starts_when_the_previous_one_has_ended() -> None:
     suspects = [make_suspect(1), make_suspect(2)]
     workers = WorkerPool()
     far = workers.attach(worker_spec("far", polls=True))
@@ -58,7 +58,7 @@ def test_the_next_suspect_starts_when_the_one_before_has_ended() -> None:
     assert order(ready_queues, {1, 2}) == [2]
 
 
-def test_suspects_are_never_evicted() -> None:
+def test_poison_suspects_are_never_evicted() -> None:
     ready_queues = ReadyQueues(worker_pool(), capacity=1)
     for ident in range(1, 101):
         ready = ready_queues.add(make_suspect(ident))

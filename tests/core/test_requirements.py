@@ -34,13 +34,15 @@ from schedo.core.requirements import Condition, Op, Preference, Requirements, re
         (None, "not in", ("a100",), True),
     ],
 )
-def test_a_condition_holds(found: str | None, op: Op, values: tuple[str, ...], holds: bool) -> None:
+def test_a_condition_on_a_label_is_met_or_not(
+    found: str | None, op: Op, values: tuple[str, ...], holds: bool
+) -> None:
     labels = {} if found is None else {"it": found}
 
     assert Condition("it", op, values).holds(labels) is holds
 
 
-def test_the_first_preference_that_is_met_counts() -> None:
+def test_the_first_preference_that_a_worker_meets_counts() -> None:
     lhr = Preference((Condition("zone", "=", ("lhr",)),), 3.0)
     big = Preference((Condition("cpus", ">", ("8",)),), 2.0)
     requirements = Requirements(prefer=(lhr, big, Preference((), 1.0)))
@@ -51,6 +53,6 @@ def test_the_first_preference_that_is_met_counts() -> None:
     assert Requirements().preference_score({"zone": "lhr"}) == 0.0
 
 
-def test_amounts_and_conditions_read_as_people_write_them() -> None:
+def test_amounts_and_conditions_are_shown_in_the_form_of_a_request() -> None:
     assert [render_amount(each) for each in (500, 3_000, 1_250)] == ["0.5", "3", "1.25"]
     assert str(Condition("gpu", "in", ("a100", "h100"))) == "gpu in a100, h100"

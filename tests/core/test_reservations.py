@@ -50,7 +50,7 @@ def test_a_reserved_slot_is_used_once_by_the_owner_of_the_nonce() -> None:
         commit(site)
 
 
-def test_a_job_keeps_requirements_of_its_own() -> None:
+def test_a_job_on_a_reservation_keeps_its_own_requirements() -> None:
     site = Site()
     poll = site.poll()
     reserve(site)
@@ -62,7 +62,7 @@ def test_a_job_keeps_requirements_of_its_own() -> None:
     assert lease.options.requirements == own
 
 
-def test_a_released_slot_can_be_used_again() -> None:
+def test_a_slot_of_a_released_reservation_can_be_used_again() -> None:
     site = Site()
     site.poll()
     reserve(site)
@@ -85,7 +85,7 @@ def test_a_reservation_ends_when_its_time_is_up() -> None:
     assert [job.worker for job in site.invoke(now=10 * SECOND)] == ["a"]
 
 
-def test_a_reservation_lasts_as_long_when_the_clock_is_set_back() -> None:
+def test_a_clock_set_back_does_not_prolong_a_reservation() -> None:
     site = Site()
     site.poll(wait_s=60.0)
     reserve(site)

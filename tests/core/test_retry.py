@@ -18,31 +18,31 @@ def seconds(retry: Retry, count: int) -> list[float]:
     return [delay_us(retry, failures, MIDDLE) / SECOND for failures in range(1, count + 1)]
 
 
-def test_the_default_triples_from_two_seconds_up_to_an_hour() -> None:
+def test_the_default_delay_triples_from_two_seconds_up_to_an_hour() -> None:
     assert seconds(Retry(), 9) == [2, 6, 18, 54, 162, 486, 1_458, 3_600, 3_600]
 
 
-def test_fixed_stays_as_it_is() -> None:
+def test_a_fixed_delay_stays_the_same() -> None:
     assert seconds(Retry(backoff="fixed", initial_us=5 * SECOND), 3) == [5, 5, 5]
 
 
-def test_the_last_rung_of_a_ladder_repeats() -> None:
+def test_the_last_delay_of_a_list_repeats() -> None:
     retry = Retry(backoff="ladder", ladder_us=(SECOND, 10 * SECOND))
 
     assert seconds(retry, 4) == [1, 10, 10, 10]
 
 
-def test_a_ladder_without_rungs_does_not_wait() -> None:
+def test_an_empty_list_of_delays_does_not_wait() -> None:
     assert delay_us(Retry(backoff="ladder"), 1, MIDDLE) == 0
 
 
-def test_a_ladder_is_not_cut_at_the_maximum() -> None:
+def test_a_list_of_delays_is_not_cut_at_the_maximum() -> None:
     retry = Retry(backoff="ladder", ladder_us=(90 * SECOND,), max_us=SECOND)
 
     assert seconds(retry, 1) == [90]
 
 
-def test_jitter_spreads_to_both_sides() -> None:
+def test_jitter_spreads_a_delay_to_both_sides() -> None:
     retry = Retry(backoff="fixed", initial_us=100 * SECOND, jitter=0.2)
 
     assert delay_us(retry, 1, 0.0) == 80 * SECOND
@@ -50,7 +50,7 @@ def test_jitter_spreads_to_both_sides() -> None:
     assert delay_us(retry, 1, 0.75) == 110 * SECOND
 
 
-def test_full_jitter_begins_at_nothing() -> None:
+def test_full_jitter_spreads_a_delay_down_to_zero() -> None:
     retry = Retry(backoff="fixed", initial_us=100 * SECOND, jitter=1.0)
 
     assert delay_us(retry, 1, 0.0) == 0
@@ -62,7 +62,7 @@ def test_full_jitter_begins_at_nothing() -> None:
     st.integers(0, limits.DURATION_MAX),
     st.floats(0, 1, exclude_max=True),
 )
-def test_no_failure_count_overflows(
+def test_a_delay_does_not_overflow_after_many_failures(
     failures: int, factor: float, initial_us: int, random: float
 ) -> None:
     retry = Retry(initial_us=initial_us, factor=factor)
@@ -76,7 +76,7 @@ def test_a_delay_never_passes_the_longest_duration() -> None:
     assert delay_us(retry, 1, 0.9) == limits.DURATION_MAX
 
 
-def test_a_delay_follows_a_failure() -> None:
+def test_a_delay_before_the_first_failure_is_refused() -> None:
     with pytest.raises(AssertionError):
         delay_us(Retry(), 0, MIDDLE)
 
@@ -96,7 +96,7 @@ def test_the_preset_sidekiq_tries_for_sixteen_days() -> None:
     assert sum(delays) // 86_400 == 16
 
 
-def test_the_preset_webhook_is_the_ladder_of_standard_webhooks() -> None:
+def test_the_preset_webhook_has_the_delays_of_standard_webhooks() -> None:
     retry = PRESETS["webhook"]
 
     assert retry.max_attempts == 10

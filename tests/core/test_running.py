@@ -41,7 +41,7 @@ def test_a_lease_carries_all_that_a_worker_needs() -> None:
     ]
 
 
-def test_a_started_job_says_when_and_where() -> None:
+def test_a_started_job_has_its_start_and_its_worker() -> None:
     server = Server()
     job = server.submit(make_spec(run_at=SECOND), T0)
     server.settle(2 * SECOND)
@@ -52,7 +52,7 @@ def test_a_started_job_says_when_and_where() -> None:
     assert (running.attempt, running.epoch, running.worker) == (1, 1, "w")
 
 
-def test_leases_and_stops_are_taken_once() -> None:
+def test_each_lease_and_each_stop_is_taken_once() -> None:
     server, job_id = started()
     server.cancel(job_id, SECOND)
 
@@ -109,7 +109,7 @@ def test_an_attempt_that_ends_in_time_is_not_stopped() -> None:
     assert server.stops == []
 
 
-def test_an_attempt_without_a_timeout_may_run_for_ever() -> None:
+def test_an_attempt_without_a_timeout_is_never_stopped() -> None:
     server, _ = started("no timeout")
 
     server.tick(1_000 * HOUR)
@@ -127,7 +127,7 @@ def test_a_timeout_counts_elapsed_time_when_the_clock_is_set(step: int) -> None:
     assert server.scheduler._attempts.next_timeout_at() == 30 * SECOND + step
 
 
-def test_the_first_reason_to_stop_stays() -> None:
+def test_a_second_stop_does_not_change_the_reason_of_the_first() -> None:
     server, job_id = started()
     server.cancel(job_id, SECOND)
 
@@ -169,7 +169,7 @@ def test_a_resumed_attempt_keeps_its_start_and_restarts_its_timeout() -> None:
     assert server.scheduler.next_wake_at() == 90 * SECOND
 
 
-def test_a_resumed_attempt_that_was_cancelled_gets_its_stop_again() -> None:
+def test_a_resumed_attempt_that_was_cancelled_is_stopped_again() -> None:
     server = Server()
     row = make_job(1, state=State.RUNNING, cancel_requested_at=SECOND)
 

@@ -51,7 +51,7 @@ def test_a_completed_job_keeps_its_result_and_when_it_ended() -> None:
     assert len(server.scheduler._jobs) == 0
 
 
-def test_the_start_is_write_behind() -> None:
+def test_a_job_starts_before_its_start_is_durable() -> None:
     server = Server()
     job = server.submit(make_spec(), T0)
 
@@ -119,7 +119,7 @@ def test_a_snoozed_job_waits_and_uses_up_no_attempt_of_its_budget() -> None:
     assert server.job(job.id).attempt == 2
 
 
-def test_output_is_kept_with_its_attempt() -> None:
+def test_output_is_stored_with_its_attempt() -> None:
     server = Server()
     job = server.submit(make_spec(), T0)
     server.run(T0)
@@ -145,7 +145,7 @@ def test_a_large_payload_stays_in_the_store_until_an_attempt_needs_it() -> None:
 # Order.
 
 
-def test_priority_wins_within_a_queue_across_tasks() -> None:
+def test_a_job_of_higher_priority_starts_first_whatever_its_task() -> None:
     server = Server(slots=0)
     low = server.submit(make_spec("a", priority=-1), T0)
     high = server.submit(make_spec("b", priority=1), T0)
@@ -268,7 +268,7 @@ def test_the_next_wake_is_the_soonest_job_schedule_or_timeout() -> None:
     assert server.scheduler.next_wake_at() == MINUTE
 
 
-def test_a_turn_does_a_bounded_amount_and_the_next_one_continues() -> None:
+def test_a_turn_makes_a_bounded_number_of_changes_and_the_next_one_continues() -> None:
     server = Server(capacity=1_000, slots=0)
     server.submit_all([make_spec(delay_us=SECOND) for _ in range(600)], T0)
 
@@ -281,7 +281,7 @@ def test_a_turn_does_a_bounded_amount_and_the_next_one_continues() -> None:
     assert server.scheduler.next_wake_at() is None
 
 
-def test_pending_work_is_a_commit_or_a_load() -> None:
+def test_the_scheduler_has_pending_work_while_a_commit_or_a_load_is_due() -> None:
     server = Server()
     news = [server.scheduler.has_pending_work]
 
@@ -342,5 +342,5 @@ def test_memory_does_not_grow_with_the_number_of_jobs_and_all_of_them_run_in_ord
     assert order == ids[::-1]
 
 
-def test_a_batch_of_errors_is_not_an_error() -> None:
+def test_a_batch_of_errors_is_applied_without_an_error() -> None:
     assert Server().apply(Submit([]), T0) == []

@@ -134,7 +134,7 @@ def test_attempt_numbers_continue_after_a_manual_retry() -> None:
 
 
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.RETRYING])
-def test_a_job_that_waits_for_its_time_can_be_run_now(state: State) -> None:
+def test_a_delayed_job_can_be_run_now(state: State) -> None:
     server = Server(slots=0)
     job = job_in(state, server)
 

@@ -42,7 +42,7 @@ def test_a_detached_worker_loses_its_attempts() -> None:
     assert server.detach("w", "", SECOND) == []
 
 
-def test_the_third_loss_ends_a_job() -> None:
+def test_the_third_loss_fails_a_job() -> None:
     server = Server(slots=0)
     job = server.submit(make_spec(retry=tries(100)), T0)
     for _ in range(3):
@@ -80,7 +80,7 @@ def test_attempts_of_a_dead_server_are_lost_and_run_again() -> None:
     assert (again.attempt, again.epoch, again.losses) == (2, 2, 0)
 
 
-def test_a_start_that_was_not_durable_is_repeated_under_a_new_epoch() -> None:
+def test_a_start_that_a_crash_undid_is_made_again_under_a_new_epoch() -> None:
     server = Server()
     job = server.submit(make_spec(), T0)
     [lease] = server.tick(T0)

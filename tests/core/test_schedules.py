@@ -48,7 +48,7 @@ def test_metrics_count_the_schedules_in_memory() -> None:
     assert server.scheduler.stats().schedules == 1
 
 
-def test_an_instant_at_the_moment_of_creation_fires() -> None:
+def test_an_instant_equal_to_the_creation_time_fires() -> None:
     server = Server()
     schedule = server.put(make_schedule_spec(), MINUTE)
 
@@ -86,7 +86,7 @@ def test_a_crash_around_a_fire_neither_loses_nor_repeats_the_instant(is_durable:
     assert [run.scheduled_for for run in server.runs(schedule.id)] == [MINUTE]
 
 
-def test_a_run_has_what_the_schedule_says_and_three_attempts() -> None:
+def test_a_run_has_the_fields_of_its_schedule_and_three_attempts() -> None:
     server = Server()
     job = make_spec("mail", queue="q", payload=b"[1]", priority=2, expires_in_us=HOUR)
     schedule = made(server, job=job)
@@ -172,7 +172,7 @@ def test_a_schedule_of_one_instant_fires_once() -> None:
         (Catchup.SKIP, [Trigger.SCHEDULE], 99),
     ],
 )
-def test_after_a_long_sleep_each_instant_has_one_decision(
+def test_after_a_long_downtime_each_instant_has_one_decision(
     catchup: Catchup, triggers: list[Trigger], missed: int
 ) -> None:
     server = Server(slots=0)

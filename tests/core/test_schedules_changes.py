@@ -19,7 +19,7 @@ from tests.core.server import Server
 # Manual runs.
 
 
-def test_a_manual_run_is_due_now_and_leaves_the_next_fire_alone() -> None:
+def test_a_manual_run_is_due_now_and_does_not_change_the_next_fire() -> None:
     server = Server()
     schedule = made(server, rule=every(60, jitter_us=30 * SECOND))
 
@@ -36,7 +36,7 @@ def test_a_manual_run_is_due_now_and_leaves_the_next_fire_alone() -> None:
     assert server.decisions(schedule.id) == [(Decision.MANUAL, 10 * SECOND, 1)]
 
 
-def test_a_manual_run_obeys_the_overlap_policy_and_names_the_other_run() -> None:
+def test_a_skipped_manual_run_names_the_unfinished_run() -> None:
     server = Server()
     schedule = made(server)
     server.settle(MINUTE)
@@ -46,7 +46,7 @@ def test_a_manual_run_obeys_the_overlap_policy_and_names_the_other_run() -> None
     assert kinds(server, schedule)[-1] is Decision.SKIPPED_OVERLAP
 
 
-def test_a_manual_run_may_name_its_own_policy() -> None:
+def test_a_manual_run_may_have_its_own_overlap_policy() -> None:
     server = Server()
     schedule = made(server)
     server.settle(MINUTE)
@@ -137,7 +137,7 @@ def test_an_instant_that_fired_before_the_pause_does_not_fire_again() -> None:
     assert [run.scheduled_for for run in server.runs(schedule.id)] == [MINUTE, 2 * MINUTE]
 
 
-def test_resuming_a_schedule_that_is_not_paused_changes_nothing_of_its_fires() -> None:
+def test_resuming_a_schedule_that_is_not_paused_does_not_change_its_fires() -> None:
     server = Server()
     schedule = made(server)
 
@@ -159,7 +159,7 @@ def test_putting_the_same_spec_again_changes_nothing() -> None:
     assert not server.scheduler._jobs.changes
 
 
-def test_putting_the_same_spec_again_leaves_a_hand_made_pause_alone() -> None:
+def test_putting_the_same_spec_again_does_not_resume_a_paused_schedule() -> None:
     server = Server()
     schedule = made(server)
     server.give(PauseSchedule(schedule.name, "by hand"), SECOND)
@@ -195,7 +195,7 @@ def test_a_new_rule_never_fires_an_instant_again_even_if_the_clock_was_set_back(
     ]
 
 
-def test_another_payload_leaves_the_next_fire_alone() -> None:
+def test_a_new_payload_does_not_change_the_next_fire() -> None:
     server = Server()
     schedule = made(server)
 
@@ -206,7 +206,7 @@ def test_another_payload_leaves_the_next_fire_alone() -> None:
     assert [run.payload for run in server.runs(schedule.id)] == [b"2"]
 
 
-def test_an_edit_can_pause_and_an_edit_that_unpauses_uses_the_new_rule() -> None:
+def test_a_put_can_pause_a_schedule_and_a_put_that_resumes_it_uses_the_new_rule() -> None:
     server = Server()
     schedule = made(server)
 
@@ -282,7 +282,7 @@ def test_a_name_can_be_used_again_in_the_same_commit() -> None:
     assert list(server.store.schedules) == [new.id]
 
 
-def test_a_deleted_schedule_that_a_page_still_shows_stays_deleted() -> None:
+def test_a_deleted_schedule_that_a_loaded_page_still_contains_stays_deleted() -> None:
     server = Server()
     schedule = made(server)
     server.crash(SECOND)

@@ -71,7 +71,7 @@ def test_memory_holds_few_large_payloads_of_overdue_schedules() -> None:
     assert [len(server.runs(ident)) for ident in ids] == [1] * 30
 
 
-def test_a_schedule_whose_new_payload_is_large_makes_room_for_it() -> None:
+def test_a_schedule_that_gets_a_large_payload_evicts_other_schedules() -> None:
     server = Server(slots=0)
     for number in range(30):
         made(server, name=f"s{number}", rule=every(60))

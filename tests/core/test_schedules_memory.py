@@ -98,7 +98,9 @@ def out_of_memory(overlap: Overlap) -> tuple[Server, Schedule]:
 
 
 @pytest.mark.parametrize("overlap", [Overlap.BUFFER_ONE, Overlap.CANCEL_OTHER])
-def test_a_blocked_run_goes_although_its_schedule_is_out_of_memory(overlap: Overlap) -> None:
+def test_a_blocked_run_is_unblocked_although_its_schedule_is_out_of_memory(
+    overlap: Overlap,
+) -> None:
     server, schedule = out_of_memory(overlap)
     first, second = server.runs(schedule.id)
 
@@ -153,7 +155,7 @@ def test_uncommitted_changes_correct_a_loaded_schedule() -> None:
 # After a crash.
 
 
-def test_a_blocked_run_goes_after_a_crash_when_the_one_before_it_has_ended() -> None:
+def test_a_blocked_run_is_unblocked_after_a_crash_if_the_run_before_it_has_ended() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.BUFFER_ONE)
     server.settle(MINUTE)
@@ -170,7 +172,9 @@ def test_a_blocked_run_goes_after_a_crash_when_the_one_before_it_has_ended() -> 
 
 
 @pytest.mark.parametrize("is_deleted", [False, True], ids=["its schedule is there", "is deleted"])
-def test_a_blocked_run_is_not_stuck_if_the_server_dies_before_it_is_woken(is_deleted: bool) -> None:
+def test_a_blocked_run_is_unblocked_after_a_restart_if_the_server_died_before_it_was(
+    is_deleted: bool,
+) -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.BUFFER_ONE)
     server.settle(MINUTE)
@@ -190,7 +194,7 @@ def test_a_blocked_run_is_not_stuck_if_the_server_dies_before_it_is_woken(is_del
     assert not server.scheduler._schedule_table.blocked.may_have(schedule.id)
 
 
-def test_of_two_blocked_runs_after_a_crash_the_later_one_goes() -> None:
+def test_of_two_blocked_runs_after_a_crash_the_later_one_is_unblocked() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.CANCEL_OTHER)
     server.settle(MINUTE)
@@ -228,7 +232,7 @@ def test_an_unknown_schedule_is_not_found() -> None:
     assert server.scheduler._schedule_table.find(99) is None
 
 
-def test_a_schedule_deleted_while_it_is_looked_up_leaves_its_blocked_run_to_go() -> None:
+def test_a_schedule_deleted_while_it_is_loaded_unblocks_its_blocked_run() -> None:
     server, schedule = out_of_memory(Overlap.BUFFER_ONE)
     first, second = server.runs(schedule.id)
 
@@ -238,7 +242,7 @@ def test_a_schedule_deleted_while_it_is_looked_up_leaves_its_blocked_run_to_go()
     assert server.run(HOUR) == [second.id]
 
 
-def test_a_run_made_since_the_schedule_was_loaded_keeps_it_busy() -> None:
+def test_a_run_that_is_retried_while_its_schedule_is_loaded_counts_as_unfinished() -> None:
     server = Server(slots=0)
     schedule = made(server, rule=every(60, end_at=MINUTE))
     server.settle(MINUTE)
@@ -279,7 +283,7 @@ def test_a_page_of_schedules_for_a_trimmed_index_is_dropped() -> None:
     assert len(server.store.jobs) == 8
 
 
-def test_a_blocked_run_that_was_cancelled_before_it_was_woken_stays_cancelled() -> None:
+def test_a_blocked_run_that_was_cancelled_before_it_was_unblocked_stays_cancelled() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.BUFFER_ONE)
     server.settle(MINUTE)
@@ -293,7 +297,7 @@ def test_a_blocked_run_that_was_cancelled_before_it_was_woken_stays_cancelled() 
     assert server.state(second.id) is State.CANCELLED
 
 
-def test_a_run_whose_other_has_ended_before_the_crash_is_not_cancelled() -> None:
+def test_a_replacing_run_starts_after_a_crash_if_the_replaced_run_has_ended() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.CANCEL_OTHER)
     server.settle(MINUTE)
@@ -325,7 +329,7 @@ def test_a_lost_cancel_request_is_repeated_after_a_crash() -> None:
     assert states(server, schedule) == [State.CANCELLED, State.QUEUED]
 
 
-def test_of_two_buffered_runs_after_a_crash_the_first_one_goes_first() -> None:
+def test_of_two_buffered_runs_after_a_crash_the_first_one_starts_first() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.BUFFER_ONE)
     server.settle(MINUTE)

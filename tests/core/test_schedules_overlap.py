@@ -21,7 +21,7 @@ from tests.core.scheduled import kinds, made, states
 from tests.core.server import Server
 
 
-def test_skip_makes_no_run_while_one_is_unfinished() -> None:
+def test_the_policy_skip_makes_no_run_while_another_is_unfinished() -> None:
     server = Server()
     schedule = made(server)
     server.settle(MINUTE)
@@ -38,7 +38,7 @@ def test_skip_makes_no_run_while_one_is_unfinished() -> None:
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.RETRYING])
-def test_a_run_that_waits_keeps_the_schedule_busy(state: State) -> None:
+def test_a_run_that_has_not_started_counts_as_unfinished(state: State) -> None:
     server = Server()
     schedule = made(server, rule=every(5, end_at=10 * SECOND), job=make_spec(retry=tries(5)))
     if state is State.QUEUED:
@@ -56,7 +56,7 @@ def test_a_run_that_waits_keeps_the_schedule_busy(state: State) -> None:
     assert kinds(server, schedule)[-1] is Decision.SKIPPED_OVERLAP
 
 
-def test_allow_runs_them_side_by_side() -> None:
+def test_the_policy_allow_starts_runs_beside_each_other() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.ALLOW)
 
@@ -66,7 +66,7 @@ def test_allow_runs_them_side_by_side() -> None:
     assert states(server, schedule) == [State.RUNNING] * 3
 
 
-def test_buffer_one_blocks_one_run_and_skips_the_others() -> None:
+def test_the_policy_buffer_one_blocks_one_run_and_skips_the_others() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.BUFFER_ONE)
     for minute in (1, 2, 3):
@@ -81,7 +81,7 @@ def test_buffer_one_blocks_one_run_and_skips_the_others() -> None:
     assert server.store.schedules[schedule.id].buffered == 1
 
 
-def test_a_buffered_run_goes_when_the_one_before_it_has_ended() -> None:
+def test_a_buffered_run_starts_when_the_run_before_it_has_ended() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.BUFFER_ONE)
     server.settle(MINUTE)
@@ -112,7 +112,7 @@ def test_a_buffered_run_with_jitter_waits_for_its_own_instant() -> None:
     assert states(server, schedule) == [State.COMPLETED, State.RUNNING]
 
 
-def test_a_buffered_run_that_is_cancelled_makes_room_for_another() -> None:
+def test_a_cancelled_buffered_run_lets_another_run_be_buffered() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.BUFFER_ONE)
     server.settle(MINUTE)
@@ -136,7 +136,7 @@ def test_a_buffered_run_cannot_be_run_early() -> None:
     assert schedule.blocked == blocked.id
 
 
-def test_cancel_other_stops_the_running_run_and_starts_after_it() -> None:
+def test_the_policy_cancel_other_stops_the_running_run_and_starts_after_it() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.CANCEL_OTHER)
     server.settle(MINUTE)
@@ -150,7 +150,7 @@ def test_cancel_other_stops_the_running_run_and_starts_after_it() -> None:
     assert server.state(first.id) is State.CANCELLED
 
 
-def test_cancel_other_replaces_one_that_only_waits_at_once() -> None:
+def test_the_policy_cancel_other_replaces_a_run_that_has_not_started_at_once() -> None:
     server = Server(slots=0)
     schedule = made(server, overlap=Overlap.CANCEL_OTHER)
     server.settle(MINUTE)
@@ -160,7 +160,7 @@ def test_cancel_other_replaces_one_that_only_waits_at_once() -> None:
     assert states(server, schedule) == [State.CANCELLED, State.QUEUED]
 
 
-def test_cancel_other_replaces_the_run_that_was_blocked_behind_a_slow_one() -> None:
+def test_the_policy_cancel_other_replaces_the_run_that_was_blocked_behind_a_slow_one() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.CANCEL_OTHER)
     for minute in (1, 2, 3):
@@ -173,7 +173,7 @@ def test_cancel_other_replaces_the_run_that_was_blocked_behind_a_slow_one() -> N
     assert server.state(second.id) is State.CANCELLED
 
 
-def test_runs_caught_up_with_all_may_overlap() -> None:
+def test_runs_of_the_catchup_policy_all_may_overlap() -> None:
     server = Server()
     schedule = made(server, catchup=Catchup.ALL, rule=every(60, end_at=3 * MINUTE))
 
@@ -191,7 +191,7 @@ def test_runs_caught_up_with_all_may_overlap() -> None:
         (Overlap.ALLOW, 60, Decision.FIRED, [State.RUNNING] * 76),
     ],
 )
-def test_only_caught_up_runs_ignore_overlap_and_late_ones_follow_it(
+def test_only_caught_up_runs_ignore_the_overlap_policy_and_late_runs_obey_it(
     overlap: Overlap, made_by_late: int, decision: Decision, end: list[State]
 ) -> None:
     server = Server(slots=100)
@@ -207,7 +207,7 @@ def test_only_caught_up_runs_ignore_overlap_and_late_ones_follow_it(
 
 
 @pytest.mark.parametrize("overlap", [Overlap.SKIP, Overlap.BUFFER_ONE])
-def test_a_schedule_resumed_from_an_earlier_instant_lets_late_runs_go_by_overlap(
+def test_late_runs_of_a_schedule_resumed_from_an_earlier_instant_obey_the_overlap_policy(
     overlap: Overlap,
 ) -> None:
     server = Server()
@@ -235,7 +235,7 @@ def test_a_failed_run_is_retried_only_before_the_next_fire() -> None:
 
 
 @pytest.mark.parametrize("way", ["allow", "paused", "deleted"])
-def test_a_run_is_retried_past_the_next_fire_when_there_is_none_in_its_way(way: str) -> None:
+def test_a_run_is_retried_past_the_next_fire_if_that_fire_makes_no_run(way: str) -> None:
     server = Server()
     overlap = Overlap.ALLOW if way == "allow" else Overlap.SKIP
     schedule = made(server, job=make_spec(retry=tries(5)), overlap=overlap)
@@ -263,7 +263,7 @@ def test_a_manually_retried_run_is_active_again() -> None:
     assert kinds(server, schedule)[-1] is Decision.SKIPPED_OVERLAP
 
 
-def test_a_schedule_knows_a_bounded_number_of_its_runs() -> None:
+def test_a_schedule_tracks_a_bounded_number_of_its_runs() -> None:
     server = Server(slots=0, capacity=5_000)
     schedule = made(server, overlap=Overlap.ALLOW)
     for _ in range(ACTIVE_RUNS_KNOWN_MAX + 5):
@@ -272,7 +272,7 @@ def test_a_schedule_knows_a_bounded_number_of_its_runs() -> None:
     assert len(schedule.active) == 1_000
 
 
-def test_a_buffered_run_beyond_that_number_still_goes_when_the_known_ones_have_ended() -> None:
+def test_an_untracked_buffered_run_starts_when_the_tracked_runs_have_ended() -> None:
     server = Server(slots=0, capacity=5_000)
     schedule = made(server, overlap=Overlap.ALLOW)
     for _ in range(ACTIVE_RUNS_KNOWN_MAX):
@@ -288,7 +288,7 @@ def test_a_buffered_run_beyond_that_number_still_goes_when_the_known_ones_have_e
     assert server.state(blocked.id) is State.QUEUED
 
 
-def test_a_run_beyond_that_number_ends_like_any_other() -> None:
+def test_an_untracked_run_ends_like_any_other() -> None:
     server = Server(slots=0, capacity=5_000)
     schedule = made(server, overlap=Overlap.ALLOW)
     for _ in range(ACTIVE_RUNS_KNOWN_MAX + 1):
@@ -301,7 +301,7 @@ def test_a_run_beyond_that_number_ends_like_any_other() -> None:
     assert len(schedule.active) == 1_000
 
 
-def test_cancel_other_leaves_alone_what_has_ended_meanwhile() -> None:
+def test_the_policy_cancel_other_does_not_change_a_run_that_has_ended() -> None:
     server = Server(capacity=1, slots=0)
     schedule = made(server, overlap=Overlap.CANCEL_OTHER)
     server.submit_all([make_spec() for _ in range(3)], SECOND)  # the ready index is full

@@ -20,7 +20,7 @@ from tests.core.scheduled import made
 from tests.core.server import Server
 
 
-def test_an_overdue_schedule_waits_again_when_the_clock_was_set_back() -> None:
+def test_an_overdue_schedule_is_not_due_any_more_when_the_clock_is_set_back() -> None:
     server = Server(capacity=4, slots=0)
     for number in range(30):
         server.put(make_schedule_spec(f"s{number}", catchup=Catchup.ALL, catchup_max=1))
@@ -40,7 +40,7 @@ def test_an_overdue_schedule_waits_again_when_the_clock_was_set_back() -> None:
     assert all(schedule.fired for schedule in server.store.schedules.values())
 
 
-def test_a_retry_that_was_cancelled_meanwhile_is_not_given_up_again() -> None:
+def test_a_retry_that_is_cancelled_while_its_schedule_is_loaded_stays_cancelled() -> None:
     server = Server(capacity=4, slots=100)
     retry = Retry(3, "fixed", 2 * HOUR, jitter=0.0)
     hourly = made(server, name="hourly", rule=every(3_600), job=make_spec(retry=retry))
@@ -56,7 +56,7 @@ def test_a_retry_that_was_cancelled_meanwhile_is_not_given_up_again() -> None:
     assert server.state(run.id) is State.CANCELLED
 
 
-def test_of_two_blocked_runs_of_a_deleted_schedule_both_go_after_a_crash() -> None:
+def test_both_blocked_runs_of_a_deleted_schedule_are_unblocked_after_a_crash() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.CANCEL_OTHER)
     server.settle(MINUTE)
@@ -94,7 +94,7 @@ def test_memory_wins_over_a_loaded_page_of_blocked_runs() -> None:
     assert server.state(second.id) is State.CANCELLED
 
 
-def test_more_blocked_runs_than_a_page_and_than_memory_knows_go_after_a_crash() -> None:
+def test_more_blocked_runs_than_fit_into_a_page_are_unblocked_after_a_crash() -> None:
     server = Server(capacity=4, slots=0)
     names = [f"s{number}" for number in range(BLOCKED_PAGE + 10)]
     rule = every(60, end_at=2 * MINUTE)

@@ -47,7 +47,7 @@ def test_only_the_transitions_of_the_table_are_allowed(old: State, new: State) -
         check_transition("01H2", old, new)
 
 
-def test_the_final_states_and_those_that_wait_for_an_instant_are_known() -> None:
+def test_the_final_states_and_the_states_that_wait_for_an_instant_are_listed() -> None:
     assert {"completed", "failed", "cancelled", "expired"} == FINAL
     assert {"scheduled", "retrying"} == TIMED
 
@@ -82,7 +82,7 @@ def write() -> None:
     DOCUMENT.write_text(renew(), encoding="utf-8")
 
 
-def test_the_document_shows_the_table_as_it_is() -> None:
+def test_the_document_shows_the_current_table_of_transitions() -> None:
     command = "from tests.core.test_states import write; write()"
 
     assert DOCUMENT.read_text(encoding="utf-8") == renew(), (
@@ -95,7 +95,7 @@ def test_the_document_explains_every_state(state: State) -> None:
     assert f"\n| **{state}** | " in DOCUMENT.read_text(encoding="utf-8")
 
 
-def test_the_document_names_nothing_that_is_not_a_state() -> None:
+def test_the_document_names_no_unknown_state() -> None:
     rows = [
         line.split("**")[1]
         for line in DOCUMENT.read_text(encoding="utf-8").splitlines()

@@ -125,7 +125,7 @@ _LARGE = {
 
 @pytest.mark.timeout(30)  # it takes some milliseconds; what grew with the square would take hours
 @pytest.mark.parametrize("body", _LARGE.values(), ids=_LARGE.keys())
-def test_the_time_to_read_a_mebibyte_grows_with_its_size(body: bytes) -> None:
+def test_a_mebibyte_of_hostile_json_is_read_without_quadratic_work(body: bytes) -> None:
     with contextlib.suppress(BadJson):
         decode_strictly(body)
 

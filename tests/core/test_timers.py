@@ -49,7 +49,7 @@ def test_equal_instants_come_out_by_key() -> None:
     assert drained(timers) == [(SECOND, 1), (SECOND, 2), (SECOND, 3)]
 
 
-def test_only_what_is_due_comes_out_and_the_limit_holds() -> None:
+def test_only_due_entries_come_out_and_no_more_than_the_limit() -> None:
     timers = armed((10, 1), (20, 2), (30, 3), (40, 4))
 
     assert timers.pop_due(30, 2) == [(10, 1), (20, 2)]
@@ -94,7 +94,7 @@ def test_a_cancelled_entry_never_comes_out() -> None:
     assert drained(timers) == [(20, 2)]
 
 
-def test_a_bucket_can_be_passed_and_earlier_entries_armed_after_it() -> None:
+def test_an_entry_can_be_armed_before_the_bucket_that_is_already_open() -> None:
     timers = armed((DAY, 1))
 
     assert timers.first() == (DAY, 1)  # the far bucket is the current one now
@@ -104,7 +104,7 @@ def test_a_bucket_can_be_passed_and_earlier_entries_armed_after_it() -> None:
     assert drained(timers) == [(SECOND, 2), (DAY, 1), (2 * DAY, 3)]
 
 
-def test_stale_entries_never_outnumber_the_live_by_more_than_the_floor() -> None:
+def test_stale_entries_do_not_outnumber_the_live_ones() -> None:
     timers = armed(*((HOUR + key, key) for key in range(100)))
 
     for moved in range(1, 50):
@@ -117,7 +117,7 @@ def test_stale_entries_never_outnumber_the_live_by_more_than_the_floor() -> None
     assert timers._stale == held - 100
 
 
-def test_sweeping_keeps_far_entries_in_their_buckets_in_order() -> None:
+def test_a_sweep_keeps_distant_entries_in_order() -> None:
     timers = armed(*((key * MINUTE, key) for key in range(200)))
     assert timers.first() == (0, 0)
 
@@ -129,7 +129,7 @@ def test_sweeping_keeps_far_entries_in_their_buckets_in_order() -> None:
     assert drained(timers) == [(key * MINUTE, key) for key in range(181, 200, 2)]
 
 
-def test_the_first_entries_are_kept_and_the_rest_returned_in_order() -> None:
+def test_a_trim_keeps_the_first_entries_and_returns_the_others_in_order() -> None:
     timers = armed((30, 3), (10, 1), (HOUR, 5), (20, 2), (DAY, 4))
 
     assert timers.keep_first(2) == [(30, 3), (HOUR, 5), (DAY, 4)]

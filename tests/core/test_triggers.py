@@ -47,7 +47,7 @@ def test_an_interval_in_milliseconds_is_not_rounded() -> None:
     assert next_after(rule, T0 + 249_999) == T0 + 250_000
 
 
-def test_a_single_instant_comes_once() -> None:
+def test_a_rule_of_one_instant_fires_once() -> None:
     rule = Rule(at=T0)
 
     assert next_after(rule, T0 - 1) == T0
@@ -59,7 +59,7 @@ def test_a_rule_without_a_time_never_fires() -> None:
     assert latest_through(Rule(), T0, T0 + DAY, 5) == ([], 0)
 
 
-def test_start_and_end_are_inclusive() -> None:
+def test_the_start_and_the_end_of_a_rule_are_inclusive() -> None:
     rule = Rule(cron="0 * * * *", start_at=T0 + HOUR, end_at=T0 + 3 * HOUR)
 
     assert next_after(rule, 0) == T0 + HOUR
@@ -80,7 +80,7 @@ def test_an_interval_does_not_pass_the_last_year() -> None:
     [Rule(cron="* * * * * *"), Rule(every_us=SECOND), Rule(cron="0-59 0-59 0-23 * * *")],
     ids=["cron", "interval", "fixed-time-cron"],
 )
-def test_every_second_of_a_slept_year_is_counted_without_visiting_it(rule: Rule) -> None:
+def test_the_fires_of_a_year_of_downtime_are_counted_without_listing_them(rule: Rule) -> None:
     instants, counted = latest_through(rule, T0, T0 + 365 * DAY, 3)
 
     end = T0 + 365 * DAY
@@ -103,7 +103,7 @@ def test_every_second_of_a_slept_year_is_counted_without_visiting_it(rule: Rule)
     ],
 )
 @pytest.mark.parametrize("count_max", [0, 1, 3, 1_000])
-def test_the_count_is_the_same_however_many_are_listed(
+def test_the_count_of_fires_does_not_depend_on_how_many_are_listed(
     rule: Rule, counted: int, count_max: int
 ) -> None:
     instants, found = latest_through(rule, T0, T0 + 2 * DAY, count_max)
@@ -113,7 +113,7 @@ def test_the_count_is_the_same_however_many_are_listed(
     assert all(later > earlier for later, earlier in pairwise(instants))
 
 
-def test_an_empty_range_has_no_instants() -> None:
+def test_an_empty_range_has_no_fires() -> None:
     rule = Rule(cron="* * * * *")
 
     assert latest_through(rule, T0, T0, 5) == ([], 0)
@@ -135,7 +135,9 @@ def test_an_empty_range_has_no_instants() -> None:
     st.integers(0, DAY),
     st.integers(0, 10 * MINUTE),
 )
-def test_going_back_finds_what_going_forward_finds(rule: Rule, offset: int, length: int) -> None:
+def test_a_search_backward_finds_the_same_fires_as_a_search_forward(
+    rule: Rule, offset: int, length: int
+) -> None:
     after = T0 + offset
     forward = []
     instant = next_after(rule, after)
@@ -174,7 +176,7 @@ def test_jitter_after_the_last_instant_has_its_whole_range() -> None:
     assert chosen == {0, 1, 2, 3}
 
 
-def test_no_jitter_is_none() -> None:
+def test_a_rule_without_jitter_adds_no_delay() -> None:
     assert jitter_for(7, T0, Rule(every_us=MINUTE)) == 0
 
 

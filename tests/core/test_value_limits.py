@@ -125,7 +125,7 @@ def test_a_text_is_cut_and_cleaned(text: str, keep_end: bool, wanted: str) -> No
     assert fit_text(text, 8, keep_end=keep_end) == wanted
 
 
-def test_a_result_that_was_checked_already_is_not_read_again(
+def test_a_result_that_is_already_checked_is_not_checked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object) -> None:

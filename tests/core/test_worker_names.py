@@ -44,7 +44,7 @@ def test_a_new_process_may_go_on_with_attempts_of_the_old_one() -> None:
     assert site.job(lease.key.job_id).state is State.RUNNING
 
 
-def test_a_name_is_forgotten_when_too_many_are_disconnected() -> None:
+def test_the_oldest_disconnected_workers_are_evicted_when_there_are_too_many() -> None:
     site = Site()
     for number in range(SESSIONS_MAX):
         session = make_poll(f"w{number}", is_draining=number < SESSIONS_MAX - 1)
@@ -59,7 +59,7 @@ def test_a_name_is_forgotten_when_too_many_are_disconnected() -> None:
     assert len(site.scheduler._session_table.by_name) <= SESSIONS_MAX - EVICTED_AT_ONCE + 1
 
 
-def test_beyond_the_limit_of_sessions_a_worker_is_refused() -> None:
+def test_a_worker_beyond_the_limit_of_sessions_is_refused() -> None:
     site = Site()
     for number in range(SESSIONS_MAX):
         site.apply(Poll(-number, make_poll(f"w{number}")), T0)
@@ -96,7 +96,7 @@ def test_a_worker_may_replace_its_names_at_the_limit_but_not_add_to_them() -> No
     assert site.status("a") == "active"
 
 
-def test_names_that_workers_share_count_once() -> None:
+def test_names_that_several_workers_register_count_once() -> None:
     site = Site()
     first = spec_with_tasks("a", WORKER_NAMES_MAX)
 
@@ -146,7 +146,7 @@ def test_a_cordon_outlives_the_session_and_a_recovery() -> None:
     assert site.apply(Cordon("a", False), T0).state == "active"
 
 
-def test_a_drain_is_requested_with_the_open_poll_and_ends_with_the_process() -> None:
+def test_a_drain_completes_the_open_poll_and_ends_with_the_process() -> None:
     site = Site()
     poll = site.poll()
 

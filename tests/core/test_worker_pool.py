@@ -131,7 +131,7 @@ def test_the_defaults_of_a_task_come_from_a_worker_that_registers_it() -> None:
     assert workers.task_defaults("work") is None
 
 
-def test_an_open_worker_that_holds_nothing_has_all_its_slots() -> None:
+def test_a_worker_without_attempts_has_all_its_slots_free() -> None:
     assert Worker(worker_spec(slots=4)).free == 4
 
 
@@ -196,7 +196,7 @@ def test_a_polling_worker_gets_at_most_what_its_poll_requests() -> None:
     assert worker.free == 3
 
 
-def test_a_released_reservation_counts_for_the_open_poll_again() -> None:
+def test_a_slot_of_a_released_reservation_can_serve_the_open_poll_again() -> None:
     workers = WorkerPool()
     worker = workers.attach(worker_spec("a", 4, polls=True))
     workers.poll("a", 1)
@@ -332,7 +332,7 @@ def test_groups_without_jobs_are_evicted() -> None:
     assert workers.groups.find(READY_KEY) is kept
 
 
-def test_kinds_of_ready_keys_are_bounded() -> None:
+def test_the_number_of_remembered_ready_keys_is_bounded() -> None:
     workers = attached(("a", 1))
 
     for number in range(10_000):

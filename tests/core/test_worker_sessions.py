@@ -38,7 +38,7 @@ def test_a_poll_waits_for_the_next_job() -> None:
     assert (lease.key, lease.worker) == (LeaseKey(job.id, 1, 1), "a")
 
 
-def test_a_poll_is_answered_when_its_time_is_up() -> None:
+def test_a_poll_gets_an_empty_response_when_its_wait_has_passed() -> None:
     site = Site()
     poll = site.poll(wait_s=10.0)
 
@@ -49,7 +49,7 @@ def test_a_poll_is_answered_when_its_time_is_up() -> None:
     assert site.response(poll).leases == []
 
 
-def test_a_request_without_a_poll_is_answered_at_once_and_leaves_the_poll_open() -> None:
+def test_a_report_gets_its_response_at_once_and_leaves_the_poll_open() -> None:
     site = Site()
     poll = site.poll()
 
@@ -58,7 +58,7 @@ def test_a_request_without_a_poll_is_answered_at_once_and_leaves_the_poll_open()
     assert poll not in site.replies
 
 
-def test_a_newer_poll_gets_the_leases_and_the_older_one_is_answered_without() -> None:
+def test_a_newer_poll_gets_the_leases_and_the_older_one_an_empty_response() -> None:
     site = Site()
     first, second = site.poll(), site.poll()
     site.submit(make_spec())
@@ -102,7 +102,7 @@ def test_a_repeated_result_waits_for_a_commit_too() -> None:
     assert site.scheduler.has_pending_work
 
 
-def test_a_result_and_the_next_lease_travel_in_one_exchange() -> None:
+def test_a_response_confirms_results_and_carries_the_next_lease() -> None:
     site = Site()
     lease = site.leased()
     site.submit(make_spec())
@@ -180,7 +180,7 @@ def test_a_stop_request_for_an_unknown_worker_is_ignored() -> None:
     assert site.state(job.id) is State.RUNNING
 
 
-def test_a_shutdown_answers_all_polls() -> None:
+def test_a_shutdown_completes_all_open_polls() -> None:
     site = Site()
     polls = [site.poll("a"), site.poll("b")]
 
@@ -283,7 +283,7 @@ def test_a_response_has_a_bounded_number_of_stored_payloads_and_the_next_one_con
     assert sizes == [4, 4, 2, 0, 0]
 
 
-def test_small_payloads_count_with_their_sizes() -> None:
+def test_small_payloads_count_by_their_sizes() -> None:
     site = Site()
     site.say(slots=100)
     site.submit_all([make_spec(payload=b'"x"')] * 100)
@@ -291,7 +291,7 @@ def test_small_payloads_count_with_their_sizes() -> None:
     assert len(site.hire(slots=100).leases) == 100
 
 
-def test_leases_that_wait_for_the_next_poll_count_for_its_most_leases() -> None:
+def test_leases_that_wait_for_the_next_poll_count_toward_its_maximum() -> None:
     site = Site()
     site.say(slots=10)
     site.submit_all([make_spec(payload=STORED)] * 10)

@@ -110,9 +110,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_server_whose_files_are_moved_or_removed_ends_within_a_second(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_server_ends_when_its_files_are_moved_or_removed(tmp_path: Path, name: str) -> None:
     with serving(tmp_path, *STORE) as server:
         server.submit(task="work")
         began = time.monotonic()

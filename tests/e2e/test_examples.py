@@ -61,7 +61,7 @@ def working(example: str, server: Server, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("example", COMMANDS)
-def test_an_example_takes_jobs_and_reports_them(
+def test_an_example_worker_runs_jobs_and_reports_them(
     example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(tmp_path) as server, working(example, server, capsys):
@@ -74,7 +74,7 @@ def test_an_example_takes_jobs_and_reports_them(
 
 
 @pytest.mark.parametrize("example", COMMANDS)
-def test_an_example_runs_an_invocation(
+def test_an_example_worker_runs_an_invocation(
     example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(tmp_path) as server, working(example, server, capsys):
@@ -89,7 +89,7 @@ def test_an_example_runs_an_invocation(
 
 
 @pytest.mark.parametrize("example", COMMANDS)
-def test_an_example_reports_failures(
+def test_an_example_worker_reports_failures(
     example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(tmp_path) as server, working(example, server, capsys):
@@ -103,7 +103,7 @@ def test_an_example_reports_failures(
 
 
 @pytest.mark.parametrize("example", COMMANDS)
-def test_an_example_survives_its_server(
+def test_an_example_worker_survives_a_restart_of_its_server(
     example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(tmp_path, "--port", find_port()) as server, working(example, server, capsys):

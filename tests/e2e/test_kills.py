@@ -60,11 +60,11 @@ def run_until_all_end(path: Path, *tasks: str) -> list[list[object]]:
     raise AssertionError("it was killed again and again")
 
 
-def test_a_handler_that_kills_its_program_is_given_up(tmp_path: Path) -> None:
+def test_a_job_whose_handler_kills_its_program_fails(tmp_path: Path) -> None:
     assert run_until_all_end(tmp_path, "kill") == [["failed", LOSSES_MAX]]
 
 
-def test_a_handler_that_kills_its_program_only_delays_the_other_jobs(tmp_path: Path) -> None:
+def test_a_job_whose_handler_kills_its_program_only_delays_other_jobs(tmp_path: Path) -> None:
     ended = run_until_all_end(tmp_path, "work", "work", "kill")
 
     assert [state for state, _ in ended] == ["completed", "completed", "failed"]

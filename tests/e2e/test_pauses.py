@@ -15,7 +15,7 @@ from tests.sources import ROOT
 pytestmark = pytest.mark.e2e
 
 
-def test_a_paused_server_does_not_take_its_child_process_for_blocked(tmp_path: Path) -> None:
+def test_a_paused_server_does_not_kill_its_child_process_as_blocked(tmp_path: Path) -> None:
     with serving(tmp_path, "tests.e2e.small_app:app", PYTHONPATH=str(ROOT)) as server:
         child = server.ended(server.submit(task="pid")["id"])["result"]
         job = server.submit(task="rest", payload={"seconds": 5})["id"]
@@ -67,7 +67,7 @@ def test_a_stop_takes_at_most_the_grace_time_whatever_a_command_does(tmp_path: P
         assert time.monotonic() - began < 1 + 3 + 4  # with time for a busy machine
 
 
-def test_a_command_that_kills_the_spawner_costs_other_commands_nothing(tmp_path: Path) -> None:
+def test_a_command_that_kills_the_spawner_counts_no_loss_for_other_commands(tmp_path: Path) -> None:
     with serving(tmp_path, "--allow-shell") as server:
         innocent = "sleep 1"
         others = [

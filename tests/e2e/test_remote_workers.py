@@ -119,7 +119,7 @@ def test_the_job_of_a_killed_worker_goes_to_another(tmp_path: Path) -> None:
             assert why_it_ran(server.ended(job)) == ("completed", 2, 1, "w2")
 
 
-def test_a_command_that_kills_the_workers_spawner_costs_others_nothing(
+def test_a_command_that_kills_the_workers_spawner_counts_no_loss_for_other_commands(
     tmp_path: Path,
 ) -> None:
     gate = Gate(tmp_path)

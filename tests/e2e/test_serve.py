@@ -31,7 +31,7 @@ def test_a_delayed_command_runs_and_its_output_is_stored(tmp_path: Path) -> None
         assert server.output(job["id"]) == "hello\n"
 
 
-def test_the_short_forms_work(tmp_path: Path) -> None:
+def test_the_short_forms_of_the_api_run_commands(tmp_path: Path) -> None:
     with serving(tmp_path, "--allow-shell") as server:
         _, accepted = server.ask("POST", "/schedule", {"command": "exit 3", "delay_seconds": 0.1})
         task_id = accepted["task_id"]
@@ -89,7 +89,7 @@ def test_a_private_target_is_refused_unless_it_is_allowed(tmp_path: Path) -> Non
         assert received == []
 
 
-def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+def test_no_acknowledged_job_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
     """Clients submit while the server is killed repeatedly; every acknowledged job must run."""
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -250,7 +250,7 @@ def test_a_second_server_on_the_same_file_kills_no_command_of_the_first(tmp_path
         assert server.output(job) == "done\n"
 
 
-def test_without_allow_shell_commands_are_refused(tmp_path: Path) -> None:
+def test_commands_are_refused_unless_allow_shell_is_set(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         status, problem = server.ask(
             "POST", "/v1/jobs", {"task": "shell", "payload": {"command": "true"}}
@@ -259,7 +259,7 @@ def test_without_allow_shell_commands_are_refused(tmp_path: Path) -> None:
         assert (status, problem["code"]) == (403, "shell-disabled")
 
 
-def test_off_loopback_needs_a_token(tmp_path: Path) -> None:
+def test_an_address_off_loopback_needs_a_token(tmp_path: Path) -> None:
     refused = subprocess.run(
         [sys.executable, "-m", "schedo", "serve", "--host", "0.0.0.0", "--port", "0"],
         cwd=tmp_path,
@@ -328,7 +328,7 @@ def talk():
 """
 
 
-def test_what_a_task_logs_looks_like_the_servers_own_log(tmp_path: Path) -> None:
+def test_the_log_lines_of_a_task_have_the_format_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "talker.py").write_text(TALKER)
     with serving(tmp_path, "--log-format", "json", "talker:app") as server:
         server.ended(server.submit(task="talk")["id"])

@@ -141,7 +141,7 @@ async def test_a_payload_and_a_result_may_be_as_large_as_their_limits(site: Site
     assert (await site.run("echo", text=text))["result"] == text
 
 
-async def test_a_handler_knows_its_attempt(site: Site) -> None:
+async def test_a_handler_can_read_its_attempt(site: Site) -> None:
     job_id = await site.submit("tell")
 
     told = (await site.end(job_id))["result"]
@@ -216,7 +216,7 @@ async def test_a_timeout_ends_a_running_handler(site: Site, pipe: Path) -> None:
     assert (ended["state"], ended["error"]["type"]) == ("failed", "timeout")
 
 
-async def test_many_jobs_all_run_once(site: Site) -> None:
+async def test_each_of_many_jobs_runs_once(site: Site) -> None:
     ids = [await site.submit("add", a=n, b=1) for n in range(200)]
 
     ended = [await site.end(each) for each in ids]

@@ -43,7 +43,9 @@ async def started_by(world: World, at: int) -> bool:
 
 @STEPS
 @pytest.mark.parametrize("window", [2, 100])
-async def test_a_delay_goes_on_when_the_clock_is_set(path: Path, step: int, window: int) -> None:
+async def test_a_delay_ends_on_time_when_the_clock_is_set(
+    path: Path, step: int, window: int
+) -> None:
     async with running(path, window=window) as world:
         for _ in range(10):
             await world.submit(delay_us=5 * MINUTE)
@@ -57,7 +59,9 @@ async def test_a_delay_goes_on_when_the_clock_is_set(path: Path, step: int, wind
 
 
 @STEPS
-async def test_a_job_shows_its_delay_by_the_present_clock(path: Path, step: int) -> None:
+async def test_the_due_time_of_a_delayed_job_is_shown_by_the_current_clock(
+    path: Path, step: int
+) -> None:
     async with running(path) as world:
         job = await world.submit(delay_us=MINUTE)
 
@@ -70,7 +74,7 @@ async def test_a_job_shows_its_delay_by_the_present_clock(path: Path, step: int)
 
 
 @STEPS
-async def test_an_interval_fires_on_when_the_clock_is_set(path: Path, step: int) -> None:
+async def test_an_interval_keeps_its_distance_when_the_clock_is_set(path: Path, step: int) -> None:
     async with running(path) as world:
         await world.engine.put_schedule(every(10 * SECOND))
         await world.run_until(T0 + 10 * SECOND)
@@ -86,7 +90,9 @@ async def test_an_interval_fires_on_when_the_clock_is_set(path: Path, step: int)
 
 
 @STEPS
-async def test_a_clock_step_without_a_server_is_noticed(path: Path, step: int) -> None:
+async def test_a_clock_step_while_no_server_runs_is_noticed_at_the_start(
+    path: Path, step: int
+) -> None:
     await stopped_at(path, T0, delay_us=5 * MINUTE)
     world = World(path, now=T0 + MINUTE + step)
     world.clock.base_us = step
@@ -144,7 +150,7 @@ async def test_a_clock_step_that_cannot_be_saved_is_retried(path: Path, step: in
 
 
 @STEPS
-async def test_replies_that_wait_for_a_commit_survive_a_step(path: Path, step: int) -> None:
+async def test_replies_that_wait_for_a_commit_survive_a_clock_step(path: Path, step: int) -> None:
     async with running(path) as world:
         world.store.hold()
         submit = asyncio.create_task(world.submit())
@@ -177,7 +183,7 @@ async def test_health_reports_a_clock_set_back_until_it_has_caught_up(path: Path
         assert world.engine.health().clock_behind_us == 0
 
 
-async def test_counts_are_repeated_after_a_step_back(path: Path) -> None:
+async def test_counts_are_made_again_after_a_clock_step_back(path: Path) -> None:
     async with running(path) as world:
         await world.engine.gauges()
         world.clock.step(-HOUR)

@@ -88,7 +88,7 @@ async def test_expensive_counts_take_at_most_a_tenth_of_the_time() -> None:
     assert queued(found) == store.counted == 2
 
 
-async def test_without_any_count_the_caller_gets_an_error() -> None:
+async def test_a_failed_first_count_raises_its_error() -> None:
     counts, store, _ = make(takes_us=MILLISECOND)
     store.fails = True
 

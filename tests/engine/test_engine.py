@@ -14,7 +14,7 @@ from schedo.errors import DuplicateKey, IllegalTransition, NotFound
 from tests.engine.world import T0, THRICE, Answers, leased, running, spec
 
 
-async def test_a_submit_is_answered_only_after_its_commit(path: Path) -> None:
+async def test_submit_returns_only_after_its_commit(path: Path) -> None:
     async with running(path) as world:
         world.store.hold()
         submit = asyncio.create_task(world.submit())
@@ -170,7 +170,7 @@ async def test_a_job_that_only_the_store_holds_can_be_cancelled(path: Path) -> N
         assert (await world.engine.get(jobs[19].id)).attempt == 0
 
 
-async def test_a_small_window_loses_nothing(path: Path) -> None:
+async def test_jobs_beyond_the_capacity_of_an_index_all_run(path: Path) -> None:
     async with running(path, window=4) as world:
         specs = [spec(delay_us=(i * 7919) % 1000 * SECOND) for i in range(300)]
         await world.engine.submit(specs)
@@ -185,7 +185,7 @@ async def test_a_small_window_loses_nothing(path: Path) -> None:
         assert len(ran) == len(set(ran)) == 300
 
 
-async def test_a_large_payload_waits_in_the_store_and_still_arrives_whole(path: Path) -> None:
+async def test_a_large_payload_waits_in_the_store_and_arrives_whole(path: Path) -> None:
     payload = b'"' + b"x" * (PAYLOAD_INLINE_BYTES_MAX + 1) + b'"'
     async with running(path) as world:
         job = await world.submit(payload=payload, delay_us=MINUTE)
@@ -197,7 +197,7 @@ async def test_a_large_payload_waits_in_the_store_and_still_arrives_whole(path: 
         assert world.worker.leases[0].payload == payload
 
 
-async def test_a_second_job_with_a_unique_key_is_the_first_one(path: Path) -> None:
+async def test_a_submit_with_a_unique_key_that_is_held_returns_the_first_job(path: Path) -> None:
     async with running(path, window=2) as world:
         first = await world.submit(delay_us=MINUTE, unique=Unique("k"))
         for i in range(10):  # push it out of memory
@@ -210,7 +210,7 @@ async def test_a_second_job_with_a_unique_key_is_the_first_one(path: Path) -> No
         assert (answer.job.id, answer.conflict) == (first.id, True)
 
 
-async def test_a_rejected_duplicate_fails_alone_in_its_batch(path: Path) -> None:
+async def test_a_duplicate_that_is_refused_fails_alone_in_its_batch(path: Path) -> None:
     async with running(path) as world:
         reject = Unique("k", on_conflict="reject")
 

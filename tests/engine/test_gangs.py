@@ -94,7 +94,7 @@ def test_a_worker_without_offers_gets_its_lease_after_the_others_accepted() -> N
     live(test)
 
 
-def test_after_a_rejection_no_job_of_the_gang_has_begun() -> None:
+def test_no_job_of_a_gang_begins_if_one_offer_is_rejected() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local = Local(server)
@@ -113,7 +113,7 @@ def test_after_a_rejection_no_job_of_the_gang_has_begun() -> None:
     live(test)
 
 
-def test_an_accepted_lease_is_revoked_when_another_worker_does_not_answer() -> None:
+def test_an_accepted_lease_is_revoked_when_another_worker_does_not_reply() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         await server.engine.sessions.work(make_poll("away"))  # it has a slot and does not poll
@@ -153,7 +153,7 @@ def test_a_gang_waits_for_a_worker_between_two_polls(supports_offers: bool) -> N
     live(test)
 
 
-def test_a_gang_without_offers_begins_at_once() -> None:
+def test_a_gang_of_local_workers_begins_at_once() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local = Local(server, slots=3)
@@ -216,7 +216,7 @@ def test_a_cancelled_job_ends_its_gang_before_it_begins() -> None:
     live(test)
 
 
-def test_a_failed_store_leaves_no_gang_behind() -> None:
+def test_a_gang_ends_when_the_store_fails() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local, call, _ = await half_asked(server)

@@ -75,7 +75,7 @@ async def test_a_refused_result_is_not_kept_for_a_recovery(path: Path) -> None:
         assert world.engine._loop.dispatcher.results() == []
 
 
-async def test_refused_results_take_no_memory(path: Path) -> None:
+async def test_refused_results_are_not_kept_in_memory(path: Path) -> None:
     async with running(path) as world:
         await world.submit()
         key = world.worker.leases[0].key

@@ -41,7 +41,7 @@ async def stand(path: Path, jobs: list[int]) -> list[tuple[State, int]]:
 
 @pytest.mark.parametrize("worker", ["process-7", "local"])
 @pytest.mark.parametrize("count", [1, 3])
-async def test_a_job_in_another_process_is_never_blamed(
+async def test_a_job_in_a_child_process_counts_no_loss_when_the_server_is_killed(
     path: Path, worker: str, count: int
 ) -> None:
     jobs = await lose(path, worker, count, 2 * LOSSES_MAX)
@@ -49,13 +49,15 @@ async def test_a_job_in_another_process_is_never_blamed(
     assert await stand(path, jobs) == [(State.QUEUED, 0)] * count
 
 
-async def test_a_job_that_kills_its_server_alone_fails(path: Path) -> None:
+async def test_a_job_that_runs_alone_each_time_its_server_is_killed_fails(path: Path) -> None:
     jobs = await lose(path, "embedded", 1, LOSSES_MAX)
 
     assert await stand(path, jobs) == [(State.FAILED, LOSSES_MAX)]
 
 
-async def test_a_refused_start_in_between_hides_no_death(path: Path) -> None:
+async def test_a_refused_start_does_not_hide_that_the_previous_server_was_killed(
+    path: Path,
+) -> None:
     jobs: list[int] = []
     for _ in range(LOSSES_MAX):
         jobs = jobs or await lose(path, "embedded", 1, 1)
@@ -76,7 +78,7 @@ async def test_no_loss_is_counted_if_several_jobs_ran_in_a_killed_server(path: P
     assert await stand(path, jobs) == [(State.QUEUED, 0)] * 3
 
 
-async def test_an_orderly_shutdown_blames_no_job(path: Path) -> None:
+async def test_an_orderly_shutdown_counts_no_loss(path: Path) -> None:
     async with running(path, worker="embedded") as world:
         job = await world.submit()
 

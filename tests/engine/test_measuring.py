@@ -28,7 +28,7 @@ def lateness(world: World) -> tuple[int, int]:
     return seen(world.engine.metrics.start_lateness)
 
 
-async def test_a_start_is_late_from_its_due_time(path: Path) -> None:
+async def test_the_lateness_of_a_start_counts_from_its_due_time(path: Path) -> None:
     async with running(path) as world:
         await world.submit(delay_us=MINUTE, queue="mail")
 
@@ -38,7 +38,7 @@ async def test_a_start_is_late_from_its_due_time(path: Path) -> None:
         assert delay(world, "mail") == lateness(world) == (1, 3 * MS)
 
 
-async def test_a_job_that_is_due_at_once_waits_for_its_commit(path: Path) -> None:
+async def test_the_lateness_of_a_job_due_at_once_includes_its_commit(path: Path) -> None:
     async with running(path) as world:
         world.store.hold()
         submit = asyncio.create_task(world.submit())
@@ -79,7 +79,7 @@ async def test_waiting_in_a_paused_queue_is_delay_and_not_lateness(path: Path) -
         assert lateness(world) == (0, 0)
 
 
-async def test_a_retry_is_late_from_its_own_due_time(path: Path) -> None:
+async def test_the_lateness_of_a_retry_counts_from_its_own_due_time(path: Path) -> None:
     async with running(path) as world:
         await world.submit(retry=THRICE)
         world.worker.end(Failed(Failure("boom", "it broke")))
@@ -90,7 +90,7 @@ async def test_a_retry_is_late_from_its_own_due_time(path: Path) -> None:
         assert lateness(world) == (2, 2 * MS)
 
 
-async def test_a_run_of_a_schedule_is_late_from_its_instant(path: Path) -> None:
+async def test_the_lateness_of_a_run_counts_from_its_instant(path: Path) -> None:
     async with running(path) as world:
         rule = Rule(every_us=MINUTE, start_at=T0 + MINUTE)
         await world.engine.put_schedule(ScheduleSpec("s", rule, spec()))
@@ -103,7 +103,9 @@ async def test_a_run_of_a_schedule_is_late_from_its_instant(path: Path) -> None:
         assert world.engine.metrics.decisions["fired"] == 1
 
 
-async def test_a_job_due_before_the_server_started_is_not_counted(path: Path) -> None:
+async def test_the_lateness_of_a_job_due_before_the_server_started_is_not_counted(
+    path: Path,
+) -> None:
     async with running(path) as before:
         await before.submit(delay_us=MINUTE)
 
@@ -130,14 +132,16 @@ async def test_an_attempt_after_a_lost_worker_is_not_late(path: Path) -> None:
         assert world.engine.metrics.unsuccessful["lost"] == 1
 
 
-async def test_an_instant_in_the_past_counts_from_the_submit(path: Path) -> None:
+async def test_the_lateness_of_a_job_due_in_the_past_counts_from_its_submit(path: Path) -> None:
     async with running(path) as world:
         await world.submit(run_at=T0 - HOUR)
 
         assert delay(world) == (1, 0)
 
 
-async def test_a_job_that_runs_at_most_once_starts_when_its_start_is_durable(path: Path) -> None:
+async def test_the_lateness_of_an_at_most_once_job_includes_the_commit_of_its_start(
+    path: Path,
+) -> None:
     async with running(path) as world:
         await world.submit(delay_us=MINUTE, at_most_once=True)
         world.store.hold()
@@ -154,7 +158,7 @@ async def test_a_job_that_runs_at_most_once_starts_when_its_start_is_durable(pat
         assert lateness(world) == (0, 0)
 
 
-async def test_jobs_are_counted_by_how_they_ended(path: Path) -> None:
+async def test_ended_jobs_are_counted_by_their_outcome(path: Path) -> None:
     async with running(path) as world:
         await world.submit()
         world.worker.end()
@@ -187,7 +191,7 @@ async def test_a_commit_is_measured_with_its_jobs(path: Path) -> None:
         assert seen(world.engine.metrics.commit_jobs)[1] == before + 30
 
 
-async def test_a_late_turn_is_a_lag_of_the_loop(path: Path) -> None:
+async def test_a_late_turn_is_measured_as_lag_of_the_loop(path: Path) -> None:
     async with running(path) as world:
         await world.submit(delay_us=MINUTE)
         before = seen(world.engine.metrics.loop_lag)[1]

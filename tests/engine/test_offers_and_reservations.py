@@ -118,7 +118,7 @@ def test_a_reassigned_invocation_does_not_return_to_the_worker_that_rejected_it(
     live(test)
 
 
-def test_a_rejected_offer_leaves_nothing_behind() -> None:
+def test_a_rejected_offer_leaves_no_record_in_memory() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         call, lease = await offer_invocation(server)
@@ -201,7 +201,7 @@ def test_releasing_a_reservation_from_before_a_recovery_frees_no_new_slot() -> N
     live(test)
 
 
-def test_a_released_reservation_does_not_poll_for_its_worker() -> None:
+def test_a_released_reservation_gives_no_job_to_a_worker_that_does_not_poll() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server, wait_s=1.0)
@@ -236,7 +236,7 @@ def test_a_reservation_refuses_a_task_that_its_worker_does_not_run() -> None:
     live(test)
 
 
-def test_a_reservation_whose_client_disconnects_holds_no_slot() -> None:
+def test_a_reservation_request_whose_client_disconnects_holds_no_slot() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         poll = polling(server)

@@ -57,7 +57,7 @@ async def test_a_response_claims_the_bytes_of_its_payloads_before_they_are_loade
     assert claims == [2 * PAYLOAD_BYTES_MAX]
 
 
-async def test_leases_whose_bytes_are_not_free_go_back_into_their_queue(path: Path) -> None:
+async def test_leases_whose_bytes_cannot_be_claimed_are_requeued(path: Path) -> None:
     async def refuse(_: int) -> None:
         raise Overloaded("too many")
 
@@ -90,7 +90,7 @@ async def test_without_a_claim_a_response_carries_the_first_small_leases(path: P
         assert [lease.payload for lease in response.leases] == [b"null"]
 
 
-async def test_a_payload_that_cannot_be_read_costs_a_response_only_its_lease(path: Path) -> None:
+async def test_a_payload_that_cannot_be_read_drops_only_its_own_lease(path: Path) -> None:
     async with running(path) as world:
         await hire(world, max_leases=0)
         [stored] = await submit_stored(world, 1)

@@ -77,7 +77,7 @@ async def running_jobs(world: World, count: int) -> None:
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
 
 
-async def test_an_invocation_runs_at_once_and_its_result_comes_back(path: Path) -> None:
+async def test_an_invocation_runs_at_once_and_returns_its_result(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(EU), 1, 5.0))
@@ -202,7 +202,7 @@ async def test_a_late_acceptance_is_revoked(path: Path) -> None:
         assert response.revoked == [lease.key]
 
 
-async def test_a_gang_starts_together(path: Path) -> None:
+async def test_the_jobs_of_a_gang_start_together(path: Path) -> None:
     async with running(path) as world:
         a, b = await hired(world, "a", "b")
 
@@ -234,7 +234,7 @@ async def test_a_gang_without_slots_for_all_starts_no_job(path: Path) -> None:
         first.cancel()
 
 
-async def test_equally_free_workers_take_turns(path: Path) -> None:
+async def test_invocations_alternate_between_equally_free_workers(path: Path) -> None:
     async with running(path) as world:
         remotes = {remote.spec.id: remote for remote in await hired(world, "a", "b", slots=4)}
         names = []
@@ -305,7 +305,7 @@ async def test_a_reserved_slot_is_held_for_the_owner_of_the_nonce(path: Path) ->
             await world.engine.commit_reservation(reservation.id, reservation.nonce, spec(), 0.0)
 
 
-async def test_a_refused_commit_leaves_the_reservation_open(path: Path) -> None:
+async def test_a_commit_that_is_refused_does_not_use_up_the_reservation(path: Path) -> None:
     async with running(path) as world:
         [remote] = await hired(world, "a")
         reservation = await world.engine.reserve("increment", "default", EU, 1, 10.0)

@@ -67,7 +67,7 @@ async def test_a_worker_without_offers_accepts_by_polling(path: Path) -> None:
         assert (await world.engine.get(job.id)).state is State.COMPLETED
 
 
-async def test_a_worker_that_ignores_its_leases_loses_the_job_in_the_end(
+async def test_a_job_fails_after_its_worker_ignored_its_lease_several_times(
     path: Path,
 ) -> None:
     async with running(path) as world:
@@ -83,7 +83,7 @@ async def test_a_worker_that_ignores_its_leases_loses_the_job_in_the_end(
         assert found.failure.message == "worker far ignores its leases"
 
 
-async def test_a_paused_or_full_queue_is_no_capacity(path: Path) -> None:
+async def test_an_invocation_into_a_paused_or_full_queue_fails_with_no_capacity(path: Path) -> None:
     async with running(path) as world:
         await hired(world, "a")
         await world.engine.change_queue("default", paused=True)
@@ -118,7 +118,7 @@ async def test_shortly_after_a_restart_an_unknown_task_is_no_capacity(path: Path
             await world.engine.invoke(spec(EU), 1, 0.0)
 
 
-async def test_results_of_attempts_that_a_worker_never_had_are_refused_and_not_kept(
+async def test_results_of_attempts_that_a_worker_never_had_are_refused_and_not_stored(
     path: Path,
 ) -> None:
     async with running(path) as world:

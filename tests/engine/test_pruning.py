@@ -50,7 +50,7 @@ async def ended(world: World, **options: Any) -> Job:
     return job
 
 
-async def test_a_key_is_taken_over_from_an_ended_job_that_is_about_to_be_pruned(
+async def test_a_unique_key_passes_to_a_new_job_while_its_ended_holder_is_pruned(
     path: Path, prune_beside: Callable[[World, type[Load]], None]
 ) -> None:
     async with running(path) as world:
@@ -63,7 +63,7 @@ async def test_a_key_is_taken_over_from_an_ended_job_that_is_about_to_be_pruned(
         assert world.store.failures == 0
 
 
-async def test_a_job_that_is_retried_is_not_pruned_before_that_is_durable(
+async def test_a_retried_job_is_not_pruned_before_its_retry_is_durable(
     path: Path, prune_beside: Callable[[World, type[Load]], None]
 ) -> None:
     async with running(path) as world:
@@ -85,7 +85,7 @@ async def test_a_job_that_was_pruned_is_not_found(path: Path) -> None:
             await world.engine.get(job.id)
 
 
-async def test_a_failed_prune_raises_for_its_caller_alone(
+async def test_a_failed_prune_raises_only_in_its_caller(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*what: Any) -> int:
@@ -100,7 +100,7 @@ async def test_a_failed_prune_raises_for_its_caller_alone(
         assert world.engine.health().ready
 
 
-async def test_an_ended_job_that_changes_while_its_end_is_committed_is_not_pruned_in_between(
+async def test_an_ended_job_that_is_retried_while_its_end_is_committed_is_not_pruned(
     path: Path,
 ) -> None:
     async with running(path) as world:

@@ -45,7 +45,7 @@ async def test_a_turn_that_comes_a_second_late_makes_a_server_unready_for_5_s(pa
         assert world.engine.health().ready
 
 
-async def test_a_turn_that_is_a_second_late_is_just_in_time(path: Path) -> None:
+async def test_a_turn_that_is_exactly_a_second_late_leaves_a_server_ready(path: Path) -> None:
     async with running(path) as world:
         await world.submit(delay_us=MINUTE)
 
@@ -64,7 +64,7 @@ async def test_a_missing_turn_makes_a_server_unready(path: Path) -> None:
         assert world.engine.health().reasons == ["the timer loop is 2.0 s overdue"]
 
 
-async def test_a_clock_step_during_a_commit_is_no_stuck_commit(path: Path) -> None:
+async def test_a_clock_step_during_a_commit_leaves_a_server_ready(path: Path) -> None:
     async with running(path) as world:
         world.store.hold()
         submit = asyncio.create_task(world.submit(delay_us=MINUTE))
@@ -77,7 +77,7 @@ async def test_a_clock_step_during_a_commit_is_no_stuck_commit(path: Path) -> No
         await submit
 
 
-def test_a_turn_after_a_failed_store_has_no_lag() -> None:
+def test_the_first_turn_after_a_failed_commit_has_no_lag() -> None:
     clock = VirtualClock(T0)
     monitor = LoopMonitor(clock, Metrics())
     monitor.expect_turn(T0 + SECOND, T0)

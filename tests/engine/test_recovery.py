@@ -22,7 +22,7 @@ from schedo.store.sqlite.store import SqliteStore
 from tests.engine.world import T0, World, leased, recovered, running
 
 
-async def test_a_failed_commit_raises_and_leaves_nothing(path: Path) -> None:
+async def test_a_failed_commit_raises_and_leaves_no_job(path: Path) -> None:
     async with running(path) as world:
         world.store.fail_next(StoreFull("no room"))
         with pytest.raises(StoreFull):
@@ -106,7 +106,7 @@ async def test_after_a_restart_delayed_jobs_run_on_time(path: Path) -> None:
         assert len(world.worker.leases) == 1
 
 
-async def test_a_worker_that_leaves_loses_its_attempts(path: Path) -> None:
+async def test_a_worker_that_detaches_loses_its_attempts(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
         world.engine.detach("process-1", "it hung up")
@@ -184,7 +184,7 @@ def break_store(
     return asked
 
 
-async def test_a_caller_gets_the_error_when_the_store_breaks_at_that_moment(
+async def test_a_caller_gets_the_error_when_the_store_breaks_during_its_call(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(path) as world:
@@ -231,7 +231,7 @@ async def test_a_submit_in_flight_has_an_unknown_outcome_when_a_turn_breaks(path
         assert caught.value.code == "outcome-unknown"
 
 
-async def test_a_stop_returns_even_if_the_store_breaks_meanwhile(
+async def test_a_stop_returns_even_if_the_store_breaks_during_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(path) as world:
@@ -244,7 +244,7 @@ async def test_a_stop_returns_even_if_the_store_breaks_meanwhile(
         assert asked[0].result() is None
 
 
-async def test_a_start_that_fails_leaves_nothing_open(path: Path) -> None:
+async def test_an_engine_that_cannot_start_leaves_no_file_open(path: Path) -> None:
     async with running(path):
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(5):

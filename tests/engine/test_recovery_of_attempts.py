@@ -77,7 +77,7 @@ async def test_a_start_whose_commit_failed_is_made_again(path: Path) -> None:
         assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
 
 
-async def test_a_payload_that_cannot_be_read_is_read_again_later(path: Path) -> None:
+async def test_a_job_whose_payload_cannot_be_read_starts_when_it_can(path: Path) -> None:
     payload = b'"' + b"x" * PAYLOAD_INLINE_BYTES_MAX + b'"'
     async with running(path) as world:
         await world.submit(payload=payload, delay_us=MINUTE)
@@ -135,7 +135,7 @@ async def test_a_durable_result_is_not_counted_again_after_a_failed_commit(path:
         assert (again.state, again.failures) == (State.RETRYING, 1)
 
 
-async def test_the_first_of_two_results_counts_after_a_failed_commit_too(path: Path) -> None:
+async def test_of_two_results_the_first_one_counts_even_after_a_failed_commit(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
         world.store.fail_next(FLICKER)
@@ -162,7 +162,9 @@ async def test_the_result_of_a_lost_attempt_is_stale_even_after_a_failed_commit(
         assert (ended.state, ended.losses) == (State.FAILED, 1)
 
 
-async def test_the_latest_of_two_lost_attempts_keeps_its_number(path: Path) -> None:
+async def test_attempt_numbers_continue_after_two_attempts_that_a_failed_commit_lost(
+    path: Path,
+) -> None:
     async with running(path) as world:
         await world.submit(delay_us=MINUTE)
         await _start_with_commits_held(world)

@@ -18,7 +18,7 @@ def every_minute(name: str = "s", **fields: object) -> ScheduleSpec:
     return ScheduleSpec(name=name, rule=rule, job=JobSpec("work"), **fields)  # type: ignore[arg-type]
 
 
-async def test_a_schedule_fires_once_an_instant_over_a_restart(path: Path) -> None:
+async def test_a_schedule_fires_each_instant_once_across_a_restart(path: Path) -> None:
     async with running(path) as world:
         await world.engine.put_schedule(every_minute(overlap=Overlap.ALLOW))
         await world.run_until(T0 + MINUTE)
@@ -55,7 +55,7 @@ async def test_a_paused_schedule_does_not_fire_but_can_be_triggered(path: Path) 
         assert (await world.engine.get_schedule("s")).note == "holidays"
 
 
-async def test_a_deleted_schedule_is_gone(path: Path) -> None:
+async def test_a_deleted_schedule_is_not_found_and_fires_no_more(path: Path) -> None:
     async with running(path) as world:
         await world.engine.put_schedule(every_minute())
         await world.engine.delete_schedule("s")
@@ -88,7 +88,7 @@ async def test_a_queue_runs_no_more_than_its_concurrency(path: Path) -> None:
         assert (status.running, status.waiting) == (2, {"queued": 3})
 
 
-async def test_two_changes_of_a_queue_at_once_both_hold(path: Path) -> None:
+async def test_two_concurrent_changes_of_a_queue_both_take_effect(path: Path) -> None:
     async with running(path) as world:
         engine = world.engine
 

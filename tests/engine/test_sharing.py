@@ -44,7 +44,7 @@ def count_to(count: int) -> Generator[None, None, int]:
     return count
 
 
-async def test_work_in_steps_has_a_result() -> None:
+async def test_work_that_runs_in_steps_returns_its_result() -> None:
     assert await in_steps(count_to(100)) == 100
 
 
@@ -59,7 +59,7 @@ async def test_other_callbacks_run_between_the_steps_of_long_work(
     assert ticks.end() >= 500
 
 
-async def test_long_work_takes_turns() -> None:
+async def test_several_long_computations_alternate() -> None:
     done: list[str] = []
 
     async def work(name: str, count: int) -> None:
@@ -102,7 +102,7 @@ async def test_a_handled_error_leaves_no_reference_cycle() -> None:
         gc.enable()
 
 
-async def test_cancelled_work_is_closed() -> None:
+async def test_cancelled_work_closes_its_generator() -> None:
     closed = False
 
     def endless() -> Generator[None, None, None]:
@@ -133,7 +133,7 @@ async def test_a_bounded_number_of_requests_begins_in_one_turn() -> None:
     assert 0 < begun <= sharing.BEGUN_MAX
 
 
-async def test_requests_that_wait_begin_in_order_and_in_several_turns() -> None:
+async def test_waiting_requests_begin_in_order_over_several_turns() -> None:
     share = LoopShare(asyncio.get_running_loop())
     begun: list[tuple[int, int]] = []
     ticks = Ticks()
@@ -147,7 +147,9 @@ async def test_requests_that_wait_begin_in_order_and_in_several_turns() -> None:
     assert len({turn for _, turn in begun}) >= 500 // sharing.BEGUN_MAX
 
 
-async def test_fewer_requests_begin_if_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fewer_requests_begin_in_a_turn_if_they_take_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     monkeypatch.setattr(sharing, "_JUDGED_MIN", 1)
@@ -181,7 +183,7 @@ async def test_fewer_requests_begin_if_they_take_long(monkeypatch: pytest.Monkey
     assert when_quick == sharing.BEGUN_MAX
 
 
-async def test_urgent_requests_begin_before_all_others_but_few_in_a_turn() -> None:
+async def test_urgent_requests_begin_first_but_only_a_few_in_each_turn() -> None:
     share = LoopShare(asyncio.get_running_loop())
     begun: list[str] = []
     for _ in range(sharing.BEGUN_MAX):
@@ -209,14 +211,14 @@ class Calls:
         return number
 
 
-async def test_callers_of_one_moment_share_a_call() -> None:
+async def test_callers_of_the_same_moment_share_one_call() -> None:
     calls = Calls()
     calls.gate.set()
 
     assert await asyncio.gather(*(calls.shared.result() for _ in range(100))) == [1] * 100
 
 
-async def test_callers_that_come_during_a_call_share_the_next_one() -> None:
+async def test_callers_that_arrive_during_a_call_share_the_next_one() -> None:
     calls = Calls()
     first = asyncio.ensure_future(calls.shared.result())
     while not calls.count:
@@ -230,7 +232,7 @@ async def test_callers_that_come_during_a_call_share_the_next_one() -> None:
     assert (await first, await asyncio.gather(*later)) == (1, [2] * 100)
 
 
-async def test_a_caller_that_leaves_ends_the_call_for_no_other() -> None:
+async def test_a_cancelled_caller_does_not_end_a_shared_call() -> None:
     calls = Calls()
     leaving, staying = (asyncio.ensure_future(calls.shared.result()) for _ in range(2))
     await next_turn()
@@ -241,7 +243,7 @@ async def test_a_caller_that_leaves_ends_the_call_for_no_other() -> None:
     assert leaving.cancelled()
 
 
-async def test_the_callers_of_a_shared_call_go_on_in_several_turns() -> None:
+async def test_the_callers_of_a_shared_call_continue_over_several_turns() -> None:
     calls = Calls()
     calls.gate.set()
     ticks = Ticks()

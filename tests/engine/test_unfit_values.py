@@ -51,7 +51,9 @@ BOUNDED: dict[str, tuple[Outcome, tuple[CapturedOutput, ...], State]] = {
 
 
 @pytest.mark.parametrize("name", REPORTS)
-async def test_a_result_with_an_unfit_value_fails_its_job_alone(path: Path, name: str) -> None:
+async def test_a_result_with_a_value_that_cannot_be_stored_fails_only_its_own_job(
+    path: Path, name: str
+) -> None:
     outcome, output = REPORTS[name]
     async with running(path) as world:
         job, other = await world.submit(), await world.submit()
@@ -94,7 +96,7 @@ async def test_a_number_or_text_out_of_bounds_is_clamped(path: Path, name: str) 
     ],
     ids=str,
 )
-async def test_a_spec_with_an_unfit_number_is_refused_alone(
+async def test_a_spec_with_a_number_out_of_bounds_is_refused_alone(
     path: Path, fields: dict[str, int]
 ) -> None:
     async with running(path) as world:
@@ -153,7 +155,7 @@ def raise_bug(reply: None) -> None:
     raise ZeroDivisionError
 
 
-async def test_a_turn_that_breaks_once_is_recovered_from(path: Path) -> None:
+async def test_the_engine_recovers_from_a_turn_that_breaks_once(path: Path) -> None:
     async with running(path) as world:
         world.engine._loop.enqueue(Flush(), raise_bug)
 
@@ -198,7 +200,7 @@ async def test_a_commit_that_is_always_refused_ends_the_server(
                 await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
 
 
-async def test_a_disk_that_fails_for_long_does_not_end_the_server(
+async def test_a_disk_that_keeps_failing_does_not_end_the_server(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "RECOVERY_PAUSE_S", 0.01)
@@ -215,7 +217,7 @@ async def test_a_disk_that_fails_for_long_does_not_end_the_server(
         assert not world.fatal
 
 
-async def test_a_failing_transport_cannot_stop_the_turns(path: Path) -> None:
+async def test_an_error_of_a_worker_connection_does_not_stop_the_turns(path: Path) -> None:
     async with running(path) as world:
 
         class Stumbling:

@@ -47,7 +47,7 @@ def test_an_at_most_once_job_is_not_repeated_when_server_and_worker_restart() ->
     live(test)
 
 
-def test_a_restarted_worker_without_sessions_loses_its_at_most_once_job() -> None:
+def test_a_restarted_worker_that_does_not_send_a_session_loses_its_at_most_once_job() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         job = await submitted(server, spec(once=True))
@@ -82,7 +82,7 @@ def test_an_unsent_lease_is_released_when_its_worker_is_lost() -> None:
     live(test)
 
 
-def test_two_failures_in_a_row_leave_no_unsent_lease_as_held() -> None:
+def test_after_two_failures_of_the_store_an_unsent_lease_does_not_count_as_held() -> None:
     async def test(loop: VirtualLoop) -> None:
         disk = Disk()
         server = await Server(loop, disk).start()
@@ -234,7 +234,7 @@ def test_a_draining_worker_gets_no_lease_through_its_open_poll() -> None:
     live(test)
 
 
-def test_a_draining_worker_releases_a_lease_on_its_way_at_once() -> None:
+def test_a_lease_on_its_way_to_a_draining_worker_is_released_at_once() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         job = await submitted(server)
@@ -316,7 +316,7 @@ def test_a_lease_that_waits_for_its_commit_is_released_when_its_worker_leaves() 
     live(test)
 
 
-def test_the_next_process_of_a_drained_name_may_work() -> None:
+def test_the_next_process_under_the_name_of_a_drained_worker_gets_jobs() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         await server.engine.sessions.work(make_poll())

@@ -82,7 +82,7 @@ async def test_the_next_job_completes_an_open_poll(path: Path) -> None:
         assert len(response.leases) == 1, "it polled for one"
 
 
-async def test_a_session_has_one_open_poll(path: Path) -> None:
+async def test_a_new_poll_of_a_session_completes_the_open_one(path: Path) -> None:
     async with running(path) as world:
         first = asyncio.create_task(
             world.engine.sessions.work(make_poll(max_leases=1, wait_s=30.0))
@@ -114,7 +114,7 @@ async def test_a_report_leaves_the_open_poll_open(path: Path) -> None:
         assert len((await asyncio.wait_for(waiting, 5)).leases) == 1
 
 
-async def test_a_result_sent_twice_is_harmless(path: Path) -> None:
+async def test_a_result_that_is_sent_twice_counts_once(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
 
@@ -124,7 +124,7 @@ async def test_a_result_sent_twice_is_harmless(path: Path) -> None:
         assert await world.store.list_attempts(job.id) == []
 
 
-async def test_a_second_result_that_contradicts_the_first_is_refused_and_kept_once(
+async def test_a_second_result_that_contradicts_the_first_is_refused_and_stored_once(
     path: Path,
 ) -> None:
     async with running(path) as world:
@@ -142,7 +142,9 @@ async def test_a_second_result_that_contradicts_the_first_is_refused_and_kept_on
         assert [each.outcome for each in await world.store.list_attempts(job.id)] == ["stale"]
 
 
-async def test_a_result_of_an_attempt_that_is_not_held_is_refused_and_kept(path: Path) -> None:
+async def test_a_result_of_an_attempt_that_the_worker_does_not_hold_is_refused_and_stored(
+    path: Path,
+) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
         await hire(world, max_leases=0, session="s2")  # restarted, without the attempt
@@ -307,7 +309,9 @@ async def test_a_restarted_server_waits_for_the_worker_of_a_running_attempt(
         assert (found.state, found.attempt, found.losses) == (State.COMPLETED, 1, 0)
 
 
-async def test_after_a_restart_a_result_alone_is_accepted_too(path: Path) -> None:
+async def test_after_a_restart_a_result_is_accepted_without_a_list_of_running_attempts(
+    path: Path,
+) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
         await world.engine.flush()

@@ -235,7 +235,7 @@ def divided_groups(room: Room, jobs: dict[int, Job]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_remote_workers_lose_no_job_whatever_happens(seed: int) -> None:
+def test_remote_workers_lose_no_job_whatever_fails(seed: int) -> None:
     async def test(loop: VirtualLoop) -> None:
         random = Random(seed)
         room = Room(loop, random, Disk(random))

@@ -87,7 +87,7 @@ def test_a_job_has_its_documented_shape_in_every_state(job: Job, state: State) -
     read(msgspec.json.encode(ShortAnswer.of(changed)), ShortAnswer)
 
 
-def test_a_full_job_shows_everything() -> None:
+def test_a_job_with_every_field_set_shows_every_field() -> None:
     answer = orjson.loads(render_job(FULL, {9: "daily"}))
 
     assert set(answer) == set(JobAnswer.__struct_fields__) - {
@@ -138,7 +138,7 @@ def test_the_id_is_found_in_a_rendered_job_without_parsing_it() -> None:
     assert job_id_in(render_job(FULL)) == "0000000000007"
 
 
-def test_the_short_form_shows_the_command_and_how_it_ended() -> None:
+def test_the_short_form_of_a_job_shows_its_command_and_how_it_ended() -> None:
     answer = ShortAnswer.of(FULL)
 
     assert (answer.command, answer.exit_code, answer.error) == ("x", 0, "killed")
@@ -163,7 +163,7 @@ def test_a_schedule_has_its_documented_shape() -> None:
     assert answer.at == "2026-11-20T11:04:05.000000Z"
 
 
-def test_the_other_answers_have_their_documented_shapes() -> None:
+def test_the_other_responses_have_their_documented_shapes() -> None:
     failure = Failure("timeout", "too late")
     answers: tuple[msgspec.Struct, ...] = (
         QueueAnswer.of(Queue("q"), 1, {"queued": 2}, 0),
@@ -197,7 +197,7 @@ def test_a_problem_names_its_fields_and_its_parameters() -> None:
     }
 
 
-def test_every_error_of_the_tree_has_its_entry_in_the_registry() -> None:
+def test_every_kind_of_problem_has_a_description_and_an_error_status() -> None:
     assert KINDS[BadJson.code].status == 400
     assert KINDS["internal"].description.startswith("A bug")
     for kind in KINDS.values():
@@ -205,7 +205,7 @@ def test_every_error_of_the_tree_has_its_entry_in_the_registry() -> None:
         assert 400 <= kind.status < 600
 
 
-def test_an_overload_has_retry_after() -> None:
+def test_an_overload_problem_has_retry_after() -> None:
     assert problem_headers(Overloaded("full", 7)) == [(b"retry-after", b"7")]
     assert problem_headers(StoreError("it flickered")) == [(b"retry-after", b"1")]
     assert problem_headers(NoCapacity("busy", retry_after_s=2)) == [(b"retry-after", b"2")]

@@ -17,14 +17,14 @@ def read_job(**fields: object) -> JobSpec:
     return decode_request(orjson.dumps({"task": "t", **fields}), JobRequest).to_spec()
 
 
-def test_a_job_without_wishes_has_the_plain_options() -> None:
+def test_a_job_without_options_has_the_default_options() -> None:
     spec = read_job()
 
     assert spec == JobSpec("t")
     assert spec.options is PLAIN
 
 
-def test_wishes_become_microseconds_and_tuples() -> None:
+def test_options_become_microseconds_and_tuples() -> None:
     spec = read_job(
         payload={"a": 1},
         delay="1h30m",
@@ -46,7 +46,7 @@ def test_wishes_become_microseconds_and_tuples() -> None:
     assert spec.options.timeout_us == 2_500_000
 
 
-def test_short_ways_to_write_retry_and_unique() -> None:
+def test_retry_and_unique_have_short_forms() -> None:
     spec = read_job(retry=7, unique="k")
 
     assert spec.options.retry == Retry(max_attempts=7)
@@ -56,7 +56,7 @@ def test_short_ways_to_write_retry_and_unique() -> None:
     assert webhook.ladder_us[0] == 5_000_000
 
 
-def test_a_macro_with_an_interval_becomes_one() -> None:
+def test_a_cron_macro_with_an_interval_becomes_an_interval() -> None:
     body = b'{"cron":"@every 90s","task":"t"}'
 
     rule = decode_request(body, ScheduleRequest).to_spec("s").rule
@@ -64,7 +64,7 @@ def test_a_macro_with_an_interval_becomes_one() -> None:
     assert (rule.cron, rule.every_us) == (None, 90_000_000)
 
 
-def test_a_zone_in_the_expression_moves_to_its_field() -> None:
+def test_a_zone_in_a_cron_expression_moves_to_its_field() -> None:
     body = b'{"cron":"CRON_TZ=Asia/Tokyo 0 9 * * *","task":"t"}'
 
     rule = decode_request(body, ScheduleRequest).to_spec("s").rule
@@ -72,7 +72,7 @@ def test_a_zone_in_the_expression_moves_to_its_field() -> None:
     assert (rule.cron, rule.tz) == ("0 9 * * *", "Asia/Tokyo")
 
 
-def test_a_command_becomes_a_shell_payload() -> None:
+def test_a_command_becomes_the_payload_of_a_shell_job() -> None:
     spec = decode_request(b'{"command":"say \\"hi\\"","delay_seconds":0.5}', ShortRequest).to_spec()
 
     assert spec == JobSpec("shell", b'{"command":"say \\"hi\\""}', delay_us=500_000)
@@ -81,7 +81,7 @@ def test_a_command_becomes_a_shell_payload() -> None:
 @pytest.mark.parametrize(
     "name", ["x" * 500_000, "x - at `$." + "y." * 100_000 + "`", " - at `$" * 60_000, "`\n`"]
 )
-def test_a_long_or_strange_name_of_a_field_makes_a_short_error(name: str) -> None:
+def test_a_long_or_strange_field_name_is_shortened_in_the_error(name: str) -> None:
     with pytest.raises(Invalid) as caught:
         read_job(**{name: 1})
 
@@ -103,7 +103,7 @@ def test_a_long_or_strange_name_of_a_field_makes_a_short_error(name: str) -> Non
     ],
     ids=str,
 )
-def test_a_wrong_type_is_reported_with_the_names_of_json(
+def test_a_wrong_type_is_reported_with_the_json_names_of_the_types(
     fields: dict[str, object], reason: str
 ) -> None:
     with pytest.raises(Invalid) as caught:
@@ -130,7 +130,9 @@ def test_a_wrong_type_is_reported_with_the_names_of_json(
     ],
     ids=str,
 )
-def test_a_wrong_choice_names_the_choices(fields: dict[str, object], reason: str) -> None:
+def test_the_error_for_an_unknown_choice_names_the_choices(
+    fields: dict[str, object], reason: str
+) -> None:
     with pytest.raises(Invalid) as caught:
         read_job(**fields)
 

@@ -14,13 +14,13 @@ from schedo.protocol.reading import at_once
 from schedo.protocol.work import TaskDefaultsRequest, WorkRequest
 
 
-def test_a_lease_is_job_attempt_and_epoch() -> None:
+def test_the_text_of_a_lease_is_its_job_attempt_and_epoch() -> None:
     assert render_lease(LeaseKey(33, 2, 7)) == "0000000000011.2.7"
     assert parse_lease("0000000000011.2.7") == LeaseKey(33, 2, 7)
 
 
 @pytest.mark.parametrize("key", [(0, 0, 0), (2**63 - 1, 999_999_999, 999_999_999_999_999)], ids=str)
-def test_every_lease_is_read_as_it_was_written(key: tuple[int, int, int]) -> None:
+def test_every_lease_can_be_written_and_read_back(key: tuple[int, int, int]) -> None:
     assert parse_lease(render_lease(LeaseKey(*key))) == key
 
 
@@ -66,7 +66,7 @@ def test_an_invalid_lease_is_refused(text: str) -> None:
     ],
     ids=lambda options: str(options)[:60],
 )
-def test_defaults_that_are_announced_are_understood(options: Options) -> None:
+def test_the_defaults_of_a_registered_task_are_read(options: Options) -> None:
     defaults = {"t": TaskDefaultsRequest.of(options)}
     body = msgspec.json.encode(WorkRequest(worker="w", task_defaults=defaults))
 

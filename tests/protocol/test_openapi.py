@@ -17,7 +17,7 @@ def test_the_document_is_valid_openapi() -> None:
     validate(json.loads(render_document()))
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_of_the_document_has_a_target() -> None:
     document = build_document()
     text = json.dumps(document)
 

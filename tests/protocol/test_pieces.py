@@ -66,7 +66,7 @@ def is_taken(read: object, text: bytes) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_pieces_take_and_refuse_what_the_whole_does(
+def test_a_text_read_in_pieces_is_accepted_or_refused_like_the_whole_text(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = random.Random(seed)
@@ -113,7 +113,7 @@ def test_the_error_of_a_large_text_is_reported(text: bytes, words: str) -> None:
         check(text)
 
 
-def test_the_place_of_an_error_is_that_in_the_whole_text() -> None:
+def test_the_position_of_an_error_counts_from_the_start_of_the_whole_text() -> None:
     text = b'{"first":1,\n"list":[' + _FILL + b",nul]}"
 
     with pytest.raises(BadJson) as caught:

@@ -35,7 +35,7 @@ def test_a_page_ends_with_a_newline() -> None:
     assert render_exposition([Family("a", "gauge", "A.", [Sample(1)])]).endswith(b"\na 1\n")
 
 
-def test_a_histogram_counts_what_does_not_exceed_each_bound() -> None:
+def test_a_histogram_counts_the_values_up_to_each_bound() -> None:
     samples = histogram_samples((0.00005, 1.0), (3, 0, 2), 21.5, render_labels(queue="a"))
 
     page = render_exposition([Family("t_seconds", "histogram", "T.", samples)]).decode()
@@ -48,7 +48,7 @@ def test_a_histogram_counts_what_does_not_exceed_each_bound() -> None:
     ]
 
 
-def test_a_label_can_hold_anything() -> None:
+def test_a_label_can_have_any_text() -> None:
     odd = 'a"b\\c\nd{e="f"} 1'
     samples = [Sample(1, render_labels(q=odd))]
     page = render_exposition([Family("a", "gauge", "One\ntwo \\ three.", samples)])

@@ -8,7 +8,7 @@ from schedo.errors import BadRequest
 from schedo.protocol.query import parse_name_cursor, parse_number_cursor, render_cursor
 
 
-def test_a_cursor_leads_back_to_its_place() -> None:
+def test_a_cursor_is_read_back_as_its_position() -> None:
     cursor = render_cursor("jobs", {"queue": "q", "limit": "5"}, "42")
 
     assert parse_number_cursor("jobs", {"queue": "q", "limit": "9", "cursor": cursor}) == 42
@@ -38,7 +38,7 @@ def test_an_invalid_cursor_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "\u0665", "9223372036854775808", "9" * 20])
-def test_a_forged_place_is_refused(last: str) -> None:
+def test_a_cursor_with_a_forged_position_is_refused(last: str) -> None:
     cursor = render_cursor("jobs", {}, last)
 
     with pytest.raises(BadRequest):

@@ -43,7 +43,7 @@ def test_a_large_payload_is_kept_as_it_was_written() -> None:
     ],
     ids=["tags", "meta", "prefer", "labels"],
 )
-def test_a_field_that_is_no_payload_has_its_own_limit(field: bytes, pointer: str) -> None:
+def test_a_field_other_than_the_payload_has_its_own_size_limit(field: bytes, pointer: str) -> None:
     with pytest.raises(Invalid) as caught:
         read_job(b'{"task":"a",' + field + b"}")
 
@@ -56,7 +56,7 @@ def test_an_unknown_field_is_refused_however_large() -> None:
         read_job(b'{"task":"a","x":' + DENSE + b"}")
 
 
-def test_the_results_of_a_large_request_are_read_one_by_one() -> None:
+def test_the_results_in_a_large_request_are_decoded_one_by_one() -> None:
     result = b'{"lease":"0000000000001.1.1","outcome":"completed","result":%b}' % DENSE
 
     asked = take(read_request(b'{"worker":"w","results":[%b,%b]}' % (result, result), WorkRequest))
@@ -67,7 +67,7 @@ def test_the_results_of_a_large_request_are_read_one_by_one() -> None:
     assert [each.result for each in asked.results] == [msgspec.Raw(DENSE)] * 2
 
 
-def test_a_bad_result_in_a_large_request_is_named() -> None:
+def test_the_error_for_a_bad_result_in_a_large_request_names_its_position() -> None:
     good = b'{"lease":"0000000000001.1.1","outcome":"completed","result":%b}' % DENSE
     bad = b'{"lease":"0000000000001.1.1","outcome":"odd"}'
 
@@ -76,14 +76,14 @@ def test_a_bad_result_in_a_large_request_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", [b"results", b"progress", b"reject"])
-def test_no_more_entries_are_decoded_than_allowed(name: bytes) -> None:
+def test_an_array_is_decoded_no_further_than_its_limit_of_entries(name: bytes) -> None:
     body = b'{"worker":"w","%b":[%b]}' % (name, b",".join([b"{}"] * 200_000))
 
     with pytest.raises(Invalid, match=f"/{name.decode()}: Expected array of length <= 1000"):
         take(read_request(body, WorkRequest))
 
 
-def test_a_field_that_can_be_read_by_itself_may_be_missing() -> None:
+def test_a_field_that_is_decoded_separately_may_be_missing() -> None:
     for operation in OPERATIONS:
         if operation.request is not None:
             for field in msgspec.structs.fields(operation.request):

@@ -58,7 +58,7 @@ def test_a_value_a_list_or_an_operator_is_a_condition(
     assert labels(x=value) == (Condition("x", op, values),)
 
 
-def test_the_same_route_is_written_in_the_same_order() -> None:
+def test_equal_requirements_are_written_in_the_same_order() -> None:
     first = read(requires={"labels": {"b": 1, "a": 2}, "resources": {"z": 1, "y": 2}})
     second = read(requires={"resources": {"y": 2, "z": 1}, "labels": {"a": 2, "b": 1}})
 
@@ -77,11 +77,11 @@ def test_the_same_route_is_written_in_the_same_order() -> None:
     ],
     ids=str,
 )
-def test_asking_for_nothing_is_no_route(fields: dict[str, Any]) -> None:
+def test_empty_requirements_are_no_requirements(fields: dict[str, Any]) -> None:
     assert read(**fields) is None
 
 
-def test_a_job_without_requirements_is_plain() -> None:
+def test_a_job_without_requirements_has_none_in_its_options() -> None:
     assert decode_request(b'{"task":"t"}', JobRequest).to_spec().options is PLAIN
 
 
@@ -153,7 +153,7 @@ def test_an_invalid_amount_is_refused(value: Any) -> None:
     assert len(str(caught.value)) < 200
 
 
-def test_preferences_are_ordered_the_first_counts_most() -> None:
+def test_the_first_preference_counts_most() -> None:
     route = read(prefer=[{"zone": "lhr"}, {"zone": "eu", "tier": {"!=": "spot"}}, {}])
 
     assert route is not None
@@ -229,7 +229,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "pointer"), BAD, ids=lambda value: ascii(value)[:60])
-def test_a_bad_route_is_refused_by_name(fields: dict[str, Any], pointer: str) -> None:
+def test_a_bad_requirement_is_refused_with_the_name_of_its_field(
+    fields: dict[str, Any], pointer: str
+) -> None:
     with pytest.raises(Invalid) as caught:
         read(**fields)
 
@@ -237,7 +239,7 @@ def test_a_bad_route_is_refused_by_name(fields: dict[str, Any], pointer: str) ->
     assert len(str(caught.value)) < 300
 
 
-def test_a_schedule_routes_its_jobs() -> None:
+def test_the_jobs_of_a_schedule_have_its_requirements() -> None:
     body = b'{"task":"t","every":"1h","requires":{"labels":{"gpu":"a100"}}}'
 
     spec = decode_request(body, ScheduleRequest).to_spec("s")
@@ -271,7 +273,7 @@ def test_rendered_requirements_can_be_parsed_again() -> None:
     assert read(**dict(route_fields(route))) == route
 
 
-def test_a_job_shows_its_route() -> None:
+def test_a_job_shows_its_requirements() -> None:
     job = Job(id=8, task="t", options=Options(requirements=read(**ASKED)))
 
     answer = orjson.loads(orjson.dumps(job_fields(job)))

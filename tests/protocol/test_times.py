@@ -43,7 +43,7 @@ from schedo.protocol.times import (
         ("0.0000001s", 1),
     ],
 )
-def test_a_duration_is_read_as_people_write_it(value: str | float, us: int) -> None:
+def test_a_duration_is_read_in_every_accepted_form(value: str | float, us: int) -> None:
     assert parse_duration(value) == us
 
 
@@ -194,7 +194,7 @@ def test_a_duration_of_another_form_is_refused(text: str) -> None:
 
 
 @given(st.from_regex(INSTANT_PATTERN, fullmatch=True))
-def test_an_instant_of_the_described_form_is_read_or_no_day_of_the_calendar(text: str) -> None:
+def test_an_instant_of_the_described_form_is_read_unless_its_day_does_not_exist(text: str) -> None:
     reason = refusal(parse_instant, text)
 
     assert not reason or "day is out of range" in reason or "between 1970 and 9999" in reason

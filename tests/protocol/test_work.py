@@ -72,7 +72,7 @@ OUTCOMES: dict[str, tuple[Outcome, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("outcome", "expected"), OUTCOMES.values(), ids=list(OUTCOMES))
-def test_an_outcome_is_rendered(outcome: Outcome, expected: dict[str, Any]) -> None:
+def test_an_outcome_of_each_kind_is_rendered(outcome: Outcome, expected: dict[str, Any]) -> None:
     assert rendered(outcome) == expected
 
 
@@ -147,7 +147,9 @@ def test_a_malformed_lease_is_refused(text: str) -> None:
     ("reason", "expected"),
     [("cancel", StopReason.CANCEL), ("timeout", StopReason.TIMEOUT), ("?", StopReason.CANCEL)],
 )
-def test_a_stop_has_a_reason(reason: str, expected: StopReason) -> None:
+def test_every_reason_of_a_stop_is_read_and_an_unknown_one_means_cancel(
+    reason: str, expected: StopReason
+) -> None:
     assert StopAnswer(LEASE, reason).read_reason() is expected
 
 

@@ -126,7 +126,7 @@ def test_the_oracle_counts_instants(
     ],
     ids=["gap", "wildcard", "fold", "half an hour"],
 )
-def test_the_oracle_knows_when_clocks_change(
+def test_the_oracle_follows_changes_of_daylight_saving_time(
     cron: str, tz: str, day: int, expected: list[str]
 ) -> None:
     start = day * 86_400 * SECOND

@@ -15,13 +15,13 @@ from tests.sim.trace import digest
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_invariant_holds(seed: int) -> None:
+def test_every_invariant_holds_in_a_simulated_run(seed: int) -> None:
     findings = check(run(seed))
 
     assert not findings, f"seed {seed}; replay it: make sim SEED={seed}\n" + "\n".join(findings)
 
 
-def test_the_seeds_cover_both_stores() -> None:
+def test_the_default_seeds_cover_both_stores() -> None:
     assert {plan_of(seed).store for seed in range(20)} == set(STORES)
 
 

@@ -110,7 +110,7 @@ BUGS = (
 
 
 @pytest.mark.parametrize("plant", BUGS)
-def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_of_the_store_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
 
     plan = FOLDS_FAIL if plant is believe_memory_after_a_failure else PLAN
@@ -118,9 +118,9 @@ def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_without_a_planted_bug_nothing_is_found(seed: int) -> None:
+def test_without_a_planted_bug_no_violation_is_found(seed: int) -> None:
     assert check(run(seed, PLAN)) == []
 
 
-def test_the_same_seed_gives_the_same_history_on_files() -> None:
+def test_the_same_seed_gives_the_same_history_with_a_store_on_disk() -> None:
     assert digest(run(6, PLAN)) == digest(run(6, PLAN))

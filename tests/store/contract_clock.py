@@ -36,7 +36,9 @@ def interval(schedule_id: int, next_fire_at: int, **rule: int) -> Schedule:
 
 class ClockClaims(Claims):
     @STEPS
-    async def test_elapsed_instants_move_with_the_offset(self, store: Store, step: int) -> None:
+    async def test_instants_on_the_elapsed_timeline_move_with_the_offset(
+        self, store: Store, step: int
+    ) -> None:
         counting = make_job(
             id=1,
             state=State.RETRYING,
@@ -60,7 +62,7 @@ class ClockClaims(Claims):
 
     @STEPS
     @pytest.mark.parametrize("limit", [1, 2, 3, 9])
-    async def test_both_kinds_of_timers_are_read_in_one_order(
+    async def test_timers_of_both_timelines_load_in_one_order(
         self, store: Store, step: int, limit: int
     ) -> None:
         jobs = [waiting(2 * n + 1, AT + n * HOUR, elapsed=True) for n in range(4)]
@@ -94,7 +96,7 @@ class ClockClaims(Claims):
         assert found.due_at == AT + MINUTE - step
 
     @STEPS
-    async def test_only_jobs_expired_by_their_own_timeline_load(
+    async def test_jobs_expire_by_the_timeline_of_their_expiry(
         self, store: Store, step: int
     ) -> None:
         await put(
@@ -118,7 +120,9 @@ class ClockClaims(Claims):
         assert [job_id for _, (_, job_id) in promoted.jobs] == ([] if step > 0 else [1])
 
     @STEPS
-    async def test_intervals_move_and_other_schedules_do_not(self, store: Store, step: int) -> None:
+    async def test_a_clock_step_moves_interval_schedules_and_no_others(
+        self, store: Store, step: int
+    ) -> None:
         cron = make_schedule(id=2, name="cron", rule=Rule(cron="0 * * * *"), next_fire_at=AT)
         later = interval(3, AT + 5 * HOUR, start_at=AT + 5 * HOUR)
         await store.commit(of_schedules(interval(1, AT), cron, later))
@@ -169,7 +173,7 @@ class ClockClaims(Claims):
 
         assert (await store.snapshot()).clock.seen_at == AT - HOUR
 
-    async def test_counts_are_of_both_timelines(self, store: Store) -> None:
+    async def test_jobs_are_counted_whatever_their_timeline(self, store: Store) -> None:
         await put(store, waiting(1, AT, elapsed=True), waiting(2, AT, elapsed=False))
 
         counts = await store.count_jobs()

@@ -73,13 +73,13 @@ def make_full(**overrides: Any) -> Job:
 
 
 class JobClaims(Claims):
-    async def test_each_open_raises_the_epoch(self, store: Store) -> None:
+    async def test_each_opening_raises_the_epoch(self, store: Store) -> None:
         second = await self.reopen(store)
         third = await self.reopen(store)
 
         assert (second.epoch, third.epoch) == (2, 3)
 
-    async def test_a_new_store_opens_empty(self, store: Store) -> None:
+    async def test_a_new_store_is_empty_when_it_opens(self, store: Store) -> None:
         opening = await self.reopen(store)
 
         assert (opening.last_id, opening.queues, opening.ready_keys, opening.has_blocked) == (
@@ -121,12 +121,12 @@ class JobClaims(Claims):
 
         assert [*taken, opening.epoch] == [2, 3, 4]
 
-    async def test_the_last_id_may_be_a_schedules(self, store: Store) -> None:
+    async def test_the_last_id_of_a_snapshot_may_belong_to_a_schedule(self, store: Store) -> None:
         await store.commit(of_schedules(make_schedule(id=900)))
 
         assert (await self.reopen(store)).last_id == 900
 
-    async def test_closing_twice_is_harmless(self, store: Store) -> None:
+    async def test_a_second_close_changes_nothing(self, store: Store) -> None:
         await store.close()
         await store.close()
 
@@ -203,7 +203,7 @@ class JobClaims(Claims):
         assert await store.get_job(2) is None
         assert (await store.snapshot()).queues == []
 
-    async def test_the_store_works_on_after_a_commit_that_failed(self, store: Store) -> None:
+    async def test_the_store_takes_commits_after_one_that_failed(self, store: Store) -> None:
         await put(store, make_job(id=1))
         with pytest.raises(StoreError):
             await store.commit(of_jobs(make_job(id=1)))
@@ -222,7 +222,7 @@ class JobClaims(Claims):
         assert found is not None
         assert found.id == 1
 
-    async def test_a_unique_key_changes_hands_in_one_commit(self, store: Store) -> None:
+    async def test_a_unique_key_passes_to_another_job_in_one_commit(self, store: Store) -> None:
         first, failed = make_job(id=1, unique_key="k"), make_job(id=2, state=State.FAILED)
         await put(store, first, failed)
         first.unique_key, first.state = None, COMPLETED
@@ -310,7 +310,9 @@ class JobClaims(Claims):
         assert key == ReadyKey("default", "email.send", requirements=route)
         assert ids(await store.load(LoadReady(key, START, 9))) == [1]
 
-    async def test_a_job_before_the_pair_is_not_queued(self, store: Store) -> None:
+    async def test_due_jobs_before_the_start_of_the_range_are_not_queued(
+        self, store: Store
+    ) -> None:
         await put(store, *(make_job(id=n, due_at=10, state=SCHEDULED) for n in (1, 2, 3)))
 
         promoted = await store.load(PromoteDue((10, 2), 10, 9))
@@ -340,7 +342,7 @@ class JobClaims(Claims):
         assert ids(await store.load_running(0, 2)) == [1, 2]
         assert ids(await store.load_running(2, 2)) == [3]
 
-    async def test_only_waiting_jobs_expire_and_not_before_their_time(self, store: Store) -> None:
+    async def test_only_waiting_jobs_expire_and_not_before_their_expiry(self, store: Store) -> None:
         waiting = (SCHEDULED, BLOCKED, QUEUED, RETRYING)
         others = (RUNNING, COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED)
         states = enumerate((*waiting, *others), start=1)
@@ -386,7 +388,7 @@ class JobClaims(Claims):
 
         assert ids(found or []) == [1, 2, 3]
 
-    async def test_an_empty_commit_is_harmless(self, store: Store) -> None:
+    async def test_an_empty_commit_changes_nothing(self, store: Store) -> None:
         await store.commit(Changes())
 
         assert ids(await store.load_running(0, 9)) == []

@@ -76,7 +76,7 @@ class ListClaims:
         ],
         ids=str,
     )
-    async def test_filters_narrow_the_list(
+    async def test_a_list_of_jobs_has_only_the_jobs_that_match_its_filter(
         self, store: Store, which: dict[str, object], expected: list[int]
     ) -> None:
         await put(
@@ -91,7 +91,7 @@ class ListClaims:
 
         assert await listed(store, **which) == expected  # type: ignore[arg-type]
 
-    async def test_a_list_leaves_large_payloads_and_results_out(self, store: Store) -> None:
+    async def test_a_list_of_jobs_omits_large_payloads_and_results(self, store: Store) -> None:
         await put(store, make_job(id=1, payload=LARGE, result=LARGE, state=State.COMPLETED))
 
         [job] = await store.list_jobs(JobFilter(), None, 9)
@@ -111,7 +111,7 @@ class ListClaims:
             "mail": {"retrying": 1},
         }
 
-    async def test_attempts_come_back_oldest_first(self, store: Store) -> None:
+    async def test_attempts_are_listed_oldest_first(self, store: Store) -> None:
         plain = AttemptRecord(1, 1, 2, None, None, 9, "stale", None)
         await put(store, make_job(id=1), make_job(id=2))
         await store.commit(Changes(attempts=[make_attempt(1, 2), make_attempt(2, 1)]))
@@ -130,7 +130,7 @@ class ListClaims:
         kept = await store.list_attempts(1)
         assert [attempt.attempt for attempt in kept] == list(range(21, 121))
 
-    async def test_outputs_come_back_by_attempt_and_stream(self, store: Store) -> None:
+    async def test_outputs_are_listed_by_attempt_and_stream(self, store: Store) -> None:
         await put(store, make_job(id=1))
         capture = CapturedOutput("stdout", b"\x00\xff", b"tail", 100)
         await store.commit(

@@ -45,7 +45,7 @@ EITHER: dict[str, Read] = {
 
 class ReadClaims:
     @pytest.mark.parametrize(("state", "read"), WAITING.values(), ids=WAITING)
-    async def test_a_waiting_job_is_seen_until_it_ends(
+    async def test_a_waiting_job_can_be_read_in_each_state_until_it_ends(
         self, store: Store, state: State, read: Read
     ) -> None:
         job = make_job(id=1, state=state, expires_at=50)
@@ -57,7 +57,7 @@ class ReadClaims:
 
     @pytest.mark.parametrize("read", EITHER.values(), ids=EITHER)
     @pytest.mark.parametrize("is_read_between", [True, False])
-    async def test_a_job_is_seen_as_it_was_committed_last(
+    async def test_a_read_returns_the_last_committed_record_of_a_job(
         self, store: Store, read: Read, is_read_between: bool
     ) -> None:
         job = make_job(id=1, payload=b"[1]")
@@ -72,12 +72,12 @@ class ReadClaims:
         assert (seen.state, seen.ended_at, seen.result) == (State.COMPLETED, 9, b"[7]")
         assert seen.payload == b"[1]"
 
-    async def test_a_payload_is_there_as_soon_as_its_job(self, store: Store) -> None:
+    async def test_a_payload_can_be_read_as_soon_as_its_job(self, store: Store) -> None:
         await put(store, make_job(id=1, payload=b"[1]"))
 
         assert await store.load_payload(1) == b"[1]"
 
-    async def test_counts_follow_every_commit(self, store: Store) -> None:
+    async def test_counts_include_every_commit(self, store: Store) -> None:
         job = make_job(id=1)
         await put(store, job, make_job(id=2))
         assert (await store.count_jobs()).by_queue == {"default": {"queued": 2}}
@@ -86,7 +86,7 @@ class ReadClaims:
 
         assert (await store.count_jobs()).by_queue == {"default": {"queued": 1}}
 
-    async def test_snapshots_follow_every_commit(self, store: Store) -> None:
+    async def test_snapshots_include_every_commit(self, store: Store) -> None:
         job = make_job(id=5)
         await put(store, job)
         assert [(await store.snapshot()).last_id, (await store.snapshot()).ready_keys] == [

@@ -90,7 +90,7 @@ class ScheduleClaims:
 
         assert await store.list_schedules(None, 9) == [FULL]
 
-    async def test_a_name_belongs_to_one_schedule(self, store: Store) -> None:
+    async def test_two_schedules_cannot_have_one_name(self, store: Store) -> None:
         await store.commit(of_schedules(make_schedule(id=1)))
 
         with pytest.raises(StoreError):
@@ -111,7 +111,7 @@ class ScheduleClaims:
         assert await store.list_decisions(1, 9) == []
         assert await store.get_job(5) is not None
 
-    async def test_deleting_wins_over_a_change_in_the_same_commit(self, store: Store) -> None:
+    async def test_a_delete_wins_over_a_change_in_the_same_commit(self, store: Store) -> None:
         await store.commit(
             Changes(
                 schedules={1: make_schedule(id=1)},
@@ -172,7 +172,7 @@ class ScheduleClaims:
         assert ids(await store.list_schedules(None, 2)) == [2, 1]
         assert ids(await store.list_schedules("b", 9)) == [3]
 
-    async def test_a_schedule_knows_its_unfinished_jobs(self, store: Store) -> None:
+    async def test_a_loaded_schedule_lists_its_unfinished_jobs(self, store: Store) -> None:
         await store.commit(of_schedules(make_schedule(id=1), make_schedule(id=2, name="other")))
         await put(store, *(make_job(id=n, state=s, schedule_id=1) for n, s in enumerate(State, 1)))
         await put(store, make_job(id=20, schedule_id=2), make_job(id=21))
@@ -213,7 +213,7 @@ class ScheduleClaims:
         assert second[0].schedule is None
         assert await store.load(LoadBlocked(7, 9)) == []
 
-    async def test_the_latest_blocked_run_is_known_beyond_the_known_active_ones(
+    async def test_a_loaded_schedule_has_its_latest_blocked_run_beyond_the_listed_jobs(
         self, store: Store
     ) -> None:
         await store.commit(of_schedules(make_schedule(id=1, overlap=Overlap.ALLOW)))
@@ -225,7 +225,9 @@ class ScheduleClaims:
         assert found is not None
         assert (len(found.active), found.blocked) == (1_000, 2_000)
 
-    async def test_a_schedule_knows_a_bounded_number_of_them(self, store: Store) -> None:
+    async def test_a_loaded_schedule_lists_a_bounded_number_of_unfinished_jobs(
+        self, store: Store
+    ) -> None:
         await store.commit(of_schedules(make_schedule(id=1, overlap=Overlap.ALLOW)))
         await put(store, *(make_job(id=i, schedule_id=1) for i in range(1, 1_010)))
 
@@ -233,7 +235,7 @@ class ScheduleClaims:
         assert found is not None
         assert found.active == list(range(1, 1_001))
 
-    async def test_decisions_come_back_newest_first(self, store: Store) -> None:
+    async def test_decisions_are_listed_newest_first(self, store: Store) -> None:
         skipped = DecisionRecord(1, 2, 3, Decision.SKIPPED_OVERLAP, None, 4)
         await store.commit(Changes(decisions=[make_decision(1), make_decision(1, schedule_id=2)]))
         await store.commit(Changes(decisions=[skipped, make_decision(9)]))

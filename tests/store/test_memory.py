@@ -29,7 +29,9 @@ class TestMemoryStore(StoreContract):
         assert await store.size_bytes() == 0
         assert store.path is None
 
-    async def test_a_store_in_memory_is_empty_after_its_close(self, store: SqliteStore) -> None:
+    async def test_a_closed_store_in_memory_is_empty_when_it_opens_again(
+        self, store: SqliteStore
+    ) -> None:
         await put(store, make_job(id=1))
         await store.close()
 

@@ -21,14 +21,14 @@ from schedo.store.sqlite.store import SqliteStore
         ("sqlite://data/schedo.db", f"{os.getcwd()}/data/schedo.db"),
     ],
 )
-def test_a_path_names_a_file(url: str, path: str) -> None:
+def test_a_url_with_a_path_names_a_file(url: str, path: str) -> None:
     store = open_store(url)
 
     assert isinstance(store, SqliteStore)
     assert store.path == path
 
 
-def test_memory_is_a_store_without_a_file() -> None:
+def test_the_url_memory_names_a_store_without_a_file() -> None:
     assert open_store(":memory:").path is None
 
 

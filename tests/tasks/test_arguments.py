@@ -60,7 +60,7 @@ def test_positional_arguments_get_their_names() -> None:
     assert payload == b'{"to":"ada","subject":"hello","copies":2}'
 
 
-def test_defaults_are_not_written_down() -> None:
+def test_defaults_of_a_function_are_not_stored_in_the_payload() -> None:
     assert Arguments("send", send).write(("ada",), {}) == b'{"to":"ada"}'
 
 
@@ -69,7 +69,7 @@ def test_defaults_are_not_written_down() -> None:
     [((), {}), (("a", "b", "c"), {}), (("a",), {"to": "b"}), (("a",), {"cc": "b"})],
     ids=["missing", "too many", "twice", "unknown"],
 )
-def test_a_call_that_does_not_fit_is_a_type_error(
+def test_a_call_with_wrong_arguments_raises_a_type_error(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     with pytest.raises(TypeError):
@@ -79,7 +79,7 @@ def test_a_call_that_does_not_fit_is_a_type_error(
 @pytest.mark.parametrize(
     "value", [Opaque(), "\ud800", {Opaque(): 1}], ids=["class", "surrogate", "key"]
 )
-def test_a_value_without_a_json_form_is_a_type_error(value: object) -> None:
+def test_a_value_without_a_json_form_raises_a_type_error(value: object) -> None:
     with pytest.raises(TypeError, match="'untyped' cannot be written as JSON"):
         Arguments("untyped", untyped).write((value,), {})
 
@@ -89,7 +89,7 @@ def test_arguments_larger_than_a_payload_are_refused() -> None:
         Arguments("untyped", untyped).write(("x" * 1_048_575,), {})
 
 
-def test_values_come_back_as_annotated() -> None:
+def test_arguments_are_decoded_to_their_annotated_types() -> None:
     arguments = Arguments("typed", typed)
     values = {
         "when": datetime(2026, 11, 20, 11, 4, 5, tzinfo=UTC),
@@ -101,7 +101,7 @@ def test_values_come_back_as_annotated() -> None:
     assert arguments.read(arguments.write((), values)) == values
 
 
-def test_values_without_annotation_come_back_as_plain_json() -> None:
+def test_arguments_without_annotation_are_decoded_as_plain_json() -> None:
     read = Arguments("untyped", untyped).read(b'{"value": {"a": [1, null]}, "other": "x"}')
 
     assert read == {"value": {"a": [1, None]}, "other": "x"}
@@ -120,7 +120,7 @@ def test_extra_keyword_arguments_have_their_annotated_type() -> None:
         arguments.read(b'{"first": 1, "x": "two"}')
 
 
-def test_models_write_and_read_themselves() -> None:
+def test_models_are_encoded_and_decoded_by_their_own_methods() -> None:
     arguments = Arguments("modelled", modelled)
     payload = arguments.write((Model(7),), {})
 
@@ -128,7 +128,7 @@ def test_models_write_and_read_themselves() -> None:
     assert arguments.read(payload)["model"].value == 7
 
 
-def test_null_means_no_arguments() -> None:
+def test_a_null_payload_means_no_arguments() -> None:
     assert Arguments("untyped", lambda: None).read(b"null") == {}
 
 

@@ -74,7 +74,7 @@ def test_outside_of_a_handler_there_is_no_current_job() -> None:
         current_job()
 
 
-def test_a_snooze_takes_the_usual_durations() -> None:
+def test_a_snooze_accepts_every_form_of_a_duration() -> None:
     delays = [Snooze("90s"), Snooze(1.5), Snooze(timedelta(minutes=1))]
 
     assert [snooze.delay_us for snooze in delays] == [90_000_000, 1_500_000, 60_000_000]

@@ -36,7 +36,7 @@ def test_outside_of_a_worker_progress_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("percent", [-1, 101, float("nan")])
-def test_a_percentage_that_is_none_is_refused(percent: float) -> None:
+def test_a_percentage_outside_of_0_to_100_is_refused(percent: float) -> None:
     with pytest.raises(ValueError, match="percent must be 0 to 100"):
         report_progress(percent)
 
@@ -48,6 +48,6 @@ def test_a_percentage_that_is_no_number_is_refused(percent: object) -> None:
 
 
 @pytest.mark.parametrize("said", [{"message": b"half"}, {"log": 1}], ids=["bytes", "number"])
-def test_a_text_that_is_none_is_refused(said: dict[str, Any]) -> None:
+def test_progress_with_a_message_or_log_that_is_no_string_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="must be a str"):
         report_progress(50, **said)

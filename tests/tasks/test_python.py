@@ -92,7 +92,7 @@ async def test_a_partial_of_an_async_function_runs_in_the_loop() -> None:
     assert result_of(await run(functools.partial(add, b=2), {"a": 1})) == 3
 
 
-async def test_none_is_no_result() -> None:
+async def test_a_handler_that_returns_none_has_no_result() -> None:
     async def nothing() -> None: ...
 
     assert await outcome_of(nothing) == Completed(None)
@@ -150,7 +150,7 @@ async def test_an_attempt_discarded_with_its_loop_reports_nothing() -> None:
 
 
 @pytest.mark.parametrize("delay_us", [-1, 10**30, float("inf"), "soon", None, True])
-async def test_a_snooze_that_was_tampered_with_is_bounded_or_fails(delay_us: Any) -> None:
+async def test_a_snooze_with_a_changed_delay_is_bounded_or_fails(delay_us: Any) -> None:
     snooze = Snooze("5m")
     snooze.delay_us = delay_us
 
@@ -246,7 +246,7 @@ async def test_a_result_that_cannot_be_stored_fails_the_job_without_a_retry(
     assert not report.outcome.retryable
 
 
-async def test_a_bad_payload_fails_for_good_and_the_handler_does_not_run() -> None:
+async def test_a_bad_payload_fails_the_job_without_a_retry_and_the_handler_does_not_run() -> None:
     ran: list[int] = []
 
     async def add(a: int) -> None:
@@ -268,5 +268,5 @@ async def test_a_bad_payload_fails_for_good_and_the_handler_does_not_run() -> No
         ("ééééééé", False, "ééé..."),
     ],
 )
-def test_text_is_cut_between_characters(text: str, keep_end: bool, wanted: str) -> None:
+def test_a_text_is_cut_between_characters(text: str, keep_end: bool, wanted: str) -> None:
     assert clip(text, 10, keep_end=keep_end) == wanted

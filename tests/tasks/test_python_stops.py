@@ -81,7 +81,7 @@ async def test_an_async_handler_is_cancelled_by_a_stop(
     assert seen == ["cancel"]
 
 
-async def test_a_handler_that_was_stopped_has_stopped_whatever_it_returns(
+async def test_the_outcome_of_a_stopped_handler_is_stopped_whatever_it_returns(
     threads: ThreadPoolExecutor,
 ) -> None:
     running = asyncio.Event()
@@ -153,7 +153,7 @@ async def test_a_handler_that_ignores_its_stop_is_abandoned(
     assert notes.left == [KEY]
 
 
-async def test_a_function_whose_turn_comes_after_its_stop_does_not_run(
+async def test_a_plain_function_that_is_stopped_before_it_gets_a_thread_does_not_run(
     threads: ThreadPoolExecutor,
 ) -> None:
     ran: list[int] = []
@@ -173,7 +173,7 @@ async def test_a_function_whose_turn_comes_after_its_stop_does_not_run(
     assert ran == []
 
 
-async def test_an_attempt_that_was_stopped_before_its_turn_does_not_start(
+async def test_an_attempt_that_is_stopped_before_it_begins_does_not_start(
     threads: ThreadPoolExecutor,
 ) -> None:
     ran: list[int] = []

@@ -34,7 +34,7 @@ async def wait(shortage: Shortage, loop: VirtualLoop, *, after_s: float = 0.0) -
     return round(loop.time(), 2)
 
 
-def test_the_pause_grows_to_half_a_minute_while_nothing_can_begin() -> None:
+def test_the_pause_grows_to_half_a_minute_while_no_attempt_can_begin() -> None:
     async def main(loop: VirtualLoop, shortage: Shortage) -> None:
         ends = [await wait(shortage, loop) for _ in range(7)]
         assert ends == [1, 3, 7, 15, 31, 61, 91]
@@ -42,7 +42,7 @@ def test_the_pause_grows_to_half_a_minute_while_nothing_can_begin() -> None:
     run(main)
 
 
-def test_all_that_cannot_begin_in_a_round_are_released_at_its_end() -> None:
+def test_attempts_that_cannot_begin_are_released_together_after_the_pause() -> None:
     async def main(loop: VirtualLoop, shortage: Shortage) -> None:
         tries = [wait(shortage, loop, after_s=at) for at in (0.0, 0.0, 0.5, 0.9)]
         waiting = asyncio.gather(*tries)
@@ -65,7 +65,7 @@ def test_a_successful_start_ends_the_shortage() -> None:
     run(main)
 
 
-def test_an_attempt_that_is_to_end_does_not_wait() -> None:
+def test_an_attempt_that_is_stopped_does_not_wait_for_the_pause() -> None:
     async def main(loop: VirtualLoop, shortage: Shortage) -> None:
         stop = StopSignal()
         waiting = asyncio.create_task(shortage.wait(NO_PROCESS, stop))
@@ -91,7 +91,7 @@ def test_an_attempt_that_is_to_end_does_not_wait() -> None:
         (None, False),
     ],
 )
-def test_only_what_the_machine_lacks_is_a_shortage(
+def test_only_errors_of_the_machine_count_as_a_shortage(
     error: BaseException | None, is_so: bool
 ) -> None:
     assert is_shortage(error) is is_so

@@ -35,7 +35,7 @@ def test_every_operation_is_documented(operation: Operation) -> None:
         assert re.search(rf"\b{name}\b", TEXT), name
 
 
-def test_every_row_is_an_operation() -> None:
+def test_every_row_of_the_api_document_is_an_operation() -> None:
     rows = set(re.findall(r"\| `([A-Z]+)` \| `([^`]+)` \|", TEXT))
 
     assert rows <= {(operation.method, operation.path) for operation in OPERATIONS}
@@ -74,7 +74,7 @@ def test_every_field_is_documented_in_its_section(title: str, kind: type[msgspec
         assert re.search(rf"\b{field.encode_name}\b", text), field.encode_name
 
 
-def test_the_limits_are_those_of_the_code() -> None:
+def test_the_documented_limits_are_those_of_the_code() -> None:
     assert (limits.BATCH_JOBS_MAX, CONNECTIONS_MAX) == (1_000, 4_096)
     assert (limits.PAYLOAD_BYTES_MAX, limits.RESULT_BYTES_MAX) == (2**20, 2**20)
     assert (limits.OUTPUT_BYTES_MAX, limits.OUTPUTS_BYTES_MAX) == (2**20, 2**23)

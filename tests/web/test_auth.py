@@ -37,7 +37,7 @@ def every_operation() -> list[Operation]:
     return list(OPERATIONS)
 
 
-def test_every_operation_has_its_handler_and_none_is_left_over() -> None:
+def test_every_operation_has_a_handler_and_every_handler_an_operation() -> None:
     assert sorted(HANDLERS) == sorted(operation.name for operation in OPERATIONS)
 
 
@@ -46,7 +46,7 @@ def test_every_operation_has_its_handler_and_none_is_left_over() -> None:
     "authorization",
     [None, "", "Bearer", "Bearer ", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x"],
 )
-async def test_without_the_token_nothing_but_health_is_answered(
+async def test_without_the_token_only_the_health_check_succeeds(
     operation: Operation, authorization: str | None
 ) -> None:
     async with World(SECURED) as world:
@@ -69,14 +69,14 @@ async def test_with_the_token_every_operation_is_reached(operation: Operation) -
         assert reply.status not in {401, 403, 405, 415, 421, 500}
 
 
-async def test_an_unknown_path_reveals_nothing_without_the_token() -> None:
+async def test_without_the_token_an_unknown_path_is_refused_like_a_known_one() -> None:
     async with World(SECURED) as world:
         assert (await world.get("/v1/secrets")).status == 401
         assert (await world.get("/healthz/../v1/jobs")).status == 401
         assert (await world.get("/healthz/")).status == 401
 
 
-async def test_each_of_several_tokens_opens_and_a_removed_one_does_not() -> None:
+async def test_each_of_several_tokens_is_accepted_and_a_removed_one_is_refused() -> None:
     tokens = ["old-token-0123456789", "new-token-0123456789"]
     digests = [hashlib.sha256(token.encode()).digest() for token in tokens]
     for known, opens in ((digests, [200, 200]), (digests[1:], [401, 200])):
@@ -102,7 +102,7 @@ async def test_each_of_several_tokens_opens_and_a_removed_one_does_not() -> None
         "evil.example#localhost",
     ],
 )
-async def test_a_host_that_is_not_ours_is_misdirected(world: World, host: str) -> None:
+async def test_a_request_for_another_host_name_is_misdirected(world: World, host: str) -> None:
     reply = await world.send("GET", "/v1/jobs", host=host)
 
     assert (reply.status, reply.code) == (421, "misdirected")
@@ -111,7 +111,9 @@ async def test_a_host_that_is_not_ours_is_misdirected(world: World, host: str) -
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:8080", "localhost.", "127.0.0.1:1", "[::1]:8080", "[::1]"]
 )
-async def test_our_own_names_are_ours_with_any_port(world: World, host: str) -> None:
+async def test_the_host_names_of_the_server_are_accepted_with_any_port(
+    world: World, host: str
+) -> None:
     assert (await world.send("GET", "/v1/jobs", host=host)).status == 200
 
 
@@ -132,7 +134,7 @@ async def test_a_request_without_or_with_two_hosts_is_refused(world: World) -> N
     assert twice.code == "bad-request"
 
 
-async def test_headers_of_proxies_give_no_right() -> None:
+async def test_proxy_headers_give_no_access() -> None:
     async with World(SECURED) as world:
         headers = [
             ("x-forwarded-for", "127.0.0.1"),
@@ -158,7 +160,9 @@ async def test_headers_of_proxies_give_no_right() -> None:
         [("origin", "http://localhost:8080"), ("sec-fetch-site", "cross-site")],
     ],
 )
-async def test_another_site_changes_nothing(world: World, headers: list[tuple[str, str]]) -> None:
+async def test_a_page_of_another_site_cannot_change_anything(
+    world: World, headers: list[tuple[str, str]]
+) -> None:
     job = await world.submit(delay=60)
 
     for method, path, body in (
@@ -173,7 +177,7 @@ async def test_another_site_changes_nothing(world: World, headers: list[tuple[st
     assert (await world.get("/v1/jobs")).json()["items"] == [job]
 
 
-async def test_our_own_pages_may_change_things(world: World) -> None:
+async def test_a_page_of_the_server_can_make_changes(world: World) -> None:
     headers = [("origin", "http://localhost:8080"), ("sec-fetch-site", "same-origin")]
 
     assert (await world.send("POST", "/v1/jobs", b'{"task":"x"}', headers)).status == 201
@@ -202,7 +206,7 @@ async def test_a_body_that_is_not_declared_as_json_is_refused(
     assert (await world.get("/v1/jobs")).json()["items"] == []
 
 
-async def test_json_may_say_that_it_is_utf8(world: World) -> None:
+async def test_the_content_type_json_may_have_the_charset_utf8(world: World) -> None:
     for value in ("application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"'):
         reply = await world.send("POST", "/v1/jobs", b'{"task":"x"}', content_type=value)
         assert reply.status == 201
@@ -231,13 +235,13 @@ async def test_a_large_body_in_pieces_is_read_only_up_to_the_limit(world: World)
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "x", "9" * 40])
-async def test_a_length_that_is_no_length_is_refused(world: World, length: str) -> None:
+async def test_a_content_length_that_is_no_number_is_refused(world: World, length: str) -> None:
     reply = await world.send("POST", "/v1/jobs", b"{}", [("content-length", length)])
 
     assert reply.status in {400, 413}
 
 
-async def test_a_body_within_the_limit_may_come_in_pieces(world: World) -> None:
+async def test_a_body_within_the_limit_may_arrive_in_pieces(world: World) -> None:
     reply = await world.send("POST", "/v1/jobs", [b'{"ta', b'sk":', b"", b'"x"}'])
 
     assert reply.status == 201
@@ -272,11 +276,11 @@ async def test_an_unknown_method_gets_the_allowed_ones(
 @pytest.mark.parametrize(
     "path", ["/", "/v1", "/v1/jobs/", "//v1/jobs", "/v1/jobs/a/b", "/V1/jobs", "/docs/../x", "/v2"]
 )
-async def test_a_path_that_is_not_there_is_not_found(world: World, path: str) -> None:
+async def test_an_unknown_path_is_not_found(world: World, path: str) -> None:
     assert (await world.get(path)).code == "not-found"
 
 
-async def test_every_answer_carries_the_headers_that_protect_a_browser(world: World) -> None:
+async def test_every_response_has_the_headers_that_protect_a_browser(world: World) -> None:
     for path in ("/v1/jobs", "/docs", "/healthz", "/nothing", "/problems/invalid"):
         headers = (await world.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -291,7 +295,7 @@ async def test_every_answer_carries_the_headers_that_protect_a_browser(world: Wo
         assert "access-control-allow-origin" not in headers
 
 
-async def test_a_bug_is_a_500_that_shows_only_the_request_id(
+async def test_an_unexpected_error_returns_500_and_shows_only_the_request_id(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def break_down(site: AppContext, request: Request) -> Response:

@@ -38,14 +38,14 @@ async def started(*tasks: asyncio.Task[None]) -> None:
     await asyncio.wait(tasks, timeout=0)
 
 
-def test_the_shares_of_the_claims_leave_some_for_the_connections() -> None:
+def test_the_claims_cannot_take_the_whole_limit_of_bytes_in_flight() -> None:
     account = BytesInFlight()
 
     assert 0 < account.connections_max < BYTES_IN_FLIGHT_MAX
     assert all(size <= share for size, share in CLAIMED_BYTES)
 
 
-async def test_the_total_is_what_is_claimed_and_what_connections_hold() -> None:
+async def test_bytes_in_flight_are_those_claimed_and_those_that_connections_hold() -> None:
     account = BytesInFlight()
     first, second = await claim(account, 100_000), await claim(account, 5_000)
     account.by_connections += 7
@@ -58,7 +58,7 @@ async def test_the_total_is_what_is_claimed_and_what_connections_hold() -> None:
     assert account.total == 2_000_007
 
 
-async def test_a_small_body_waits_for_no_large_one() -> None:
+async def test_a_small_body_does_not_wait_for_large_ones() -> None:
     account = BytesInFlight()
     await claim(account, LARGE)
 
@@ -78,7 +78,7 @@ async def test_a_claim_that_grows_does_not_wait_for_itself() -> None:
 
 
 @pytest.mark.parametrize("pace", [RECEIVING, SENDING])
-async def test_a_client_that_does_not_go_on_loses_its_claim_when_another_waits(pace: Pace) -> None:
+async def test_a_stalled_client_loses_its_claim_when_another_client_waits(pace: Pace) -> None:
     account, never = BytesInFlight(), asyncio.Event()
     stalled = asyncio.create_task(move(account, LARGE, pace, never))
     await started(stalled)
@@ -129,7 +129,7 @@ async def test_a_claim_without_a_limit_waits_until_the_bytes_are_free() -> None:
         "PUT /s",
     ],
 )
-async def test_a_request_that_loads_a_schedule_waits_for_the_room_of_its_payload(
+async def test_a_request_that_loads_a_schedule_claims_the_bytes_of_its_payload(
     world: World, request_line: str
 ) -> None:
     schedule = {"task": "shell", "payload": {"command": "x"}, "every": "1h"}
@@ -189,7 +189,7 @@ async def test_bodies_that_wait_are_refused_when_connections_hold_too_much(world
     await server.stop(grace_s=0.2)
 
 
-async def test_a_request_is_counted_until_it_is_answered(served: Served) -> None:
+async def test_the_bytes_of_a_request_count_until_its_response_is_sent(served: Served) -> None:
     world, server, port = served
     account = world.app.context.in_flight
     reader, writer = await open_connection(port)
@@ -208,7 +208,7 @@ async def test_a_request_is_counted_until_it_is_answered(served: Served) -> None
     writer.close()
 
 
-async def test_batches_that_lack_their_last_byte_do_not_keep_others_out(served: Served) -> None:
+async def test_incomplete_batches_do_not_block_other_clients(served: Served) -> None:
     _, server, port = served
     lacking = []
     for _ in range(2):
@@ -230,7 +230,7 @@ async def test_batches_that_lack_their_last_byte_do_not_keep_others_out(served: 
         each.close()
 
 
-async def test_a_waiting_request_claims_nothing(served: Served) -> None:
+async def test_a_request_that_waits_for_a_job_claims_no_bytes(served: Served) -> None:
     world, _, port = served
     job = b'{"task":"a","delay":60,"payload":"' + b"x" * 1_000_000 + b'"}'
     streams = [await open_connection(port) for _ in range(3)]
@@ -248,7 +248,7 @@ async def test_a_waiting_request_claims_nothing(served: Served) -> None:
         writer.close()
 
 
-async def test_a_waiting_invocation_claims_nothing(world: World) -> None:
+async def test_an_invocation_that_waits_claims_no_bytes(world: World) -> None:
     world.hire()
     body = {"task": "demo", "wait": "60s", "payload": "x" * 1_000_000}
     invoking = asyncio.ensure_future(world.post("/v1/invoke", body))
@@ -262,7 +262,7 @@ async def test_a_waiting_invocation_claims_nothing(world: World) -> None:
     assert (await invoking).json()["result"] == 1
 
 
-async def test_the_metrics_show_the_account(world: World) -> None:
+async def test_the_metrics_show_the_bytes_in_flight(world: World) -> None:
     made = await claim(world.app.context.in_flight, 12_345)
 
     text = (await world.get("/metrics")).body

@@ -19,7 +19,7 @@ def read(*pieces: bytes) -> tuple[bytes, bytes, bool]:
 
 
 @pytest.mark.parametrize("size", range(1, len(WHOLE) + 1))
-def test_the_data_do_not_depend_on_the_pieces(size: int) -> None:
+def test_the_data_of_a_chunked_body_do_not_depend_on_how_it_arrives(size: int) -> None:
     pieces = [WHOLE[at : at + size] for at in range(0, len(WHOLE), size)]
 
     assert read(*pieces) == (b"hello, world", b"", True)
@@ -66,17 +66,17 @@ def test_an_invalid_chunked_body_is_refused(wire: bytes) -> None:
     ],
     ids=["extensions", "chunks of one byte"],
 )
-def test_little_data_in_much_that_is_sent_is_refused(wire: bytes) -> None:
+def test_a_chunked_body_with_more_framing_than_data_is_refused(wire: bytes) -> None:
     with pytest.raises(BadChunk):
         read(*[wire] * (140_000 // len(wire)))
 
 
-def test_trailers_without_end_are_refused() -> None:
+def test_endless_trailers_are_refused() -> None:
     with pytest.raises(BadChunk):
         read(b"0\r\n", *[b"X-A: " + b"a" * 1_000 + b"\r\n"] * 100)
 
 
-def test_chunks_of_a_hundred_bytes_may_go_on() -> None:
+def test_a_body_in_chunks_of_a_hundred_bytes_is_accepted() -> None:
     chunk = b"64\r\n" + b"a" * 100 + b"\r\n"
 
     data, _, is_complete = read(*[chunk * 100] * 100, b"0\r\n\r\n")

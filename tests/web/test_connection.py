@@ -13,7 +13,7 @@ from tests.web.placing import PlacingWorld
 from tests.web.world import World
 
 
-async def test_an_ordinary_request_is_answered_on_a_kept_connection(served: Served) -> None:
+async def test_a_connection_is_kept_open_after_an_ordinary_request(served: Served) -> None:
     _, _, port = served
 
     answer = await talk(port, HEAD + b"\r\n" + HEAD + b"Connection: close\r\n\r\n")
@@ -25,7 +25,7 @@ async def test_an_ordinary_request_is_answered_on_a_kept_connection(served: Serv
 
 
 @pytest.mark.parametrize("length", [b"", b"Content-Length: 0\r\n"], ids=["none", "of 0 bytes"])
-async def test_an_operation_that_may_have_a_body_is_answered_without_one(
+async def test_an_operation_with_an_optional_body_works_without_one(
     served: Served, length: bytes
 ) -> None:
     _, _, port = served
@@ -35,7 +35,9 @@ async def test_an_operation_that_may_have_a_body_is_answered_without_one(
 
 
 @pytest.mark.parametrize("wish", [b"", b"Connection: Keep-Alive\r\n"])
-async def test_an_http_1_0_client_gets_its_answer_and_the_end(served: Served, wish: bytes) -> None:
+async def test_the_connection_of_an_http_1_0_client_is_closed_after_the_response(
+    served: Served, wish: bytes
+) -> None:
     _, _, port = served
 
     answer = await talk(port, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n" + wish + b"\r\n")
@@ -73,7 +75,7 @@ async def test_an_http_1_0_client_gets_its_answer_and_the_end(served: Served, wi
     ],
     ids=lambda value: repr(value)[:50],
 )
-async def test_a_head_that_is_too_large_or_broken_is_answered_and_closed(
+async def test_a_request_head_that_is_too_large_or_broken_gets_an_error_and_a_close(
     served: Served, pieces: list[bytes], status: int
 ) -> None:
     _, _, port = served
@@ -85,7 +87,7 @@ async def test_a_head_that_is_too_large_or_broken_is_answered_and_closed(
     assert b"connection: close" in answer
 
 
-async def test_headers_without_end_take_no_memory(served: Served) -> None:
+async def test_endless_headers_use_no_memory(served: Served) -> None:
     _, server, port = served
     _, writer = await open_connection(port)
     sent = 0
@@ -103,7 +105,7 @@ async def test_headers_without_end_take_no_memory(served: Served) -> None:
     await connected(server, 0)
 
 
-async def test_a_head_within_the_limits_may_come_byte_by_byte(served: Served) -> None:
+async def test_a_request_head_within_the_limits_may_arrive_byte_by_byte(served: Served) -> None:
     _, _, port = served
     head = HEAD + b"X-A: " + b"a" * 300 + b"\r\nConnection: close\r\n\r\n"
 
@@ -148,7 +150,7 @@ async def test_a_silent_connection_is_closed_at_its_deadline(
     writer.close()
 
 
-async def test_a_long_answer_is_not_cut_by_a_deadline(served: Served) -> None:
+async def test_a_long_response_is_not_cut_by_a_deadline(served: Served) -> None:
     world, server, port = served
     job = await world.submit(delay=60)
     reader, writer = await open_connection(port)
@@ -165,7 +167,7 @@ async def test_a_long_answer_is_not_cut_by_a_deadline(served: Served) -> None:
     writer.close()
 
 
-async def test_a_worker_that_hangs_up_ends_its_wait() -> None:
+async def test_a_worker_that_disconnects_ends_its_poll() -> None:
     placing = PlacingWorld()
     server = HttpServer()
     port = await server.start(placing.app, "127.0.0.1", 0)
@@ -207,7 +209,7 @@ async def test_a_connection_above_the_cap_is_served_unless_it_would_wait(served:
     assert (await talk(port, HEAD + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_connection_that_was_accepted_and_not_read_gets_its_answer(world: World) -> None:
+async def test_a_connection_accepted_just_before_a_stop_gets_its_response(world: World) -> None:
     server = HttpServer()
     port = await server.start(world.app, "127.0.0.1", 0)
     streams = [await open_connection(port) for _ in range(10)]
@@ -225,7 +227,7 @@ async def test_a_connection_that_was_accepted_and_not_read_gets_its_answer(world
         writer.close()
 
 
-async def test_a_request_sent_as_the_server_stops_is_answered(world: World) -> None:
+async def test_a_request_sent_during_a_stop_gets_a_response(world: World) -> None:
     server = HttpServer()
     port = await server.start(world.app, "127.0.0.1", 0)
     sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
@@ -239,7 +241,7 @@ async def test_a_request_sent_as_the_server_stops_is_answered(world: World) -> N
         each.close()
 
 
-async def test_idle_connections_do_not_hold_up_a_stop(world: World) -> None:
+async def test_idle_connections_do_not_delay_a_stop(world: World) -> None:
     server = HttpServer()
     port = await server.start(world.app, "127.0.0.1", 0)
     reader, writer = await open_connection(port)
@@ -263,14 +265,14 @@ async def test_a_stopped_server_does_not_listen_and_may_be_stopped_again(world: 
         await open_connection(port)
 
 
-async def test_a_port_that_is_taken_is_an_error(served: Served) -> None:
+async def test_a_port_in_use_raises_an_error(served: Served) -> None:
     world, _, port = served
 
     with pytest.raises(OSError, match="in use"):
         await HttpServer().start(world.app, "127.0.0.1", port)
 
 
-async def test_an_upgrade_to_a_web_socket_is_not_done(served: Served) -> None:
+async def test_an_upgrade_to_a_web_socket_is_ignored(served: Served) -> None:
     _, _, port = served
 
     answer = await talk(
@@ -283,7 +285,7 @@ async def test_an_upgrade_to_a_web_socket_is_not_done(served: Served) -> None:
     assert b"101" not in answer.split(b"\r\n")[0]
 
 
-async def test_lines_in_a_path_or_header_make_no_new_line_in_the_log(
+async def test_line_breaks_in_a_path_or_header_make_no_new_line_in_the_log(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, _, port = served

@@ -36,7 +36,7 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_read(served: Served
 
 
 @pytest.mark.parametrize("sent", [b"", b"{"], ids=repr)
-async def test_a_body_that_does_not_come_is_waited_for_30_seconds(
+async def test_a_body_that_does_not_arrive_is_refused_after_30_seconds(
     served: Served, sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, server, port = served
@@ -72,7 +72,7 @@ async def test_a_body_that_does_not_come_is_waited_for_30_seconds(
     ],
     ids=["at once", "later", "after a good one", "expecting", "for nothing"],
 )
-async def test_a_broken_chunk_is_answered_once_and_closed(
+async def test_a_broken_chunk_gets_one_error_and_a_close(
     served: Served, pieces: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     world, server, port = served
@@ -106,7 +106,7 @@ async def test_the_client_can_send_its_whole_body_after_a_refusal(served: Served
     writer.close()
 
 
-async def test_a_refused_request_has_done_nothing(served: Served) -> None:
+async def test_a_request_refused_for_its_body_has_changed_nothing(served: Served) -> None:
     world, _, port = served
     await world.put("/v1/schedules/daily", DAILY)
 
@@ -116,7 +116,7 @@ async def test_a_refused_request_has_done_nothing(served: Served) -> None:
     assert (await world.get("/v1/schedules/daily")).status == 200
 
 
-async def test_a_request_that_is_being_carried_out_is_not_refused() -> None:
+async def test_a_request_that_has_begun_is_not_refused_for_its_body() -> None:
     store = FaultyStore(SqliteStore(":memory:"))
     server = HttpServer()
     async with World(store=cast(Store, store)) as world, asyncio.timeout(10):
@@ -144,7 +144,7 @@ async def test_a_request_that_is_being_carried_out_is_not_refused() -> None:
     ],
     ids=["not read", "read in part"],
 )
-async def test_an_answered_request_is_not_answered_again_for_its_body(
+async def test_a_request_with_a_response_gets_no_second_one_for_its_body(
     served: Served, sent: bytes, answer: bytes
 ) -> None:
     _, _, port = served
@@ -159,7 +159,7 @@ async def test_an_answered_request_is_not_answered_again_for_its_body(
     writer.close()
 
 
-async def test_a_refusal_is_not_sent_ahead_of_an_earlier_answer(served: Served) -> None:
+async def test_a_refusal_is_not_sent_before_an_earlier_response(served: Served) -> None:
     world, server, port = served
     job = await world.submit(delay=60)
     wait = f"GET /v1/jobs/{job['id']}/wait?timeout=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -176,7 +176,7 @@ async def test_a_refusal_is_not_sent_ahead_of_an_earlier_answer(served: Served) 
     writer.close()
 
 
-async def test_a_body_is_not_late_while_an_earlier_request_is_answered(served: Served) -> None:
+async def test_the_deadline_of_a_body_starts_after_the_earlier_response(served: Served) -> None:
     world, server, port = served
     job = await world.submit(delay=60)
     wait = f"GET /v1/jobs/{job['id']}/wait?timeout=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"

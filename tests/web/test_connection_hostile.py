@@ -51,7 +51,7 @@ async def push(sock: socket.socket, data: bytes) -> int:
 # Requests sent ahead.
 
 
-async def test_ten_thousand_requests_sent_ahead_are_answered(served: Served) -> None:
+async def test_ten_thousand_pipelined_requests_get_their_responses(served: Served) -> None:
     _, _, port = served
     reader, writer = await open_connection(port)
     request = HEAD + b"\r\n"
@@ -71,7 +71,9 @@ async def test_ten_thousand_requests_sent_ahead_are_answered(served: Served) -> 
     writer.close()
 
 
-async def test_requests_sent_ahead_without_reading_are_not_taken_in(served: Served) -> None:
+async def test_pipelined_requests_of_a_client_that_does_not_read_are_not_received(
+    served: Served,
+) -> None:
     _, server, port = served
     sock = await deaf_client(port)
 
@@ -84,7 +86,7 @@ async def test_requests_sent_ahead_without_reading_are_not_taken_in(served: Serv
     await connected(server, 0)
 
 
-async def test_bytes_sent_ahead_of_a_response_are_bounded(served: Served) -> None:
+async def test_the_bytes_of_pipelined_requests_are_bounded(served: Served) -> None:
     world, server, port = served
     job = await world.submit(delay=60)
     wait = f"GET /v1/jobs/{job['id']}/wait?timeout=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -151,7 +153,7 @@ async def unread_answer(world: World, server: HttpServer, port: int) -> socket.s
     return sock
 
 
-async def test_a_large_answer_is_claimed_until_it_is_read(served: Served) -> None:
+async def test_a_large_response_is_claimed_until_it_is_read(served: Served) -> None:
     world, server, port = served
     account = world.app.context.in_flight
     sock = await unread_answer(world, server, port)
@@ -179,7 +181,7 @@ async def test_a_client_that_reads_nothing_is_cut_off_after_30_seconds(served: S
     sock.close()
 
 
-async def test_heads_that_do_not_end_are_bounded_together(world: World) -> None:
+async def test_unfinished_request_heads_of_all_connections_are_bounded(world: World) -> None:
     server = HttpServer()
     account = world.app.context.in_flight
     account.connections_max = 100_000
@@ -198,7 +200,7 @@ async def test_heads_that_do_not_end_are_bounded_together(world: World) -> None:
     await server.stop(grace_s=0.2)
 
 
-async def test_an_idle_connection_makes_room_for_a_new_one(served: Served) -> None:
+async def test_an_idle_connection_is_closed_for_a_new_one_at_the_limit(served: Served) -> None:
     _, server, port = served
     idle = [await open_connection(port) for _ in range(3)]
     for reader, writer in idle:
@@ -221,7 +223,7 @@ async def test_an_idle_connection_makes_room_for_a_new_one(served: Served) -> No
 @pytest.mark.parametrize("path", [b"/v1/jobs", b"/nope"])
 @pytest.mark.parametrize("is_chunked", [False, True], ids=["length", "chunked"])
 @pytest.mark.parametrize("is_split", [False, True], ids=["together", "apart"])
-async def test_the_body_behind_an_upgrade_is_a_body(
+async def test_the_body_of_a_request_with_an_upgrade_header_is_read_as_its_body(
     served: Served, protocol: bytes, path: bytes, is_chunked: bool, is_split: bool
 ) -> None:
     world, _, port = served
@@ -305,7 +307,7 @@ async def test_ambiguous_framing_is_refused(served: Served, head: bytes, status:
 # Bytes after a refusal.
 
 
-async def test_a_body_written_at_once_gets_too_large(served: Served) -> None:
+async def test_an_oversized_body_in_a_single_write_is_refused_as_too_large(served: Served) -> None:
     _, _, port = served
     head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % (17 * MIB)
 
@@ -315,7 +317,7 @@ async def test_a_body_written_at_once_gets_too_large(served: Served) -> None:
     assert b"connection: close" in answer
 
 
-async def test_an_unread_body_is_not_received_to_its_end(served: Served) -> None:
+async def test_the_rest_of_a_refused_body_is_not_received(served: Served) -> None:
     _, server, port = served
     sock = await deaf_client(port)
 
@@ -330,7 +332,7 @@ async def test_an_unread_body_is_not_received_to_its_end(served: Served) -> None
 @pytest.mark.parametrize(
     "chunk", [b"1\r\n \r\n", b"1;" + b"e" * 1_000 + b"\r\n \r\n"], ids=["of one byte", "extended"]
 )
-async def test_chunks_that_hold_nearly_nothing_end_soon(served: Served, chunk: bytes) -> None:
+async def test_a_body_in_nearly_empty_chunks_is_refused_soon(served: Served, chunk: bytes) -> None:
     _, server, port = served
     sock = await deaf_client(port)
 

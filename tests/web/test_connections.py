@@ -90,7 +90,7 @@ def test_a_client_that_reads_nothing_is_cut_off_after_30_seconds() -> None:
 
 
 @pytest.mark.parametrize(("a_second", "stays"), [(2_048, True), (1_024, True), (1, False)])
-def test_a_client_stays_that_reads_a_kibibyte_a_second(a_second: int, stays: bool) -> None:
+def test_a_client_that_reads_a_kibibyte_a_second_is_not_closed(a_second: int, stays: bool) -> None:
     line = Line()
     _, wire = line.connect(500 * KIB)
 
@@ -115,7 +115,7 @@ def test_the_slowest_connection_is_closed_when_memory_is_short() -> None:
     assert line.account.by_connections <= 1_000 * KIB
 
 
-def test_a_client_without_time_to_read_is_not_closed() -> None:
+def test_a_client_that_had_no_time_to_read_is_not_closed() -> None:
     line = Line(bytes_max=100 * KIB)
     _, first = line.connect(400 * KIB)
     _, second = line.connect(400 * KIB)
@@ -128,7 +128,7 @@ def test_a_client_without_time_to_read_is_not_closed() -> None:
     assert line.account.by_connections == 0
 
 
-def test_a_closed_connection_leaves_the_account() -> None:
+def test_a_closed_connection_has_no_bytes_in_flight() -> None:
     line = Line()
     connection, _ = line.connect(400 * KIB)
     assert line.account.by_connections == 400 * KIB

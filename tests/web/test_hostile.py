@@ -36,7 +36,7 @@ BAD_NAMES = [
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
 @pytest.mark.parametrize("field", ["task", "queue", "tags"])
-async def test_a_bad_name_is_refused_wherever_a_name_stands(
+async def test_a_bad_name_is_refused_in_every_field_for_a_name(
     world: World, field: str, name: str
 ) -> None:
     value = [name] if field == "tags" else name
@@ -113,7 +113,7 @@ async def test_a_valid_name_is_accepted(world: World, name: str) -> None:
     ],
     ids=lambda value: ascii(value)[:60],
 )
-async def test_a_bad_field_is_named_and_nothing_is_stored(
+async def test_a_bad_field_of_a_submit_is_named_and_no_job_is_stored(
     world: World, fields: dict[str, Any], pointer: str
 ) -> None:
     reply = await world.post("/v1/jobs", {"task": "a", **fields})
@@ -156,7 +156,7 @@ async def test_a_bad_field_is_named_and_nothing_is_stored(
     ],
     ids=lambda body: repr(body)[:60],
 )
-async def test_bad_json_is_refused_at_the_door(world: World, body: bytes) -> None:
+async def test_bad_json_is_refused(world: World, body: bytes) -> None:
     headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
     for path in ("/v1/jobs", "/v1/jobs:batch"):
         text = b"[" + body + b"]" if path.endswith("batch") and body[:1] == b"{" else body
@@ -183,7 +183,9 @@ async def test_bad_json_is_refused_at_the_door(world: World, body: bytes) -> Non
     ],
     ids=ascii,
 )
-async def test_a_strange_but_sound_payload_is_kept_as_it_is(world: World, payload: object) -> None:
+async def test_a_strange_but_valid_payload_is_stored_unchanged(
+    world: World, payload: object
+) -> None:
     job = await world.submit(payload=payload)
 
     found = await world.get(f"/v1/jobs/{job['id']}")
@@ -192,7 +194,7 @@ async def test_a_strange_but_sound_payload_is_kept_as_it_is(world: World, payloa
     assert found.headers["content-type"] == "application/json"
 
 
-async def test_html_in_every_text_field_comes_back_as_json_only(world: World) -> None:
+async def test_html_in_every_text_field_is_returned_only_as_json(world: World) -> None:
     html = "<img src=x onerror=alert(1)>"
 
     job = await world.post(
@@ -220,7 +222,7 @@ WITHOUT_FIELDS = [operation for operation in OPERATIONS if operation.request is 
         (b"{", 400, "bad-json"),
     ],
 )
-async def test_where_no_field_is_taken_any_is_refused_before_anything_happens(
+async def test_an_operation_without_fields_refuses_any_field_and_changes_nothing(
     world: World, operation: Operation, body: bytes, status: int, code: str
 ) -> None:
     job = await world.submit(delay="1h")

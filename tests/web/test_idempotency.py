@@ -38,7 +38,7 @@ async def post(world: World, path: str, body: bytes, *, kind: str, keyed: bool) 
     ("path", "kind"),
     [("/v1/jobs", JSON), ("/v1/jobs:batch", JSON), ("/v1/jobs:batch", LINES), ("/schedule", JSON)],
 )
-async def test_a_malformed_body_is_refused_with_a_key_as_without(
+async def test_a_malformed_body_is_refused_in_the_same_way_with_and_without_a_key(
     world: World, path: str, kind: str, body: bytes
 ) -> None:
     plain = await post(world, path, body, kind=kind, keyed=False)
@@ -84,7 +84,7 @@ async def test_lines_are_counted_before_they_are_split(world: World) -> None:
         (b'{"task":"a","payload":[1.50,"\\u0061"]}', b'{"task":"a","payload":[1.5,"a"]}'),
     ],
 )
-async def test_spaces_and_the_order_of_keys_make_no_other_request(
+async def test_spaces_and_the_order_of_fields_make_no_other_request(
     world: World, first: bytes, second: bytes
 ) -> None:
     answer = await post(world, "/v1/jobs", first, kind=JSON, keyed=True)
@@ -94,7 +94,7 @@ async def test_spaces_and_the_order_of_keys_make_no_other_request(
     assert again.headers["idempotency-replayed"] == "true"
 
 
-async def test_lines_are_compared_by_their_values(world: World) -> None:
+async def test_jobs_on_lines_are_compared_by_their_values(world: World) -> None:
     one, two = b'{"task":"a","delay":60}', b'{"delay":60,"task":"a"}'
     lines = await post(world, "/v1/jobs:batch", one + b"\n\n" + two, kind=LINES, keyed=True)
     again = await post(world, "/v1/jobs:batch", two + b"\n" + one, kind=LINES, keyed=True)
@@ -129,7 +129,7 @@ async def test_a_replayed_refusal_is_a_problem_document_again(world: World) -> N
     assert second.headers["idempotency-replayed"] == "true"
 
 
-async def test_the_record_of_a_batch_has_no_large_payload_but_the_repeated_answer_has(
+async def test_the_record_of_a_batch_has_no_large_payload_but_the_repeated_response_has(
     world: World,
 ) -> None:
     secret = {"url": "http://a.example/", "secret": "whsec_x", "body": "x" * 10_000}

@@ -48,7 +48,7 @@ def inside(found: list[Visitor]) -> list[int]:
     return [number for number, visitor in enumerate(found) if visitor.is_in]
 
 
-async def test_waiters_enter_in_order_as_far_as_they_fit() -> None:
+async def test_waiting_requests_enter_in_order_as_far_as_their_amounts_fit() -> None:
     found = await visitors(WeightedSemaphore(10), 4, 4, 4, 2)
     assert inside(found) == [0, 1], "the last one would fit, but it is not its turn"
 
@@ -69,7 +69,7 @@ async def test_an_amount_above_the_limit_enters_alone() -> None:
     assert inside(found) == [2]
 
 
-async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
+async def test_a_cancelled_waiting_request_lets_the_next_one_enter() -> None:
     found = await visitors(WeightedSemaphore(10), 8, 8, 2)
     assert inside(found) == [0]
 
@@ -78,7 +78,7 @@ async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
     assert inside(found) == [0, 2]
 
 
-async def test_a_waiter_cancelled_as_it_enters_frees_its_amount() -> None:
+async def test_a_request_cancelled_as_it_enters_frees_its_amount() -> None:
     found = await visitors(WeightedSemaphore(10), 8, 8, 8)
 
     leaving = asyncio.create_task(found[0].leave())

@@ -171,7 +171,7 @@ async def check_lists(world: World) -> None:
 
 
 @pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS, ids=IDS)
-async def test_no_number_in_a_body_or_query_is_too_much(
+async def test_no_number_in_a_body_or_query_breaks_the_server(
     world: World, path: str, method: str, operation: dict[str, Any]
 ) -> None:
     name = operation["operationId"]
@@ -233,7 +233,7 @@ REPORTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("reported", REPORTED, ids=ascii)
-async def test_no_number_in_the_report_of_a_running_attempt_is_too_much(
+async def test_no_number_in_the_progress_of_an_attempt_breaks_the_server(
     world: World, reported: dict[str, Any]
 ) -> None:
     for value in VALUES:

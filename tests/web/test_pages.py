@@ -30,7 +30,7 @@ async def test_a_short_list_is_one_piece() -> None:
     assert (await answer_page(str, [])).body == b'{"items":[]}'
 
 
-async def test_a_long_list_is_whole_in_the_end() -> None:
+async def test_a_long_list_sent_in_pieces_is_complete() -> None:
     numbers = list(range(50_000))
 
     assert await whole(lambda number: number, numbers) == {"items": numbers}

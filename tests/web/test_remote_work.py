@@ -51,7 +51,7 @@ async def test_large_payloads_come_with_several_responses(world: World) -> None:
     assert world.app.context.in_flight.total < PAYLOAD_BYTES_MAX, "their claims are released"
 
 
-async def test_a_poll_that_waits_is_answered_as_soon_as_there_is_a_job(world: World) -> None:
+async def test_a_waiting_poll_gets_its_response_as_soon_as_there_is_a_job(world: World) -> None:
     waiting = asyncio.create_task(work(world, wait="30s"))
     while not world.app.context.polls:
         await world.engine.flush()
@@ -91,7 +91,7 @@ async def test_a_result_for_the_attempt_of_another_worker_is_refused(world: Worl
     assert (await get_job(world, job["id"]))["state"] == "running"
 
 
-async def test_a_result_for_a_job_that_never_was_is_refused(world: World) -> None:
+async def test_a_result_for_an_unknown_job_is_refused(world: World) -> None:
     lease = "0000000000007.1.1"
 
     answer = await work(world, max_leases=0, results=[{"lease": lease, "outcome": "stopped"}])
@@ -122,7 +122,7 @@ async def test_a_stop_is_repeated_until_the_attempt_ends(world: World) -> None:
     assert (await get_job(world, job["id"]))["state"] == "cancelled"
 
 
-async def test_progress_is_seen_while_the_job_runs(world: World) -> None:
+async def test_progress_can_be_read_while_the_job_runs(world: World) -> None:
     job = await world.submit()
     (lease,) = (await work(world))["leases"]
 
@@ -151,7 +151,9 @@ async def test_a_job_runs_only_on_suitable_workers(world: World) -> None:
     assert (seen["resources_used"], seen["running"], seen["free"]) == ({"cpu": 3}, 1, 1)
 
 
-async def test_why_names_the_label_that_no_worker_has(world: World) -> None:
+async def test_the_explanation_of_a_waiting_job_names_the_label_that_no_worker_has(
+    world: World,
+) -> None:
     await work(world)
     job = await world.submit(requires={"labels": {"gpu": "a100"}})
 
@@ -173,7 +175,7 @@ async def test_a_cordoned_worker_gets_nothing_until_it_is_uncordoned(world: Worl
     assert (len(nothing["leases"]), len(something["leases"])) == (0, 1)
 
 
-async def test_a_drained_worker_gets_drain(world: World) -> None:
+async def test_the_response_to_a_drained_worker_requests_a_drain(world: World) -> None:
     await work(world)
 
     await world.post("/v1/workers/w1:drain")
@@ -196,7 +198,7 @@ async def waiting_for_work(world: World, count: int = 1) -> None:
         await world.engine.flush()
 
 
-async def test_an_invoke_is_answered_with_the_result_of_the_worker(world: World) -> None:
+async def test_an_invocation_returns_the_result_of_the_worker(world: World) -> None:
     offer = asyncio.create_task(poll_until_offer(world))
     await waiting_for_work(world)
     invoked = asyncio.create_task(
@@ -230,7 +232,7 @@ async def test_a_worker_cannot_accept_the_offer_of_another(world: World) -> None
     assert (reply.status, reply.code) == (503, "no-capacity")
 
 
-async def test_no_worker_is_no_capacity_at_once(world: World) -> None:
+async def test_an_invocation_without_a_worker_fails_at_once_with_no_capacity(world: World) -> None:
     async with asyncio.timeout(5):
         reply = await world.post("/v1/invoke", {"task": "increment"})
 
@@ -249,7 +251,7 @@ async def test_an_invocation_that_no_worker_could_run_is_unsatisfiable(world: Wo
     assert (reply.status, reply.code) == (422, "unsatisfiable")
 
 
-async def test_the_workers_own_failure_is_passed_on(world: World) -> None:
+async def test_the_error_of_the_worker_is_in_the_response(world: World) -> None:
     offer = asyncio.create_task(poll_until_offer(world))
     await waiting_for_work(world)
     invoked = asyncio.create_task(world.post("/v1/invoke", {"task": "increment"}))

@@ -10,7 +10,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SIGNED = {"task": "http", "payload": {"url": "https://example.org", "secret": SECRET}}
 
 
-async def test_a_webhook_keeps_its_secret_and_no_answer_shows_it(world: World) -> None:
+async def test_the_secret_of_a_webhook_is_stored_and_never_shown(world: World) -> None:
     key = [("idempotency-key", "k")]
     first = await world.post("/v1/jobs", SIGNED, key)
     job_id = first.json()["id"]

@@ -32,7 +32,7 @@ def refused(counted: TokenThrottle, address: str, now_s: float, times: int) -> i
     return count
 
 
-def test_five_guesses_a_second_are_counted_for_each_address() -> None:
+def test_an_address_may_send_five_wrong_tokens_a_second() -> None:
     counted = TokenThrottle()
 
     assert refused(counted, "10.0.0.1", 100.0, 8) == 3
@@ -41,7 +41,7 @@ def test_five_guesses_a_second_are_counted_for_each_address() -> None:
     assert refused(counted, "10.0.0.1", 200.0, 5) == 0
 
 
-def test_the_addresses_of_one_network_count_together() -> None:
+def test_wrong_tokens_of_one_ipv6_network_count_together() -> None:
     counted = TokenThrottle()
 
     assert refused(counted, "2001:db8::1", 0.0, 5) == 0
@@ -52,7 +52,7 @@ def test_the_addresses_of_one_network_count_together() -> None:
     assert refused(counted, "fe80::1%eth0", 0.0, 6) == 1
 
 
-def test_only_the_addresses_that_guessed_last_are_remembered(
+def test_only_the_addresses_with_the_latest_wrong_tokens_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(token_throttle, "_ADDRESSES_MAX", 2)
@@ -64,7 +64,7 @@ def test_only_the_addresses_that_guessed_last_are_remembered(
     assert refused(counted, "b", 0.0, 5) == 0
 
 
-def test_a_burst_of_guesses_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_burst_of_wrong_tokens_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     counted = TokenThrottle()
     with caplog.at_level(logging.WARNING, "schedo.web"):
         for tick in range(100):
@@ -76,7 +76,7 @@ def test_a_burst_of_guesses_is_one_line_in_the_log(caplog: pytest.LogCaptureFixt
     ] * 2
 
 
-async def test_the_right_token_is_accepted_while_others_guess() -> None:
+async def test_the_right_token_is_accepted_while_other_clients_send_wrong_ones() -> None:
     async with World(SECURED) as world:
         wrong = [await world.get("/v1/jobs", WRONG) for _ in range(50)]
         right = await world.get("/v1/jobs", RIGHT)

@@ -49,7 +49,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), ROUTES, ids=lambda part: str(part)[:60])
-async def test_a_dense_body_is_read_in_many_turns(
+async def test_a_body_of_many_small_values_is_read_in_many_turns(
     world: World, method: str, path: str, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
@@ -72,7 +72,7 @@ def next_turn() -> Generator[None, None, None]:
     yield
 
 
-async def test_requests_that_come_at_once_begin_in_several_turns(
+async def test_requests_that_arrive_together_begin_in_several_turns(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = HttpServer()
@@ -108,7 +108,7 @@ async def test_requests_that_come_at_once_begin_in_several_turns(
     assert max(begun.values()) <= BEGUN_MAX
 
 
-async def test_a_health_check_does_not_wait_behind_a_crowd(
+async def test_a_health_check_does_not_wait_for_many_other_requests(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = HttpServer()

@@ -80,7 +80,7 @@ async def test_the_fields_of_a_worker_become_its_spec(world: PlacingWorld) -> No
     }
 
 
-async def test_unknown_fields_are_ignored_here_at_every_depth(world: PlacingWorld) -> None:
+async def test_unknown_fields_of_a_poll_are_ignored_at_every_depth(world: PlacingWorld) -> None:
     await world.work(
         colour="green",
         protocol=99,
@@ -92,7 +92,7 @@ async def test_unknown_fields_are_ignored_here_at_every_depth(world: PlacingWorl
     assert world.sessions.asks[0].reports == [AttemptResult(KEY, Stopped())]
 
 
-async def test_null_counts_as_not_given(world: PlacingWorld) -> None:
+async def test_a_field_of_null_counts_as_missing(world: PlacingWorld) -> None:
     names = (
         "protocol session tasks queues slots labels resources version task_defaults running "
         "results progress accept reject draining wait max_leases session_timeout"
@@ -105,7 +105,7 @@ async def test_null_counts_as_not_given(world: PlacingWorld) -> None:
     assert first == second
 
 
-async def test_an_offer_that_is_made_again_is_kept_once(world: PlacingWorld) -> None:
+async def test_the_spec_of_a_worker_that_polls_again_is_stored_once(world: PlacingWorld) -> None:
     await world.work(tasks=["a"], labels={"x": 1})
     await world.work(tasks=["a"], labels={"x": 1})
     await world.work(tasks=["b"], labels={"x": 1})
@@ -128,7 +128,7 @@ async def test_the_spec_of_a_refused_worker_is_not_kept(world: PlacingWorld) -> 
         assert world.app.context.workers["w1"].spec is None
 
 
-async def test_workers_that_are_alike_share_what_they_say(world: PlacingWorld) -> None:
+async def test_workers_with_equal_descriptions_share_them_in_memory(world: PlacingWorld) -> None:
     fields: dict[str, Any] = {
         "tasks": ["a", "b"],
         "queues": ["q"],
@@ -180,7 +180,7 @@ RESULTS: list[tuple[dict[str, Any], Any]] = [
 @pytest.mark.parametrize(
     ("fields", "outcome"), RESULTS, ids=[str(each[1])[:30] for each in RESULTS]
 )
-async def test_each_way_to_end_is_a_report(
+async def test_each_outcome_of_an_attempt_can_be_reported(
     world: PlacingWorld, fields: dict[str, Any], outcome: Any
 ) -> None:
     await world.work(results=[{"lease": LEASE_TEXT, **fields}])
@@ -188,7 +188,7 @@ async def test_each_way_to_end_is_a_report(
     assert world.sessions.asks[0].reports == [AttemptResult(KEY, outcome)]
 
 
-async def test_output_comes_as_text_or_base64(world: PlacingWorld) -> None:
+async def test_output_can_be_sent_as_text_or_base64(world: PlacingWorld) -> None:
     output = [
         {"stream": "stdout", "text": "h\u00e9"},
         {"stream": "stderr", "base64": "/w==", "total_bytes": 1},
@@ -204,7 +204,7 @@ async def test_output_comes_as_text_or_base64(world: PlacingWorld) -> None:
     )
 
 
-async def test_output_above_the_limit_keeps_its_ends(world: PlacingWorld) -> None:
+async def test_output_above_the_limit_is_cut_in_the_middle(world: PlacingWorld) -> None:
     half = 524_288
     text = "a" * half + "b" * 10 + "c" * half
 
@@ -255,7 +255,7 @@ async def test_every_field_of_a_poll_reaches_the_engine(world: PlacingWorld) -> 
     )
 
 
-async def test_an_empty_list_of_running_attempts_is_not_the_same_as_none(
+async def test_an_empty_list_of_running_attempts_differs_from_a_missing_one(
     world: PlacingWorld,
 ) -> None:
     await world.work(running=[])
@@ -275,7 +275,7 @@ PLAIN_LEASE = {
 }
 
 
-async def test_a_lease_holds_what_is_needed_to_run_it(world: PlacingWorld) -> None:
+async def test_a_lease_has_all_that_a_worker_needs_to_run_it(world: PlacingWorld) -> None:
     options = Options(
         timeout_us=1_500_000,
         tags=("a",),
@@ -338,7 +338,7 @@ async def test_a_worker_that_disconnects_ends_its_poll_in_the_engine(
     assert world.app.context.polls == set()
 
 
-async def test_a_wait_ends_when_the_server_stops(world: PlacingWorld) -> None:
+async def test_a_poll_ends_when_the_server_stops(world: PlacingWorld) -> None:
     waiting = asyncio.create_task(world.post("/v1/work", {"worker": "w1", "wait": "30s"}))
     await world.sessions.waiting.wait()
     world.app.drain()
@@ -349,7 +349,7 @@ async def test_a_wait_ends_when_the_server_stops(world: PlacingWorld) -> None:
     assert world.sessions.ended == ["w1"]
 
 
-async def test_a_server_that_stops_takes_results_and_gives_no_work(world: PlacingWorld) -> None:
+async def test_a_server_that_stops_accepts_results_and_sends_no_leases(world: PlacingWorld) -> None:
     world.app.drain()
 
     idle = await world.post("/v1/work", {"worker": "w1", "wait": "30s"})
@@ -361,7 +361,7 @@ async def test_a_server_that_stops_takes_results_and_gives_no_work(world: Placin
     assert world.sessions.asks[1].reports == [AttemptResult(KEY, Stopped())]
 
 
-async def test_a_wait_that_is_cancelled_from_outside_stays_cancelled(world: PlacingWorld) -> None:
+async def test_a_poll_that_is_cancelled_stays_cancelled(world: PlacingWorld) -> None:
     waiting = asyncio.create_task(world.post("/v1/work", {"worker": "w1", "wait": "30s"}))
     await world.sessions.waiting.wait()
 

@@ -137,7 +137,7 @@ BAD: list[tuple[dict[str, Any], str | None]] = [
 
 
 @pytest.mark.parametrize(("fields", "pointer"), BAD, ids=lambda value: ascii(value)[:60])
-async def test_a_bad_field_is_named_and_nothing_happens(
+async def test_a_bad_field_of_a_poll_is_named_and_changes_nothing(
     world: PlacingWorld, fields: dict[str, Any], pointer: str | None
 ) -> None:
     good = {"worker": "w1", "results": [STOPPED]}
@@ -174,7 +174,7 @@ async def test_a_bad_field_is_named_and_nothing_happens(
     ],
     ids=lambda body: repr(body)[:50],
 )
-async def test_garbage_is_refused_at_the_door(world: PlacingWorld, body: bytes) -> None:
+async def test_a_malformed_poll_is_refused(world: PlacingWorld, body: bytes) -> None:
     headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
 
     reply = await world.send("POST", "/v1/work", body, headers, content_type=None)
@@ -202,7 +202,9 @@ async def test_a_thousand_results_are_one_request(world: PlacingWorld) -> None:
     assert len(world.sessions.asks[0].reports) == 1_000
 
 
-async def test_a_lease_of_another_job_is_for_the_engine_to_refuse(world: PlacingWorld) -> None:
+async def test_a_result_for_another_job_is_passed_to_the_engine_which_refuses_it(
+    world: PlacingWorld,
+) -> None:
     text = "7ZZZZZZZZZZZZ.999999999.999999999999999"
 
     await world.work(results=[{"lease": text, "outcome": "stopped"}], running=[text])
@@ -211,7 +213,7 @@ async def test_a_lease_of_another_job_is_for_the_engine_to_refuse(world: Placing
     assert report.key == (2**63 - 1, 999_999_999, 999_999_999_999_999)
 
 
-async def test_a_worker_is_no_form_and_no_other_method(world: PlacingWorld) -> None:
+async def test_the_worker_protocol_refuses_forms_and_other_methods(world: PlacingWorld) -> None:
     body = orjson.dumps({"worker": "w1"})
 
     form = await world.send("POST", "/v1/work", body, content_type="text/plain")

@@ -77,14 +77,16 @@ async def test_a_worker_token_is_valid_only_for_post(world: PlacingWorld, method
 
 
 @pytest.mark.parametrize("token", ["", "wrong", IMAGES + "x", IMAGES[:-1], IMAGES.upper()])
-async def test_a_wrong_token_is_no_worker(world: PlacingWorld, token: str) -> None:
+async def test_a_wrong_worker_token_is_refused(world: PlacingWorld, token: str) -> None:
     reply = await work(world, token)
 
     assert (reply.status, reply.code) == (401, "unauthorized")
     assert world.sessions.asks == []
 
 
-async def test_an_offer_within_the_grant_is_taken(world: PlacingWorld) -> None:
+async def test_a_registration_within_the_permission_of_its_token_is_accepted(
+    world: PlacingWorld,
+) -> None:
     reply = await work(world, IMAGES, queues=["images"], tasks=["resize"])
 
     assert reply.status == 200
@@ -103,7 +105,7 @@ async def test_an_offer_within_the_grant_is_taken(world: PlacingWorld) -> None:
     ],
     ids=str,
 )
-async def test_an_offer_outside_of_the_grant_is_refused(
+async def test_a_registration_beyond_the_permission_of_its_token_is_refused(
     world: PlacingWorld, fields: dict[str, Any]
 ) -> None:
     reply = await work(world, IMAGES, **fields)
@@ -112,7 +114,9 @@ async def test_an_offer_outside_of_the_grant_is_refused(
     assert world.sessions.asks == []
 
 
-async def test_any_means_all_that_is_granted(world: PlacingWorld) -> None:
+async def test_a_worker_that_registers_for_all_tasks_gets_all_that_its_token_permits(
+    world: PlacingWorld,
+) -> None:
     await work(world, IMAGES)
     await work(world, ANY, worker="w2")
     await work(world, MASTER, worker="w3")
@@ -131,20 +135,24 @@ async def test_a_worker_name_of_another_token_cannot_be_taken_over(world: Placin
     assert [ask.session for ask in world.sessions.asks] == ["a"]
 
 
-async def test_a_name_is_free_again_when_its_worker_is_gone(world: PlacingWorld) -> None:
+async def test_the_name_of_an_evicted_worker_can_be_taken_by_another_token(
+    world: PlacingWorld,
+) -> None:
     await work(world, ANY)
 
     assert (await work(world, IMAGES)).status == 200
 
 
-async def test_a_name_is_free_again_when_its_worker_has_left(world: PlacingWorld) -> None:
+async def test_the_name_of_a_disconnected_worker_can_be_taken_by_another_token(
+    world: PlacingWorld,
+) -> None:
     await work(world, ANY)
     world.sessions.know("w1", state="disconnected")
 
     assert (await work(world, IMAGES)).status == 200
 
 
-async def test_a_name_is_not_free_while_its_worker_that_is_away_may_still_run_something(
+async def test_the_name_of_a_disconnected_worker_that_holds_attempts_cannot_be_taken(
     world: PlacingWorld,
 ) -> None:
     await work(world, ANY)
@@ -175,7 +183,7 @@ async def test_the_servers_own_token_may_speak_for_any_worker(world: PlacingWorl
     assert (await work(world, MASTER)).status == 200
 
 
-async def test_without_a_token_of_its_own_the_server_still_binds_a_workers_token() -> None:
+async def test_worker_tokens_are_enforced_on_a_server_without_its_own_token() -> None:
     async with PlacingWorld(WebSettings(worker_tokens=GRANTS)) as world:
         headers = [("authorization", f"Bearer {IMAGES}")]
 
@@ -213,7 +221,7 @@ def test_a_file_of_tokens_is_read_line_by_line() -> None:
     ],
     ids=lambda value: value[:40],
 )
-def test_a_line_that_is_wrong_is_named(text: str, message: str) -> None:
+def test_the_error_for_a_bad_file_of_tokens_names_the_line(text: str, message: str) -> None:
     with pytest.raises(Invalid) as caught:
         parse_grants(text, "f", check_token)
 
@@ -221,14 +229,14 @@ def test_a_line_that_is_wrong_is_named(text: str, message: str) -> None:
     assert ANY not in str(caught.value)
 
 
-def test_the_number_of_tokens_is_limited() -> None:
+def test_the_number_of_worker_tokens_is_limited() -> None:
     text = "\n".join(f"abcdefgh-0123456789-{n}" for n in range(1_001))
 
     with pytest.raises(Invalid, match="at most 1000"):
         parse_grants(text, "f", check_token)
 
 
-def test_the_file_is_read_once_at_the_start(tmp_path: Path) -> None:
+def test_the_file_of_tokens_is_read_once_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text(f"{ANY}\n")
     path.chmod(0o600)
@@ -237,7 +245,7 @@ def test_the_file_is_read_once_at_the_start(tmp_path: Path) -> None:
     assert read_worker_tokens(Config()) == {}
 
 
-def test_a_file_that_anybody_may_read_or_that_holds_the_servers_token_is_refused(
+def test_a_file_of_tokens_that_all_users_can_read_or_that_has_the_servers_token_is_refused(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "tokens"

@@ -111,7 +111,7 @@ async def test_an_attempt_runs_and_its_result_is_sent_once(
 
 
 @both
-async def test_a_lease_that_comes_twice_runs_once(
+async def test_a_lease_that_is_sent_twice_runs_once(
     executor: Executor, work: Work, task: str
 ) -> None:
     assert executor.start(lease(task))
@@ -162,7 +162,7 @@ async def test_a_drain_without_grace_stops_the_attempts(
     assert notes.results == [AttemptResult(LeaseKey(1, 1, 1), Stopped())]
 
 
-async def test_the_grace_of_a_drain_can_be_ended(executor: Executor, work: Work) -> None:
+async def test_the_grace_time_of_a_drain_can_be_ended(executor: Executor, work: Work) -> None:
     executor.start(lease("handle"))
     await asyncio.wait_for(work.is_called.wait(), LONG_S)
     drain = asyncio.create_task(executor.drain(100 * LONG_S))
@@ -184,7 +184,9 @@ async def test_progress_of_an_ended_attempt_is_not_sent(
     assert notes.updates == []
 
 
-async def test_a_task_that_no_runner_has_fails_for_good(executor: Executor, notes: Notes) -> None:
+async def test_an_attempt_of_an_unknown_task_fails_without_a_retry(
+    executor: Executor, notes: Notes
+) -> None:
     executor.start(lease("nothing"))
     await asyncio.wait_for(executor.wait_idle(), LONG_S)
 

@@ -59,7 +59,7 @@ async def submit(engine: Engine, task: str, count: int = 1, **options: Any) -> l
     return [answer.job.id for answer in answers if isinstance(answer, Accepted)]
 
 
-async def test_no_more_run_at_once_than_there_are_slots(engine: Engine) -> None:
+async def test_no_more_attempts_run_at_once_than_there_are_slots(engine: Engine) -> None:
     stage = Stage()
     worker = LocalWorker(engine, "local", 2, {"work": stage})
     worker.attach()
@@ -103,7 +103,7 @@ async def test_a_runner_that_raises_fails_its_job_and_no_other(engine: Engine) -
     ],
     ids=["no json", "odd text and number", "no report", "cancelled by itself"],
 )
-async def test_a_bad_result_of_a_runner_is_made_to_fit_and_frees_its_slot(
+async def test_an_invalid_result_of_a_runner_fails_its_job_and_frees_its_slot(
     engine: Engine, outcome: Any, error: str
 ) -> None:
     async def run(context: AttemptContext) -> AttemptResult:
@@ -150,7 +150,7 @@ async def test_attempts_that_a_drain_stops_are_released_uncounted(engine: Engine
     assert (job.state, job.attempt, job.failures, job.losses) == (State.QUEUED, 1, 0, 0)
 
 
-async def test_a_second_drain_has_nothing_to_wait_for_and_nothing_to_report(
+async def test_a_second_drain_ends_at_once_and_reports_no_result(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage()

@@ -74,7 +74,7 @@ def test_a_table_has_a_column_for_each_field(table: str, connection: sqlite3.Con
 
 @pytest.mark.parametrize("buffered", [True, False], ids=["buffered", "in the table"])
 @pytest.mark.parametrize("name", [name for name in rows.JOB.names if name != "id"])
-async def test_each_field_of_a_new_job_is_kept(
+async def test_each_field_of_a_new_job_is_stored(
     store: SqliteStore, name: str, buffered: bool
 ) -> None:
     job = make_job(id=1, **{name: sample(name)})
@@ -126,7 +126,7 @@ class Frozen(NamedTuple):
     colour: Colour = Colour.RED
 
 
-def test_the_type_of_a_field_says_how_it_is_stored() -> None:
+def test_the_type_of_a_field_decides_how_it_is_stored() -> None:
     columns = Columns(
         Record, memory_only=("cache",), fixed=("id",), derived={"twice": "2 * record.id"}
     )
@@ -149,7 +149,7 @@ def test_a_value_that_is_none_stays_none() -> None:
     assert columns.compile_record()(row) == record
 
 
-def test_a_frozen_record_is_made_of_its_row() -> None:
+def test_a_frozen_record_is_read_from_its_row() -> None:
     columns = Columns(Frozen, codecs={"id": Codec("record.id + 1", "{} - 1")})
 
     assert columns.compile_row(columns.names)(Frozen(1)) == (2, "red")

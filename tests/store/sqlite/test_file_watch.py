@@ -69,7 +69,9 @@ REMOVALS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", REMOVALS)
-async def test_a_change_of_the_files_is_noticed(store: SqliteStore, path: Path, name: str) -> None:
+async def test_each_removal_or_replacement_of_a_file_is_noticed(
+    store: SqliteStore, path: Path, name: str
+) -> None:
     await store.check()
     REMOVALS[name](path)
 
@@ -82,7 +84,7 @@ async def test_a_change_of_the_files_is_noticed(store: SqliteStore, path: Path, 
 @pytest.mark.parametrize(
     "name", ["db removed", "-wal removed", "db moved", "db replaced", "directory renamed"]
 )
-async def test_no_commit_is_acknowledged_to_a_file_without_a_name(
+async def test_no_commit_is_acknowledged_when_the_files_have_been_removed(
     store: SqliteStore, path: Path, name: str
 ) -> None:
     REMOVALS[name](path)

@@ -152,7 +152,7 @@ async def test_another_store_under_the_same_path_is_refused(path: Path, tmp_path
         await opened(left)
 
 
-async def test_leases_of_lost_commits_are_not_repeated(path: Path, tmp_path: Path) -> None:
+async def test_leases_of_lost_commits_are_not_issued_again(path: Path, tmp_path: Path) -> None:
     store = SqliteStore(path)
     first = await store.open()
     await checkpointed(store)

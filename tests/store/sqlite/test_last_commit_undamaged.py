@@ -19,7 +19,7 @@ from tests.store.steps import put
 
 
 # The later migrations expect these; they create the indexes again.
-async def test_a_killed_server_is_started_again(path: Path, tmp_path: Path) -> None:
+async def test_a_store_opens_after_its_server_was_killed(path: Path, tmp_path: Path) -> None:
     left = await crashed(path, tmp_path)
 
     assert await opened(left) == list(range(12, 0, -1))
@@ -66,7 +66,7 @@ async def test_a_last_commit_file_that_is_behind_is_no_damage(path: Path, tmp_pa
             assert len(await opened(again)) == 29
 
 
-async def test_a_read_with_the_shell_of_sqlite_is_no_damage(path: Path, tmp_path: Path) -> None:
+async def test_a_read_with_the_sqlite_shell_is_no_damage(path: Path, tmp_path: Path) -> None:
     """It copies the log into the database and deletes it when it closes the file."""
     left = await crashed(path, tmp_path)
     with closing(sqlite3.connect(left)) as shell:
@@ -86,7 +86,7 @@ async def test_a_read_after_a_kill_in_the_middle_of_a_checkpoint_is_no_damage(
     assert len(await opened(left)) == 12
 
 
-async def test_a_log_that_is_deleted_in_the_middle_of_a_checkpoint_is_missed(
+async def test_a_log_that_is_deleted_in_the_middle_of_a_checkpoint_is_reported_as_missing(
     path: Path, tmp_path: Path
 ) -> None:
     left = await half_copied(path, tmp_path)

@@ -22,7 +22,7 @@ sys.stdin.read()
 """
 
 
-def test_the_holder_signs_the_file(tmp_path: Path) -> None:
+def test_the_lock_file_names_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db.lock"
     lock = FileLock(str(path))
     lock.acquire()
@@ -35,7 +35,7 @@ def test_the_holder_signs_the_file(tmp_path: Path) -> None:
     assert boot == f"boot {BOOT_ID.read_text().strip()}"
 
 
-def test_a_second_server_gets_the_holder_in_the_error(tmp_path: Path) -> None:
+def test_the_error_for_a_second_server_names_the_holder(tmp_path: Path) -> None:
     path = str(tmp_path / "jobs.db.lock")
     first = FileLock(path)
     first.acquire()
@@ -108,7 +108,7 @@ def killed(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_next_holder_knows_that_the_previous_one_was_killed(killed: Path) -> None:
+def test_the_next_holder_is_notified_that_the_previous_one_was_killed(killed: Path) -> None:
     lock = taken_anew(killed)
 
     assert lock.was_killed

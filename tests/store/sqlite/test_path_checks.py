@@ -72,7 +72,7 @@ def test_a_directory_like_tmp_is_refused_and_its_mode_left_alone(tmp_path: Path)
     assert "chmod" not in str(caught.value)
 
 
-def test_a_directory_is_no_database(tmp_path: Path) -> None:
+def test_a_directory_at_the_path_of_the_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"is a directory; give the path of a file"):
         prepare_directory(str(tmp_path))
 
@@ -84,5 +84,5 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
         prepare_directory(str(tmp_path / "file" / "data" / "jobs.db"))
 
 
-def test_a_database_that_is_not_there_has_no_size(tmp_path: Path) -> None:
+def test_a_missing_database_has_no_size(tmp_path: Path) -> None:
     assert size_bytes(str(tmp_path / "jobs.db")) == 0

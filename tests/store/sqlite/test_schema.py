@@ -36,7 +36,7 @@ def test_an_empty_file_gets_the_newest_schema(connection: sqlite3.Connection) ->
     assert "job" in tables(connection)
 
 
-def test_a_second_run_changes_nothing(connection: sqlite3.Connection) -> None:
+def test_a_second_migration_changes_nothing(connection: sqlite3.Connection) -> None:
     migrate(connection)
     connection.execute("UPDATE meta SET value = 7")
     migrate(connection)
@@ -66,7 +66,7 @@ def test_a_migration_that_fails_leaves_the_version_before_it(
     assert not connection.in_transaction
 
 
-def test_numbers_have_no_gap(tmp_path: Path) -> None:
+def test_the_numbers_of_the_migrations_have_no_gap(tmp_path: Path) -> None:
     (tmp_path / "0001_first.sql").write_text("")
     (tmp_path / "0003_third.sql").write_text("")
 

@@ -56,7 +56,7 @@ class TestSqliteStore(StoreContract):
 
         await put(store, make_job(id=1))
 
-    async def test_the_file_is_free_when_the_holder_has_closed(
+    async def test_the_file_can_be_opened_when_its_holder_has_closed_it(
         self, store: SqliteStore, path: Path
     ) -> None:
         await store.close()
@@ -81,9 +81,7 @@ class TestSqliteStore(StoreContract):
         names = sorted(file.name for file in path.parent.iterdir())
         assert names == ["jobs.db", "jobs.db.last-commit", "jobs.db.lock"]
 
-    async def test_the_files_are_for_their_owner_alone(
-        self, store: SqliteStore, path: Path
-    ) -> None:
+    async def test_only_the_owner_may_read_the_files(self, store: SqliteStore, path: Path) -> None:
         await put(store, make_job(id=1))
 
         modes = {file.name: oct(file.stat().st_mode & 0o777) for file in path.parent.iterdir()}
@@ -111,7 +109,7 @@ class TestSqliteStore(StoreContract):
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             await store._reader.execute("DELETE FROM job")
 
-    async def test_the_log_does_not_grow_for_ever(self, store: SqliteStore, path: Path) -> None:
+    async def test_the_size_of_the_log_is_bounded(self, store: SqliteStore, path: Path) -> None:
         # Each commit is a megabyte, the log starts over after four.
         for first in range(1, 6_000, 200):
             jobs = range(first, first + 200)
@@ -121,7 +119,9 @@ class TestSqliteStore(StoreContract):
         assert os.stat(f"{path}-wal").st_size < 8_000_000
         assert os.stat(path).st_size > 20_000_000
 
-    async def test_the_size_is_that_of_all_its_files(self, store: SqliteStore, path: Path) -> None:
+    async def test_the_size_of_a_store_includes_all_its_files(
+        self, store: SqliteStore, path: Path
+    ) -> None:
         names = ("jobs.db", "jobs.db-wal", "jobs.db-shm")
         expected = sum(path.with_name(name).stat().st_size for name in names)
 
@@ -141,7 +141,7 @@ class TestSqliteStore(StoreContract):
         assert await store.get_job(1) is None
         await put(store, make_job(id=2))
 
-    async def test_a_known_job_is_found_in_a_page_without_its_large_parts(
+    async def test_jobs_of_one_page_share_their_task_name_and_options(
         self, store: SqliteStore
     ) -> None:
         await put(store, make_job(id=1, state=State.SCHEDULED, task="a" * 9))
@@ -162,7 +162,7 @@ INSERT INTO job (id, task, queue, priority, state, created_at, due_at, rank, att
 SELECT n, 't', 'default', 0, 'blocked', 0, 0, 0, 0, 0, 0, 0, n, n, 'schedule', 0 FROM numbers"""
 
 
-async def test_an_open_reads_no_blocked_run(path: Path) -> None:
+async def test_opening_a_store_reads_no_blocked_run(path: Path) -> None:
     peaks = []
     for count in (1, 200_000):
         file = path.with_name(f"{count}.db")
@@ -184,7 +184,7 @@ async def test_an_open_reads_no_blocked_run(path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
-async def test_counting_in_parts_counts_each_job_once(path: Path, limit: int) -> None:
+async def test_a_count_in_parts_counts_each_job_once(path: Path, limit: int) -> None:
     store = SqliteStore(path)
     await store.open()
     instants = [5, 5, 5, 5, 5, 9, 11, 12, 12, 40]

@@ -109,7 +109,7 @@ async def test_a_full_disk_refuses_the_commit_and_stays_readable(store: SqliteSt
     assert await store.load(LoadJob(2)) is None
 
 
-async def test_reads_need_no_room_for_a_flush(
+async def test_reads_on_a_full_disk_need_no_flush(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(connection: sqlite3.Connection, count: int) -> None:
@@ -130,7 +130,7 @@ async def test_reads_need_no_room_for_a_flush(
     assert await listed(store) == [2, 1]
 
 
-async def test_a_full_disk_that_has_room_again_takes_commits(store: SqliteStore) -> None:
+async def test_a_disk_that_has_free_space_again_takes_commits(store: SqliteStore) -> None:
     assert store._writer is not None
     await store._writer.execute("PRAGMA max_page_count = 60")
     with pytest.raises(StoreFull):
@@ -158,7 +158,7 @@ async def test_after_an_io_error_every_call_fails(store: SqliteStore, path: Path
         await store.load(LoadJob(1))
 
 
-async def test_a_broken_store_leaves_its_log_to_the_next_start(
+async def test_a_broken_store_keeps_its_log_for_the_next_start(
     store: SqliteStore, path: Path
 ) -> None:
     await put(store, make_job(id=1))
@@ -228,7 +228,9 @@ async def test_a_cancelled_caller_does_not_cut_a_commit_or_a_close_short(
 @pytest.mark.parametrize(
     "content", [b"[Unit]\nDescription=not a database\n" * 50, b"SQLite format 3\0" + b"\7" * 5_000]
 )
-async def test_a_file_that_is_no_database_is_left_alone(path: Path, content: bytes) -> None:
+async def test_a_file_that_is_no_database_is_refused_and_not_changed(
+    path: Path, content: bytes
+) -> None:
     lay(path, content)
 
     with pytest.raises(StoreError, match=r"jobs\.db"):
@@ -238,7 +240,7 @@ async def test_a_file_that_is_no_database_is_left_alone(path: Path, content: byt
     assert sorted(os.listdir(path.parent)) == ["jobs.db", "jobs.db.lock"]
 
 
-async def test_the_database_of_another_program_is_left_alone(path: Path) -> None:
+async def test_the_database_of_another_program_is_refused_and_not_changed(path: Path) -> None:
     lay(path, b"")
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE bookmark (url TEXT)")
@@ -251,7 +253,9 @@ async def test_the_database_of_another_program_is_left_alone(path: Path) -> None
     assert contents(path) == content
 
 
-async def test_a_file_of_a_newer_version_is_left_alone(store: SqliteStore, path: Path) -> None:
+async def test_a_file_of_a_newer_version_is_refused_and_not_changed(
+    store: SqliteStore, path: Path
+) -> None:
     await store.close()
     newer = sqlite3.connect(path)
     newer.execute("PRAGMA user_version = 9999")

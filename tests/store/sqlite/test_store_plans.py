@@ -129,7 +129,7 @@ def test_a_list_uses_its_index_and_does_not_sort(
 
 
 @pytest.mark.parametrize(("state", "index"), [("queued", "job_ready"), ("scheduled", "job_timers")])
-def test_waiting_jobs_are_listed_out_of_the_index_that_has_them(
+def test_waiting_jobs_are_listed_from_the_index_of_waiting_jobs(
     connection: sqlite3.Connection, state: str, index: str
 ) -> None:
     query, _ = queries.job_list(JobFilter(state=state), None, 9)
@@ -155,7 +155,7 @@ def test_ready_keys_are_found_by_skipping_through_the_index(connection: sqlite3.
     assert "TEMP B-TREE" not in found
 
 
-def test_counting_reads_indexes_alone(connection: sqlite3.Connection) -> None:
+def test_a_count_of_jobs_reads_only_indexes(connection: sqlite3.Connection) -> None:
     found = plan(connection, queries.COUNTS)
 
     assert "SCAN job USING COVERING INDEX job_ready" in found
@@ -178,7 +178,7 @@ def test_counting_reads_indexes_alone(connection: sqlite3.Connection) -> None:
     ],
     ids=["same", "bound", "below"],
 )
-def test_counting_a_part_reads_that_part_of_an_index(
+def test_a_partial_count_of_jobs_reads_only_a_part_of_an_index(
     connection: sqlite3.Connection, query: str, index: str
 ) -> None:
     assert index in plan(connection, query)

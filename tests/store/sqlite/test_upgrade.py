@@ -175,7 +175,7 @@ def row_of(job: Job, names: tuple[str, ...]) -> tuple[object, ...]:
     return tuple(named["requirements" if name == "route" else name] for name in names)
 
 
-async def test_an_attempt_that_was_handed_back_was_released(path: Path) -> None:
+async def test_an_attempt_with_the_old_outcome_of_a_release_is_read_as_released(path: Path) -> None:
     values = "({}, 1, 1, 1, 1, '{}')"
     rows = ", ".join(values.format(n, name) for n, name in ((1, "handed_back"), (2, "lost")))
     make_old_file(
@@ -192,7 +192,7 @@ async def test_an_attempt_that_was_handed_back_was_released(path: Path) -> None:
     assert outcomes == ["released", "lost"]
 
 
-async def test_entries_of_other_columns_than_the_present_ones_are_replayed(path: Path) -> None:
+async def test_entries_with_other_columns_than_the_current_ones_are_replayed(path: Path) -> None:
     """As if the column `worker` was new in this version: the file notes what its entries have."""
     store = SqliteStore(path)
     await store.open()
@@ -224,6 +224,6 @@ async def test_an_old_file_without_a_write_buffer_opens(path: Path) -> None:
     await store.close()
 
 
-def test_a_schedule_is_a_record_of_its_columns() -> None:
+def test_the_columns_of_a_schedule_are_its_first_fields() -> None:
     assert rows.SCHEDULE.inserted[-2:] == ("name", "elapsed")
     assert Schedule.__slots__[-2:] == ("active", "blocked")

@@ -101,7 +101,7 @@ async def test_a_second_job_with_the_id_of_one_fails_the_commit(
     assert (found.payload, await listed(store)) == (b"[1]", [1])
 
 
-async def test_new_jobs_may_come_in_any_order_of_their_ids(store: SqliteStore) -> None:
+async def test_new_jobs_may_be_committed_in_any_order_of_their_ids(store: SqliteStore) -> None:
     await put(store, make_job(id=5), make_job(id=9))
     await put(store, make_job(id=7))
     await store.load(LoadJob(7))
@@ -132,7 +132,7 @@ async def test_other_commits_flush_the_buffer_and_go_to_the_tables_at_once(
     assert (await in_buffer(store), await in_table(store)) == (0, table)
 
 
-async def test_the_buffer_is_bounded(store: SqliteStore) -> None:
+async def test_the_number_of_buffered_jobs_is_bounded(store: SqliteStore) -> None:
     held = []
     for first in range(1, 20_000, 900):
         await put(store, *(make_job(id=n) for n in range(first, first + 900)))
@@ -144,7 +144,9 @@ async def test_the_buffer_is_bounded(store: SqliteStore) -> None:
     assert len(await in_table(store)) >= 19_800 - write_buffer.BUFFERED_ROWS_MAX
 
 
-async def test_jobs_that_wait_for_an_instant_do_not_pile_up(store: SqliteStore) -> None:
+async def test_the_number_of_buffered_jobs_that_wait_for_an_instant_is_bounded(
+    store: SqliteStore,
+) -> None:
     for first in range(1, 5_000, 100):
         jobs = range(first, first + 100)
         await put(store, *(make_job(id=n, state=State.SCHEDULED) for n in jobs))
@@ -153,7 +155,7 @@ async def test_jobs_that_wait_for_an_instant_do_not_pile_up(store: SqliteStore) 
     assert store._buffer._count <= write_buffer.WAITING_ROWS_MAX
 
 
-async def test_large_payloads_do_not_pile_up(store: SqliteStore) -> None:
+async def test_the_bytes_of_buffered_payloads_are_bounded(store: SqliteStore) -> None:
     for first in range(1, 3_000, 100):
         jobs = range(first, first + 100)
         await put(store, *(make_job(id=n, payload=b"x" * 4_000) for n in jobs))
@@ -212,7 +214,7 @@ async def test_a_timer_runs_only_while_the_buffer_has_jobs(store: SqliteStore) -
     assert timer_of(store) is None
 
 
-async def test_closing_cancels_the_timer(store: SqliteStore) -> None:
+async def test_a_close_cancels_the_flush_timer(store: SqliteStore) -> None:
     await put(store, make_job(id=1))
     timer = timer_of(store)
 
@@ -222,7 +224,7 @@ async def test_closing_cancels_the_timer(store: SqliteStore) -> None:
     assert timer.cancelled()
 
 
-async def test_closing_empties_the_write_buffer(store: SqliteStore, path: Path) -> None:
+async def test_a_close_flushes_the_write_buffer(store: SqliteStore, path: Path) -> None:
     await put(store, make_job(id=1))
 
     await store.close()

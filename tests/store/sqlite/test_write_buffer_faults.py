@@ -94,7 +94,7 @@ async def test_an_invalid_entry_is_logged_and_the_others_are_kept(
     assert "skipped" in caplog.text
 
 
-async def test_a_failed_flush_loses_nothing(store: SqliteStore, path: Path) -> None:
+async def test_a_failed_flush_loses_no_entry(store: SqliteStore, path: Path) -> None:
     jobs = [make_job(id=n, payload=b"x" * 3_000) for n in range(1, 101)]
     await put(store, *jobs)
     pages = (await raw(store, "PRAGMA page_count"))[0][0]
@@ -194,7 +194,9 @@ def test_no_commit_runs_before_commits_are_synced_again(connection: UnclearConne
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_commits_that_outrun_the_flushes_go_to_the_tables(connection: UnclearConnection) -> None:
+def test_commits_go_to_the_tables_while_flushes_cannot_keep_up(
+    connection: UnclearConnection,
+) -> None:
     jobs = WriteBuffer()
     for first in range(1, 17_101, 1_900):
         bulk = (make_job(id=n) for n in range(first, first + 1_900))

@@ -36,7 +36,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
     ],
     ids=["close", "1.0", "chunked", "interim", "garbage", "second", "after close"],
 )  # fmt: skip
-async def test_each_framing_is_read(response: bytes, body: bytes) -> None:
+async def test_a_response_body_of_each_framing_is_read(response: bytes, body: bytes) -> None:
     async with Server(response) as server:
         report = await call_server(server)
 
@@ -44,7 +44,7 @@ async def test_each_framing_is_read(response: bytes, body: bytes) -> None:
     assert capture_of(report, "body").head == body
 
 
-async def test_the_answer_to_head_has_no_body_to_wait_for() -> None:
+async def test_a_response_to_head_has_no_body() -> None:
     async def keep_open(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(OK + b"Content-Length: 1000\r\n\r\n")
         await asyncio.Event().wait()
@@ -137,7 +137,7 @@ async def test_endless_headers_are_cut_off(flood: Any) -> None:
     ],
     ids=["announced", "2^53", "2^63-1", "2^63", "2^64-2", "zeros", "until close", "chunked"],
 )
-async def test_of_an_endless_body_the_first_mebibyte_is_kept(
+async def test_an_endless_body_is_kept_up_to_one_mebibyte(
     header: bytes, total_bytes: int | None
 ) -> None:
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -160,7 +160,7 @@ async def test_of_an_endless_body_the_first_mebibyte_is_kept(
     assert capture.total_bytes > 1_048_576
 
 
-async def test_chunks_of_one_byte_are_bounded_on_the_wire() -> None:
+async def test_a_body_in_chunks_of_one_byte_is_bounded_with_its_framing() -> None:
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(CHUNKED)
         while True:
@@ -174,7 +174,9 @@ async def test_chunks_of_one_byte_are_bounded_on_the_wire() -> None:
     assert "more than 8388608 bytes" in failure_of(report).message
 
 
-async def test_a_reset_in_the_middle_can_be_retried_and_keeps_the_status() -> None:
+async def test_a_connection_reset_in_the_middle_of_a_body_can_be_retried_and_keeps_the_status() -> (
+    None
+):
     async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(OK + b"Content-Length: 1000\r\n\r\nhalf")
@@ -204,7 +206,7 @@ async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @both_loops
 @pytest.mark.parametrize("slow", [never, drip])
-def test_the_timeout_covers_everything(make_loop: MakeLoop, slow: Any) -> None:
+def test_the_timeout_covers_the_whole_request(make_loop: MakeLoop, slow: Any) -> None:
     async def scenario() -> AttemptResult:
         async with Server(slow) as server:
             report = await call_server(server, timeout="100ms")

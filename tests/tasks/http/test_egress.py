@@ -35,7 +35,7 @@ def test_one_private_address_of_a_name_refuses_the_whole_name() -> None:
         AddressRules().check("mixed.example", 443, ["8.8.8.8", "10.0.0.1"])
 
 
-def test_vetted_addresses_come_back_in_order_and_once() -> None:
+def test_vetted_addresses_are_returned_in_order_without_repeats() -> None:
     vetted = AddressRules().check("a.example", 443, ["8.8.8.8", "1.1.1.1", "8.8.8.8"])
 
     assert vetted == ["8.8.8.8", "1.1.1.1"]
@@ -66,7 +66,9 @@ def test_an_address_that_cannot_be_read_is_refused(allow: list[str]) -> None:
         ("fd00::/8", "any.example", 443, "fd00::7"),
     ],
 )
-def test_the_allow_list_opens_what_it_names(entry: str, host: str, port: int, address: str) -> None:
+def test_the_allow_list_permits_the_addresses_that_it_names(
+    entry: str, host: str, port: int, address: str
+) -> None:
     assert AddressRules([entry]).check(host, port, [address]) == [address]
 
 
@@ -82,7 +84,9 @@ def test_the_allow_list_opens_what_it_names(entry: str, host: str, port: int, ad
         ("127.0.0.0/8", "any.example", 443, "::ffff:127.0.0.1"),
     ],
 )
-def test_the_allow_list_opens_nothing_else(entry: str, host: str, port: int, address: str) -> None:
+def test_the_allow_list_permits_no_other_address(
+    entry: str, host: str, port: int, address: str
+) -> None:
     with pytest.raises(TargetRefused):
         AddressRules([entry]).check(host, port, [address])
 
@@ -90,18 +94,18 @@ def test_the_allow_list_opens_nothing_else(entry: str, host: str, port: int, add
 @pytest.mark.parametrize(
     "entry", ["", " ", "http://a", "a:0", "a:65536", "a:b", "a b", "10.0.0.1/8", "*", "a/8", "-a"]
 )
-def test_an_entry_that_means_nothing_is_refused_at_start(entry: str) -> None:
+def test_an_invalid_entry_of_the_allow_list_is_refused_at_the_start(entry: str) -> None:
     with pytest.raises(Invalid, match="http jobs can be allowed to call"):
         AddressRules([entry])
 
 
 @pytest.mark.parametrize("text", ["a", "a.b-c.example", "xn--bcher-kva.example", "1.2.3.4", "a_b"])
-def test_host_names(text: str) -> None:
+def test_a_valid_host_name_is_accepted(text: str) -> None:
     assert is_host_name(text)
 
 
 @pytest.mark.parametrize(
     "text", ["", ".", "a..b", "-a", "a-", "a b", "a\n", "ä", "①", "a/b", "a%b", "a" * 254]
 )
-def test_no_host_names(text: str) -> None:
+def test_a_text_that_is_no_host_name_is_refused(text: str) -> None:
     assert not is_host_name(text)

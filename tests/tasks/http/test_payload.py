@@ -99,7 +99,9 @@ def test_a_bad_payload_is_refused_with_a_pointer(payload: Any, pointer: str, det
         ("http://[::1]:8080/%20", "::1", 8080, "[::1]:8080", "/%20"),
     ],
 )
-def test_a_url_in_parts(text: str, host: str, port: int, host_header: str, target: str) -> None:
+def test_a_url_is_split_into_its_parts(
+    text: str, host: str, port: int, host_header: str, target: str
+) -> None:
     url = parse_url(text)
 
     assert (url.host, url.port, url.host_header, url.target) == (host, port, host_header, target)

@@ -80,7 +80,7 @@ def test_a_json_body_is_posted_with_the_job_s_identity(make_loop: MakeLoop) -> N
         ),
     ],
 )
-async def test_method_body_and_type(
+async def test_the_payload_sets_method_body_and_content_type(
     payload: Any, line: str, body: bytes, content_type: str | None
 ) -> None:
     async with Server(answer(204, framed=False)) as server:
@@ -120,7 +120,9 @@ async def test_a_secret_that_the_server_does_not_have_fails_before_any_call() ->
         (500, True), (502, True), (503, True), (504, True), (599, True),
     ],
 )  # fmt: skip
-async def test_statuses_that_fail(status: int, retryable: bool) -> None:
+async def test_a_status_that_is_not_expected_fails_the_attempt(
+    status: int, retryable: bool
+) -> None:
     async with Server(answer(status, "location: http://169.254.169.254/\r\n")) as server:
         report = await call_server(server)
 
@@ -131,7 +133,7 @@ async def test_statuses_that_fail(status: int, retryable: bool) -> None:
     assert len(server.received) == 1  # a redirect is not followed
 
 
-async def test_the_message_names_the_origin_and_no_more() -> None:
+async def test_the_error_message_names_only_the_origin_of_the_url() -> None:
     async with Server(answer(410)) as server:
         report = await run({"url": server.url("/hook?token=hunter2")})
 
@@ -148,7 +150,7 @@ async def test_the_message_names_the_origin_and_no_more() -> None:
         ("5xx", 503, True),
     ],
 )  # fmt: skip
-async def test_the_expected_statuses_complete(
+async def test_an_expected_status_completes_the_attempt(
     expected: Any, status: int, is_completed: bool
 ) -> None:
     async with Server(answer(status)) as server:
@@ -186,12 +188,14 @@ async def test_the_expected_statuses_complete(
         ("Thu, 25 Feb 99999999999 15:02:10 GMT", None),
     ],
 )
-def test_retry_after(text: str | None, wait_us: int | None) -> None:
+def test_the_header_retry_after_is_read_in_both_forms(
+    text: str | None, wait_us: int | None
+) -> None:
     assert parse_retry_after(text, NOW) == wait_us
 
 
 @pytest.mark.parametrize(("status", "wait_us"), [(429, 7 * SECOND), (503, 7 * SECOND), (404, None)])
-async def test_retry_after_is_honoured_where_a_retry_makes_sense(
+async def test_the_header_retry_after_delays_the_retry_of_a_retryable_status(
     status: int, wait_us: int | None
 ) -> None:
     async with Server(answer(status, "Retry-After: 7\r\n")) as server:
@@ -201,7 +205,7 @@ async def test_retry_after_is_honoured_where_a_retry_makes_sense(
     assert report.outcome.retry_in_us == wait_us
 
 
-async def test_without_descriptors_the_attempt_is_released(
+async def test_an_attempt_without_a_free_descriptor_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def refuse(*_: object, **__: object) -> None:
@@ -255,7 +259,7 @@ async def test_a_small_json_body_becomes_part_of_the_result() -> None:
         "utf8",
     ],
 )
-async def test_json_that_is_not_trusted_stays_out_of_the_result(body: bytes) -> None:
+async def test_json_that_is_not_strict_is_not_part_of_the_result(body: bytes) -> None:
     async with Server(answer(200, "content-type: application/json\r\n", body)) as server:
         report = await call_server(server)
 
@@ -263,7 +267,7 @@ async def test_json_that_is_not_trusted_stays_out_of_the_result(body: bytes) -> 
     assert capture_of(report, "body").head == body
 
 
-async def test_a_bad_payload_that_got_this_far_fails_at_once() -> None:
+async def test_a_bad_payload_fails_the_attempt_without_a_retry() -> None:
     report = await run({"url": "ftp://a"})
 
     assert failure_of(report).type == "bad-payload"

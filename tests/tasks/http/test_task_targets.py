@@ -28,7 +28,7 @@ CERTIFICATE = Path(__file__).with_name("hook.test.pem")
         "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fec0::1]", "224.0.0.1", "0.0.0.0",
     ],
 )  # fmt: skip
-async def test_private_targets_are_refused_for_good(host: str) -> None:
+async def test_private_targets_fail_the_job_without_a_retry(host: str) -> None:
     async with Server(answer(200)) as server:
         report = await run({"url": f"http://{host}:{server.port}/"}, make_runner(allow=()))
 
@@ -55,7 +55,7 @@ async def test_the_log_of_a_refused_call_contains_no_secrets(
     assert "s3cret" not in line
 
 
-async def test_a_call_whose_name_cannot_be_looked_up_for_want_of_a_thread_is_released(
+async def test_an_attempt_that_gets_no_thread_for_its_lookup_is_released(
     no_new_thread: None,
 ) -> None:
     report = await run({"url": "http://localhost:1/"}, make_runner())
@@ -73,7 +73,7 @@ async def test_one_private_address_among_public_ones_refuses_the_name() -> None:
     assert not server.connected.is_set()
 
 
-async def test_the_vetted_address_is_called_without_asking_again() -> None:
+async def test_the_vetted_address_is_called_without_a_second_lookup() -> None:
     names = FixedNames(hook=["127.0.0.1"])
     async with Server(answer(200)) as server:
         runner = make_runner(allow=("hook.test",), resolve=names)
@@ -95,7 +95,7 @@ async def test_the_allow_list_can_name_one_port() -> None:
     assert not other.connected.is_set()
 
 
-async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
+async def test_the_next_address_is_tried_when_one_does_not_respond() -> None:
     async with Server(answer(200)) as server:
         runner = make_runner(
             allow=("127.0.0.0/8",), resolve=FixedNames(two=["127.0.0.9", "127.0.0.1"])
@@ -157,7 +157,7 @@ def make_server_tls() -> ssl.SSLContext:
     ],
     ids=["trusted", "unknown", "wrong name"],
 )
-def test_certificates_are_checked(
+def test_a_certificate_that_is_not_trusted_fails_the_call(
     make_loop: MakeLoop, host: str, is_trusted: bool, message: str | None
 ) -> None:
     async def scenario() -> AttemptResult:

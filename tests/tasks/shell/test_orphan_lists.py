@@ -46,7 +46,7 @@ def test_commands_of_a_dead_worker_are_killed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_commands_of_a_living_worker_are_left_alone(
+def test_commands_of_a_living_worker_are_not_killed(
     tmp_path: Path, command: subprocess.Popen[bytes]
 ) -> None:
     living = OrphanList(tmp_path)
@@ -59,7 +59,7 @@ def test_commands_of_a_living_worker_are_left_alone(
     living.close()
 
 
-def test_a_worker_that_ends_leaves_nothing(tmp_path: Path) -> None:
+def test_a_worker_that_ends_removes_its_list(tmp_path: Path) -> None:
     OrphanList(tmp_path / "new").close()
 
     assert list((tmp_path / "new").iterdir()) == []
@@ -69,6 +69,8 @@ def test_a_worker_that_ends_leaves_nothing(tmp_path: Path) -> None:
     ("environ", "expected"),
     [({"XDG_STATE_HOME": "/state"}, "/state/schedo/workers")],
 )
-def test_the_lists_lie_with_the_state_of_programs(environ: dict[str, str], expected: str) -> None:
+def test_the_lists_are_in_the_directory_for_the_state_of_programs(
+    environ: dict[str, str], expected: str
+) -> None:
     assert find_directory(environ) == Path(expected)
     assert find_directory({}) == Path.home() / ".local/state/schedo/workers"

@@ -111,7 +111,7 @@ def test_a_command_whose_pid_was_not_yet_recorded_is_found_by_its_mark(
     assert wait_gone(pid)
 
 
-def test_another_boot_makes_the_file_void(path: Path, sleepers: Sleepers) -> None:
+def test_a_list_from_before_a_reboot_is_ignored(path: Path, sleepers: Sleepers) -> None:
     pid = sleepers.start(M1)
     Orphans(path).record(M1, seen(pid))
     _, _, rest = path.read_text().partition("\n")
@@ -135,7 +135,7 @@ def test_a_descendant_in_another_session_is_found_by_its_mark(
     assert is_running(bystander)
 
 
-def test_only_whole_marks_count(sleepers: Sleepers) -> None:
+def test_a_process_is_found_only_by_a_complete_mark(sleepers: Sleepers) -> None:
     pid = sleepers.start("abcd")
 
     assert kill_marked({"abc", "bcd", "abcde", ""}) == set()
@@ -155,7 +155,9 @@ def test_a_damaged_file_kills_no_process(path: Path, text: str) -> None:
     assert Orphans(path).reap() == 0
 
 
-def test_the_file_stays_small_and_keeps_what_runs(path: Path, sleepers: Sleepers) -> None:
+def test_the_list_stays_small_and_keeps_the_running_commands(
+    path: Path, sleepers: Sleepers
+) -> None:
     pid = sleepers.start(M1)
     orphans = Orphans(path)
     orphans.record(M1, seen(pid))
@@ -170,7 +172,7 @@ def test_the_file_stays_small_and_keeps_what_runs(path: Path, sleepers: Sleepers
     assert wait_gone(pid)
 
 
-def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_written_does_not_stop_commands(tmp_path: Path) -> None:
     orphans = Orphans(tmp_path / "missing" / "running")
 
     orphans.record(M1, seen(os.getpid()))
@@ -179,7 +181,7 @@ def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     assert orphans.reap() == 0
 
 
-def test_the_start_time_of_no_process_is_none() -> None:
+def test_a_pid_without_a_process_has_no_start_time() -> None:
     assert find_start_time(2**22 + 1) is None
     assert find_start_time(os.getpid()) is not None
 
@@ -199,9 +201,7 @@ asyncio.run(runner(make_context({"command": line})))
 """
 
 
-def test_a_server_killed_in_the_middle_leaves_nothing_after_the_next_start(
-    path: Path, tmp_path: Path
-) -> None:
+def test_the_next_start_kills_all_commands_of_a_killed_server(path: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pids")
     server = subprocess.Popen([sys.executable, "-c", SERVER, path, tmp_path / "pids"])
     escaped, leader = map(int, (tmp_path / "pids").read_text().split())

@@ -27,7 +27,7 @@ from schedo.tasks.shell.output import HeadAndTail, OutputFile, PipeReader
         ([b"abcdefg", b"hijklmnop", b"q"], b"abcd", b"nopq"),
     ],
 )
-def test_the_first_and_the_last_bytes_are_kept(
+def test_the_first_and_the_last_bytes_of_the_output_are_kept(
     chunks: list[bytes], head: bytes, tail: bytes
 ) -> None:
     kept = HeadAndTail(half_bytes=4)
@@ -39,7 +39,9 @@ def test_the_first_and_the_last_bytes_are_kept(
 
 
 @given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 12))
-def test_head_and_tail_do_not_depend_on_the_chunks(chunks: list[bytes], half: int) -> None:
+def test_the_kept_bytes_do_not_depend_on_how_the_output_is_chunked(
+    chunks: list[bytes], half: int
+) -> None:
     kept = HeadAndTail(half)
 
     for chunk in chunks:
@@ -76,7 +78,7 @@ async def test_the_end_of_the_last_writer_is_noticed() -> None:
     tap.close()
 
 
-async def test_a_file_gets_every_byte_in_order(tmp_path: Path) -> None:
+async def test_an_output_file_gets_every_byte_in_order(tmp_path: Path) -> None:
     file = OutputFile(tmp_path / "out")
 
     for number in range(1_000):
@@ -88,7 +90,7 @@ async def test_a_file_gets_every_byte_in_order(tmp_path: Path) -> None:
     assert file.note is None
 
 
-async def test_a_file_without_output_is_not_made(tmp_path: Path) -> None:
+async def test_without_output_no_file_is_made(tmp_path: Path) -> None:
     file = OutputFile(tmp_path / "out")
 
     await file.close()
@@ -116,7 +118,7 @@ async def test_an_existing_file_at_the_path_is_not_changed(tmp_path: Path, plant
     assert plant != "file" or path.read_text() == "precious"
 
 
-async def test_a_file_that_cannot_be_made_is_noted_and_forgotten(tmp_path: Path) -> None:
+async def test_an_output_file_that_cannot_be_made_is_reported_once(tmp_path: Path) -> None:
     file = OutputFile(tmp_path / "missing" / "out")
 
     file.write(b"one")
@@ -126,7 +128,7 @@ async def test_a_file_that_cannot_be_made_is_noted_and_forgotten(tmp_path: Path)
     assert file.note == "out is incomplete: No such file or directory"
 
 
-async def test_a_file_that_cannot_grow_is_noted(tmp_path: Path) -> None:
+async def test_an_output_file_that_cannot_grow_is_reported(tmp_path: Path) -> None:
     file = OutputFile(tmp_path / "out")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))  # as good as a full disk

@@ -11,7 +11,7 @@ from schedo.errors import Invalid
 from schedo.tasks.shell.payload import check_shell_payload
 
 
-def test_a_payload_has_sensible_defaults() -> None:
+def test_a_payload_has_the_documented_defaults() -> None:
     payload = check_shell_payload(b'{"command": "true"}')
 
     assert (payload.cwd, payload.env, payload.stdin) == (None, {}, None)
@@ -80,7 +80,7 @@ def test_every_bad_field_is_named_at_once() -> None:
     ]
 
 
-def test_only_some_of_many_problems_are_named() -> None:
+def test_at_most_a_bounded_number_of_problems_is_named() -> None:
     env = {f"{number}": "x" for number in range(10_000)}
 
     with pytest.raises(Invalid) as caught:

@@ -95,7 +95,7 @@ def test_the_status_is_the_exit_code_or_minus_the_signal(
 
 
 @both_loops
-def test_many_at_once_all_end(make_loop: MakeLoop) -> None:
+def test_many_concurrent_commands_all_end(make_loop: MakeLoop) -> None:
     async def run_many() -> list[tuple[int, bytes]]:
         commands = Spawner()
         # More than the socket holds at once.
@@ -147,7 +147,7 @@ async def test_a_command_leaves_no_core_dump(commands: Spawner) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-async def test_no_signal_is_ignored_or_blocked(commands: Spawner) -> None:
+async def test_a_command_starts_without_ignored_or_blocked_signals(commands: Spawner) -> None:
     command = Command(["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"], ENV)
 
     status, output = await run(commands, command)
@@ -158,7 +158,7 @@ async def test_no_signal_is_ignored_or_blocked(commands: Spawner) -> None:
     assert [mask & 0x7FFF_FFFF for mask in masks] == [0, 0]
 
 
-async def test_stdin_is_read_to_its_end(commands: Spawner) -> None:
+async def test_a_command_can_read_its_stdin_to_the_end(commands: Spawner) -> None:
     data = bytes(range(256)) * 2_000
 
     assert await run(commands, Command(["wc", "-c"], ENV, stdin=data)) == (0, b"512000\n")
@@ -201,7 +201,7 @@ async def test_a_command_that_cannot_start_raises_and_leaves_no_descriptor(
     assert await run(commands, Command(["echo", "next"], ENV)) == (0, b"next\n")
 
 
-async def test_the_pid_of_what_was_signalled_is_kept_until_it_is_released(
+async def test_the_pid_of_a_command_is_not_freed_before_it_is_released(
     commands: Spawner,
 ) -> None:
     running, pid = await start_sleeper(commands)
@@ -330,7 +330,7 @@ async def test_a_busy_spawner_is_not_killed(
     assert await asyncio.gather(*(run(commands, each) for each in asked)) == [(0, b"")] * 500
 
 
-async def test_the_spawner_is_small(commands: Spawner) -> None:
+async def test_the_spawner_uses_little_memory(commands: Spawner) -> None:
     _, pid = await start_sleeper(commands)
 
     assert measure_own_kib(find_parent(pid)) < 8_192

@@ -101,7 +101,9 @@ async def test_a_silent_command_has_no_output() -> None:
         ({"command": "a", "cwd": "/etc/passwd"}, "bad-cwd", "cannot be entered: Not a directory"),
     ],
 )
-async def test_each_way_to_fail_has_its_own_name(payload: Any, kind: str, message: str) -> None:
+async def test_each_kind_of_failure_has_its_own_error_code(
+    payload: Any, kind: str, message: str
+) -> None:
     report = await run(payload)
 
     failure = failure_of(report)
@@ -109,7 +111,7 @@ async def test_each_way_to_fail_has_its_own_name(payload: Any, kind: str, messag
     assert message in failure.message
 
 
-async def test_exit_code_and_signal_are_kept() -> None:
+async def test_the_exit_code_and_the_signal_are_in_the_result() -> None:
     assert failure_of(await run({"command": "exit 3"})).exit_code == 3
     assert failure_of(await run({"command": "kill -KILL $$"})).signal == "SIGKILL"
 
@@ -134,7 +136,7 @@ async def test_a_file_that_is_no_program_is_not_executable(tmp_path: Path) -> No
     assert failure_of(await run({"command": [str(script)]})).type == "not-executable"
 
 
-async def test_other_codes_can_count_as_success() -> None:
+async def test_a_payload_can_count_other_exit_codes_as_success() -> None:
     payload = {"command": "exit 3", "success_codes": [0, 3]}
 
     assert result_of(await run(payload)) == {"exit_code": 3}
@@ -147,7 +149,7 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_short_pauses")
-async def test_without_descriptors_the_attempt_is_released() -> None:
+async def test_an_attempt_without_a_free_descriptor_is_released() -> None:
     runner = ShellRunner()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(name) for name in os.listdir("/proc/self/fd"))
@@ -189,7 +191,7 @@ async def test_an_attempt_is_released_when_the_spawner_has_no_descriptors() -> N
 
 @pytest.mark.usefixtures("_short_pauses")
 @pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM])
-async def test_without_a_process_to_be_had_the_attempt_is_released(
+async def test_an_attempt_is_released_when_no_process_can_be_started(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     class Refused(Running):
@@ -213,7 +215,7 @@ async def test_without_a_process_to_be_had_the_attempt_is_released(
     runner.close()
 
 
-async def test_a_bad_payload_that_got_this_far_fails_at_once() -> None:
+async def test_a_bad_payload_fails_the_attempt_without_a_retry() -> None:
     report = await run({"comand": "true"})
 
     assert failure_of(report).type == "bad-payload"
@@ -221,7 +223,9 @@ async def test_a_bad_payload_that_got_this_far_fails_at_once() -> None:
     assert not report.outcome.retryable
 
 
-async def test_the_server_s_secrets_stay_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_does_not_get_the_secrets_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SCHEDO_TOKEN", "planted")
     monkeypatch.setenv("DATABASE_URL", "planted")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/planted")
@@ -233,7 +237,7 @@ async def test_the_server_s_secrets_stay_with_the_server(monkeypatch: pytest.Mon
     assert "LC_TIME=C\n" in text_of(report)
 
 
-async def test_a_command_knows_its_own_attempt() -> None:
+async def test_a_command_gets_its_job_and_attempt_in_variables() -> None:
     options = Options(traceparent=TRACE, tracestate="a=b")
 
     report = await run({"command": ["env"]}, options=options)
@@ -251,7 +255,7 @@ async def test_a_command_knows_its_own_attempt() -> None:
     ]
 
 
-async def test_the_job_s_own_variables_arrive() -> None:
+async def test_a_command_gets_the_variables_of_its_payload() -> None:
     payload = {"command": ["env"], "env": {"A": "b=ä\n", "PATH": "/bin:/usr/bin"}}
 
     text = text_of(await run(payload))
@@ -260,7 +264,7 @@ async def test_the_job_s_own_variables_arrive() -> None:
     assert "PATH=/bin:/usr/bin\n" in text
 
 
-async def test_stdin_is_the_job_s_or_empty() -> None:
+async def test_the_stdin_of_a_command_is_that_of_its_payload_or_empty() -> None:
     assert text_of(await run({"command": ["cat"], "stdin": "a\nä"})) == "a\nä"
     assert (await run({"command": ["cat"]})).output == ()
 
@@ -276,7 +280,7 @@ def test_a_background_process_with_the_pipes_does_not_hold_the_job(make_loop: Ma
     os.kill(left, 9)
 
 
-async def test_a_flood_is_kept_at_both_ends_and_costs_no_memory() -> None:
+async def test_of_endless_output_only_the_first_and_last_bytes_are_in_memory() -> None:
     await run({"command": "head -c 3000000 /dev/zero"})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -311,7 +315,7 @@ async def test_the_whole_output_goes_to_files_named_by_ids(tmp_path: Path) -> No
     assert result_of(report) == {"exit_code": 0}
 
 
-async def test_an_attempt_number_that_comes_again_gets_another_file(tmp_path: Path) -> None:
+async def test_a_repeated_attempt_number_gets_another_output_file(tmp_path: Path) -> None:
     runner = ShellRunner(output_dir=tmp_path)
     (tmp_path / f"{JOB}.2.stdout").symlink_to(tmp_path / "elsewhere")
 
@@ -322,7 +326,7 @@ async def test_an_attempt_number_that_comes_again_gets_another_file(tmp_path: Pa
     assert not (tmp_path / "elsewhere").exists()
 
 
-async def test_a_file_that_fails_does_not_fail_the_job(tmp_path: Path) -> None:
+async def test_an_output_file_that_fails_does_not_fail_the_job(tmp_path: Path) -> None:
     runner = ShellRunner(output_dir=tmp_path / "gone")
     (tmp_path / "gone").rmdir()
 

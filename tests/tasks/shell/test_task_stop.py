@@ -84,7 +84,7 @@ def test_a_command_that_ignores_the_stop_is_killed_with_its_descendants(
     assert [wait_gone(pid) for pid in pids] == [True] * 4
 
 
-async def test_a_stopped_flood_ends_too(ready: Path) -> None:
+async def test_a_command_that_floods_its_output_can_be_stopped(ready: Path) -> None:
     context = make_context({"command": f"trap '' TERM; echo up > {ready}; yes", "grace": 0.05})
 
     report, _ = await stop_when_ready(context, ready, ShellRunner())
@@ -93,7 +93,7 @@ async def test_a_stopped_flood_ends_too(ready: Path) -> None:
     assert capture_of(report, "stdout").head.startswith(b"y\ny\n")
 
 
-async def test_a_process_that_stopped_itself_is_still_ended(ready: Path) -> None:
+async def test_a_process_that_suspended_itself_can_be_stopped(ready: Path) -> None:
     context = make_context({"command": f"echo up > {ready}; kill -STOP $$", "grace": "10s"})
 
     report, _ = await stop_when_ready(context, ready, ShellRunner())
@@ -101,7 +101,7 @@ async def test_a_process_that_stopped_itself_is_still_ended(ready: Path) -> None
     assert report.outcome == Stopped()
 
 
-async def test_a_stop_before_the_start_still_ends_it() -> None:
+async def test_a_stop_before_the_start_ends_the_command() -> None:
     context = make_context({"command": "sleep 60"})
     context.stop.set(StopReason.TIMEOUT)
 

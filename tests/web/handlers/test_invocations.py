@@ -63,7 +63,9 @@ async def test_a_lost_invocation_fails_unless_it_may_run_again(world: PlacingWor
     assert [spec and spec.options.retry for spec in specs] == [ONCE, ONCE, ONCE]
 
 
-async def test_a_result_within_the_wait_is_200(world: PlacingWorld) -> None:
+async def test_an_invocation_that_ends_within_its_wait_returns_200_with_the_result(
+    world: PlacingWorld,
+) -> None:
     reply = await invoke(world)
 
     assert (reply.status, reply.json()["result"]) == (200, {"Num": 2})
@@ -71,7 +73,9 @@ async def test_a_result_within_the_wait_is_200(world: PlacingWorld) -> None:
     assert world.placing.calls[0].wait_s == 30.0
 
 
-async def test_without_a_wait_it_is_201_once_a_worker_has_it(world: PlacingWorld) -> None:
+async def test_an_invocation_without_a_wait_returns_201_when_a_worker_has_accepted_it(
+    world: PlacingWorld,
+) -> None:
     world.placing.jobs = [make_job(State.RUNNING)]
 
     reply = await invoke(world, wait=0)
@@ -80,7 +84,7 @@ async def test_without_a_wait_it_is_201_once_a_worker_has_it(world: PlacingWorld
     assert reply.headers["location"] == "/v1/jobs/0000000000007"
 
 
-async def test_when_the_wait_runs_out_it_is_202(world: PlacingWorld) -> None:
+async def test_an_invocation_that_outlasts_its_wait_returns_202(world: PlacingWorld) -> None:
     world.placing.jobs = [make_job(State.RUNNING)]
 
     reply = await invoke(world, wait="1s")
@@ -89,7 +93,7 @@ async def test_when_the_wait_runs_out_it_is_202(world: PlacingWorld) -> None:
     assert reply.headers["location"] == "/v1/jobs/0000000000007"
 
 
-async def test_several_are_answered_as_items(world: PlacingWorld) -> None:
+async def test_an_invocation_of_several_jobs_returns_them_as_items(world: PlacingWorld) -> None:
     world.placing.jobs = [make_job(), make_job(id=8)]
 
     reply = await invoke(world, count=2)
@@ -99,7 +103,7 @@ async def test_several_are_answered_as_items(world: PlacingWorld) -> None:
     assert "location" not in reply.headers
 
 
-async def test_the_workers_own_failure_is_passed_on(world: PlacingWorld) -> None:
+async def test_the_error_of_the_worker_is_in_the_response(world: PlacingWorld) -> None:
     world.placing.jobs = [make_job(State.FAILED)]
 
     reply = await invoke(world)
@@ -109,7 +113,9 @@ async def test_the_workers_own_failure_is_passed_on(world: PlacingWorld) -> None
     assert reply.json()["job"]["error"] == {"type": "ValueError", "message": "no number"}
 
 
-async def test_one_failure_of_several_fails_them_and_shows_all(world: PlacingWorld) -> None:
+async def test_one_failed_job_of_several_fails_the_invocation_and_all_are_shown(
+    world: PlacingWorld,
+) -> None:
     world.placing.jobs = [make_job(), make_job(State.CANCELLED, id=8)]
 
     reply = await invoke(world, count=2)
@@ -119,7 +125,7 @@ async def test_one_failure_of_several_fails_them_and_shows_all(world: PlacingWor
     assert [job["state"] for job in reply.json()["jobs"]] == ["completed", "cancelled"]
 
 
-async def test_no_capacity_counts_workers_and_reasons(
+async def test_a_no_capacity_problem_counts_workers_and_their_reasons(
     world: PlacingWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.placing.error = NoCapacity("all are busy", 5, {"no_slots": 2, "label_mismatch": 3}, 2)
@@ -132,7 +138,7 @@ async def test_no_capacity_counts_workers_and_reasons(
     assert caplog.records == []
 
 
-async def test_an_unsatisfiable_invocation_is_422(world: PlacingWorld) -> None:
+async def test_an_unsatisfiable_invocation_returns_422(world: PlacingWorld) -> None:
     world.placing.error = Unsatisfiable("no worker has the label gpu")
 
     reply = await invoke(world)
@@ -160,7 +166,7 @@ async def test_an_unsatisfiable_invocation_is_422(world: PlacingWorld) -> None:
     ],
     ids=lambda value: ascii(value)[:50],
 )
-async def test_a_bad_field_is_named_and_no_offer_is_made(
+async def test_a_bad_field_of_an_invocation_is_named_and_no_offer_is_made(
     world: PlacingWorld, fields: dict[str, Any], pointer: str
 ) -> None:
     reply = await invoke(world, **fields)
@@ -170,7 +176,7 @@ async def test_a_bad_field_is_named_and_no_offer_is_made(
     assert world.placing.calls == []
 
 
-async def test_a_key_is_refused_rather_than_ignored(world: PlacingWorld) -> None:
+async def test_an_idempotency_key_of_an_invocation_is_refused(world: PlacingWorld) -> None:
     key = [("idempotency-key", "k")]
 
     for path, body in (
@@ -183,7 +189,9 @@ async def test_a_key_is_refused_rather_than_ignored(world: PlacingWorld) -> None
     assert world.placing.calls == []
 
 
-async def test_a_caller_that_hangs_up_ends_the_wait(world: PlacingWorld) -> None:
+async def test_a_client_that_disconnects_ends_the_wait_of_its_invocation(
+    world: PlacingWorld,
+) -> None:
     world.placing.is_slow = True
 
     await world.hang_up("POST", "/v1/invoke", {"task": "increment"})
@@ -191,7 +199,7 @@ async def test_a_caller_that_hangs_up_ends_the_wait(world: PlacingWorld) -> None
     assert world.sessions.ended == ["invoke"]
 
 
-async def test_a_wait_ends_when_the_server_stops(world: PlacingWorld) -> None:
+async def test_the_wait_of_an_invocation_ends_when_the_server_stops(world: PlacingWorld) -> None:
     world.placing.is_slow = True
     waiting = asyncio.create_task(invoke(world))
     await world.sessions.waiting.wait()
@@ -248,7 +256,7 @@ async def test_reserved_slots_are_released(world: PlacingWorld) -> None:
 
 
 @pytest.mark.parametrize("verb", ["commit", "release"])
-async def test_a_reservation_is_nothing_without_its_nonce(world: PlacingWorld, verb: str) -> None:
+async def test_a_reservation_is_not_found_without_its_nonce(world: PlacingWorld, verb: str) -> None:
     reply = await world.post(
         f"/v1/reservations/r1:{verb}", {"task": "a"} if verb == "commit" else {}
     )
@@ -285,7 +293,7 @@ async def short(world: PlacingWorld, **fields: Any) -> Reply:
     return await world.post("/schedule", {"Task": "increment", **fields})
 
 
-async def test_the_short_form_answers_with_the_bare_result(world: PlacingWorld) -> None:
+async def test_the_short_form_returns_only_the_result(world: PlacingWorld) -> None:
     reply = await short(world, Requirements={"Region": "eu"}, Payload={"Num": 1})
 
     assert (reply.status, reply.body) == (200, b'{"Num":2}')
@@ -299,7 +307,7 @@ async def test_the_short_form_answers_with_the_bare_result(world: PlacingWorld) 
     )
 
 
-async def test_a_task_without_a_result_answers_null(world: PlacingWorld) -> None:
+async def test_the_short_form_returns_null_for_a_task_without_a_result(world: PlacingWorld) -> None:
     world.placing.jobs = [make_job(result=None)]
 
     assert (await short(world)).body == b"null"
@@ -345,7 +353,7 @@ async def test_requirements_without_a_match_stay_as_they_are(
     assert spec.options.requirements == Requirements((Condition("Region", "=", ("eu",)),))
 
 
-async def test_the_short_form_reports_the_failure(world: PlacingWorld) -> None:
+async def test_the_short_form_returns_the_error_of_a_failed_task(world: PlacingWorld) -> None:
     world.placing.jobs = [make_job(State.FAILED)]
     failed = await short(world)
     world.placing.jobs = [make_job(State.RUNNING)]

@@ -37,7 +37,7 @@ async def test_a_response_has_the_current_record_of_the_job(world: World) -> Non
     assert (await world.get(f"/v1/jobs/{job['id']}")).json() == job
 
 
-async def test_the_payload_comes_back_as_it_was_written(world: World) -> None:
+async def test_a_payload_is_returned_as_it_was_sent(world: World) -> None:
     reply = await world.send("POST", "/v1/jobs", b'{"task":"t","payload":{"b": 1.0,\n "a":[ ]}}')
 
     assert b'"payload":{"b": 1.0,\n "a":[ ]}' in reply.body
@@ -68,7 +68,7 @@ async def test_an_invalid_id_is_not_found(world: World, job_id: str) -> None:
         assert (await world.get(f"/v1/jobs/{job_id}{path}")).status == 404
 
 
-async def test_a_page_ends_with_a_cursor_to_the_next_and_the_last_with_none(world: World) -> None:
+async def test_each_page_but_the_last_has_a_cursor_to_the_next(world: World) -> None:
     ids = [(await world.submit())["id"] for _ in range(3)]
 
     first = await world.get("/v1/jobs?limit=2")
@@ -111,7 +111,7 @@ async def test_a_list_is_filtered_by_each_parameter(world: World) -> None:
 @pytest.mark.parametrize(
     "text", ["' OR 1=1 --", '"; DROP TABLE job; --', "%", "_", "a%' OR 'a'='a", "*", "NULL"]
 )
-async def test_sql_in_a_filter_finds_nothing_or_is_refused(world: World, text: str) -> None:
+async def test_sql_in_a_filter_finds_no_job_or_is_refused(world: World, text: str) -> None:
     await world.submit(unique="k")
     encoded = text.replace("%", "%25").replace(" ", "%20")
 
@@ -144,13 +144,13 @@ async def test_sql_in_a_filter_finds_nothing_or_is_refused(world: World, text: s
         "&".join(f"a{n}=1" for n in range(100)),
     ],
 )
-async def test_a_bad_parameter_is_refused(world: World, query: str) -> None:
+async def test_a_bad_query_parameter_is_refused(world: World, query: str) -> None:
     reply = await world.get(f"/v1/jobs?{query}")
 
     assert (reply.status, reply.code) == (400, "bad-request")
 
 
-async def test_a_wait_ends_with_the_job(world: World) -> None:
+async def test_a_wait_for_a_job_ends_when_the_job_ends(world: World) -> None:
     world.hire()
     waiting = asyncio.create_task(world.post("/v1/jobs?wait=30s", {"task": "demo"}))
     lease = await world.hands.first()
@@ -162,14 +162,14 @@ async def test_a_wait_ends_with_the_job(world: World) -> None:
     assert (reply.json()["state"], reply.json()["result"]) == ("completed", {"n": 1})
 
 
-async def test_a_wait_that_ends_first_answers_202(world: World) -> None:
+async def test_a_wait_that_ends_before_its_job_returns_202(world: World) -> None:
     job = await world.submit(delay=60)
 
     assert (await world.get(f"/v1/jobs/{job['id']}/wait?timeout=0")).status == 202
     assert (await world.post("/v1/jobs?wait=0", {"task": "t", "delay": 60})).status == 202
 
 
-async def test_a_wait_ends_when_the_server_drains(world: World) -> None:
+async def test_a_wait_for_a_job_ends_when_the_server_drains(world: World) -> None:
     job = await world.submit(delay=60)
     waiting = asyncio.create_task(world.get(f"/v1/jobs/{job['id']}/wait?timeout=5m"))
     await world.engine.flush()
@@ -181,14 +181,14 @@ async def test_a_wait_ends_when_the_server_drains(world: World) -> None:
     assert (await world.get("/readyz")).status == 503
 
 
-async def test_a_wait_is_bounded(world: World) -> None:
+async def test_an_invalid_or_too_long_timeout_of_a_wait_is_refused(world: World) -> None:
     job = await world.submit(delay=60)
 
     for text in ("6m", "-1", "nan", "soon", "1e9"):
         assert (await world.get(f"/v1/jobs/{job['id']}/wait?timeout={text}")).status == 400
 
 
-async def test_a_waiting_job_can_be_cancelled_and_queued_again(world: World) -> None:
+async def test_a_waiting_job_can_be_cancelled_and_retried(world: World) -> None:
     job = await world.submit(delay=60)
     url = f"/v1/jobs/{job['id']}"
 
@@ -202,7 +202,7 @@ async def test_a_waiting_job_can_be_cancelled_and_queued_again(world: World) -> 
     assert (await world.post(f"{url}:retry")).code == "illegal-transition"
 
 
-async def test_a_waiting_job_can_be_moved_and_run_at_once(world: World) -> None:
+async def test_a_waiting_job_can_be_rescheduled_and_run_now(world: World) -> None:
     job = await world.submit(delay=60)
     url = f"/v1/jobs/{job['id']}"
 
@@ -225,14 +225,16 @@ async def test_a_waiting_job_can_be_moved_and_run_at_once(world: World) -> None:
         [],
     ],
 )
-async def test_a_bad_change_is_refused_and_changes_nothing(world: World, body: object) -> None:
+async def test_a_bad_change_of_a_job_is_refused_and_changes_nothing(
+    world: World, body: object
+) -> None:
     job = await world.submit(delay=60)
 
     assert (await world.patch(f"/v1/jobs/{job['id']}", body)).code == "invalid"
     assert (await world.get(f"/v1/jobs/{job['id']}")).json() == job
 
 
-async def test_a_failed_job_shows_why_and_its_output(world: World) -> None:
+async def test_a_failed_job_shows_its_error_and_its_output(world: World) -> None:
     world.hire()
     job = await world.submit(retry=1)
     lease = await world.hands.first()
@@ -285,7 +287,7 @@ async def test_output_that_is_not_there_is_not_found(world: World) -> None:
     assert (await world.get(f"/v1/jobs/{job['id']}/output?stream=..")).status == 400
 
 
-async def test_why_explains_a_waiting_job(world: World) -> None:
+async def test_the_endpoint_why_explains_a_waiting_job(world: World) -> None:
     job = await world.submit(delay=60)
 
     answer = (await world.get(f"/v1/jobs/{job['id']}/why")).json()
@@ -294,7 +296,7 @@ async def test_why_explains_a_waiting_job(world: World) -> None:
     assert answer["why"]
 
 
-async def test_a_unique_conflict_returns_the_job_there_is(world: World) -> None:
+async def test_a_unique_conflict_returns_the_existing_job(world: World) -> None:
     first = await world.submit(unique="k", delay=60)
 
     second = await world.post("/v1/jobs", {"task": "demo", "unique": "k"})
@@ -318,7 +320,7 @@ async def test_a_traceparent_comes_from_the_header_or_the_body(world: World) -> 
     assert refused.json()["errors"][0]["pointer"] == "/traceparent"
 
 
-async def test_the_short_forms_run_a_command_and_tell_its_state(world: World) -> None:
+async def test_the_short_forms_run_a_command_and_show_its_state(world: World) -> None:
     world.hire()
     made = await world.post("/schedule", {"command": "echo hi", "delay_seconds": 5})
     task_id = made.json()["task_id"]

@@ -71,7 +71,7 @@ async def test_metrics_count_starts_ends_and_submits(world: World) -> None:
     }
 
 
-async def test_gauges_are_exposed(world: World) -> None:
+async def test_the_metrics_include_gauges(world: World) -> None:
     world.hire(slots=3)
     await world.submit(queue="mail")
     await world.hands.first()
@@ -103,7 +103,7 @@ async def test_every_metric_has_help_and_type_and_a_unit_in_its_name(world: Worl
         assert "_us" not in family.name
 
 
-async def test_the_buckets_of_a_histogram_never_fall(world: World) -> None:
+async def test_the_buckets_of_a_histogram_are_cumulative(world: World) -> None:
     await world.submit()
 
     buckets = values((await scrape(world))["schedo_commit_wait_seconds"], "_bucket")
@@ -113,7 +113,7 @@ async def test_the_buckets_of_a_histogram_never_fall(world: World) -> None:
     assert all(before <= after for before, after in pairwise(buckets.values()))
 
 
-async def test_a_hundred_thousand_names_of_queues_stay_below_a_thousand_series(
+async def test_a_hundred_thousand_queues_make_fewer_than_a_thousand_series(
     world: World,
 ) -> None:
     for start in range(0, 2_000, 1_000):
@@ -157,7 +157,9 @@ class SlowCounts(SqliteStore):
     [(0, 5 * SECOND), (SECOND // 2, 25 * SECOND)],
     ids=["at most every 5 s", "at most a fiftieth of the time"],
 )
-async def test_the_waiting_jobs_are_counted_seldom(takes_us: int, fresh_us: int) -> None:
+async def test_requests_for_metrics_share_the_count_of_waiting_jobs(
+    takes_us: int, fresh_us: int
+) -> None:
     store = SlowCounts(":memory:")
     async with World(store=store) as world:
         store.world, store.takes_us = world, takes_us
@@ -174,7 +176,7 @@ async def test_the_waiting_jobs_are_counted_seldom(takes_us: int, fresh_us: int)
         assert world.clock.now() > T0
 
 
-async def test_requests_of_one_moment_share_the_text(
+async def test_concurrent_requests_for_metrics_share_one_text(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = 0

@@ -30,7 +30,7 @@ async def rendered(*outputs: Output) -> tuple[list[Any], int]:
     return page["items"], max(map(len, pieces))
 
 
-async def test_all_streams_of_all_attempts_stand_in_one_page() -> None:
+async def test_one_page_has_all_streams_of_all_attempts() -> None:
     items, _ = await rendered(
         Output(1, 1, CapturedOutput("stderr", b"a", b"b", 2)),
         Output(1, 1, CapturedOutput("stdout", b"ab", b"yz", 10)),
@@ -53,7 +53,7 @@ async def test_all_streams_of_all_attempts_stand_in_one_page() -> None:
 @pytest.mark.parametrize(
     "character", ["x", "\x01", '"', "\u00e9", "\u20ac", "\U0001f600"], ids=ascii
 )
-async def test_a_character_may_lie_across_two_pieces(character: str) -> None:
+async def test_a_character_may_extend_over_two_pieces(character: str) -> None:
     text = "." + character * 200_000
     data = text.encode()
 
@@ -79,7 +79,7 @@ async def test_a_job_without_output_has_an_empty_page() -> None:
     assert await rendered() == ([], len(b'{"items":['))
 
 
-async def test_output_that_has_gone_meanwhile_is_empty() -> None:
+async def test_output_that_has_been_deleted_is_empty() -> None:
     store = SqliteStore(":memory:")
     await store.open()
     await store.commit(

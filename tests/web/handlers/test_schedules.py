@@ -11,7 +11,7 @@ from tests.web.world import SECOND, T0, World
 DAILY = {"cron": "30 9 * * mon-fri", "tz": "Europe/Paris", "task": "report"}
 
 
-async def test_a_schedule_is_answered_with_its_next_fires(world: World) -> None:
+async def test_a_schedule_is_returned_with_its_next_fires(world: World) -> None:
     reply = await world.put("/v1/schedules/daily", DAILY)
 
     assert reply.status == 201
@@ -47,7 +47,9 @@ async def test_a_schedule_is_answered_with_its_next_fires(world: World) -> None:
     assert (await world.get("/v1/schedules/daily")).json() == reply.json()
 
 
-async def test_the_same_put_changes_nothing_and_another_replaces(world: World) -> None:
+async def test_the_same_put_changes_nothing_and_another_one_replaces_the_schedule(
+    world: World,
+) -> None:
     first = await world.put("/v1/schedules/daily", DAILY)
     same = await world.put("/v1/schedules/daily", DAILY)
     other = await world.put("/v1/schedules/daily", {**DAILY, "cron": "@daily"})
@@ -56,7 +58,7 @@ async def test_the_same_put_changes_nothing_and_another_replaces(world: World) -
     assert (other.status, other.json()["normalized"]) == (200, "0 0 * * *")
 
 
-async def test_every_and_at_and_all_the_rest_are_taken(world: World) -> None:
+async def test_every_field_of_a_schedule_is_accepted(world: World) -> None:
     asked: dict[str, Any] = {
         "every": "90s",
         "task": "a",
@@ -134,7 +136,7 @@ async def test_a_bad_schedule_is_refused_by_its_field(
 
 
 @pytest.mark.parametrize("every", ["0s", "-1s", 0, "101000d", "nonsense"])
-async def test_a_bad_interval_is_refused(world: World, every: object) -> None:
+async def test_a_bad_interval_of_a_schedule_is_refused(world: World, every: object) -> None:
     reply = await world.put("/v1/schedules/s", {"every": every, "task": "a"})
 
     assert reply.json()["errors"][0]["pointer"] == "/every"
@@ -143,7 +145,7 @@ async def test_a_bad_interval_is_refused(world: World, every: object) -> None:
 @pytest.mark.parametrize(
     "name", ["-x", "a b", "x" * 129, "a\u202eb", "\uff41", "a\n", "..%2f", "~"]
 )
-async def test_a_bad_name_is_refused(world: World, name: str) -> None:
+async def test_a_bad_name_of_a_schedule_is_refused(world: World, name: str) -> None:
     reply = await world.put(f"/v1/schedules/{name}", DAILY)
 
     assert reply.status == 422
@@ -151,7 +153,7 @@ async def test_a_bad_name_is_refused(world: World, name: str) -> None:
     assert (await world.get(f"/v1/schedules/{name}")).status == 422
 
 
-async def test_a_schedule_fires_pauses_resumes_and_goes(world: World) -> None:
+async def test_a_schedule_is_triggered_paused_resumed_and_deleted(world: World) -> None:
     await world.put("/v1/schedules/s", {"every": "60s", "task": "a", "overlap": "allow"})
     await world.clock.run_until(world.engine, T0 + 120 * SECOND)
 
@@ -171,7 +173,7 @@ async def test_a_schedule_fires_pauses_resumes_and_goes(world: World) -> None:
     assert (await world.send("DELETE", "/v1/schedules/s")).code == "not-found"
 
 
-async def test_a_trigger_runs_now_or_names_the_blocking_job(world: World) -> None:
+async def test_a_trigger_makes_a_run_or_names_the_job_that_prevents_it(world: World) -> None:
     await world.put("/v1/schedules/s", {"every": "1h", "task": "a"})
 
     first = await world.post("/v1/schedules/s:trigger")
@@ -229,7 +231,7 @@ async def test_schedules_are_listed_by_name_in_pages(world: World) -> None:
     assert reply.code == "bad-request"
 
 
-async def test_cron_is_explained(world: World) -> None:
+async def test_a_cron_expression_is_explained(world: World) -> None:
     answer = (await world.post("/v1/cron:explain", {"cron": "0 12 * * *", "tz": "UTC"})).json()
     every = (await world.post("/v1/cron:explain", {"cron": "@every 90s"})).json()
 
@@ -241,7 +243,7 @@ async def test_cron_is_explained(world: World) -> None:
     assert (await world.post("/v1/cron:explain", {})).code == "invalid"
 
 
-async def test_a_queue_has_limits_that_can_be_set_and_unset(world: World) -> None:
+async def test_limits_of_a_queue_can_be_set_and_removed(world: World) -> None:
     await world.submit(queue="q")
 
     changed = await world.patch("/v1/queues/q", {"concurrency": 2, "priority_step": "2m"})
@@ -288,7 +290,7 @@ async def test_a_paused_queue_starts_nothing(world: World) -> None:
         {"paused": True},
     ],
 )
-async def test_bad_limits_are_refused(world: World, body: object) -> None:
+async def test_bad_limits_of_a_queue_are_refused(world: World, body: object) -> None:
     assert (await world.patch("/v1/queues/q", body)).code == "invalid"
     assert (await world.patch("/v1/queues/-q", {"weight": 2})).code == "invalid"
     assert (await world.get("/v1/queues")).json()["items"] == []

@@ -45,7 +45,7 @@ async def test_one_bad_job_among_a_thousand_is_the_only_one_refused(world: World
     assert await count_jobs(world) == 999
 
 
-async def test_a_batch_may_come_as_lines(world: World) -> None:
+async def test_a_batch_may_have_one_job_on_each_line(world: World) -> None:
     body = b'{"task":"a"}\n\n{"task":"b","payload":"one\\ntwo"}\r\n'
 
     reply = await world.send("POST", "/v1/jobs:batch", body, content_type="application/x-ndjson")
@@ -82,11 +82,11 @@ async def test_a_line_that_is_no_json_refuses_the_batch_and_names_the_line(world
     assert await count_jobs(world) == 0
 
 
-async def test_an_empty_batch_is_done_at_once(world: World) -> None:
+async def test_an_empty_batch_has_an_empty_result(world: World) -> None:
     assert (await world.send("POST", "/v1/jobs:batch", b"[]")).json() == {"items": []}
 
 
-async def test_a_large_payload_comes_back_from_a_batch(world: World) -> None:
+async def test_a_large_payload_is_returned_in_the_result_of_a_batch(world: World) -> None:
     items = (await world.post("/v1/jobs:batch", [{"task": "a", "payload": "x" * 9_000}])).json()
 
     assert items["items"][0]["job"]["payload"] == "x" * 9_000
@@ -95,7 +95,7 @@ async def test_a_large_payload_comes_back_from_a_batch(world: World) -> None:
 KEY = [("Idempotency-Key", '"key-1"')]
 
 
-async def test_the_same_key_and_body_get_the_same_answer_and_one_job(world: World) -> None:
+async def test_the_same_key_and_body_get_the_same_response_and_make_one_job(world: World) -> None:
     first = await world.post("/v1/jobs", {"task": "a", "delay": 60}, KEY)
     second = await world.send(
         "POST", "/v1/jobs", b' {"delay": 60, "task": "a"}', [("idempotency-key", "key-1")]
@@ -117,7 +117,7 @@ async def test_the_same_key_with_another_body_is_refused(world: World) -> None:
     assert await count_jobs(world) == 1
 
 
-async def test_the_same_key_while_the_first_is_in_progress_is_refused(world: World) -> None:
+async def test_a_key_whose_first_request_is_in_progress_is_refused(world: World) -> None:
     first, second = await asyncio.gather(
         world.post("/v1/jobs", {"task": "a"}, KEY), world.post("/v1/jobs", {"task": "a"}, KEY)
     )
@@ -127,7 +127,7 @@ async def test_the_same_key_while_the_first_is_in_progress_is_refused(world: Wor
     assert await count_jobs(world) == 1
 
 
-async def test_a_key_holds_for_one_operation_only(world: World) -> None:
+async def test_an_idempotency_key_is_valid_for_one_operation(world: World) -> None:
     single = await world.post("/v1/jobs", {"task": "a"}, KEY)
     batch = await world.post("/v1/jobs:batch", [{"task": "a"}], KEY)
     again = await world.post("/v1/jobs:batch", [{"task": "a"}], KEY)
@@ -137,7 +137,7 @@ async def test_a_key_holds_for_one_operation_only(world: World) -> None:
     assert await count_jobs(world) == 2
 
 
-async def test_a_key_of_another_client_is_another_key() -> None:
+async def test_the_same_idempotency_key_of_another_client_is_another_key() -> None:
     tokens = {name: _digest(name) for name in ("token-a", "token-b")}
     settings = WebSettings(token_sha256=list(tokens.values()))
     async with World(settings) as world:
@@ -150,12 +150,12 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-async def test_a_refused_request_leaves_its_key_free(world: World) -> None:
+async def test_a_refused_request_does_not_use_up_its_idempotency_key(world: World) -> None:
     assert (await world.post("/v1/jobs", {"task": "-"}, KEY)).status == 422
     assert (await world.post("/v1/jobs", {"task": "a"}, KEY)).status == 201
 
 
-async def test_a_repeated_wait_waits_for_the_same_job(world: World) -> None:
+async def test_a_repeated_submit_with_a_wait_waits_for_the_same_job(world: World) -> None:
     first = await world.post("/v1/jobs?wait=0", {"task": "a", "delay": 60}, KEY)
     await world.post(f"/v1/jobs/{first.json()['id']}:cancel")
 
@@ -167,20 +167,20 @@ async def test_a_repeated_wait_waits_for_the_same_job(world: World) -> None:
 
 
 @pytest.mark.parametrize("key", ["", '""', "x" * 256, "a\tb", "caf\u00e9"])
-async def test_a_bad_key_is_refused(world: World, key: str) -> None:
+async def test_a_bad_idempotency_key_is_refused(world: World, key: str) -> None:
     reply = await world.post("/v1/jobs", {"task": "a"}, [("idempotency-key", key)])
 
     assert reply.code == "bad-request"
 
 
-async def test_two_keys_are_refused(world: World) -> None:
+async def test_two_idempotency_keys_are_refused(world: World) -> None:
     assert (await world.post("/v1/jobs", {"task": "a"}, [*KEY, *KEY])).code == "bad-request"
 
 
 SHELL = {"task": "shell", "payload": {"command": "id"}}
 
 
-async def test_without_allow_shell_no_way_leads_to_a_shell_job() -> None:
+async def test_without_allow_shell_no_operation_makes_a_shell_job() -> None:
     async with World(WebSettings()) as world:
         job = await world.post("/v1/jobs", SHELL)
         batch = await world.post("/v1/jobs:batch", [SHELL, {"task": "a"}])
@@ -195,7 +195,7 @@ async def test_without_allow_shell_no_way_leads_to_a_shell_job() -> None:
         assert (await world.get("/v1/schedules")).json() == {"items": []}
 
 
-async def test_a_payload_that_its_task_cannot_run_is_refused_at_the_door() -> None:
+async def test_a_payload_that_its_task_cannot_run_is_refused_at_the_submit() -> None:
     def check(payload: bytes) -> None:
         if "url" not in orjson.loads(payload):
             raise Invalid.field("/payload/url", "this field is required")
@@ -215,7 +215,7 @@ async def test_a_payload_that_its_task_cannot_run_is_refused_at_the_door() -> No
         assert await count_jobs(world) == 0
 
 
-async def test_the_errors_of_refused_jobs_are_not_kept(world: World) -> None:
+async def test_the_errors_of_refused_jobs_are_freed(world: World) -> None:
     gc.collect()
     gc.disable()
     try:

@@ -11,7 +11,7 @@ from schedo.protocol.operations import OPERATIONS
 from tests.web.world import World
 
 
-async def test_health_is_ok(world: World) -> None:
+async def test_the_health_check_returns_ok(world: World) -> None:
     assert (await world.get("/healthz")).body == b'{"status":"ok"}'
     assert (await world.send("GET", "/healthz", host="10.1.2.3")).status == 200
 
@@ -36,14 +36,14 @@ async def test_a_server_whose_timers_were_late_is_not_ready_until_they_keep_time
     assert (again.status, again.json()) == (200, {"ready": True, "reasons": []})
 
 
-async def test_info_has_versions_and_limits(world: World) -> None:
+async def test_the_info_has_versions_and_limits(world: World) -> None:
     info = (await world.get("/v1/info")).json()
 
     assert (info["shell"], info["limits"]["batch_jobs"]) == (True, 1_000)
     assert re.fullmatch(r"3\.\d+\.\d+.*", info["python"])
 
 
-async def test_each_problem_type_leads_to_its_explanation(world: World) -> None:
+async def test_the_url_of_each_problem_type_shows_its_explanation(world: World) -> None:
     problem = (await world.get("/v1/jobs/none")).json()
 
     kind = (await world.get(problem["type"])).json()
@@ -53,7 +53,7 @@ async def test_each_problem_type_leads_to_its_explanation(world: World) -> None:
     assert (await world.get("/problems/none")).status == 404
 
 
-async def test_the_docs_page_needs_nothing_from_elsewhere(world: World) -> None:
+async def test_the_docs_page_loads_no_file_of_another_server(world: World) -> None:
     page = await world.get("/docs")
     script = await world.get("/docs/page.js")
     style = await world.get("/docs/page.css")
@@ -70,7 +70,7 @@ async def test_the_docs_page_needs_nothing_from_elsewhere(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["openapi.json", "../app.py", "%2e%2e", "docs.html", "", "\0"])
-async def test_no_other_file_is_served(world: World, name: str) -> None:
+async def test_no_file_but_the_documents_is_served(world: World, name: str) -> None:
     assert (await world.get(f"/docs/{name}")).status == 404
 
 
@@ -81,5 +81,5 @@ async def test_the_openapi_document_lists_every_operation(world: World) -> None:
     assert found == {(operation.path, operation.method) for operation in OPERATIONS}
 
 
-async def test_head_is_answered_as_get(world: World) -> None:
+async def test_a_head_request_is_handled_like_get(world: World) -> None:
     assert (await world.send("HEAD", "/healthz")).status == 200

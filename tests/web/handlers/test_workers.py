@@ -124,13 +124,13 @@ async def test_progress_is_read_while_the_job_runs(world: PlacingWorld) -> None:
     assert (await world.get(f"/v1/jobs/{render_id(7)}/progress")).status == 404
 
 
-async def test_a_worker_can_read_the_response(world: PlacingWorld) -> None:
+async def test_a_worker_can_decode_the_response_to_its_poll(world: PlacingWorld) -> None:
     world.sessions.given = world.sessions.given._replace(leases=[make_lease()])
 
     parse_answer(msgspec.json.encode(await world.work()))
 
 
-async def test_commands_are_taken_if_a_worker_runs_them_though_the_server_does_not() -> None:
+async def test_commands_are_accepted_if_a_worker_runs_them_and_the_server_does_not() -> None:
     async with PlacingWorld(WebSettings()) as world:
         job = {"task": "shell", "payload": {"command": "true"}}
         await world.work(worker="any")
@@ -175,7 +175,9 @@ async def test_a_broadcast_without_a_match_is_refused(world: PlacingWorld) -> No
     assert (await world.get("/v1/jobs")).json()["items"] == []
 
 
-async def test_a_broadcast_is_repeated_safely(world: PlacingWorld) -> None:
+async def test_a_broadcast_that_is_repeated_with_its_key_gets_the_same_response(
+    world: PlacingWorld,
+) -> None:
     world.sessions.know("w1")
     key = [("idempotency-key", "k")]
     body = {"task": "warm", "broadcast": True}

@@ -63,13 +63,13 @@ def test_a_frame_is_its_length_and_messagepack() -> None:
     assert encode_frame(frames.Ping()) == b"\x00\x00\x00\x0b\x81\xa4type\xa4ping"
 
 
-def test_every_frame_of_a_child_comes_back_as_it_was() -> None:
+def test_every_frame_of_a_child_can_be_written_and_read_back() -> None:
     sent = b"".join(map(encode_frame, FROM_CHILD))
 
     assert list(child_frames().feed(sent)) == FROM_CHILD
 
 
-def test_every_frame_of_the_server_comes_back_as_it_was() -> None:
+def test_every_frame_of_the_server_can_be_written_and_read_back() -> None:
     sent = b"".join(map(encode_frame, FROM_SERVER))
 
     assert list(server_frames().feed(sent)) == FROM_SERVER
@@ -154,7 +154,7 @@ class End:
         return fault
 
 
-async def test_a_connection_that_ends_has_no_fault() -> None:
+async def test_the_end_of_a_connection_is_no_error() -> None:
     end = End()
 
     assert await end.hear(encode_frame(frames.Pong())) is None

@@ -37,7 +37,7 @@ async def test_async_and_plain_tasks_run_in_another_process(site: Site) -> None:
 
 
 @both_loops
-def test_the_server_may_run_on_either_event_loop(
+def test_child_processes_work_under_both_event_loops(
     tmp_path: Path, make_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     async def main() -> list[Any]:
@@ -60,7 +60,7 @@ async def test_a_payload_and_a_result_may_be_as_large_as_the_limits(site: Site) 
     assert [(await site.end(job))["result"] for job in ended] == [text] * 3
 
 
-async def test_a_large_result_is_not_checked_in_one_turn(
+async def test_a_large_result_is_checked_in_several_turns(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
@@ -103,7 +103,7 @@ async def test_a_child_gets_no_setting_of_the_server(
         assert (await site.run("settings"))["result"] == []
 
 
-async def test_a_schedule_in_the_code_is_put_when_it_is_served(site: Site) -> None:
+async def test_a_schedule_declared_in_the_code_is_put_when_the_server_starts(site: Site) -> None:
     schedule = await site.engine.get_schedule("report")
 
     assert schedule.spec.rule.cron == "0 9 * * MON-FRI"
@@ -139,7 +139,7 @@ async def test_a_handler_that_exits_fails_and_its_process_stays(site: Site) -> N
     assert (await site.run("where"))["result"] == before
 
 
-async def test_whatever_handlers_raise_their_attempts_fail_and_their_process_stays(
+async def test_any_exception_of_a_handler_fails_its_attempt_and_its_process_stays(
     site: Site,
 ) -> None:
     before = (await site.run("where"))["result"]
@@ -178,7 +178,9 @@ async def test_a_process_that_dies_loses_its_attempt_and_is_replaced(
     assert (await site.run("where"))["result"] != before
 
 
-async def test_a_dying_process_hurts_only_its_own_attempts(tmp_path: Path, pipe: Path) -> None:
+async def test_the_death_of_a_process_loses_only_its_own_attempts(
+    tmp_path: Path, pipe: Path
+) -> None:
     async with serving(tmp_path, processes=2, slots=1) as site:
         waiting = await site.submit("wait_for", pipe=str(pipe))
         dying = await site.run("die_once", mark=str(tmp_path / "mark"), how="exit")
@@ -189,7 +191,7 @@ async def test_a_dying_process_hurts_only_its_own_attempts(tmp_path: Path, pipe:
     assert (waited["result"], waited["attempt"]) == ("fine", 1)
 
 
-async def test_a_job_that_kills_its_process_costs_its_neighbours_nothing(
+async def test_a_job_that_kills_its_process_counts_no_loss_for_its_neighbours(
     tmp_path: Path, pipe: Path
 ) -> None:
     async with serving(tmp_path, processes=2, slots=2) as site:
@@ -205,7 +207,7 @@ async def test_a_job_that_kills_its_process_costs_its_neighbours_nothing(
     assert [(job["result"], job["losses"]) for job in ended] == [("fine", 0), ("fine", 0)]
 
 
-async def test_leases_that_a_dead_process_had_not_started_are_not_lost(
+async def test_leases_that_a_dead_process_had_not_started_count_no_loss(
     site: Site, pipe: Path
 ) -> None:
     pid = (await site.run("where"))["result"]
@@ -221,7 +223,9 @@ async def test_leases_that_a_dead_process_had_not_started_are_not_lost(
     writer.close()
 
 
-async def test_leases_sent_with_a_killer_are_released_uncounted(site: Site, tmp_path: Path) -> None:
+async def test_leases_sent_together_with_a_job_that_kills_its_process_are_released(
+    site: Site, tmp_path: Path
+) -> None:
     dying = {"mark": str(tmp_path / "mark"), "how": "exit"}
     add = ("add", {"a": 1, "b": 2})
 
@@ -297,7 +301,9 @@ async def test_a_blocked_handler_that_times_out_is_killed(hasty: Site, pipe: Pat
     assert (await hasty.run("add", a=1, b=2))["result"] == 3
 
 
-async def test_a_handler_that_ignores_its_stop_costs_its_process(site: Site, pipe: Path) -> None:
+async def test_the_process_of_a_handler_that_ignores_its_stop_is_killed(
+    site: Site, pipe: Path
+) -> None:
     before = (await site.run("where"))["result"]
     job = await site.submit("stubborn", pipe=str(pipe))
     await hear(pipe)
@@ -325,7 +331,7 @@ async def test_a_process_is_replaced_only_after_its_other_attempts_have_ended(
     assert (record["result"], record["attempt"], record["losses"]) == ("fine", 1, 0)
 
 
-async def test_a_plain_function_learns_that_it_was_cancelled(site: Site, pipe: Path) -> None:
+async def test_a_plain_function_can_see_that_its_job_was_cancelled(site: Site, pipe: Path) -> None:
     job = await site.submit("watchful", pipe=str(pipe))
     await hear(pipe)
 
@@ -338,7 +344,7 @@ async def test_a_plain_function_learns_that_it_was_cancelled(site: Site, pipe: P
 # Stopping.
 
 
-async def test_stopping_lets_running_attempts_end(tmp_path: Path, pipe: Path) -> None:
+async def test_a_stop_lets_running_attempts_end(tmp_path: Path, pipe: Path) -> None:
     async with serving(tmp_path) as site:
         pid = (await site.run("where"))["result"]
         job = await site.submit("wait_for", pipe=str(pipe))
@@ -370,5 +376,5 @@ async def test_a_stop_releases_attempts_that_do_not_end_in_time(tmp_path: Path, 
         (-35, "the process was killed by signal 35"),
     ],
 )
-def test_an_exit_status_is_rendered_in_words(status: int, wanted: str) -> None:
+def test_the_exit_status_of_a_process_is_described_in_words(status: int, wanted: str) -> None:
     assert describe_exit(status) == wanted

@@ -34,7 +34,7 @@ def test_a_message_counts_until_it_is_confirmed() -> None:
     assert (len(outbox), outbox.leases) == (0, [])
 
 
-def test_messages_that_are_put_back_are_sent_first() -> None:
+def test_messages_whose_request_failed_are_sent_first() -> None:
     outbox = filled("a", "b")
     taken = outbox.take()
     outbox.add(word("c"))

@@ -181,7 +181,7 @@ async def test_a_result_waits_for_an_unreachable_server(
     assert len(poll.results) == 2
 
 
-async def test_a_stop_reaches_the_attempt(
+async def test_a_stop_request_stops_the_attempt(
     server: WorkServer, running: RunningPoller, runner: ManualRunner
 ) -> None:
     await begin(server, runner, LEASE)
@@ -210,7 +210,7 @@ async def test_a_revoked_attempt_is_stopped_and_not_reported(
     assert server.is_silent
 
 
-async def test_a_lease_given_twice_runs_once(
+async def test_a_lease_that_is_sent_twice_runs_once(
     server: WorkServer, running: RunningPoller, runner: ManualRunner
 ) -> None:
     await begin(server, runner, LEASE)
@@ -259,7 +259,7 @@ async def test_an_unreadable_lease_does_not_affect_the_others(
     assert (await runner.called()).lease.key == (33, 1, 7)
 
 
-async def test_an_attempt_of_an_unknown_task_fails_for_good(
+async def test_an_attempt_of_an_unknown_task_fails_without_a_retry(
     server: WorkServer, running: RunningPoller
 ) -> None:
     (await server.next_poll()).answer(leases=[lease_of("other")])
@@ -286,7 +286,7 @@ async def test_a_worker_retries_a_later_refusal(server: WorkServer, running: Run
     assert (await server.next_poll()).body["worker"] == "w1"
 
 
-async def test_a_replaced_worker_ends(server: WorkServer, running: RunningPoller) -> None:
+async def test_a_worker_that_is_replaced_ends(server: WorkServer, running: RunningPoller) -> None:
     (await server.next_poll()).answer()
     (await server.next_poll()).refuse(409, "worker-replaced", "another process is worker w1 now")
 

@@ -13,7 +13,7 @@ from tests.worker.remote.conftest import ManualRunner, RunningPoller
 from tests.worker.remote.server import LEASE, WorkServer, lease_of
 
 
-async def test_progress_of_one_moment_is_merged_into_one_report(
+async def test_progress_of_one_interval_is_merged_into_one_report(
     server: WorkServer, running: RunningPoller, runner: ManualRunner
 ) -> None:
     runner.says = [

@@ -21,7 +21,7 @@ def rendered(
     return told
 
 
-def test_the_description_is_part_of_every_request() -> None:
+def test_the_description_of_the_worker_is_part_of_every_request() -> None:
     offer = Registration(
         name="gpu-1",
         slots=4,
@@ -59,7 +59,7 @@ def test_a_task_without_options_has_no_defaults() -> None:
     assert "queues" not in told
 
 
-def test_each_description_has_a_new_session() -> None:
+def test_each_description_of_a_worker_has_a_new_session() -> None:
     offer = Registration(name="w1")
 
     assert offer.render([], {}).session != offer.render([], {}).session
@@ -79,12 +79,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("fields", "reason"), WRONG.values(), ids=list(WRONG))
-def test_a_bad_description_is_refused_with_its_field(fields: dict[str, Any], reason: str) -> None:
+def test_a_bad_description_of_a_worker_is_refused_with_its_field(
+    fields: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(Invalid) as caught:
         Registration(**{"name": "w1", **fields}).render([], {})
 
     assert reason in str(caught.value)
 
 
-def test_the_default_name_is_valid() -> None:
+def test_the_default_name_of_a_worker_is_valid() -> None:
     assert read_worker_name("", make_name()) == make_name()

@@ -35,7 +35,7 @@ def test_retry_after_is_the_shortest_wait(asked: float, random: float, delay: fl
     assert RetryDelay(lambda: random, asyncio.Event()).delay_s(asked) == delay
 
 
-async def test_the_waking_event_ends_a_wait() -> None:
+async def test_an_event_ends_the_wait_for_a_retry() -> None:
     waking = asyncio.Event()
     retry_delay = RetryDelay(lambda: 0.999, waking)
     waking.set()

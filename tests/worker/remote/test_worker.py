@@ -143,7 +143,9 @@ async def test_any_error_of_a_handler_fails_its_attempt_and_not_the_worker(
     assert not running.run.done()
 
 
-async def test_tasks_of_all_kinds_run(server: WorkServer, running: Running, tmp_path: Path) -> None:
+async def test_a_worker_runs_tasks_of_all_kinds(
+    server: WorkServer, running: Running, tmp_path: Path
+) -> None:
     first, second, third = map(lease_text, (1, 2, 3))
     (await server.next_poll()).answer(
         leases=[
@@ -225,7 +227,9 @@ async def test_a_drained_worker_ends(
     assert {result["outcome"] for result in results} == {"completed"}
 
 
-async def test_a_refused_worker_raises(server: WorkServer, running: Running) -> None:
+async def test_a_worker_that_the_server_refuses_raises(
+    server: WorkServer, running: Running
+) -> None:
     (await server.next_poll()).refuse(403, "forbidden", "this token is not for the task 'http'")
 
     with pytest.raises(Forbidden, match="not for the task"):
