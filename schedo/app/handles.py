@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast, get_type_hints
+
+import msgspec
 
 from schedo.client.errors import job_failed
+from schedo.core.ids import render_id
 from schedo.core.states import FINAL, State
-from schedo.protocol.jobs import SubmittedJob
+from schedo.tasks.arguments import decode_custom
 from schedo.tasks.backend import Backend, Record
 
 # The longest wait of one request for the end of a job.
@@ -16,16 +20,18 @@ POLL_S = 20.0
 T_co = TypeVar("T_co", covariant=True)
 
 
-class JobHandle(Generic[T_co]):
+class JobHandle(msgspec.Struct, Generic[T_co], frozen=True, eq=False):
     """A submitted job; with `is_conflict`, the existing job that holds the unique key."""
 
-    __slots__ = ("_backend", "_read", "id", "is_conflict")
+    # A struct, because `enqueue_many` makes thousands: it takes a quarter of a plain class's time.
+    _backend: Backend
+    _function: Callable[..., Any]
+    _number: int
+    is_conflict: bool
 
-    def __init__(self, backend: Backend, ticket: SubmittedJob, read: Callable[[Any], T_co]) -> None:
-        self._backend = backend
-        self._read = read
-        self.id = ticket.id
-        self.is_conflict = ticket.is_conflict
+    @property
+    def id(self) -> str:
+        return render_id(self._number)
 
     def __repr__(self) -> str:
         return f"JobHandle({self.id!r})"
@@ -48,5 +54,24 @@ class JobHandle(Generic[T_co]):
             while record["state"] not in FINAL:
                 record = await self._backend.wait(self.id, POLL_S)
         if record["state"] == State.COMPLETED:
-            return self._read(record.get("result"))
+            return cast(T_co, _read_result(self._function, record.get("result")))
         raise job_failed(record)
+
+
+def _read_result(function: Callable[..., Any], result: Any) -> Any:
+    """Convert the result to the annotated type, or return plain JSON data if that fails."""
+    wanted = _find_return_type(function)
+    if wanted is None:
+        return result
+    try:
+        return msgspec.convert(result, wanted, str_keys=True, dec_hook=decode_custom)
+    except (msgspec.ValidationError, TypeError):
+        return result
+
+
+@functools.lru_cache(maxsize=1_024)
+def _find_return_type(function: Callable[..., Any]) -> Any:
+    try:
+        return get_type_hints(function, include_extras=True).get("return")
+    except (NameError, AttributeError, TypeError, SyntaxError):
+        return None

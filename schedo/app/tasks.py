@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, get_type_hints
-
-import msgspec
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 from schedo.app.handles import JobHandle
 from schedo.app.options import JobOptions, make_job
 from schedo.core import limits
 from schedo.errors import SchedoError
-from schedo.protocol.jobs import JobTemplate, SubmittedJob
-from schedo.tasks.arguments import decode_custom
+from schedo.protocol.jobs import JobTemplate
 from schedo.tasks.backend import Backend
 from schedo.tasks.registry import TaskSpec
 
@@ -46,10 +43,9 @@ class BoundTask(Generic[P, T]):
         backend = self._app.find_backend()
         payload = self._task.arguments.write(args, kwargs)
         (submitted,) = await backend.submit(self._template, [payload])
-        handle = self._handle(backend, submitted)
-        if isinstance(handle, SchedoError):
-            raise handle
-        return handle
+        if isinstance(submitted, SchedoError):
+            raise submitted
+        return JobHandle(backend, self._task.function, submitted.number, submitted.is_conflict)
 
     async def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]]
@@ -60,19 +56,17 @@ class BoundTask(Generic[P, T]):
         """
         backend = self._app.find_backend()
         payloads = [self._task.arguments.write((), call) for call in calls]
+        function = self._task.function
         handles: list[JobHandle[T] | SchedoError] = []
         for start in range(0, len(payloads), limits.BATCH_JOBS_MAX):
             part = payloads[start : start + limits.BATCH_JOBS_MAX]
-            results = await backend.submit(self._template, part)
-            handles += [self._handle(backend, submitted) for submitted in results]
+            handles += [
+                each
+                if isinstance(each, SchedoError)
+                else JobHandle(backend, function, each.number, each.is_conflict)
+                for each in await backend.submit(self._template, part)
+            ]
         return handles
-
-    def _handle(
-        self, backend: Backend, submitted: SubmittedJob | SchedoError
-    ) -> JobHandle[T] | SchedoError:
-        if isinstance(submitted, SchedoError):
-            return submitted
-        return JobHandle(backend, submitted, functools.partial(_read_result, self._task.function))
 
 
 class Task(Generic[P, R, T]):
@@ -117,22 +111,3 @@ class Task(Generic[P, R, T]):
     ) -> list[JobHandle[T] | SchedoError]:
         """Submit a job for each mapping of keyword arguments; see BoundTask.enqueue_many."""
         return await self._plain.enqueue_many(calls)
-
-
-def _read_result(function: Callable[..., T], result: Any) -> T:
-    """Convert the result to the annotated type, or return plain JSON data if that fails."""
-    wanted = _find_return_type(function)
-    if wanted is None:
-        return cast(T, result)
-    try:
-        return cast(T, msgspec.convert(result, wanted, str_keys=True, dec_hook=decode_custom))
-    except (msgspec.ValidationError, TypeError):
-        return cast(T, result)
-
-
-@functools.lru_cache(maxsize=1_024)
-def _find_return_type(function: Callable[..., Any]) -> Any:
-    try:
-        return get_type_hints(function, include_extras=True).get("return")
-    except (NameError, AttributeError, TypeError, SyntaxError):
-        return None

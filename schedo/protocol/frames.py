@@ -18,7 +18,7 @@ from schedo.core.model import JobSpec, LeaseKey, Options, ScheduleSpec
 from schedo.core.progress import ProgressUpdate
 from schedo.protocol.jobs import SubmittedJob
 
-PROTOCOL = 3
+PROTOCOL = 4
 FRAME_BYTES_MAX = 4_194_304
 _HEADER = struct.Struct("!I")
 

@@ -95,8 +95,13 @@ class JobTemplate(NamedTuple):
 class SubmittedJob(Struct, frozen=True, tag="ticket"):
     """The receipt for one job."""
 
-    id: str
-    is_conflict: bool = False  # the id is that of the unfinished job that holds the unique key
+    number: int
+    is_conflict: bool = False  # the number is that of the unfinished job with the unique key
+
+    @property
+    def id(self) -> str:
+        """The number as text; most callers that submit many jobs do not ask for it."""
+        return render_id(self.number)
 
 
 class JobPatch(Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -10,7 +10,7 @@ from typing import cast
 
 import orjson
 
-from schedo.core.ids import parse_id, render_id
+from schedo.core.ids import parse_id
 from schedo.core.model import Job, JobSpec, LeaseKey
 from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_messages import Progress
@@ -36,9 +36,7 @@ class EngineBackend:
         """Submit the jobs; a rejected job has its error at its position in the list."""
         results = await self._engine.submit(specs, view=_read_id)
         return [
-            result
-            if isinstance(result, SchedoError)
-            else SubmittedJob(render_id(result.job), result.conflict)
+            result if isinstance(result, SchedoError) else SubmittedJob(result.job, result.conflict)
             for result in results
         ]
 

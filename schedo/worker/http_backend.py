@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from schedo.client import operations
 from schedo.client.aio import AsyncClient
+from schedo.core.ids import parse_id
 from schedo.errors import SchedoError
 from schedo.protocol.jobs import JobTemplate, SubmittedJob
 from schedo.tasks.backend import Record
@@ -83,4 +84,4 @@ class HttpBackend:
 
 
 def _ticket(record: Record) -> SubmittedJob:
-    return SubmittedJob(record["id"], bool(record.get("conflict")))
+    return SubmittedJob(parse_id(record["id"]), bool(record.get("conflict")))

@@ -70,7 +70,10 @@ async def test_an_error_response_of_the_server_is_raised(monkeypatch: pytest.Mon
     with fake_server() as server:
         problem = {"code": "duplicate-key", "detail": "held", "status": 409}
         server.on("POST", "/v1/jobs", 409, problem)
-        items = [{"status": 201, "job": {"id": "1"}}, {"status": 409, "problem": problem}]
+        items = [
+            {"status": 201, "job": {"id": "0CR5KPDD15T00"}},
+            {"status": 409, "problem": problem},
+        ]
         server.on("POST", "/v1/jobs:batch", 200, {"items": items})
         _, send = make_client_app(url=server.url)
 
@@ -78,7 +81,7 @@ async def test_an_error_response_of_the_server_is_raised(monkeypatch: pytest.Mon
             await send.enqueue("ada")
         accepted, refused = await send.enqueue_many([{"to": "a"}, {"to": "b"}])
 
-    assert accepted.id == "1"
+    assert accepted.id == "0CR5KPDD15T00"
     assert isinstance(refused, SchedoError)
 
 
@@ -116,7 +119,7 @@ def test_an_option_reaches_the_server_as_it_was_written() -> None:
 
 async def test_a_job_enqueued_over_http_keeps_what_it_requires_and_prefers() -> None:
     with fake_server() as server:
-        server.on("POST", "/v1/jobs", 201, {"id": "1"})
+        server.on("POST", "/v1/jobs", 201, {"id": "0CR5KPDD15T00"})
         _, send = make_client_app(url=server.url)
 
         order = send.options(requires={"labels": {"gpu": "a100"}}, prefer=[{"zone": "lhr"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum
@@ -66,14 +67,35 @@ def test_defaults_of_a_function_are_not_stored_in_the_payload() -> None:
 
 @pytest.mark.parametrize(
     ("args", "kwargs"),
-    [((), {}), (("a", "b", "c"), {}), (("a",), {"to": "b"}), (("a",), {"cc": "b"})],
-    ids=["missing", "too many", "twice", "unknown"],
+    [
+        ((), {}),
+        (("a", "b", "c"), {}),
+        (("a", "b", "c"), {"copies": 1}),
+        (("a",), {"to": "b"}),
+        (("a",), {"cc": "b"}),
+        ((), {"subject": "b", "copies": 1}),
+        ((), {1: "b"}),
+    ],
+    ids=["missing", "too many", "too many by one", "twice", "unknown", "without to", "number"],
 )
-def test_a_call_with_wrong_arguments_raises_a_type_error(
+def test_a_call_with_wrong_arguments_raises_the_error_of_its_signature(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError) as expected:
+        inspect.signature(send).bind(*args, **kwargs)
+
+    with pytest.raises(TypeError) as raised:
         Arguments("send", send).write(args, kwargs)
+
+    assert str(raised.value) == str(expected.value)
+
+
+def test_arguments_are_written_in_the_order_of_the_parameters() -> None:
+    assert Arguments("send", send).write((), {"copies": 2, "to": "a"}) == b'{"to":"a","copies":2}'
+
+
+def test_an_extra_argument_may_have_the_name_of_the_rest() -> None:
+    assert Arguments("o", open_ended).write((1,), {"rest": 2}) == b'{"first":1,"rest":2}'
 
 
 @pytest.mark.parametrize(

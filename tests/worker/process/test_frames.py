@@ -53,9 +53,7 @@ FROM_SERVER: list[frames.FromServer] = [
     frames.Stops([(KEY, StopReason.TIMEOUT)]),
     frames.Ping(),
     frames.Drain(),
-    frames.BackendResponse(
-        1, [SubmittedJob("00"), frames.Refusal("conflict", "no")], {"state": "x"}
-    ),
+    frames.BackendResponse(1, [SubmittedJob(1), frames.Refusal("conflict", "no")], {"state": "x"}),
 ]
 
 
