@@ -192,7 +192,7 @@ class JobAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
 
 
 class JobPage(Struct, forbid_unknown_fields=True):
-    """A page of jobs; without next_cursor it is the last."""
+    """A page of jobs; without next_cursor it is the last. A page before it may be short."""
 
     items: list[JobAnswer]
     next_cursor: str | UnsetType = UNSET

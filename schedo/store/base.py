@@ -67,6 +67,13 @@ class Retention:
     idempotency_us: int = 86_400_000_000  # the records that make a repeated request safe
 
 
+class JobPage(NamedTuple):
+    """The next jobs of a list, newest first; `before`: the list continues below this id, if any."""
+
+    jobs: list[Job]
+    before: int | None
+
+
 class OutputSize(NamedTuple):
     """The size of a captured stream, in bytes."""
 
@@ -100,11 +107,12 @@ class Reader(Protocol):
     async def get_job(self, job_id: int) -> Job | None:
         """Return the job with its whole payload, or None."""
 
-    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
-        """Return jobs with an id below `before`, newest first.
+    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
+        """Return up to `limit` jobs with an id below `before`, newest first.
 
-        Payloads and results above PAYLOAD_INLINE_BYTES_MAX are None. Creation times are compared by
-        id.
+        The page may have fewer jobs, or none, although the list continues: a store looks at a
+        bounded number of jobs. Payloads and results above PAYLOAD_INLINE_BYTES_MAX are None.
+        Creation times are compared by id.
         """
 
     async def count_jobs(self) -> Counts:

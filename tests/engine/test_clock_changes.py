@@ -12,9 +12,9 @@ from schedo.core.limits import DAY, HOUR, MINUTE, SECOND
 from schedo.core.model import Job, JobSpec, Options, Overlap, Rule, ScheduleSpec
 from schedo.core.states import State
 from schedo.errors import StoreFull
-from schedo.store.base import JobFilter
 from schedo.testing.clock import VirtualClock
 from tests.engine.world import T0, World, leased, recovered, running
+from tests.store.steps import all_jobs
 
 STEPS = pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
 
@@ -69,7 +69,7 @@ async def test_the_due_time_of_a_delayed_job_is_shown_by_the_current_clock(
         await followed(world)
 
         assert (await world.engine.get(job.id)).due_at == T0 + MINUTE + step
-        [listed] = await world.store.list_jobs(JobFilter(), None, 9)
+        [listed] = await all_jobs(world.store)
         assert listed.due_at == T0 + MINUTE + step
 
 

@@ -11,7 +11,6 @@ from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import NoCapacity, SchedoError
-from schedo.store.base import JobFilter
 from schedo.testing.loop import VirtualLoop
 from tests.engine.virtual_server import (
     Disk,
@@ -25,6 +24,7 @@ from tests.engine.virtual_server import (
     submitted,
     works_again,
 )
+from tests.store.steps import all_jobs
 
 
 class Local:
@@ -66,7 +66,7 @@ async def refused(server: Server, call: asyncio.Task[list[Job]]) -> None:
     with pytest.raises(NoCapacity):
         await asyncio.wait_for(call, 60)
     await server.engine.flush()
-    found = await server.engine.store.list_jobs(JobFilter(), None, 100)
+    found = await all_jobs(server.engine.store)
     assert {job.state for job in found} == {State.FAILED}
     assert list(leftovers(server.engine)) == []
 
@@ -255,7 +255,7 @@ def test_a_client_that_disconnects_at_any_moment_leaves_no_stuck_job(
         await loop.pass_time(5.0)
         await server.engine.flush()
 
-        found = await server.engine.store.list_jobs(JobFilter(), None, 100)
+        found = await all_jobs(server.engine.store)
         assert {job.state for job in found} <= {State.FAILED}
         assert local.begun == []
         assert list(leftovers(server.engine)) == []

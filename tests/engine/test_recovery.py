@@ -17,9 +17,9 @@ from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull, StoreLocked
-from schedo.store.base import JobFilter
 from schedo.store.sqlite.store import SqliteStore
 from tests.engine.world import T0, World, leased, recovered, running
+from tests.store.steps import all_jobs
 
 
 async def test_a_failed_commit_raises_and_leaves_no_job(path: Path) -> None:
@@ -30,7 +30,7 @@ async def test_a_failed_commit_raises_and_leaves_no_job(path: Path) -> None:
 
         await recovered(world)
 
-        assert await world.store.list_jobs(JobFilter(), None, 10) == []
+        assert await all_jobs(world.store) == []
 
 
 async def test_a_running_attempt_survives_a_failed_commit(path: Path) -> None:
@@ -213,7 +213,7 @@ async def test_a_submit_in_flight_has_an_unknown_outcome_when_the_disk_fails(pat
         with pytest.raises(StoreBroken):  # later commands cannot have been carried out
             await world.submit()
 
-        assert len(await world.store.list_jobs(JobFilter(), None, 10)) == 1
+        assert len(await all_jobs(world.store)) == 1
 
 
 async def test_a_submit_in_flight_has_an_unknown_outcome_when_a_turn_breaks(path: Path) -> None:

@@ -14,10 +14,11 @@ from schedo.core.limits import MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Failure, JobSpec, Overlap, Rule, ScheduleSpec, Trigger
 from schedo.core.states import State
 from schedo.errors import StoreError
-from schedo.store.base import JobFilter, Retention
+from schedo.store.base import Retention
 from schedo.store.sqlite.store import SqliteStore
 from tests.engine.world import T0, THRICE, World, leased, recovered, running
 from tests.factories import make_job, make_schedule
+from tests.store.steps import all_jobs
 
 FLICKER = StoreError("it flickered")
 BOOM = Failed(Failure("boom", "it broke"))
@@ -218,7 +219,7 @@ async def test_a_replaced_run_is_cancelled_even_if_the_store_fails_in_between(pa
         await world.engine.flush()
         await world.engine.flush()
 
-        jobs = await world.store.list_jobs(JobFilter(state="cancelled"), None, 50)
+        jobs = await all_jobs(world.store, state="cancelled")
         assert [job.scheduled_for for job in jobs] == [T0 + MINUTE]
 
 

@@ -9,8 +9,8 @@ from schedo.core.limits import MINUTE, SECOND
 from schedo.core.model import JobSpec, Overlap, Queue, Rule, ScheduleSpec
 from schedo.core.states import State
 from schedo.errors import NotFound
-from schedo.store.base import JobFilter
 from tests.engine.world import T0, running
+from tests.store.steps import all_jobs
 
 
 def every_minute(name: str = "s", **fields: object) -> ScheduleSpec:
@@ -25,7 +25,7 @@ async def test_a_schedule_fires_each_instant_once_across_a_restart(path: Path) -
     async with running(path, now=T0 + MINUTE) as world:
         await world.run_until(T0 + MINUTE + SECOND)
 
-        jobs = await world.store.list_jobs(JobFilter(), None, 10)
+        jobs = await all_jobs(world.store)
         assert [job.scheduled_for for job in jobs] == [T0 + MINUTE, T0]
 
 

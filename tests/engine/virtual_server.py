@@ -19,11 +19,12 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import StoreError
-from schedo.store.base import JobFilter, Snapshot, Store
+from schedo.store.base import Snapshot, Store
 from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import LoopClock, Wall
 from schedo.testing.loop import VirtualLoop
 from tests.engine.world import T0
+from tests.store.steps import all_jobs
 
 
 def live(test: Callable[[VirtualLoop], Awaitable[None]]) -> None:
@@ -120,7 +121,7 @@ class Disk:
         return await self.memory.open()
 
     async def jobs(self) -> dict[int, Job]:
-        return {job.id: job for job in await self.memory.list_jobs(JobFilter(), None, 1_000_000)}
+        return {job.id: job for job in await all_jobs(self.memory)}
 
     def fail(self, probability: float) -> None:
         if probability and self.random.random() < probability:

@@ -17,7 +17,7 @@ from typing import Any
 from schedo.core.changes import Changes
 from schedo.core.model import Job
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
-from schedo.store.base import ClockMark, JobFilter, Retention, Snapshot
+from schedo.store.base import ClockMark, JobFilter, JobPage, Retention, Snapshot
 from schedo.testing.loop import VirtualLoop
 from tests.sim.trace import Broke, Marked, Pruned, Stored, StoreFailed
 from tests.store.model import ModelStore
@@ -49,7 +49,7 @@ class Rows(ModelStore):
         super().__init__()
         self._unfinished: dict[int, Job] = {}
 
-    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
+    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
         unfinished, self._unfinished = self._unfinished, self._jobs
         try:
             return await super().list_jobs(which, before, limit)

@@ -12,11 +12,11 @@ import logging
 
 from schedo.core.states import FINAL
 from schedo.errors import NotFound
-from schedo.store.base import JobFilter
 from tests.sim.clients import Clients
 from tests.sim.plan import Plan
 from tests.sim.trace import Ended, Trace
 from tests.sim.world import ENGINE_LOG, BugLog, World
+from tests.store.steps import all_jobs
 
 PROBE_EVERY_S = 10.0
 QUIET_S = 400.0  # longer than the most frequent schedules' interval and the late threshold
@@ -129,7 +129,7 @@ async def _say_the_end(world: World) -> None:
     assert server is not None, "a calm server stays"
     engine = server.engine
     await engine.flush()
-    stored = await engine.store.list_jobs(JobFilter(), None, 1_000_000)
+    stored = await all_jobs(engine.store)
     jobs = []
     for job in stored:
         with contextlib.suppress(NotFound):  # the job has been pruned meanwhile

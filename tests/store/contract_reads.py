@@ -12,9 +12,9 @@ from schedo.core.loads import LoadExpired, LoadJob, LoadReady, LoadTimers, LoadU
 from schedo.core.model import Queue, ReadyKey
 from schedo.core.paged_index import START
 from schedo.core.states import State
-from schedo.store.base import JobFilter, Retention, Store
+from schedo.store.base import Retention, Store
 from tests.factories import make_job
-from tests.store.steps import ended, of_jobs, put
+from tests.store.steps import all_jobs, ended, of_jobs, put
 
 Read = Callable[[Store], Awaitable[Any]]
 READY_KEY = ReadyKey("default", "email.send")
@@ -34,12 +34,12 @@ WAITING: dict[str, tuple[State, Read]] = {
     "LoadReady": (State.QUEUED, lambda store: store.load(LoadReady(READY_KEY, START, 9))),
     "load_running": (State.RUNNING, lambda store: store.load_running(0, 9)),
     "LoadExpired": (State.QUEUED, lambda store: store.load(LoadExpired(50, 9))),
-    "list_jobs": (State.QUEUED, lambda store: store.list_jobs(JobFilter("queued"), None, 9)),
+    "list_jobs": (State.QUEUED, lambda store: all_jobs(store, state="queued")),
 }
 EITHER: dict[str, Read] = {
     "LoadJob": lambda store: store.load(LoadJob(1)),
     "get_job": lambda store: store.get_job(1),
-    "list_jobs": lambda store: store.list_jobs(JobFilter(), None, 9),
+    "list_jobs": lambda store: all_jobs(store),
 }
 
 

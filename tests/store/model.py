@@ -22,6 +22,7 @@ from schedo.store.base import (
     ClockMark,
     Counts,
     JobFilter,
+    JobPage,
     OutputPiece,
     OutputSize,
     Retention,
@@ -213,7 +214,7 @@ class ModelStore:
         job = self._jobs.get(job_id)
         return None if job is None else job.copy()
 
-    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
+    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
         def matches(job: Job) -> bool:
             return (before is None or job.id < before) and _matches(job, which)
 
@@ -221,7 +222,7 @@ class ModelStore:
         for job in jobs:
             if job.result is not None and len(job.result) > limits.PAYLOAD_INLINE_BYTES_MAX:
                 job.result = None
-        return jobs
+        return JobPage(jobs, jobs[-1].id if len(jobs) == limit else None)
 
     async def list_attempts(self, job_id: int) -> list[AttemptRecord]:
         self._check_open()

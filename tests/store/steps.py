@@ -8,7 +8,7 @@ from typing import Any
 from schedo.core.changes import Changes
 from schedo.core.model import Job, Schedule
 from schedo.core.states import State
-from schedo.store.base import JobFilter, Snapshot, Store
+from schedo.store.base import JobFilter, Reader, Snapshot, Store
 
 MINUTE = 60_000_000
 LARGE = b'"' + b"x" * 5_000 + b'"'  # above PAYLOAD_INLINE_BYTES_MAX
@@ -44,7 +44,18 @@ async def listed(
     store: Store, before: int | None = None, limit: int = 100, **which: Any
 ) -> list[int]:
     """Return the ids of the jobs that the filter lists."""
-    return ids(await store.list_jobs(JobFilter(**which), before, limit))
+    return ids((await store.list_jobs(JobFilter(**which), before, limit)).jobs)
+
+
+async def all_jobs(store: Reader, **which: Any) -> list[Job]:
+    """Return all jobs that the filter lists, from all pages."""
+    jobs: list[Job] = []
+    before: int | None = None
+    while True:
+        page, before = await store.list_jobs(JobFilter(**which), before, 1_000_000)
+        jobs += page
+        if before is None:
+            return jobs
 
 
 def ids(found: Iterable[Job | Schedule]) -> list[int]:

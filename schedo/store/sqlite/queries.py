@@ -5,23 +5,20 @@ The conditions of partial indexes are repeated here literally (see migrations/00
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from schedo.core import limits
-from schedo.core.ids import first_id
-from schedo.core.states import State
-from schedo.store.base import JobFilter
 from schedo.store.sqlite import rows
 
 _JOB = ", ".join(rows.JOB.names)
 _SCHEDULE = ", ".join(rows.SCHEDULE.names)
-_TIMED = "(state = 'scheduled' OR state = 'retrying')"
+TIMED = "(state = 'scheduled' OR state = 'retrying')"
 _WAITING = "(state = 'scheduled' OR state = 'blocked' OR state = 'queued' OR state = 'retrying')"
 _UNFINISHED = (
     "(state = 'scheduled' OR state = 'blocked' OR state = 'queued'"
     " OR state = 'running' OR state = 'retrying')"
 )
-_LISTED_STATE = "state <> 'queued' AND state <> 'scheduled'"
+LISTED_STATE = "state <> 'queued' AND state <> 'scheduled'"
 _WHOLE_PAYLOAD = "coalesce(payload, (SELECT payload FROM job_payload WHERE job_id = job.id))"
 
 
@@ -78,16 +75,16 @@ WITH RECURSIVE found (queue, task, requirements) AS (
 SELECT queue, task, requirements FROM found"""
 BLOCKED = f"""
 SELECT id, schedule_id FROM job
-WHERE state = 'blocked' AND {_LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
+WHERE state = 'blocked' AND {LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
 
-TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {_TIMED} AND due_elapsed = :elapsed", "due_at")
+TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {TIMED} AND due_elapsed = :elapsed", "due_at")
 DUE = _paged(
     "SELECT due_at, id, rank, queue, task, requirements FROM job"
-    f" WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at <= :until",
+    f" WHERE {TIMED} AND due_elapsed = :elapsed AND due_at <= :until",
     "due_at",
 )
 QUEUE_JOBS = (
-    f"UPDATE job SET state = 'queued' WHERE id IN (SELECT value FROM json_each(?)) AND {_TIMED}"
+    f"UPDATE job SET state = 'queued' WHERE id IN (SELECT value FROM json_each(?)) AND {TIMED}"
 )
 READY = _paged(
     f"SELECT {_JOB} FROM job WHERE state = 'queued'"
@@ -95,7 +92,7 @@ READY = _paged(
     "rank",
 )
 RUNNING = f"""
-SELECT {_JOB} FROM job WHERE state = 'running' AND {_LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
+SELECT {_JOB} FROM job WHERE state = 'running' AND {LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
 EXPIRED = f"""
 SELECT {_JOB} FROM job
 WHERE expires_at IS NOT NULL AND {_WAITING} AND expires_elapsed = ? AND expires_at <= ?
@@ -150,20 +147,20 @@ IDEMPOTENCY_RECORD = (
 COUNTS = f"""
 SELECT queue, 'queued', count(*) FROM job WHERE state = 'queued' GROUP BY queue
 UNION ALL SELECT queue, state, count(*) FROM job
-    WHERE (state = 'running' OR state = 'blocked') AND {_LISTED_STATE} GROUP BY queue, state"""
+    WHERE (state = 'running' OR state = 'blocked') AND {LISTED_STATE} GROUP BY queue, state"""
 # GROUP BY queue sorts in memory. So the jobs that wait for an instant are counted in parts.
 COUNT_SAME = f"""
 SELECT queue, state, count(*), max(id) FROM (
     SELECT queue, state, id FROM job
-    WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at = :value AND id > :id
+    WHERE {TIMED} AND due_elapsed = :elapsed AND due_at = :value AND id > :id
     ORDER BY id LIMIT :limit
 ) GROUP BY queue, state"""
 COUNT_BOUND = f"""
-SELECT due_at FROM job WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at > :value
+SELECT due_at FROM job WHERE {TIMED} AND due_elapsed = :elapsed AND due_at > :value
 ORDER BY due_at LIMIT 1 OFFSET :limit"""
 COUNT_BELOW = f"""
 SELECT queue, state, count(*) FROM job
-WHERE {_TIMED} AND due_elapsed = :elapsed AND due_at > :value AND due_at < :bound
+WHERE {TIMED} AND due_elapsed = :elapsed AND due_at > :value AND due_at < :bound
 GROUP BY queue, state"""
 
 ENDED = """
@@ -182,52 +179,7 @@ DELETE FROM idempotency_record WHERE rowid IN (
 )"""
 
 # A list omits large results too: a page of them could be a gigabyte.
-_LISTED_JOB = _JOB.replace(
+LISTED_JOB = _JOB.replace(
     " result,",
     f" CASE WHEN length(result) <= {limits.PAYLOAD_INLINE_BYTES_MAX} THEN result END AS result,",
 )
-
-
-# Queued and scheduled jobs are not in the index job_state. Their ids come sorted from the index
-# that has them; the plus keeps SQLite from a scan of the whole table in the order of the key.
-_UNLISTED_STATES = {
-    State.QUEUED.value: "state = 'queued'",
-    State.SCHEDULED.value: f"state = 'scheduled' AND {_TIMED}",
-}
-
-
-def job_list(which: JobFilter, before: int | None, limit: int) -> tuple[str, list[Any]]:
-    """Return the statement that lists jobs newest first, and its parameters."""
-    source, key = "job", "id"
-    if which.tag is not None:
-        source, key = "job_tag CROSS JOIN job ON id = job_id", "job_id"
-    terms, parameters = _terms(which, before, key)
-    where = f" WHERE {' AND '.join(terms)}" if terms else ""
-    parameters.append(limit)
-    if which.tag is None and which.state in _UNLISTED_STATES:
-        ids = f"SELECT id FROM job{where} ORDER BY +id DESC LIMIT ?"
-        return f"SELECT {_LISTED_JOB} FROM job WHERE id IN ({ids}) ORDER BY id DESC", parameters
-    return f"SELECT {_LISTED_JOB} FROM {source}{where} ORDER BY {key} DESC LIMIT ?", parameters
-
-
-def _terms(which: JobFilter, before: int | None, key: str) -> tuple[list[str], list[Any]]:
-    conditions: list[tuple[str, Any]] = [
-        ("tag = ?", which.tag),
-        ("unique_key = ?", which.unique_key),
-        ("schedule_id = ?", which.schedule_id),
-        ("task = ?", which.task),
-        ("queue = ?", which.queue),
-        (f"{key} >= ?", None if which.created_after is None else first_id(which.created_after)),
-        (f"{key} < ?", None if which.created_before is None else first_id(which.created_before)),
-        (f"{key} < ?", before),
-    ]
-    terms = [term for term, value in conditions if value is not None]
-    parameters = [value for _, value in conditions if value is not None]
-    if which.queue is not None and which.queue != limits.DEFAULT_QUEUE:
-        terms.append(f"queue <> '{limits.DEFAULT_QUEUE}'")
-    if which.state in _UNLISTED_STATES:
-        terms.append(_UNLISTED_STATES[which.state])
-    elif which.state is not None:
-        terms.append(f"state = ? AND {_LISTED_STATE}")
-        parameters.append(which.state)
-    return terms, parameters

@@ -8,13 +8,15 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.model import DecisionRecord, Job, Schedule
-from schedo.store.base import Counts, JobFilter, OutputPiece, OutputSize
+from schedo.store.base import Counts, JobFilter, JobPage, OutputPiece, OutputSize
 from schedo.store.sqlite import queries, reads, rows
+from schedo.store.sqlite.job_search import search
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 COUNTED_AT_ONCE = 10_000  # jobs: SQLite sorts them in half a MiB and a few milliseconds
+PARTS_OF_A_PAGE_MAX = 20  # of job_search.LOOKED_AT_ONCE jobs each
 
 
 class ConcurrentReads:
@@ -35,10 +37,15 @@ class ConcurrentReads:
     async def get_job(self, job_id: int) -> Job | None:
         return await self._read(reads.job, self._offset_us, queries.WHOLE_JOB, job_id)
 
-    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> list[Job]:
-        return await self._read(
-            reads.jobs, self._offset_us, *queries.job_list(which, before, limit)
-        )
+    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
+        jobs: list[Job] = []
+        for _ in range(PARTS_OF_A_PAGE_MAX):  # other reads run between two parts
+            left = limit - len(jobs)
+            found, before = await self._read(search, self._offset_us, which, before, left)
+            jobs += found
+            if before is None or len(jobs) == limit:
+                break
+        return JobPage(jobs, before)
 
     async def list_attempts(self, job_id: int) -> list[AttemptRecord]:
         found = await self._read(reads.fetch_all, queries.ATTEMPTS, (job_id,))

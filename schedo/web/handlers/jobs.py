@@ -54,12 +54,12 @@ async def list_jobs(context: AppContext, request: Request) -> Response:
     if which is None:
         return await answer_page(job_fields, ())
     await request.claim.take(limit * _LISTED_JOB_BYTES)
-    jobs = await context.engine.store.list_jobs(which, before, limit)
+    jobs, before = await context.engine.store.list_jobs(which, before, limit)
     names = await context.load_schedule_names(jobs)
     describe = partial(job_fields, names=names, inline_bytes_max=PAYLOAD_INLINE_BYTES_MAX)
-    if len(jobs) < limit:
+    if before is None:
         return await answer_page(describe, jobs)
-    cursor = render_cursor("jobs", query, str(jobs[-1].id))
+    cursor = render_cursor("jobs", query, str(before))
     return await answer_page(describe, jobs, cursor, (request.next_link(cursor),))
 
 

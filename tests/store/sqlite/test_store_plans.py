@@ -10,6 +10,7 @@ import pytest
 
 from schedo.store.base import JobFilter
 from schedo.store.sqlite import queries, write_buffer, writes
+from schedo.store.sqlite.job_search import search_query, usable_indexes
 from schedo.store.sqlite.schema import migrate
 
 KEY = "USING INTEGER PRIMARY KEY"
@@ -78,17 +79,50 @@ PLANS = {
     "trim attempts": (writes.TRIM_ATTEMPTS, "PRIMARY KEY (job_id=? AND number<?)"),
     "trim decisions": (writes.TRIM_DECISIONS, "old USING PRIMARY KEY (schedule_id=? AND number<?)"),
 }
+# For each filter: the indexes that a part of its search may use, and how SQLite uses each.
 LISTS = {
-    "all": (JobFilter(), KEY),
-    "state": (JobFilter(state="failed"), "INDEX job_state (state=? AND"),
-    "task": (JobFilter(task="a"), "INDEX job_task (task=? AND"),
-    "queue": (JobFilter(queue="a"), "INDEX job_queue (queue=? AND"),
-    "the default queue": (JobFilter(queue="default"), KEY),
-    "schedule": (JobFilter(schedule_id=1), "INDEX job_schedule (schedule_id=? AND"),
-    "unique key": (JobFilter(unique_key="k"), "INDEX job_unique (unique_key=?"),
-    "tag": (JobFilter(tag="a"), "PRIMARY KEY (tag=? AND job_id<?)"),
-    "tag and state": (JobFilter(tag="a", state="failed"), "PRIMARY KEY (tag=? AND job_id<?)"),
-    "created": (JobFilter(created_after=5), KEY),
+    "all": (JobFilter(), [f"SEARCH job {KEY} (rowid>? AND rowid<?)"]),
+    "state": (
+        JobFilter(state="failed"),
+        ["INDEX job_state (state=? AND id>? AND id<?)", KEY],
+    ),
+    "task": (JobFilter(task="a"), ["INDEX job_task (task=? AND id>? AND id<?)", KEY]),
+    "queue": (JobFilter(queue="a"), ["INDEX job_queue (queue=? AND id>? AND id<?)", KEY]),
+    "the default queue": (JobFilter(queue="default"), [KEY]),
+    "schedule": (
+        JobFilter(schedule_id=1),
+        ["INDEX job_schedule (schedule_id=? AND id>? AND id<?)", KEY],
+    ),
+    "unique key": (JobFilter(unique_key="k"), ["INDEX job_unique (unique_key=?", KEY]),
+    "tag": (JobFilter(tag="a"), ["PRIMARY KEY (tag=? AND job_id>? AND job_id<?)", KEY]),
+    "tag and state": (
+        JobFilter(tag="a", state="failed"),
+        [
+            "PRIMARY KEY (tag=? AND job_id>? AND job_id<?)",
+            "INDEX job_state (state=? AND id>? AND id<?)",
+            KEY,
+        ],
+    ),
+    "queue, state and task": (
+        JobFilter(queue="a", state="failed", task="b"),
+        [
+            "INDEX job_queue (queue=? AND id>? AND id<?)",
+            "INDEX job_state (state=? AND id>? AND id<?)",
+            "INDEX job_task (task=? AND id>? AND id<?)",
+            KEY,
+        ],
+    ),
+    "created": (JobFilter(created_after=5), [f"SEARCH job {KEY} (rowid>? AND rowid<?)"]),
+}
+# These indexes are in another order than the list. They are used if they have few entries.
+UNSORTED = {
+    "scheduled": (JobFilter(state="scheduled"), "INDEX job_timers"),
+    "queued": (JobFilter(state="queued"), "INDEX job_ready"),
+    "queued, of a queue": (JobFilter(state="queued", queue="a"), "INDEX job_ready (queue=?)"),
+    "queued, of a queue and a task": (
+        JobFilter(state="queued", queue="a", task="b"),
+        "INDEX job_ready (queue=? AND task=?)",
+    ),
 }
 
 
@@ -117,24 +151,26 @@ def test_a_query_uses_its_index_and_does_not_sort(
     assert "TEMP B-TREE" not in found
 
 
-@pytest.mark.parametrize(("which", "index"), LISTS.values(), ids=LISTS)
-def test_a_list_uses_its_index_and_does_not_sort(
-    connection: sqlite3.Connection, which: JobFilter, index: str
+@pytest.mark.parametrize(("which", "expected"), LISTS.values(), ids=LISTS)
+def test_a_list_searches_a_range_of_an_index_and_does_not_sort(
+    connection: sqlite3.Connection, which: JobFilter, expected: list[str]
 ) -> None:
-    query, _ = queries.job_list(which, 9, 9)
+    for index, use in zip(usable_indexes(which), expected, strict=True):
+        for query in (index.probe, search_query(which, index)):
+            found = plan(connection, query)
+            assert use in found
+            assert "SCAN" not in found
+            assert "TEMP B-TREE" not in found
 
-    found = plan(connection, query)
-    assert index in found
-    assert "TEMP B-TREE" not in found
 
-
-@pytest.mark.parametrize(("state", "index"), [("queued", "job_ready"), ("scheduled", "job_timers")])
+@pytest.mark.parametrize(("which", "use"), UNSORTED.values(), ids=UNSORTED)
 def test_waiting_jobs_are_listed_from_the_index_of_waiting_jobs(
-    connection: sqlite3.Connection, state: str, index: str
+    connection: sqlite3.Connection, which: JobFilter, use: str
 ) -> None:
-    query, _ = queries.job_list(JobFilter(state=state), None, 9)
+    [index] = [each for each in usable_indexes(which) if not each.is_sorted]
 
-    assert f"SCAN job USING COVERING INDEX {index}" in plan(connection, query)
+    assert use in plan(connection, index.probe)
+    assert use in plan(connection, search_query(which, index))
 
 
 def test_the_active_jobs_of_a_page_of_schedules_are_found_through_their_index(

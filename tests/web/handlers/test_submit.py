@@ -11,13 +11,13 @@ import pytest
 
 from schedo.core.states import State
 from schedo.errors import Invalid
-from schedo.store.base import JobFilter
 from schedo.web.settings import WebSettings
+from tests.store.steps import all_jobs
 from tests.web.world import World
 
 
 async def count_jobs(world: World) -> int:
-    return len(await world.store.list_jobs(JobFilter(), None, 1_000))
+    return len(await all_jobs(world.store))
 
 
 async def test_a_batch_has_a_result_for_each_item_in_order(world: World) -> None:

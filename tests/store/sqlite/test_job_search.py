@@ -1,0 +1,139 @@
+"""The search for listed jobs looks at a bounded number of them, and loses none between parts."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedo.core.model import Options
+from schedo.core.states import State
+from schedo.store.base import JobFilter
+from schedo.store.sqlite import job_search, read_connection
+from schedo.store.sqlite.store import SqliteStore
+from tests.factories import make_job
+from tests.store.model import ModelStore
+from tests.store.steps import all_jobs, ids, listed, put
+
+CHOICES: dict[str, list[Any]] = {
+    "state": ["queued", "scheduled", "retrying", "failed", "completed"],
+    "queue": ["default", "mail"],
+    "task": ["a", "b"],
+    "schedule_id": [7],
+    "tag": ["red"],
+    "created_after": [3],
+    "created_before": [60],
+}
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 3)
+    monkeypatch.setattr(read_connection, "PARTS_OF_A_PAGE_MAX", 2)
+
+
+@pytest.mark.usefixtures("small_parts")
+async def test_each_combination_of_filters_lists_what_a_scan_finds(path: Path) -> None:
+    draw = random.Random(1)
+    store, model = SqliteStore(path), ModelStore()
+    stores: tuple[Any, ...] = (store, model)
+    for each in stores:
+        await each.open()
+    for number in range(1, 80):
+        job = make_job(
+            id=number * 256,
+            state=draw.choice([*State]),
+            queue=draw.choice(["default", "default", "mail"]),
+            task=draw.choice("aab"),
+            schedule_id=draw.choice([None, None, 7]),
+            options=Options(tags=draw.choice([(), (), ("red",), ("red", "blue")])),
+        )
+        for each in stores:
+            job.is_new = True
+            await put(each, job)
+
+    for fields in itertools.chain(*(itertools.combinations(CHOICES, n) for n in range(5))):
+        for values in itertools.product(*(CHOICES[field] for field in fields)):
+            which = dict(zip(fields, values, strict=True))
+            assert ids(await all_jobs(store, **which)) == ids(await all_jobs(model, **which)), which
+    await store.close()
+
+
+@pytest.mark.usefixtures("small_parts")
+async def test_a_page_ends_where_its_search_ends(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    # No index has both conditions, and each of them alone is met by many jobs.
+    await put(store, make_job(id=1, state=State.FAILED, task="a"))
+    await put(store, *(make_job(id=n, state=State.FAILED, task="b") for n in range(2, 60, 2)))
+    await put(store, *(make_job(id=n, state=State.COMPLETED, task="a") for n in range(3, 60, 2)))
+    which = JobFilter(state="failed", task="a")
+
+    jobs, before = await store.list_jobs(which, None, 9)
+    pages = 1
+    while before is not None:
+        page, before = await store.list_jobs(which, before, 9)
+        jobs += page
+        pages += 1
+    await store.close()
+
+    assert ids(jobs) == [1]
+    assert pages == 4  # each of 2 parts of 3 entries, and the entry where a part ends
+
+
+async def test_the_rarest_condition_finds_its_jobs_in_one_part(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await put(store, make_job(id=1, state=State.COMPLETED, task="rare"))
+    await put(store, *(make_job(id=n, state=State.COMPLETED) for n in range(2, 2_000)))
+
+    page = await store.list_jobs(JobFilter(state="completed", task="rare"), None, 9)
+    await store.close()
+
+    assert (ids(page.jobs), page.before) == ([1], None)
+
+
+async def test_few_waiting_jobs_are_found_below_many_ended_ones(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await put(store, make_job(id=1), make_job(id=2, state=State.SCHEDULED))
+    await put(store, *(make_job(id=n, state=State.COMPLETED) for n in range(3, 2_000)))
+
+    queued = await store.list_jobs(JobFilter(state="queued"), None, 9)
+    scheduled = await store.list_jobs(JobFilter(state="scheduled"), None, 9)
+    await store.close()
+
+    assert (ids(queued.jobs), queued.before) == ([1], None)
+    assert (ids(scheduled.jobs), scheduled.before) == ([2], None)
+
+
+@pytest.mark.parametrize("state", ["queued", "failed"])
+async def test_a_part_does_the_same_work_in_a_store_of_any_size(path: Path, state: str) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await put(store, *(make_job(id=n, state=State(state), task="a") for n in range(1, 8_000, 2)))
+    ended = State.COMPLETED
+    await put(store, *(make_job(id=n, state=ended, task="b") for n in range(2, 8_000, 2)))
+    assert len(await listed(store)) == 100  # so the tables are complete
+    await store.close()
+
+    connection = sqlite3.connect(path)
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connection.set_progress_handler(count, 100)
+    jobs, before = job_search.search(connection, 0, JobFilter(state=state, task="b"), None, 9)
+    connection.close()
+
+    assert jobs == []
+    assert before is not None
+    assert 6_000 < before < 8_000
+    assert steps < 150  # 100 instructions each
