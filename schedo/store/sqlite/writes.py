@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from functools import partial
 from typing import Any, NamedTuple
 
 from schedo.core import limits
@@ -17,20 +17,28 @@ from schedo.core.changes import Changes
 from schedo.core.model import PLAIN, Job
 from schedo.errors import StoreRefused
 from schedo.store.base import ClockMark
-from schedo.store.sqlite import rows
+from schedo.store.sqlite import bulk, rows
 from schedo.store.sqlite.buffer_entries import BufferableJobs
+from schedo.store.sqlite.bulk import COUNTS, Shape, make_shape
 from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.rows import ATTEMPT, DECISION, IDEMPOTENCY_RECORD, JOB, QUEUE, SCHEDULE
 
-# INSERT_JOBS and UPDATE_JOBS write BULK_ROWS rows with one statement. Each step of a statement
-# releases the interpreter's lock to the event loop's thread, and the wait to get it back can take
-# ten times as long as writing one row.
-BULK_ROWS = 100
+# The columns that are NULL in most jobs; in those without a result; until an attempt has started.
+_SELDOM = (
+    *("schedule_id", "scheduled_for", "unique_key", "expires_at", "cancel_requested_at"),
+    "failure",
+)
+_NO_RESULT = (*_SELDOM, "result")
+_NOT_STARTED = (*_NO_RESULT, "picked_at", "started_at", "ended_at", "worker")
 
 
 def _insert(table: str, names: Sequence[str], count: int = 1) -> str:
-    row = f"({', '.join('?' * len(names))})"
-    return f"INSERT INTO {table} ({', '.join(names)}) VALUES {', '.join([row] * count)}"
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES {_rows(len(names), count)}"
+
+
+def _rows(width: int, count: int) -> str:
+    row = f"({', '.join('?' * width)})"
+    return ", ".join([row] * count)
 
 
 def _or_update(key: str, names: Sequence[str]) -> str:
@@ -38,25 +46,33 @@ def _or_update(key: str, names: Sequence[str]) -> str:
     return f" ON CONFLICT ({key}) DO UPDATE SET {changed}"
 
 
-def _update_jobs(names: Sequence[str]) -> str:
-    row = f"({', '.join('?' * (len(names) + 1))})"
-    changed = [f"{name} = row.column{at}" for at, name in enumerate(names, start=1)]
+def _update_jobs(bound: Sequence[str], count: int) -> str:
+    values = dict.fromkeys(JOB.mutable, "NULL")
+    values |= {name: f"row.column{at}" for at, name in enumerate(bound, start=1)}
+    job_id = values.pop("id")
     return (
-        f"UPDATE job SET {', '.join(changed)} FROM (VALUES {', '.join([row] * BULK_ROWS)}) AS row"
-        f" WHERE job.id = row.column{len(names) + 1}"
+        f"UPDATE job SET {', '.join(f'{name} = {value}' for name, value in values.items())}"
+        f" FROM (VALUES {_rows(len(bound), count)}) AS row WHERE job.id = {job_id}"
     )
 
 
 INSERT_JOB = _insert("job", JOB.inserted)
-INSERT_JOBS = _insert("job", JOB.inserted, BULK_ROWS)
+INSERT_JOBS = tuple(
+    make_shape(JOB.inserted, nulls, partial(_insert, "job"))
+    for nulls in (_NOT_STARTED, _NO_RESULT, _SELDOM)
+)
 UPDATE_JOB = f"UPDATE job SET {', '.join(f'{name} = ?' for name in JOB.mutable)} WHERE id = ?"
-UPDATE_JOBS = _update_jobs(JOB.mutable)
+UPDATE_JOBS = tuple(
+    make_shape((*JOB.mutable, "id"), nulls, _update_jobs) for nulls in (_NO_RESULT, _SELDOM)
+)
 INSERT_PAYLOAD = "INSERT INTO job_payload (job_id, payload) VALUES (?, ?)"
 INSERT_TAG = "INSERT OR IGNORE INTO job_tag (tag, job_id) VALUES (?, ?)"
 
 _OR_UPDATE_SCHEDULE = _or_update("id", SCHEDULE.inserted)
 UPSERT_SCHEDULE = _insert("schedule", SCHEDULE.inserted) + _OR_UPDATE_SCHEDULE
-UPSERT_SCHEDULES = _insert("schedule", SCHEDULE.inserted, BULK_ROWS) + _OR_UPDATE_SCHEDULE
+UPSERT_SCHEDULES = Shape(
+    {count: _insert("schedule", SCHEDULE.inserted, count) + _OR_UPDATE_SCHEDULE for count in COUNTS}
+)
 DELETE_SCHEDULE = "DELETE FROM schedule WHERE id = ?"
 DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
 
@@ -117,8 +133,9 @@ DELETE FROM decision WHERE (schedule_id, number) IN (
 MARK_DECIDED = """
 INSERT INTO meta (name, value) VALUES ('decided_at', ?)
 ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)"""
-INSERT_DECISION, INSERT_DECISIONS = _insert_decisions(1), _insert_decisions(BULK_ROWS)
-TRIM_DECISION, TRIM_DECISIONS = _trim_decisions(1), _trim_decisions(BULK_ROWS)
+INSERT_DECISION, TRIM_DECISION = _insert_decisions(1), _trim_decisions(1)
+INSERT_DECISIONS = Shape({count: _insert_decisions(count) for count in COUNTS})
+TRIM_DECISIONS = Shape({count: _trim_decisions(count) for count in COUNTS})
 
 RAISE_EPOCH = "UPDATE meta SET value = value + 1 WHERE name = 'epoch'"
 UPSERT_IDEMPOTENCY_RECORD = _insert("idempotency_record", IDEMPOTENCY_RECORD.names).replace(
@@ -147,14 +164,14 @@ SAVE_CLOCK = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
 class Statement(NamedTuple):
     """One statement, which runs once for each row.
 
-    must_match: each row must change exactly one row of the table. bulk_sql: the statement for
-    BULK_ROWS rows at once, if the order of the rows does not matter.
+    must_match: each row must change exactly one row of the table. shapes: its bulk statements, if
+    the order of the rows does not matter.
     """
 
     sql: str
     rows: Sequence[Any]
     must_match: bool = False
-    bulk_sql: str | None = None
+    shapes: Sequence[Shape] = ()
 
 
 class Commit(NamedTuple):
@@ -204,14 +221,16 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
     statements = [
         Statement(DELETE_SCHEDULE, [(each,) for each in deleted]),
         Statement(DELETE_DECISIONS, [(each,) for each in deleted]),
-        Statement(UPSERT_SCHEDULE, schedules, bulk_sql=UPSERT_SCHEDULES),
+        Statement(UPSERT_SCHEDULE, schedules, shapes=(UPSERT_SCHEDULES,)),
         Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
         Statement(INSERT_ATTEMPT, [*map(rows.attempt_row, changes.attempts)]),
         Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_with_attempt]),
         Statement(INSERT_OUTPUT, [*map(rows.output_row, changes.outputs)]),
         Statement(TRIM_OUTPUTS, [{"id": each} for each in jobs_with_output]),
-        Statement(INSERT_DECISION, [*map(rows.decision_row, decisions)], bulk_sql=INSERT_DECISIONS),
-        Statement(TRIM_DECISION, [(each,) for each in schedules_decided], bulk_sql=TRIM_DECISIONS),
+        Statement(
+            INSERT_DECISION, [*map(rows.decision_row, decisions)], shapes=(INSERT_DECISIONS,)
+        ),
+        Statement(TRIM_DECISION, [(each,) for each in schedules_decided], shapes=(TRIM_DECISIONS,)),
         Statement(MARK_DECIDED, [(max(d.decided_at for d in decisions),)] if decisions else []),
         Statement(UPSERT_IDEMPOTENCY_RECORD, changes.idempotency_records),
     ]
@@ -271,24 +290,18 @@ def job_of(sql: str, row: Any) -> int | None:
 
 def insert_jobs(new: Sequence[Row]) -> Statement:
     """Return the statement that writes new jobs."""
-    return Statement(INSERT_JOB, new, bulk_sql=INSERT_JOBS)
+    return Statement(INSERT_JOB, new, shapes=INSERT_JOBS)
 
 
 def update_jobs(known: Sequence[Row]) -> Statement:
     """Return the statement that writes known jobs, none of them with a unique key."""
-    return Statement(UPDATE_JOB, known, must_match=True, bulk_sql=UPDATE_JOBS)
+    return Statement(UPDATE_JOB, known, must_match=True, shapes=UPDATE_JOBS)
 
 
 def run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
     """Run the statements inside a transaction."""
-    for sql, values, must_match, bulk_sql in statements:
-        changed, single = 0, values
-        if bulk_sql is not None:
-            whole = len(values) - len(values) % BULK_ROWS
-            single = values[whole:]
-            for at in range(0, whole, BULK_ROWS):
-                flat = [*chain.from_iterable(values[at : at + BULK_ROWS])]
-                changed += connection.execute(bulk_sql, flat).rowcount
+    for sql, values, must_match, shapes in statements:
+        changed, single = bulk.write(connection, shapes, values)
         if single:
             changed += connection.executemany(sql, single).rowcount
         if must_match and changed != len(values):

@@ -73,11 +73,14 @@ PLANS = {
     "prune attempts": (queries.DELETE_JOB[3], "PRIMARY KEY (job_id=?)"),
     "prune outputs": (queries.DELETE_JOB[4], "INDEX sqlite_autoindex_output_1 (job_id=?)"),
     "update a job": (writes.UPDATE_JOB, KEY),
-    "update many jobs": (writes.UPDATE_JOBS, f"SEARCH job {KEY} (rowid=?)"),
+    "update many jobs": (writes.UPDATE_JOBS[0].statements[10], f"SEARCH job {KEY} (rowid=?)"),
     "append an entry, new jobs": (write_buffer.APPEND, f"SEARCH job {KEY} (rowid>? AND rowid<?)"),
     "append an entry, known jobs": (write_buffer.APPEND, f"SEARCH job {KEY} (rowid=?)"),
     "trim attempts": (writes.TRIM_ATTEMPTS, "PRIMARY KEY (job_id=? AND number<?)"),
-    "trim decisions": (writes.TRIM_DECISIONS, "old USING PRIMARY KEY (schedule_id=? AND number<?)"),
+    "trim decisions": (
+        writes.TRIM_DECISIONS.statements[10],
+        "old USING PRIMARY KEY (schedule_id=? AND number<?)",
+    ),
 }
 # For each filter: the indexes that a part of its search may use, and how SQLite uses each.
 LISTS = {
