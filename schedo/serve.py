@@ -21,9 +21,10 @@ import os
 import resource
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import schedo
 from schedo.client.tokens import check_token, read_private
@@ -115,12 +116,9 @@ async def _serve(config: Config, read: Callable[[], Config], accept_loss: bool) 
     server = HttpServer()
     await engine.start()
     try:
-        await workers.start()
         app = build_app(engine, _web_settings(config))
-        port = await _listen(server, app, config)
         reload = Reload(config, read, partial(_use, engine, app))
-        handle_hangup(reload.run)
-        _print_address(config, port)
+        await shutdown.interrupts(_start(workers, server, app, reload))
         # All objects loaded so far live until the end, so the collector need not scan them again.
         gc.collect()
         gc.freeze()
@@ -142,6 +140,14 @@ async def _serve(config: Config, read: Callable[[], Config], accept_loss: bool) 
         await engine.stop()
     log.info("stopped")
     return exit_of_server(shutdown.failure) if shutdown.failure else Exit.DONE
+
+
+async def _start(workers: _Workers, server: HttpServer, app: WebApp, reload: Reload) -> None:
+    config = reload.config
+    await workers.start()
+    port = await _listen(server, app, config)
+    handle_hangup(reload.run)
+    _print_address(config, port)
 
 
 def _use(engine: Engine, app: WebApp, config: Config) -> list[str]:
@@ -169,6 +175,16 @@ class _Shutdown:
         log.critical("%s; the server stops now with exit code %d", error, exit_of_server(error))
         self.failure = error
         self._requested.set()
+
+    async def interrupts(self, start: Coroutine[Any, Any, None]) -> None:
+        """Run the start to its end, or until the shutdown is requested: an import may block."""
+        starting = asyncio.create_task(start)
+        requested = asyncio.create_task(self.wait())
+        await asyncio.wait((starting, requested), return_when=asyncio.FIRST_COMPLETED)
+        requested.cancel()
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
 
     async def wait(self) -> None:
         """Return when a signal or a failure has requested the shutdown."""

@@ -6,6 +6,9 @@ The help lists the exit codes of schedo.errors.Exit.
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -81,4 +84,15 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line."""
+    if sys.argv[1:2] in (["serve"], ["worker"]):
+        _end_on_signals()
     cli(prog_name="schedo")
+
+
+def _end_on_signals() -> None:
+    """Let SIGTERM and SIGINT end the process as a drain does, until the command handles them.
+
+    It has begun nothing so far, but loading it and its application may take seconds.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(Exit.DONE))

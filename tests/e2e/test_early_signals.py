@@ -1,0 +1,40 @@
+"""Signals to a server and a worker that are still loading what they run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import DEADLINE_S
+
+LOADING = """\
+with open("loading", "rb") as waiting:
+    waiting.read()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("worker", "loading_app:app"),
+        ("serve", "--config", "loading"),
+        ("serve", "--port", "0", "loading_app:app"),
+    ],
+    ids=str,
+)
+def test_a_signal_before_the_start_ends_the_process_as_a_drain_does(
+    tmp_path: Path, arguments: tuple[str, ...], number: signal.Signals
+) -> None:
+    os.mkfifo(tmp_path / "loading")
+    (tmp_path / "loading_app.py").write_text(LOADING)
+    process = subprocess.Popen([sys.executable, "-m", "schedo", *arguments], cwd=tmp_path)
+    with (tmp_path / "loading").open("wb"):  # returns when the process reads it
+        process.send_signal(number)
+
+        assert process.wait(DEADLINE_S) == 0
