@@ -16,15 +16,19 @@ from schedo.client.messages import Record
 def write_outputs(outputs: Iterable[Record], *, is_raw: bool = False) -> None:
     """Write each stream to the stream of the same name; an http body goes to stdout."""
     for output in outputs:
-        is_error = output["stream"] == "stderr"
-        target = sys.stderr if is_error else sys.stdout
-        _write(output, target, is_raw or not target.isatty())
-        if output.get("truncated"):
-            size = output["total_bytes"]
-            click.echo(
-                f"schedo: {output['stream']} was {size} bytes long; its middle was not stored",
-                err=True,
-            )
+        write_output(output, is_raw=is_raw)
+
+
+def write_output(output: Record, *, is_raw: bool = False) -> None:
+    """Write one stream; a note on stderr says if its middle is missing."""
+    target = sys.stderr if output["stream"] == "stderr" else sys.stdout
+    _write(output, target, is_raw or not target.isatty())
+    if output.get("truncated"):
+        size = output["total_bytes"]
+        click.echo(
+            f"schedo: {output['stream']} was {size} bytes long; its middle was not stored",
+            err=True,
+        )
 
 
 def _write(output: Record, target: IO[str], is_plain: bool) -> None:

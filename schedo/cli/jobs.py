@@ -9,7 +9,9 @@ import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
+from schedo.cli.follow import follow
 from schedo.cli.job_changes import CHANGES
+from schedo.cli.job_options import given
 from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.job_text import describe_error, describe_work, render_fact
 from schedo.cli.submission import wait_and_print
@@ -182,30 +184,33 @@ def progress(client: Client, job_id: str, is_json: bool) -> None:
 @click.option("--stream", type=click.Choice(["stdout", "stderr", "body"]), help="Only this stream.")
 @click.option("--attempt", type=click.IntRange(1), help="Number of the attempt.  [default: last]")
 @click.option(
+    "--follow", "-f", "is_following", is_flag=True, help="Print output as it comes, until the end."
+)
+@click.option(
     "--raw", "is_raw", is_flag=True, help="Do not escape control characters on a terminal."
 )
 @as_json
 @connected
 def output(
-    client: Client,
-    job_id: str,
-    stream: str | None,
-    attempt: int | None,
-    is_raw: bool,
-    is_json: bool,
+    client: Client, job_id: str, is_following: bool, is_raw: bool, is_json: bool, **which: Any
 ) -> None:
     """Print the output of a job's last attempt: stdout to stdout, stderr to stderr."""
+    wanted = given(which, "stream", "attempt")
+    if is_following:
+        if wanted or is_json:
+            raise click.UsageError("--follow prints all streams of the last attempt, as they are")
+        follow(client, job_id, is_raw=is_raw)
+        return
     outputs = client.output(job_id)
-    if attempt is None:
-        outputs = outputs if is_json else latest_attempt(outputs)
-    else:
-        outputs = [item for item in outputs if item["attempt"] == attempt]
-    if stream is not None:
-        outputs = [item for item in outputs if item["stream"] == stream]
+    if not is_json and "attempt" not in wanted:
+        outputs = latest_attempt(outputs)
+    outputs = [item for item in outputs if item.items() >= wanted.items()]
     if is_json:
         print_json(outputs)
-    else:
-        write_outputs(outputs, is_raw=is_raw)
+        return
+    write_outputs(outputs, is_raw=is_raw)
+    if not outputs and not is_final(client.get(job_id).record):
+        click.echo("schedo: no attempt of the job has ended; --follow prints output now", err=True)
 
 
 @jobs.command()

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from schedo.cli.escapes import escape
+from schedo.cli.follow import follow
 from schedo.cli.job_options import SHARED_FIELDS, SINGLE_FIELDS, given
-from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.job_text import describe_state
 from schedo.cli.tables import print_json
 from schedo.cli.times import read_future
@@ -75,19 +75,17 @@ def _show_broadcast(items: list[SyncJobHandle | SchedoError], *, is_json: bool) 
 def wait_and_print(client: Client, job_id: str, *, is_json: bool) -> int:
     """Wait for the end of the job, print what it left, and return the exit code for it.
 
-    The job of a command leaves its output, and any other completed job its result.
+    The output of a command is printed as it comes; another completed job leaves its result.
     """
     try:
-        job = client.wait(job_id)
+        job = client.wait(job_id) if is_json else follow(client, job_id)
     except KeyboardInterrupt:
         click.echo(f"schedo: interrupted; job {escape(job_id)} continues", err=True)
         return _INTERRUPTED
     code = find_exit_code(job)
     if is_json:
         print_json(job.record)
-    elif job.task == "shell":
-        write_outputs(latest_attempt(client.output(job_id)))
-    elif job.record.get("result") is not None:
+    elif job.task != "shell" and job.record.get("result") is not None:
         print_json(job.record["result"])
     if code is None:
         click.echo(f"schedo: {escape(str(job_failed(job.record)))}", err=True)

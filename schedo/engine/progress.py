@@ -12,7 +12,10 @@ KEPT = 100
 
 
 class ProgressLog:
-    """The last KEPT progress messages of each running attempt, by job id."""
+    """The last KEPT progress messages of each running attempt, by job id.
+
+    Only the latest message with output keeps it: the ends of the streams replace the earlier ones.
+    """
 
     def __init__(self) -> None:
         self._lines: dict[int, deque[ProgressLine]] = {}
@@ -22,6 +25,8 @@ class ProgressLog:
         lines = self._lines.get(progress.key.job_id)
         if lines is None or lines[-1].progress.key != progress.key:  # of an earlier attempt
             lines = self._lines[progress.key.job_id] = deque(maxlen=KEPT)
+        if progress.update.has_output:
+            _drop_output(lines)
         lines.append(ProgressLine(now, progress))
 
     def of(self, job_id: int) -> list[ProgressLine]:
@@ -38,3 +43,9 @@ class ProgressLog:
         """Drop the messages of jobs that do not run, by the predicate `runs`."""
         for job_id in [job_id for job_id in self._lines if not runs(job_id)]:
             del self._lines[job_id]
+
+
+def _drop_output(lines: deque[ProgressLine]) -> None:
+    for index, (at, (key, update)) in enumerate(lines):
+        if update.has_output:
+            lines[index] = ProgressLine(at, Progress(key, update.without_output()))

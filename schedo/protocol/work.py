@@ -72,6 +72,7 @@ WorkerName = Annotated[
 ]
 Names = Annotated[list[Name], Meta(max_length=NAMES_MAX)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
+ByteCount = Annotated[int, Meta(ge=0, le=2**53, description="The length of a stream so far.")]
 
 
 class TaskDefaultsRequest(Struct, omit_defaults=True):
@@ -106,6 +107,9 @@ class ProgressRequest(Struct, omit_defaults=True):
     message: str | None = None
     log: str | None = None
     stdout: str | None = None
+    stderr: str | None = None
+    stdout_bytes: ByteCount | None = None
+    stderr_bytes: ByteCount | None = None
 
     @classmethod
     def of(cls, key: LeaseKey, update: ProgressUpdate) -> Self:
@@ -115,7 +119,15 @@ class ProgressRequest(Struct, omit_defaults=True):
     def read(self, pointer: str) -> Progress:
         """Return the progress, cut to the limits."""
         lease = parse_lease(self.lease, f"{pointer}/lease")
-        update = ProgressUpdate(self.percent, self.message, self.log, self.stdout)
+        update = ProgressUpdate(
+            self.percent,
+            self.message,
+            self.log,
+            self.stdout,
+            self.stderr,
+            self.stdout_bytes,
+            self.stderr_bytes,
+        )
         return Progress(lease, update.fit())
 
 

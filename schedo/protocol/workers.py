@@ -72,6 +72,9 @@ class ProgressAnswer(Struct, forbid_unknown_fields=True):
     message: str | UnsetType = UNSET
     log: str | UnsetType = UNSET
     stdout: str | UnsetType = UNSET
+    stderr: str | UnsetType = UNSET
+    stdout_bytes: int | UnsetType = UNSET
+    stderr_bytes: int | UnsetType = UNSET
 
     @classmethod
     def of(cls, line: ProgressLine) -> Self:
@@ -83,6 +86,9 @@ class ProgressAnswer(Struct, forbid_unknown_fields=True):
             message=or_unset(update.message),
             log=or_unset(update.log),
             stdout=or_unset(update.stdout),
+            stderr=or_unset(update.stderr),
+            stdout_bytes=or_unset(update.stdout_bytes),
+            stderr_bytes=or_unset(update.stderr_bytes),
         )
 
 

@@ -234,6 +234,7 @@ def test_set_without_a_clear_change_is_refused(schedo: Call, args: list[str], me
 
 def test_wait_prints_the_result_of_a_task(server: FakeServer, schedo: Call) -> None:
     server.on("GET", f"{JOB}/wait", 200, job_record(state="completed", result={"sent": 3}))
+    server.on("GET", f"{JOB}/output", 200, {"items": []})
 
     result = schedo("jobs", "wait", JOB_ID)
 
@@ -243,6 +244,7 @@ def test_wait_prints_the_result_of_a_task(server: FakeServer, schedo: Call) -> N
 def test_wait_reports_why_a_task_failed(server: FakeServer, schedo: Call) -> None:
     failed = job_record(state="failed", error={"type": "KeyError", "message": "'to'"})
     server.on("GET", f"{JOB}/wait", 200, failed)
+    server.on("GET", f"{JOB}/output", 200, {"items": []})
 
     result = schedo("jobs", "wait", JOB_ID)
 

@@ -95,6 +95,7 @@ def wait_for(server: FakeServer, **fields: Any) -> None:
     server.on("POST", "/v1/jobs", 201, job_record())
     server.on("GET", f"/v1/jobs/{JOB_ID}/wait", 200, job_record(state="running", task="shell"))
     server.on("GET", f"/v1/jobs/{JOB_ID}/wait", 200, job_record(**{"task": "shell", **fields}))
+    server.on("GET", f"/v1/jobs/{JOB_ID}/progress", 200, {"items": []})
     server.on("GET", f"/v1/jobs/{JOB_ID}/output", 200, {"items": outputs})
 
 

@@ -79,6 +79,7 @@ def test_wait_prints_the_result(server: FakeServer, schedo: Call) -> None:
     server.on("POST", "/v1/jobs", 201, job_record())
     done = job_record(state="completed", result=[1, 2])
     server.on("GET", f"/v1/jobs/{JOB_ID}/wait", 200, done)
+    server.on("GET", f"/v1/jobs/{JOB_ID}/output", 200, {"items": []})
 
     result = schedo("submit", "add", "--wait")
 

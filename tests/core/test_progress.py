@@ -17,6 +17,16 @@ def test_a_later_report_replaces_percent_and_message_and_extends_the_log() -> No
     assert said == ProgressUpdate(40.0, "first", "one\ntwo", "half")
 
 
+def test_each_stream_keeps_its_latest_end_with_its_length() -> None:
+    merged = ProgressUpdate(stdout="a", stdout_bytes=1, stderr="b", stderr_bytes=1).then(
+        ProgressUpdate(stdout="ac", stdout_bytes=2)
+    )
+
+    assert merged == ProgressUpdate(stdout="ac", stdout_bytes=2, stderr="b", stderr_bytes=1)
+    assert merged.has_output
+    assert merged.without_output() == ProgressUpdate()
+
+
 def test_the_log_of_a_progress_report_is_bounded() -> None:
     said = ProgressUpdate(log="a" * 16_384).then(ProgressUpdate(log="b"))
 

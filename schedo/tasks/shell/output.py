@@ -7,6 +7,7 @@ error of that file (a full disk) ends the file, not the job; the job's result ha
 from __future__ import annotations
 
 import asyncio
+import codecs
 import fcntl
 import functools
 import os
@@ -24,6 +25,7 @@ _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2
 _READ_BYTES = 4_096  # small enough for malloc's arena; most commands write little
 _READ_BYTES_MAX = 65_536  # the size of a pipe; used after the first full read
 _FILE_BEHIND_BYTES_MAX = 1_048_576
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # the bytes of a UTF-8 character but its first
 
 Stream = Literal["stdout", "stderr"]
 
@@ -66,6 +68,24 @@ class HeadAndTail:
         if self.total_bytes < 2 * self._half:
             return bytes(self._ring[: self._next])
         return bytes(self._ring[self._next :] + self._ring[: self._next])
+
+    def read_end(self, count: int) -> tuple[str, int]:
+        """Return the last `count` bytes as text, and how many bytes the stream has up to its end.
+
+        The text begins and ends with whole characters: the rest of one that is cut off at the end
+        does not count yet.
+        """
+        end = self.tail if self._ring else b""
+        if len(end) < count:
+            missing = min(len(self._head), count - len(end))
+            end = bytes(self._head[len(self._head) - missing :]) + end
+        end = end[-count:]
+        if len(end) < self.total_bytes:
+            end = end.lstrip(_CONTINUATION_BYTES)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(end)
+        pending, _ = decoder.getstate()
+        return text, self.total_bytes - len(pending)
 
 
 class OutputFile:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import functools
 import logging
 import os
@@ -44,6 +43,7 @@ from schedo.protocol.times import parse_duration, render_instant
 from schedo.tasks.built_in import RunnerSettings
 from schedo.tasks.payloads import refuse_payload
 from schedo.tasks.runner import AttemptContext, BuiltInRunner
+from schedo.tasks.shell.failures import explain_start, name_signal
 from schedo.tasks.shell.orphans import MARK, Leader, Orphans, kill_left
 from schedo.tasks.shell.output import OutputFile, PipeReader, Stream
 from schedo.tasks.shell.payload import ShellPayload, check_shell_payload
@@ -54,7 +54,7 @@ from schedo.tasks.threads import call_in_some_thread
 _KILL_WAIT_S = 5.0  # after SIGKILL; longer only in an uninterruptible system call
 _LAST_LINE_CHARACTERS_MAX = 200
 _PROGRESS_S = 1.0  # between two progress reports with a running command's output
-_REPORTED_BYTES_MAX = 4_096  # of each stream
+_REPORTED_BYTES_MAX = 16_384  # of each stream
 
 # The variables that a command inherits. The rest of the server's environment may hold secrets.
 _INHERITED = re.compile(r"(PATH|HOME|LANG|LC_[A-Z]+|TZ|USER|LOGNAME|SHELL|TMPDIR)\Z")
@@ -130,7 +130,7 @@ class ShellRunner(BuiltInRunner):
             return await self._shortage.wait(error, context.stop)
         if payload is None:
             return Failed(Failure("spawn-failed", f"a pipe could not be created: {error}"))
-        return Failed(_explain_start(error, payload))
+        return Failed(explain_start(error, payload))
 
     @contextlib.contextmanager
     def _spawner_for(self, lease: Lease) -> Iterator[Spawner]:
@@ -212,15 +212,19 @@ class _Attempt:
         return self._outcome_of(running.ended.result(), notes)
 
     def _report_output(self) -> None:
-        """Report the end of the output so far as progress, once a second if it has grown."""
+        """Report the ends of the streams as progress, once a second if they have grown."""
         written = sum(pipe.kept.total_bytes for pipe in self._pipes)
         if written > self._reported_bytes:
             self._reported_bytes = written
-            ends = [
-                (pipe.kept.tail or pipe.kept.head)[-_REPORTED_BYTES_MAX:] for pipe in self._pipes
-            ]
-            text = "".join(end.decode("utf-8", "replace") for end in ends)
-            self._context.report_progress(self._context.lease.key, ProgressUpdate(stdout=text))
+            ends = (pipe.kept.read_end(_REPORTED_BYTES_MAX) for pipe in self._pipes)
+            (stdout, stdout_bytes), (stderr, stderr_bytes) = ends
+            update = ProgressUpdate(
+                stdout=stdout or None,
+                stderr=stderr or None,
+                stdout_bytes=stdout_bytes or None,
+                stderr_bytes=stderr_bytes or None,
+            )
+            self._context.report_progress(self._context.lease.key, update)
         loop = asyncio.get_running_loop()
         self._progress_timer = loop.call_later(_PROGRESS_S, self._report_output)
 
@@ -332,7 +336,7 @@ class _Attempt:
                 result["notes"] = notes
             return Completed(msgspec.json.encode(result))
         if status < 0:
-            name = _name_signal(-status)
+            name = name_signal(-status)
             return Failed(Failure("signal", f"the command was killed by {name}", signal=name))
         last_line = _find_last_line(self._pipes[1])
         message = f"the command ended with exit code {status}" + (
@@ -371,30 +375,8 @@ def _find_file(output_dir: Path | None, lease: Lease, stream: Stream) -> OutputF
     return OutputFile(output_dir / f"{name}.{stream}", taken)
 
 
-def _explain_start(error: Exception, payload: ShellPayload) -> Failure:
-    if not isinstance(error, OSError):
-        return Failure("spawn-failed", f"the command could not be started: {error}")
-    reason = error.strerror or str(error)
-    if payload.cwd is not None and error.filename == payload.cwd:
-        return Failure("bad-cwd", f"the directory {payload.cwd!r} cannot be entered: {reason}")
-    program = payload.shell if isinstance(payload.command, str) else payload.command[0]
-    if error.errno == errno.ENOENT:
-        message = f"{program!r} was not found, or the interpreter in its first line was not"
-        return Failure("not-found", message)
-    if error.errno in (errno.EACCES, errno.ENOEXEC, errno.ENOTDIR):
-        return Failure("not-executable", f"{program!r} cannot be executed: {reason}")
-    return Failure("spawn-failed", f"{program!r} could not be started: {reason}")
-
-
-def _name_signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"
-
-
 def _find_last_line(pipe: PipeReader) -> str:
     """Return the last line of a stream without control characters, cut to fit a message."""
-    text = (pipe.kept.tail or pipe.kept.head)[-1_024:].decode("utf-8", "replace").rstrip()
-    line = text.rpartition("\n")[2]
+    text, _ = pipe.kept.read_end(1_024)
+    line = text.rstrip().rpartition("\n")[2]
     return "".join(c for c in line if c.isprintable())[:_LAST_LINE_CHARACTERS_MAX]

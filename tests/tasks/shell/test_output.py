@@ -160,3 +160,28 @@ async def test_the_pipe_waits_while_its_file_is_behind_and_loses_nothing(tmp_pat
     await tap.file.close()
 
     assert tap.file.path.read_bytes() == block * 8
+
+
+@pytest.mark.parametrize(
+    ("chunks", "count", "end"),
+    [
+        ([], 4, ("", 0)),
+        ([b"abc"], 4, ("abc", 3)),
+        ([b"abcdef"], 4, ("cdef", 6)),
+        ([b"abcdefghijk"], 4, ("hijk", 11)),
+        ([b"abcdefg"], 6, ("bcdefg", 7)),
+        (["aé".encode()], 2, ("é", 3)),
+        (["aéb".encode()], 2, ("b", 4)),
+        (["aé".encode()[:-1]], 4, ("a", 1)),
+        ([b"a\xffb"], 4, ("a\ufffdb", 3)),
+    ],
+)
+def test_the_end_of_a_stream_has_whole_characters(
+    chunks: list[bytes], count: int, end: tuple[str, int]
+) -> None:
+    kept = HeadAndTail(half_bytes=4)
+
+    for chunk in chunks:
+        kept.feed(chunk)
+
+    assert kept.read_end(count) == end

@@ -353,7 +353,7 @@ async def test_the_end_of_the_output_is_reported_while_a_command_runs(tmp_path: 
     running = asyncio.create_task(runner(call))
 
     async with asyncio.timeout(30):
-        assert (await told.get()).stdout == "half of it\n"
+        assert await told.get() == ProgressUpdate(stdout="half of it\n", stdout_bytes=11)
         await asyncio.to_thread((tmp_path / "pipe").write_text, "the rest")
         report = await running
 

@@ -102,7 +102,7 @@ async def test_progress_is_read_while_the_job_runs(world: PlacingWorld) -> None:
     job = await world.submit()
     key = LeaseKey(parse_id(job["id"]), 2, 1)
     world.sessions.lines = [
-        ProgressLine(T0, Progress(key, ProgressUpdate(40.0, "half", "line", "out"))),
+        ProgressLine(T0, Progress(key, ProgressUpdate(40.0, "half", "line", "out", None, 9))),
         ProgressLine(T0 + 1, Progress(key, ProgressUpdate(message="more"))),
         ProgressLine(T0, Progress(LeaseKey(9, 1, 1), ProgressUpdate(message="of another job"))),
     ]
@@ -117,6 +117,7 @@ async def test_progress_is_read_while_the_job_runs(world: PlacingWorld) -> None:
             "message": "half",
             "log": "line",
             "stdout": "out",
+            "stdout_bytes": 9,
         },
         {"at": "2026-11-20T11:04:05.000001Z", "attempt": 2, "message": "more"},
     ]

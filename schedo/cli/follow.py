@@ -1,0 +1,97 @@
+"""Prints the output of a job as it comes, and exactly once.
+
+While an attempt runs, the server knows the ends of its streams and their lengths. What follows on
+the printed bytes is printed at once. If more has come than the server knows the end of, or the
+bytes are not text, the stream pauses here. When the job has ended, the rest is read from its stored
+output, so that stdout has each byte once.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import IO
+
+import click
+
+from schedo.cli.escapes import escape
+from schedo.cli.job_output import latest_attempt, read_bytes, write_output
+from schedo.client import operations
+from schedo.client.messages import Record
+from schedo.client.records import JobView, is_final
+from schedo.client.sync import Client
+from schedo.core import limits
+
+_POLL_S = 1.0  # commands report their output this often
+_HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2  # a longer stream is stored without its middle
+_STREAMS = ("stdout", "stderr")
+
+
+def follow(client: Client, job_id: str, *, is_raw: bool = False) -> JobView:
+    """Print the output of the job until it has ended; return the ended job."""
+    printer = _Printer(is_raw)
+    while True:
+        poll = next(operations.wait_job(job_id, _POLL_S, time.monotonic))
+        record = client.send(poll)
+        if is_final(record):
+            break
+        for report in client.send(operations.list_progress(job_id)):
+            printer.show_report(report)
+    for output in latest_attempt(client.output(job_id)):
+        printer.show_rest(output)
+    return JobView(record)
+
+
+class _Printer:
+    """How many bytes of each stream of the latest attempt are printed."""
+
+    def __init__(self, is_raw: bool) -> None:
+        self._is_raw = is_raw
+        self._attempt = 0
+        self._printed: dict[str, int] = {}
+
+    def show_report(self, report: Record) -> None:
+        """Print what is new in a progress report, if it follows on what is printed."""
+        self._begin(report["attempt"])
+        for stream in _STREAMS:
+            text = report.get(stream)
+            if not text or "\ufffd" in text:
+                continue
+            data = text.encode()
+            end = report.get(f"{stream}_bytes", 0)
+            start = end - len(data)
+            printed = self._printed.get(stream, 0)
+            if start <= printed < end:
+                self._write(stream, data[printed - start :])
+                self._printed[stream] = end
+
+    def show_rest(self, output: Record) -> None:
+        """Print what is left of a stored stream."""
+        self._begin(output["attempt"])
+        stream, printed = output["stream"], self._printed.get(output["stream"], 0)
+        if not printed:
+            write_output(output, is_raw=self._is_raw)
+            return
+        data, left = read_bytes(output), output["total_bytes"] - printed
+        if output.get("truncated") and printed > _HALF_BYTES:
+            if left > _HALF_BYTES:
+                self._write(stream, b"\n[... %d bytes left out ...]\n" % (left - _HALF_BYTES))
+            data = data[len(data) - min(left, _HALF_BYTES) :]
+        else:
+            data = data[printed:]
+        self._write(stream, data)
+
+    def _begin(self, attempt: int) -> None:
+        if attempt != self._attempt:
+            if self._printed:
+                click.echo(f"schedo: attempt {attempt} begins", err=True)
+            self._attempt = attempt
+            self._printed = {}
+
+    def _write(self, stream: str, data: bytes) -> None:
+        target: IO[str] = sys.stderr if stream == "stderr" else sys.stdout
+        if self._is_raw or not target.isatty():
+            click.echo(data, file=target, nl=False)
+        else:
+            click.echo(escape(data.decode("utf-8", "replace"), keep="\n\t"), file=target, nl=False)
+        target.flush()
