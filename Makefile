@@ -10,10 +10,10 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check coverage fmt format lint types sim bench bench-quick bench-peers lock build clean
+.PHONY: help run test check coverage fmt format lint types sim bench bench-quick bench-compare bench-peers lock build clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 # The stamp file is touched last, so an incomplete installation is repeated.
 $(VENV)/.run: requirements/run.txt requirements/build.txt pyproject.toml
@@ -67,6 +67,9 @@ bench-quick: $(VENV)/.dev  ## the same within a minute, to see that they run [K=
 	env -u PYTHONDONTWRITEBYTECODE SCHEDO_BENCH_QUICK=1 $(BENCH) --benchmark-storage=.benchmarks/quick \
 		$(if $(wildcard .benchmarks/quick/*/*.json),--benchmark-compare) \
 		--benchmark-max-time=0.1 --benchmark-min-rounds=1 $(ARGS)
+
+bench-compare: $(VENV)/.dev  ## run two commits alternately; fail if one row became slower OLD=commit [NEW=HEAD] [ARGS=--quick]
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m bench.compare $(or $(OLD),$(error name a commit: make bench-compare OLD=main)) $(or $(NEW),HEAD) $(ARGS)
 
 $(VENV)/peers/.made: requirements/peers.txt $(wildcard bench/peers/graphile/*)
 	$(PYTHON) -m venv $(VENV)/peers

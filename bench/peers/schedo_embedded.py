@@ -41,7 +41,11 @@ class Program:
             for task in range(work.tasks):
                 numbers = [number for number in batch if number % work.tasks == task]
                 bound = self._tasks[task].options(queue=work.queue(task))
-                handles += await bound.enqueue_many([work.payload(number) for number in numbers])
+                if numbers and work.batch == 1:
+                    await bound.enqueue(numbers[0])
+                elif numbers:
+                    payloads = [work.payload(number) for number in numbers]
+                    handles += await bound.enqueue_many(payloads)
         refused = [each for each in handles if isinstance(each, SchedoError)]
         assert not refused, f"{len(refused)} jobs were refused: {refused[0]}"
 

@@ -10,15 +10,13 @@ from pathlib import Path
 import uvloop
 
 from bench.noop_app import read_tallies
-from bench.peers.served_app import TASKS
+from bench.peers.served_app import APP, TASKS
 from bench.peers.work import Result, Tally, Work, print_result, read_work
 from bench.server.connection import until_idle
 from bench.server.process import Server
 from schedo import __version__
 from schedo.client import AsyncClient
 from schedo.errors import SchedoError
-
-APP = "bench.peers.served_app:app"
 
 
 async def measure(server: Server, work: Work) -> Result:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from schedo import Schedo
 
+APP = "bench.peers.served_app:app"
 TASKS = 10
 app = Schedo()
 _ran = array("q")

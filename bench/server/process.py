@@ -15,7 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import schedo
+
 ROOT = Path(__file__).resolve().parents[2]
+TREE = Path(schedo.__file__).resolve().parents[1]  # another one while two commits are compared
 NOOP_APP = "bench.noop_app:app"
 DEADLINE_S = 60.0
 
@@ -39,8 +42,8 @@ class Process:
         with (self.directory / "server.log").open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *self._words],
-                cwd=ROOT,
-                env=environment | self._environment,
+                cwd=TREE,
+                env=environment | {"PYTHONPATH": f"{TREE}:{ROOT}"} | self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -78,6 +81,12 @@ class Process:
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert found, "Linux says how much a process holds"
         return int(found[1]) * 1024
+
+    @property
+    def cpu_s(self) -> float:
+        """The processor time of the process and its children, without those that have ended."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return sum(_read_cpu_s(pid) for pid in (self.pid, *map(int, children)))
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Send the signal and wait for the end; kill the process if it does not end."""
@@ -145,6 +154,11 @@ class Server(Process):
         """Stop the server with SIGTERM, and start it again on the same file."""
         self.stop()
         self.start_ready()
+
+
+def _read_cpu_s(pid: int) -> float:
+    clock = ~pid << 3 | 2  # Linux's number of the clock that counts a process's processor time
+    return time.clock_gettime(clock)
 
 
 def empty_server(directory: Path) -> Process:

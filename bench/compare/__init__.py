@@ -1,0 +1,1 @@
+"""Compares the speed of two commits: `make bench-compare OLD=… NEW=…`."""

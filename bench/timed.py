@@ -1,0 +1,77 @@
+"""Timed jobs at a steady rate through the public API, beside a bare timerfd."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.floors import measure_timerfd
+from schedo import Schedo
+
+AHEAD_S = 1.0  # to submit the jobs, at least
+SUBMIT_S = 0.002  # for each job
+BATCH = 100  # submits at a time
+CALM_S = 0.2
+
+
+class Timed(NamedTuple):
+    """How late the starts were in microseconds, and the processor time of all threads."""
+
+    lateness_us: list[int]
+    cpu_s: float
+    seconds: float
+
+    @property
+    def cpu_share(self) -> float:
+        """The share of one core."""
+        return self.cpu_s / self.seconds
+
+
+def make_instants(rate: int, seconds: float) -> list[int]:
+    """Return the instants in microseconds, after the time that submitting a job for each takes."""
+    count = int(rate * seconds)
+    first = time.time_ns() // 1000 + int((AHEAD_S + SUBMIT_S * count) * 1_000_000)
+    return [first + number * 1_000_000 // rate for number in range(count)]
+
+
+def time_bare(rate: int, seconds: float) -> Timed:
+    """Wait for the instants with a bare timerfd: the floor."""
+    now = time.time_ns() // 1000
+    instants = [now + number * 1_000_000 // rate for number in range(int(rate * seconds))]
+    began, cpu = time.perf_counter(), time.process_time()
+    lateness = measure_timerfd(instants)
+    return Timed(lateness, time.process_time() - cpu, time.perf_counter() - began)
+
+
+async def time_embedded(path: Path, rate: int, seconds: float) -> Timed:
+    """Run an async no-op task at each instant; all jobs are durable before the first is due."""
+    app = Schedo(path)
+    lateness: list[int] = []
+    done = asyncio.Event()
+
+    @app.task
+    async def stamp(due: int) -> None:
+        lateness.append(time.time_ns() // 1000 - due)
+        if len(lateness) == len(instants):
+            done.set()
+
+    async with app:
+        instants = make_instants(rate, seconds)
+        for first in range(0, len(instants), BATCH):
+            part = instants[first : first + BATCH]
+            await asyncio.gather(*(stamp.options(run_at=_at(due)).enqueue(due) for due in part))
+        until = instants[0] / 1_000_000 - CALM_S - time.time()
+        assert until > 0, "all jobs are submitted before the first is due"
+        await asyncio.sleep(until)
+        began, cpu = time.perf_counter(), time.process_time()
+        await done.wait()
+        seconds = time.perf_counter() - began
+    # The application has ended, so the processor time includes every commit.
+    return Timed(lateness, time.process_time() - cpu, seconds)
+
+
+def _at(instant_us: int) -> datetime:
+    return datetime.fromtimestamp(instant_us / 1_000_000, UTC)
