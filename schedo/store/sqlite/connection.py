@@ -292,7 +292,10 @@ def store_error(error: Exception, path: str) -> StoreError:
     if code == sqlite3.SQLITE_IOERR:
         return StoreBroken(f"the disk under {path} failed ({name}: {error}); the server must stop")
     if code in _DAMAGED:
-        return StoreDamaged(f"{path} is damaged ({name}: {error}); the server must stop")
+        return StoreDamaged(
+            f"{path} is damaged ({name}: {error}); the server must stop. Restore a backup, or save"
+            " what can still be read with the command .recover of the shell of SQLite"
+        )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"another program is writing to {path}: {error}")
     if is_refusal(error):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from schedo.store.sqlite import startup_checks
 from schedo.store.sqlite.connection import last_commit
 from schedo.store.sqlite.file_watch import Files
-from schedo.store.sqlite.last_commit import CommitMark, LastCommitFile, read_mark
+from schedo.store.sqlite.last_commit import SUFFIX, CommitMark, LastCommitFile, read_mark
 from schedo.store.sqlite.lock import FileLock, hold_database
 from schedo.store.sqlite.path_checks import prepare_directory
 
@@ -131,13 +131,14 @@ class FileGuard(DatabaseGuard):
     def begin(self, connection: sqlite3.Connection) -> None:
         (store,) = connection.execute(_STORE).fetchone()
         self._last_commit_file.open()
-        self._files.begin()
+        self._files.begin(connection)
         self._is_attached = True
         self._mark.store, self._mark.commits = store, last_commit(connection)
         self._last_commit_file.write(self._mark)
 
     def committed(self, connection: sqlite3.Connection) -> int:
         log_bytes = self._files.check_names()
+        self._check_mark()
         self._mark.commits = last_commit(connection)
         self._last_commit_file.write(self._mark)
         return log_bytes
@@ -166,6 +167,12 @@ class FileGuard(DatabaseGuard):
     def check(self, connection: sqlite3.Connection) -> None:
         if self._is_attached:
             self._files.check()
+            self._files.check_writers(connection)
+            self._check_mark()
+
+    def _check_mark(self) -> None:
+        if not self._last_commit_file.is_intact():
+            raise self._files.overwritten(SUFFIX)
 
     def note_recovered(self) -> None:
         self.lock.has_taken_over = True

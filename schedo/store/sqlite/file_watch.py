@@ -4,7 +4,8 @@ SQLite keeps using its open files, even if they are renamed or deleted: commits 
 succeed and are lost with the process. So this module compares the names with the open files:
 
 - the database and its log after each commit, before the commit is acknowledged;
-- all files, and the log's content with its index, about twice a second;
+- all files, and the log's content with its index, about twice a second, when it also asks SQLite
+  for commits that this server has not made;
 - the length of the log's index before each use.
 
 It never opens a descriptor of the database, because a close would drop SQLite's locks on it. All of
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import struct
 from typing import NamedTuple
 
@@ -61,9 +63,11 @@ class Files:
         self._index_bytes = 0  # the index never shrinks while it is open
         self._checked = 0  # frames of the log that are checked already
         self._salts = b""
+        self._data_version = 0
 
-    def begin(self) -> None:
-        """Note the state of the files, which SQLite has just opened."""
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """Note the state of the files, which SQLite has just opened with the writing connection."""
+        self._data_version = _data_version(connection)
         self._log = os.open(self._path + "-wal", os.O_RDONLY | os.O_CLOEXEC)
         self._index = os.open(self._path + "-shm", os.O_RDONLY | os.O_CLOEXEC)
         self._index_bytes = os.fstat(self._index).st_size
@@ -105,6 +109,16 @@ class Files:
                 os.truncate(f"/proc/self/fd/{self._index}", self._index_bytes)
             raise self._broken("-shm", "was truncated")
         self._index_bytes = size
+
+    def check_writers(self, connection: sqlite3.Connection) -> None:
+        """Raise StoreBroken if SQLite found a commit that the writing connection has not made.
+
+        It finds one, too, if the index of the log was overwritten or put back to an earlier state.
+        """
+        if _data_version(connection) != self._data_version:
+            raise self._broken(
+                "", "was written by another program, or the index of its log was overwritten,"
+            )
 
     def check(self) -> None:
         """Raise StoreBroken unless every file is in its place and the log is complete."""
@@ -164,6 +178,10 @@ class Files:
             raise self._broken("-wal", "was truncated or written by another program")
         self._checked = index.frames
 
+    def overwritten(self, suffix: str) -> StoreBroken:
+        """Return the error that the content of the file is not what the server wrote."""
+        return self._broken(suffix, "was overwritten")
+
     def _broken(self, suffix: str, what: str) -> StoreBroken:
         lost = (
             ""
@@ -174,6 +192,11 @@ class Files:
             f"{_NAMES[suffix]} {self._path}{suffix} {what} while the server ran{lost};"
             " the server must stop"
         )
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+    return version
 
 
 def _parse(header: bytes) -> _Index:

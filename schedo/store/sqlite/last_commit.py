@@ -42,6 +42,7 @@ class LastCommitFile:
         self.path = path + SUFFIX
         self._descriptor: int | None = None
         self._is_writable = True
+        self._written = b""
 
     def open(self) -> None:
         """Open the file; create it if it does not exist."""
@@ -51,11 +52,21 @@ class LastCommitFile:
         except OSError as error:
             raise StoreUnsuitable(f"cannot open {self.path}: {error.strerror}") from error
 
+    def is_intact(self) -> bool:
+        """Return whether the file has the content that was written last."""
+        assert self._descriptor is not None, "the last-commit file is open"
+        if not self._is_writable:
+            return True  # it keeps what was written before
+        with contextlib.suppress(OSError):
+            return os.pread(self._descriptor, _BYTES + 1, 0) == self._written
+        return False
+
     def write(self, mark: CommitMark) -> None:
         """Replace the content of the file."""
         assert self._descriptor is not None, "the last-commit file is open"
+        self._written = _render(mark)
         try:
-            os.pwrite(self._descriptor, _render(mark), 0)
+            os.pwrite(self._descriptor, self._written, 0)
         except OSError as error:
             # A file that is behind is harmless: it only notices less.
             if self._is_writable:

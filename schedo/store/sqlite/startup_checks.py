@@ -48,6 +48,9 @@ def find_damage(path: str, mark: CommitMark | None) -> Damage | None:
     header = _read_header(path)
     if header is None or len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
         return _find_missing(path, header, log_bytes, mark)
+    truncated = _find_truncated(path, header, log_bytes, mark)
+    if truncated is not None:
+        return truncated
     if mark is None:
         return None
     try:
@@ -144,6 +147,22 @@ def _find_missing(
     return Damage(what, missing, is_unusable=True)
 
 
+def _find_truncated(
+    path: str, header: bytes, log_bytes: int, mark: CommitMark | None
+) -> Damage | None:
+    """Compare the size of the database to its header; the log may have the pages that it lacks."""
+    (page_bytes,) = struct.unpack_from(">H", header, 16)
+    (pages,) = struct.unpack_from(">I", header, 28)
+    whole, size = pages * (65_536 if page_bytes == 1 else page_bytes), size_of(path)
+    if size >= whole or header[24:28] != header[92:96]:  # a header of an old SQLite has no size
+        return None
+    with suppress(sqlite3.DatabaseError):
+        if _check_integrity(path, "" if log_bytes else "immutable=1") == "ok":
+            return None
+    what = f"the database {path} is truncated to {size} of {whole} bytes"
+    return Damage(what, None if mark is None else mark.commits, is_unusable=True)
+
+
 def _find_lost(path: str, mark: CommitMark, whole: _Extent, log_bytes: int) -> Damage | None:
     """Compare the database with its log to the last-commit file."""
     if whole.store not in (None, mark.store):
@@ -184,11 +203,16 @@ def _check_pages(path: str) -> Damage | None:
     It is whole if another program has finished the copy and deleted the log, as the shell of SQLite
     does when it closes the file.
     """
-    with closing(_connect(path, "immutable=1")) as connection:
-        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    found = _check_integrity(path, "immutable=1")
     if found == "ok":
         return None
     return Damage(f"the log of {path} is missing, and a part of it was not copied yet ({found})")
+
+
+def _check_integrity(path: str, how: str) -> str:
+    with closing(_connect(path, how)) as connection:
+        found: str = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    return found
 
 
 def _connect(path: str, how: str = "") -> sqlite3.Connection:

@@ -17,6 +17,7 @@ from schedo.errors import StoreBroken, StoreDamaged, StoreError, StoreFull, Stor
 from schedo.store.sqlite import file_guard, file_watch
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
+from tests.store.crashes import content
 from tests.store.steps import listed, of_jobs, put
 
 SUFFIXES = ("", "-wal", "-shm", ".lock", ".last-commit")
@@ -49,6 +50,22 @@ def put_older_back(path: Path) -> None:
     path.write_bytes(content)
 
 
+def overwrite(suffix: str, path: Path) -> None:
+    """Fill the file with zeros; it stays the same file of the same size."""
+    rewrite(suffix, path, bytes(os.stat(f"{path}{suffix}").st_size))
+
+
+def rewrite(suffix: str, path: Path, new: bytes) -> None:
+    with open(f"{path}{suffix}", "r+b") as file:
+        file.write(new)
+
+
+def write(path: Path) -> None:
+    """Write to the database through SQLite."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as shell:
+        shell.execute("UPDATE meta SET value = value + 1 WHERE name = 'epoch'")
+
+
 REMOVALS: dict[str, Callable[[Path], object]] = {
     **{f"{suffix or 'db'} removed": partial(remove, suffix) for suffix in SUFFIXES},
     **{f"{suffix or 'db'} replaced": partial(replace, suffix) for suffix in SUFFIXES},
@@ -64,6 +81,10 @@ REMOVALS: dict[str, Callable[[Path], object]] = {
     "-wal zeroed": lambda path: Path(f"{path}-wal").write_bytes(bytes(100_000)),
     "-shm emptied": lambda path: os.truncate(f"{path}-shm", 0),
     "-shm cut": lambda path: os.truncate(f"{path}-shm", 100),
+    "-shm overwritten": partial(overwrite, "-shm"),
+    ".last-commit overwritten": partial(overwrite, ".last-commit"),
+    ".last-commit extended": lambda path: Path(f"{path}.last-commit").write_bytes(bytes(200)),
+    "db written by another program": write,
     "directory renamed": lambda path: os.rename(path.parent, path.parent.parent / "renamed"),
 }
 
@@ -79,6 +100,42 @@ async def test_each_removal_or_replacement_of_a_file_is_noticed(
         await store.check()
     with pytest.raises(StoreBroken):
         await store.commit(of_jobs(make_job(id=99)))
+
+
+@pytest.mark.parametrize("name", ["-shm overwritten", "db written by another program"])
+async def test_a_commit_after_a_change_of_the_files_does_not_hide_it(
+    store: SqliteStore, path: Path, name: str
+) -> None:
+    await store.check()
+    REMOVALS[name](path)
+    for number in range(20, 40):
+        await put(store, make_job(id=number, payload=b"x" * 2_000))
+
+    with pytest.raises(StoreBroken, match="while the server ran"):
+        await store.check()
+
+
+@pytest.mark.parametrize("later_commits", [0, 20])
+async def test_an_older_index_of_the_log_is_noticed(
+    store: SqliteStore, path: Path, later_commits: int
+) -> None:
+    older = content(Path(f"{path}-shm"))
+    await put(store, make_job(id=20))
+    rewrite("-shm", path, older)
+    for number in range(later_commits):
+        await put(store, make_job(id=30 + number))
+
+    with pytest.raises(StoreBroken, match="the index of its log was overwritten"):
+        await store.check()
+
+
+async def test_a_commit_notices_that_the_last_commit_file_was_overwritten(
+    store: SqliteStore, path: Path
+) -> None:
+    overwrite(".last-commit", path)
+
+    with pytest.raises(StoreBroken, match=r"the last-commit file .* was overwritten while the"):
+        await put(store, make_job(id=20))
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,18 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "the database is deleted": lambda path: remove(path, ""),
     "the database is emptied": lambda path: os.truncate(path, 0),
     "the database is cut to less than a header": lambda path: os.truncate(path, 50),
+    "the database is cut to half": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "the database is cut to half, and the log is deleted": lambda path: cut_without_log(path),
     "the database is overwritten behind its header": lambda path: garble(path),
     "the database is another file": lambda path: path.write_bytes(b"some text\n" * 500),
     "only the last-commit file is left": lambda path: remove(path, "", "-wal"),
     "database and last-commit file are deleted": lambda path: remove(path, "", ".last-commit"),
 }
+
+
+def cut_without_log(path: Path) -> None:
+    remove(path, "-wal", ".last-commit")
+    os.truncate(path, path.stat().st_size // 2)
 
 
 @pytest.mark.parametrize("name", DAMAGES)
