@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from schedo.cli.escapes import escape
-from schedo.errors import Exit, Invalid, SchedoError
+from schedo.errors import Exit, Invalid, SchedoError, exit_of_server
 
 
 class Failure(click.ClickException):
@@ -24,6 +26,16 @@ class BadConfiguration(Failure):
     """The configuration is wrong, so the process cannot start."""
 
     exit_code = Exit.MISUSED
+
+
+@contextmanager
+def on_files() -> Iterator[None]:
+    """Print a SchedoError of the block, and exit with the code that a server would end with."""
+    try:
+        yield
+    except SchedoError as error:
+        Failure(explain(error)).show()
+        click.get_current_context().exit(exit_of_server(error))
 
 
 def explain(error: SchedoError) -> str:

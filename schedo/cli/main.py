@@ -36,6 +36,7 @@ COMMANDS = {
     "workers": _Entry("schedo.cli.workers:workers", "List, cordon and drain workers."),
     "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),
     "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
+    "backup": _Entry("schedo.cli.backup:backup", "Copy the store of a running server to a file."),
     "crontab": _Entry("schedo.cli.crontab_import:crontab", "Import a crontab as schedules."),
     "config": _Entry("schedo.cli.settings:config", "Show the configuration of the server."),
     "completion": _Entry("schedo.cli.completion:completion", "Print a shell completion script."),

@@ -21,6 +21,7 @@ from schedo.errors import Invalid, SchedoError
 PAGE_JOBS = 100
 # The longest wait of one request for the end of a job. Proxies allow an idle request more time.
 POLL_S = 20.0
+BACKUP_S = 3_600.0  # the server answers when the copy is complete
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -299,6 +300,14 @@ def get_readiness() -> Operation[Record]:
     """Return whether the server is ready, and the reasons if not."""
     answers = frozenset({503})
     return Operation("GET", "/readyz", _record, is_repeatable=True, answers=answers)
+
+
+def create_backup() -> Operation[str]:
+    """Copy the store: the body is the file, the result the instant that it shows."""
+    return Operation(
+        *("POST", "/v1/backup", lambda answer: answer.headers.get("schedo-instant", "")),
+        held_s=BACKUP_S,
+    )
 
 
 def get_metrics() -> Operation[Scrape]:

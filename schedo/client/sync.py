@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Unpack
+from typing import Any, BinaryIO, NamedTuple, Unpack
 
 from schedo.client import operations
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
@@ -112,6 +112,13 @@ class Client:
     def send(self, operation: Operation[T]) -> T:
         """Send any operation of schedo.client.operations."""
         return self._transport.send(operation)
+
+    def backup(self, file: BinaryIO) -> str:
+        """Write a copy of the server's store to the file; return the instant that it shows.
+
+        Every job acknowledged before the call is in it.
+        """
+        return self._transport.download(operations.create_backup(), file)
 
     def submit(
         self,

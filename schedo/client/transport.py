@@ -7,13 +7,18 @@ sent once more. Any other failure is raised, never repeated.
 
 from __future__ import annotations
 
-import http.client
 import os
 import select
-from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
+from contextlib import closing, suppress
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    RemoteDisconnected,
+)
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from schedo.client.errors import Unreachable
 from schedo.client.messages import (
@@ -26,6 +31,7 @@ from schedo.client.messages import (
     T,
 )
 
+_PIECE_BYTES = 262_144
 _DROPPED = (RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
@@ -50,6 +56,29 @@ class Transport:
             return operation.read(self._exchange(self._connect(), operation))
         except (OSError, HTTPException) as error:
             raise self._broken(error) from error
+
+    def download(self, operation: Operation[T], file: BinaryIO) -> T:
+        """Send the operation, write the body of its response to the file, and return its result."""
+        with closing(self._connect()) as connection:
+            try:
+                response = self._request(connection, operation)
+                refusal = _read(response) if response.status >= 400 else None
+            except (OSError, HTTPException) as error:
+                raise self._broken(error) from error
+            if refusal is not None:
+                return operation.read(refusal)
+            while piece := self._read_piece(response):
+                file.write(piece)
+            return operation.read(_head(response, b""))
+
+    def _read_piece(self, response: HTTPResponse) -> bytes:
+        try:
+            piece = response.read(_PIECE_BYTES)
+            if not piece and response.length:
+                raise HTTPException(f"{response.length} bytes of the response are missing")
+        except (OSError, HTTPException) as error:
+            raise self._broken(error) from error
+        return piece
 
     def close(self) -> None:
         """Close the connections; the next request opens a new one."""
@@ -91,14 +120,7 @@ class Transport:
 
     def _exchange(self, connection: HTTPConnection, operation: Operation[Any]) -> Answer:
         try:
-            connection.sock.settimeout(self._timeout_s + operation.held_s)
-            connection.request(
-                operation.method,
-                self.address.prefix + operation.target,
-                operation.body or None,
-                {**self.address.headers, **operation.headers},
-            )
-            answer = _read(connection.getresponse())
+            answer = _read(self._request(connection, operation))
         except BaseException:
             connection.close()
             raise
@@ -107,6 +129,16 @@ class Transport:
         else:
             connection.close()
         return answer
+
+    def _request(self, connection: HTTPConnection, operation: Operation[Any]) -> HTTPResponse:
+        connection.sock.settimeout(self._timeout_s + operation.held_s)
+        connection.request(
+            operation.method,
+            self.address.prefix + operation.target,
+            operation.body or None,
+            {**self.address.headers, **operation.headers},
+        )
+        return connection.getresponse()
 
     def _broken(self, error: Exception) -> Unreachable:
         return Unreachable(
@@ -132,10 +164,14 @@ def _is_readable(sock: Any) -> bool:
     return bool(poll.poll(0))
 
 
-def _read(response: http.client.HTTPResponse) -> Answer:
+def _read(response: HTTPResponse) -> Answer:
     body = response.read(ANSWER_BYTES_MAX + 1)
     if len(body) > ANSWER_BYTES_MAX:
         raise HTTPException(f"the response is larger than {ANSWER_BYTES_MAX} bytes")
     response.close()
+    return _head(response, body)
+
+
+def _head(response: HTTPResponse, body: bytes) -> Answer:
     headers = {name.lower(): value for name, value in response.getheaders()}
     return Answer(response.status, headers, body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from schedo.clock import Clock, elapsed_us
 from schedo.core import commands
@@ -119,6 +119,10 @@ class Engine:
     def use_retention(self, retention: Retention) -> None:
         """Keep ended jobs as long as this says from now on."""
         self._maintenance.retention = retention
+
+    async def backup(self) -> tuple[BinaryIO, int]:
+        """Return a copy of the store as a file, and the instant that it shows; see Store.backup."""
+        return await self.store.backup(self.clock.now)
 
     def add_reasons(self, check: Callable[[], list[str]]) -> None:
         """Add a readiness check; it returns, as sentences, why jobs would not start in time."""

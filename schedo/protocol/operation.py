@@ -10,6 +10,7 @@ BODY_BYTES_MAX = 1_048_576
 BATCH_BYTES_MAX = 8_388_608
 
 JSON_TYPE = "application/json"
+SQLITE_TYPE = "application/vnd.sqlite3"
 LINES_TYPE = "application/x-ndjson"
 
 

@@ -21,7 +21,7 @@ from schedo.protocol.jobs import (
     OutputPage,
     WhyAnswer,
 )
-from schedo.protocol.operation import JSON_TYPE, AnswerKind, Operation
+from schedo.protocol.operation import JSON_TYPE, SQLITE_TYPE, AnswerKind, Operation
 from schedo.protocol.problems import ProblemKind
 from schedo.protocol.queues import QueueAnswer, QueuePage, QueuePatch
 from schedo.protocol.schedules import (
@@ -333,6 +333,14 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: "text/plain"},
     ),
     Operation("get_info", "GET /v1/info", "Versions and limits of this server.", {200: InfoAnswer}),
+    Operation(
+        "create_backup",
+        "POST /v1/backup",
+        "Copy the store as one file, with every job acknowledged before the request.",
+        {200: SQLITE_TYPE},
+        request=EmptyRequest,
+        may_wait=True,
+    ),
     Operation("get_openapi", "GET /openapi.json", "This document.", {200: JSON_TYPE}),
     Operation("get_docs", "GET /docs", "This document as a page.", {200: "text/html"}),
     Operation("get_docs_file", "GET /docs/{file}", "A file of that page.", {200: "text/plain"}),

@@ -10,8 +10,9 @@ There are two kinds of calls:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.loads import Load
@@ -174,6 +175,14 @@ class Store(Reader, Protocol):
 
     def note_leaving(self) -> None:
         """Count the end of this server as an orderly one from now on, even if it is killed."""
+
+    async def backup(self, now: Callable[[], int]) -> tuple[BinaryIO, int]:
+        """Copy the store concurrently with commits; return a file without a name, and its instant.
+
+        The file is a whole store with every commit that returned before the call. now: returns the
+        present instant in microseconds. Raise StoreUnsuitable if the store is in memory, StoreFull,
+        or Overloaded while another backup is under way.
+        """
 
     # These run one after the other, in the order of the calls.
 

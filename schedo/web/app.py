@@ -16,6 +16,7 @@ from schedo.web.auth import AccessMiddleware
 from schedo.web.context import AppContext, Handler
 from schedo.web.endpoint import Endpoint
 from schedo.web.handlers import (
+    backup,
     batches,
     invocations,
     jobs,
@@ -73,6 +74,7 @@ HANDLERS: dict[str, Handler] = {
         system.check_health,
         system.check_ready,
         metrics.get_metrics,
+        backup.create_backup,
         system.get_info,
         system.get_openapi,
         system.get_docs,

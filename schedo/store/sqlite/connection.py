@@ -161,11 +161,14 @@ def connect_writer(path: str) -> Connection:
 
 def connect_reader(path: str) -> Connection:
     """Return the read-only connection, not yet opened."""
-    return Connection(partial(_open_reader, f"file:{quote(path)}?mode=ro"))
+    return Connection(partial(open_reader, path))
 
 
-def _open_reader(uri: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+def open_reader(path: str) -> sqlite3.Connection:
+    """Return a read-only connection to the file with its log."""
+    connection = sqlite3.connect(
+        f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+    )
     _set(connection, _READER_PRAGMAS)
     return connection
 

@@ -16,15 +16,24 @@ import os
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import Changes
 from schedo.core.loads import Load, PromoteDue
 from schedo.core.model import Job
-from schedo.errors import NotFound, StoreBroken, StoreError, StoreFull, StoreRefused
+from schedo.errors import (
+    NotFound,
+    Overloaded,
+    StoreBroken,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreUnsuitable,
+)
 from schedo.store.base import ClockMark, Retention, Snapshot
 from schedo.store.sqlite import bad_values, loads, queries, reads, writes
 from schedo.store.sqlite import connection as connections
+from schedo.store.sqlite.backup import UNFINISHED_SUFFIX, write_backup_behind
 from schedo.store.sqlite.buffer_entries import has_entries, replay, write_layout
 from schedo.store.sqlite.connection import MEMORY, Connection
 from schedo.store.sqlite.file_guard import DatabaseGuard, FileGuard
@@ -59,6 +68,7 @@ class SqliteStore(ConcurrentReads):
         self._broken: StoreBroken | None = None
         self._buffer = WriteBuffer()
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._is_copied = False  # a backup runs, which keeps the log from starting over
 
     async def open(self) -> Snapshot:
         assert self._writer is None, "the store is open already"
@@ -66,6 +76,9 @@ class SqliteStore(ConcurrentReads):
         self._buffer = WriteBuffer()
         try:
             self._guard.take()
+            if self.path is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(self.path + UNFINISHED_SUFFIX)
             self._writer = await self._connect(connections.connect_writer(self._name))
             snapshot = await self._run(self._writer, self._prepare)
             self._offset_us = snapshot.clock.offset_us
@@ -161,6 +174,19 @@ class SqliteStore(ConcurrentReads):
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         return await self._load(prune, now, retention, limit)
+
+    async def backup(self, now: Callable[[], int]) -> tuple[BinaryIO, int]:
+        if self.path is None:
+            raise StoreUnsuitable("a store in memory cannot be backed up")
+        self._require_open(self._writer)
+        if self._is_copied:
+            raise Overloaded("another backup is under way; try again when it has ended", 10)
+        self._is_copied = True
+        try:
+            return await write_backup_behind(self.path, now)
+        finally:
+            self._is_copied = False
+            self._checkpoint_if_long(self._guard.log_bytes())
 
     async def size_bytes(self) -> int:
         return 0 if self.path is None else size_bytes(self.path)
@@ -274,7 +300,7 @@ class SqliteStore(ConcurrentReads):
             self._writer.post(run)
 
     def _checkpoint_if_long(self, log_bytes: int) -> None:
-        if log_bytes > connections.WAL_BYTES_MAX:
+        if log_bytes > connections.WAL_BYTES_MAX and not self._is_copied:
             self._post(self._checkpoint)
 
     def _flush_later(self) -> None:
