@@ -35,13 +35,13 @@ async def look_up() -> None:
     raise KeyError("nobody")
 
 
-async def nap() -> int:
+async def snooze_once() -> int:
     if current_job().attempt == 1:
         raise Snooze(0.001)
     return current_job().attempt
 
 
-async def give_up() -> Discard:
+async def discard() -> Discard:
     return Discard("no use")
 
 
@@ -55,8 +55,8 @@ class Example:
         self.double = app.task(double)
         self.fail_until = app.task(retries=SOON)(fail_until)
         self.look_up = app.task(no_retry=(KeyError,))(look_up)
-        self.nap = app.task(nap)
-        self.give_up = app.task(give_up)
+        self.snooze_once = app.task(snooze_once)
+        self.discard = app.task(discard)
         self.hang = app.task(self._hang)
         self.add_from_thread = app.task(self._add_from_thread)
 

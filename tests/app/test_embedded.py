@@ -45,14 +45,14 @@ async def test_a_job_that_fails_raises_with_its_error(example: Example) -> None:
 async def test_a_handler_can_discard_a_job(example: Example) -> None:
     async with example.app, asyncio.timeout(LONG_S):
         with pytest.raises(JobFailed, match="no use"):
-            await (await example.give_up.enqueue()).result()
+            await (await example.discard.enqueue()).result()
         with pytest.raises(JobFailed, match="'nobody'"):
             await (await example.look_up.enqueue()).result()
 
 
 async def test_a_handler_can_snooze_its_job(example: Example) -> None:
     async with example.app, asyncio.timeout(LONG_S):
-        assert await (await example.nap.enqueue()).result() == 2
+        assert await (await example.snooze_once.enqueue()).result() == 2
 
 
 async def test_a_job_can_be_cancelled_while_it_waits_and_while_it_runs(example: Example) -> None:

@@ -78,19 +78,19 @@ class Site(Server):
         assert isinstance(reply, PollResponse), reply
         return reply
 
-    def say(self, name: str = "a", now: int = T0, **fields: Any) -> PollResponse:
+    def report_in(self, name: str = "a", now: int = T0, **fields: Any) -> PollResponse:
         """Send a request that polls for nothing; return its response."""
         return self.response(self.poll(name, now, **({"max_leases": 0, "wait_s": 0.0} | fields)))
 
-    def hire(self, name: str = "a", now: int = T0, **fields: Any) -> PollResponse:
+    def poll_at_once(self, name: str = "a", now: int = T0, **fields: Any) -> PollResponse:
         """Send a request that takes what is there; return its response."""
         return self.response(self.poll(name, now, wait_s=0.0, **fields))
 
     def leased(self, name: str = "a", now: int = T0, **fields: Any) -> Lease:
         """Let the worker have a new job."""
-        self.say(name, now, **fields)
+        self.report_in(name, now, **fields)
         self.submit(make_spec(), now)
-        [lease] = self.hire(name, now, **fields).leases
+        [lease] = self.poll_at_once(name, now, **fields).leases
         return lease
 
     def status(self, name: str = "a", now: int = T0) -> str:

@@ -153,8 +153,8 @@ class Server:
         self.scheduler.deliver(fetched, now)
         loading, self.loading = self.loading, []
         found: dict[Any, Any] = dict(fetched)
-        for given, _ in loading:
-            self._apply(given, now, found)
+        for call, _ in loading:
+            self._apply(call, now, found)
 
     def round(self, now: int) -> None:
         """Do one whole round."""
@@ -191,19 +191,19 @@ class Server:
 
     def attach(self, worker: WorkerSpec) -> None:
         """Add a worker."""
-        self.give(AttachWorker(worker), T0)
+        self.send(AttachWorker(worker), T0)
 
     def submit_all(self, specs: list[JobSpec], now: int = T0) -> list[Accepted | SchedoError]:
         """Submit and make it durable; return the answers, their jobs as copies."""
         answers: list[Accepted | SchedoError] = []
 
-        def then(given: list[Accepted | SchedoError]) -> None:
-            for each in given:
+        def then(call: list[Accepted | SchedoError]) -> None:
+            for each in call:
                 if isinstance(each, Accepted):
                     each = Accepted(each.job.copy(), each.is_conflict)
                 answers.append(each)
 
-        self.give(Submit(specs), now, then)
+        self.send(Submit(specs), now, then)
         self.round(now)
         if self.scheduler._jobs.changes:  # it was accepted only after a load
             self.round(now)
@@ -215,7 +215,7 @@ class Server:
         assert isinstance(answer, Accepted)
         return answer.job
 
-    def give(
+    def send(
         self,
         command: Command[R],
         now: int,
@@ -225,20 +225,20 @@ class Server:
         """Apply the command, now or when its records are loaded, and call `then` or `refused`."""
         self._apply(CommandCall(command, then, refused), now, NOTHING_LOADED)
 
-    def _apply(self, given: CommandCall, now: int, loaded: Loaded) -> None:
-        before = self._copy_job(given.command, loaded)
+    def _apply(self, call: CommandCall, now: int, loaded: Loaded) -> None:
+        before = self._copy_job(call.command, loaded)
         try:
-            reply = self.scheduler.apply(given.command, now, loaded)
+            reply = self.scheduler.apply(call.command, now, loaded)
         except SchedoError as error:
-            assert self._copy_job(given.command, loaded) == before, "a refused command changed it"
-            if given.refused is None:
+            assert self._copy_job(call.command, loaded) == before, "a refused command changed it"
+            if call.refused is None:
                 raise
-            given.refused(error)
+            call.refused(error)
             return
         if isinstance(reply, Needs):
-            self.unloaded.append((given, reply))
+            self.unloaded.append((call, reply))
         else:
-            given.then(reply)
+            call.then(reply)
 
     def _copy_job(self, command: Command[Any], loaded: Loaded) -> Job | None:
         if not isinstance(command, JobCommand):
@@ -249,7 +249,7 @@ class Server:
     def apply(self, command: Command[R], now: int) -> R:
         """Apply the command; do rounds until its records are loaded."""
         replies: list[R] = []
-        self.give(command, now, replies.append)
+        self.send(command, now, replies.append)
         while not replies:
             self.round(now)
         return replies[0]
@@ -264,7 +264,7 @@ class Server:
     def set_queue(self, queue: Queue, now: int = T0) -> None:
         """Configure all limits of the queue."""
         fields = dataclasses.asdict(queue)
-        self.give(ConfigureQueue(fields.pop("name"), fields), now)
+        self.send(ConfigureQueue(fields.pop("name"), fields), now)
 
     def detach(self, worker: str, message: str, now: int) -> list[LeaseKey]:
         """Remove a worker; return the leases that it held."""
@@ -274,7 +274,7 @@ class Server:
 
     def expire_and_trim(self, now: int) -> None:
         """Request expired jobs, as the engine does once a second."""
-        self.give(ExpireAndTrim(), now)
+        self.send(ExpireAndTrim(), now)
 
     def job(self, job_id: int) -> Job:
         """Return the current record of the job: from memory, else from the store."""

@@ -153,7 +153,7 @@ def test_a_batch_returns_its_jobs_in_order_and_is_written_in_one_commit() -> Non
     server = Server(slots=0)
     answers: list[int] = []
 
-    server.give(
+    server.send(
         Submit([make_spec("a"), make_spec("b"), make_spec("c")]),
         T0,
         lambda given: answers.extend(accepted(each).id for each in given),
@@ -301,7 +301,7 @@ def test_an_ended_holder_of_a_unique_key_is_replaced_without_being_cancelled() -
 def test_a_unique_key_that_a_batch_repeats_is_looked_up_in_the_store_once() -> None:
     server = Server(slots=0)
 
-    server.give(Submit([keyed("a"), keyed("b"), keyed("a")]), T0)
+    server.send(Submit([keyed("a"), keyed("b"), keyed("a")]), T0)
 
     server.take()
     assert len(server.requested_loads) == 2
@@ -311,7 +311,7 @@ def test_two_submits_with_one_unique_key_make_one_job() -> None:
     server = Server(slots=0)
     answers: list[Accepted | SchedoError] = []
     for _ in range(2):
-        server.give(Submit([keyed()]), T0, answers.extend)
+        server.send(Submit([keyed()]), T0, answers.extend)
 
     server.round(T0)
 
@@ -341,7 +341,7 @@ def test_a_holder_evicted_during_a_load_keeps_its_unique_key() -> None:
     holder = server.submit(keyed("held", for_us=HOUR))
     server.run(T0)
     answers: list[Accepted | SchedoError] = []
-    server.give(Submit([keyed("new"), keyed("held", for_us=HOUR)]), T0, answers.extend)
+    server.send(Submit([keyed("new"), keyed("held", for_us=HOUR)]), T0, answers.extend)
     server.complete(holder.id, T0)
 
     server.settle(T0)

@@ -78,7 +78,7 @@ def test_a_retry_and_a_snooze_count_elapsed_time(step: int, outcome: Failed | Sn
 @STEPS
 def test_a_clock_step_shifts_jobs_that_are_not_committed_yet(step: int) -> None:
     server = Server(now=NOW)
-    server.give(Submit([make_spec(delay_us=MINUTE)]), NOW)
+    server.send(Submit([make_spec(delay_us=MINUTE)]), NOW)
 
     server.follow_clock(step)
 

@@ -77,8 +77,8 @@ def test_commands_that_wait_for_one_job_are_applied_in_their_order() -> None:
     server = Server(slots=0)
     job_id = stored_only(server)
     states: list[State] = []
-    server.give(RunNow(job_id), T0, lambda job: states.append(job.state))
-    server.give(Cancel(job_id), T0, lambda job: states.append(job.state))
+    server.send(RunNow(job_id), T0, lambda job: states.append(job.state))
+    server.send(Cancel(job_id), T0, lambda job: states.append(job.state))
 
     server.round(T0)
 
@@ -106,7 +106,7 @@ def test_an_idempotency_record_goes_into_the_next_commit() -> None:
     server = Server()
     record = IdempotencyRecord("key", b"", 201, b"{}", T0)
 
-    server.give(KeepIdempotencyRecord(record), T0)
+    server.send(KeepIdempotencyRecord(record), T0)
 
     assert server.scheduler.take_changes().idempotency_records == [record]
 
@@ -115,7 +115,7 @@ def test_a_closed_worker_gets_no_more_attempts() -> None:
     server = Server()
     server.submit(make_spec())
 
-    server.give(CloseWorker("w"), T0)
+    server.send(CloseWorker("w"), T0)
 
     assert server.tick(T0) == []
 

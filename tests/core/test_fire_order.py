@@ -83,8 +83,8 @@ def test_a_change_of_an_overdue_schedule_takes_effect() -> None:
         next(schedule for schedule in made if schedule.id == ident) for ident in overdue[:3]
     )
 
-    server.give(PauseSchedule(paused.name), HOUR + SECOND)
-    server.give(DeleteSchedule(deleted.name), HOUR + SECOND)
+    server.send(PauseSchedule(paused.name), HOUR + SECOND)
+    server.send(DeleteSchedule(deleted.name), HOUR + SECOND)
     server.put(make_schedule_spec(edited.name, Rule(at=2 * HOUR)), HOUR + SECOND)
     server.settle(HOUR + MINUTE)
 

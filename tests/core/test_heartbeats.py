@@ -51,7 +51,7 @@ def test_a_request_after_a_break_gives_the_whole_timeout_again() -> None:
     site = Site()
     poll = site.poll(session_timeout_s=60.0)
     site.apply(PollBroken(poll, "a"), T0)
-    site.say(now=SECOND, session_timeout_s=60.0)
+    site.report_in(now=SECOND, session_timeout_s=60.0)
 
     site.run_until(60 * SECOND)
 
@@ -86,7 +86,7 @@ def test_a_server_that_stalls_loses_no_worker_before_it_has_read_the_requests(
 
     site.turn(now)  # the timers come first, then what lies in the sockets
     site.run_until(now + 50 * MILLISECOND)
-    site.say(now=now + 50 * MILLISECOND, session_timeout_s=5.0)
+    site.report_in(now=now + 50 * MILLISECOND, session_timeout_s=5.0)
 
     assert site.warnings == []
 
@@ -116,7 +116,7 @@ def test_a_server_that_stalls_all_the_time_still_loses_a_silent_worker() -> None
 
 def test_a_set_clock_does_not_change_the_time_until_a_silent_worker_is_lost() -> None:
     site = Site()
-    site.say(session_timeout_s=5.0)
+    site.report_in(session_timeout_s=5.0)
     poll = site.poll("b", wait_s=10.0)
     site.settle(T0)
 
@@ -160,8 +160,8 @@ def test_the_worker_of_an_attempt_of_the_previous_server_may_reconnect_within_30
     assert site.status() == "disconnected"
 
     site.run_until(31 * SECOND)
-    site.say(now=31 * SECOND, running=keys(lease))
-    site.say(now=31 * SECOND, reports=[done(lease)])
+    site.report_in(now=31 * SECOND, running=keys(lease))
+    site.report_in(now=31 * SECOND, reports=[done(lease)])
 
     assert site.job(lease.key.job_id).losses == 0
     assert site.state(lease.key.job_id) is State.COMPLETED
@@ -180,7 +180,7 @@ def test_an_attempt_whose_worker_does_not_reconnect_is_lost_without_blame() -> N
 
 def test_a_stall_does_not_prolong_the_poll_of_another_worker() -> None:
     site = silent_site()
-    site.say("left", is_draining=True)
+    site.report_in("left", is_draining=True)
     poll = site.poll("b", slots=0, wait_s=10.0)
     site.run_until(SECOND)
 
@@ -193,7 +193,7 @@ def test_a_stall_does_not_prolong_the_poll_of_another_worker() -> None:
 def test_a_lease_on_its_way_is_not_released_when_the_clock_is_set() -> None:
     site = silent_site()
     [lease] = site.scheduler.held_by("a")
-    site.say("left", is_draining=True)
+    site.report_in("left", is_draining=True)
     site.poll("b")
     site.submit(make_spec())
     site.scheduler.tick(T0)
@@ -202,7 +202,7 @@ def test_a_lease_on_its_way_is_not_released_when_the_clock_is_set() -> None:
     site.round(T0)
 
     site.follow_clock(HOUR)
-    site.say(now=HOUR + SECOND, running=frozenset(), session_timeout_s=5.0)
+    site.report_in(now=HOUR + SECOND, running=frozenset(), session_timeout_s=5.0)
 
     assert site.state(lease.key.job_id) is State.RUNNING
     assert site.state(unsent.key.job_id) is State.RUNNING

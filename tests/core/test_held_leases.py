@@ -16,7 +16,7 @@ def test_a_lease_that_never_arrived_is_requeued_uncounted() -> None:
     site = Site()
     lease = site.leased()
 
-    [again] = site.hire(running=frozenset()).leases
+    [again] = site.poll_at_once(running=frozenset()).leases
 
     assert again.key == LeaseKey(lease.key.job_id, 2, 1)
     assert site.job(lease.key.job_id).losses == 0
@@ -26,9 +26,9 @@ def test_a_heartbeat_releases_a_lease_only_when_it_cannot_be_on_its_way() -> Non
     site = Site()
     lease = site.leased(session_timeout_s=30.0)
 
-    site.say(now=IN_FLIGHT, running=frozenset())
+    site.report_in(now=IN_FLIGHT, running=frozenset())
     assert site.state(lease.key.job_id) is State.RUNNING
-    site.say(now=IN_FLIGHT + 1, running=frozenset())
+    site.report_in(now=IN_FLIGHT + 1, running=frozenset())
 
     assert site.state(lease.key.job_id) is State.QUEUED
 
@@ -37,43 +37,49 @@ def test_a_request_that_lists_no_attempts_releases_none() -> None:
     site = Site()
     lease = site.leased(slots=2)
 
-    site.hire(slots=2)
+    site.poll_at_once(slots=2)
 
     assert site.state(lease.key.job_id) is State.RUNNING
 
 
-def test_a_worker_that_ignores_its_leases_loses_the_ninth_one() -> None:
+def test_leases_that_a_worker_ignores_count_losses_from_the_ninth_one_on_and_fail_the_job() -> None:
     site = Site()
     lease = site.leased()
 
     for number in range(9):
-        site.hire(now=T0 + number * IN_FLIGHT, running=frozenset())
-
+        site.poll_at_once(now=T0 + number * IN_FLIGHT, running=frozenset())
     assert site.job(lease.key.job_id).losses == 1
+    for number in range(9, 12):
+        site.poll_at_once(now=T0 + number * IN_FLIGHT, running=frozenset())
+
+    job = site.job(lease.key.job_id)
+    assert (job.state, job.losses) == (State.FAILED, 3)
+    assert job.failure is not None
+    assert job.failure.message == "worker a ignores its leases"
 
 
 def test_a_lost_response_with_several_leases_counts_once() -> None:
     site = Site()
-    site.say(slots=12)
+    site.report_in(slots=12)
     for _ in range(12):
         site.submit(make_spec(), T0)
-    leases = site.hire(slots=12).leases
+    leases = site.poll_at_once(slots=12).leases
     assert len(leases) == 12
 
     for number in range(8):
-        site.hire(slots=12, running=frozenset(), now=T0 + number * IN_FLIGHT)
+        site.poll_at_once(slots=12, running=frozenset(), now=T0 + number * IN_FLIGHT)
 
     assert {site.job(lease.key.job_id).losses for lease in leases} == {0}
 
 
 def test_the_old_polls_that_a_paused_server_reads_cost_no_job_a_loss() -> None:
     site = Site()
-    site.say(slots=200)
+    site.report_in(slots=200)
     jobs = [site.submit(make_spec(), T0) for _ in range(200)]
-    site.hire(slots=200)
+    site.poll_at_once(slots=200)
 
     for _ in range(20):
-        site.hire(slots=200, running=frozenset(), now=T0 + 60 * SECOND)
+        site.poll_at_once(slots=200, running=frozenset(), now=T0 + 60 * SECOND)
 
     assert {site.job(job.id).losses for job in jobs} == {0}
 
@@ -81,22 +87,22 @@ def test_the_old_polls_that_a_paused_server_reads_cost_no_job_a_loss() -> None:
 def test_an_attempt_without_a_lease_is_revoked() -> None:
     site = Site()
 
-    assert site.say(running=frozenset({LeaseKey(77, 1, 1)})).revoked == [LeaseKey(77, 1, 1)]
+    assert site.report_in(running=frozenset({LeaseKey(77, 1, 1)})).revoked == [LeaseKey(77, 1, 1)]
 
 
 def test_a_reported_attempt_is_not_revoked() -> None:
     site = Site()
     lease = site.leased()
-    site.say(reports=[done(lease)])
+    site.report_in(reports=[done(lease)])
 
-    assert site.say(running=keys(lease)).revoked == []
+    assert site.report_in(running=keys(lease)).revoked == []
 
 
 def test_a_draining_worker_releases_what_it_does_not_run() -> None:
     site = Site()
     lease = site.leased()
 
-    site.say(is_draining=True, running=frozenset())
+    site.report_in(is_draining=True, running=frozenset())
 
     assert (site.status(), site.state(lease.key.job_id)) == ("disconnected", State.QUEUED)
 
@@ -107,7 +113,7 @@ def test_a_second_result_that_contradicts_the_first_is_refused_and_recorded_once
     failed = AttemptResult(lease.key, Failed(Failure("ValueError", "no")))
     reason = "worker a does not hold this attempt any more"
 
-    refused = [site.say(reports=each).refused for each in ([done(lease)], [failed], [failed])]
+    refused = [site.report_in(reports=each).refused for each in ([done(lease)], [failed], [failed])]
 
     assert refused == [[], [(lease.key, reason)], [(lease.key, reason)]]
     assert [each.outcome for each in site.store.attempts] == ["stale"]
@@ -118,7 +124,7 @@ def test_a_worker_cannot_end_the_attempt_of_another_one() -> None:
     site = Site()
     lease = site.leased()
 
-    assert site.say("b", reports=[done(lease)]).refused != []
+    assert site.report_in("b", reports=[done(lease)]).refused != []
 
     assert site.state(lease.key.job_id) is State.RUNNING
     assert site.store.attempts == []
@@ -130,7 +136,7 @@ def test_an_at_most_once_job_of_a_worker_without_sessions_is_lost_and_not_repeat
     job = site.submit(make_spec(at_most_once=True))
     site.turn()
 
-    site.hire(session="", running=frozenset())
+    site.poll_at_once(session="", running=frozenset())
 
     assert site.state(job.id) is State.FAILED
 
@@ -154,7 +160,7 @@ def test_a_lease_that_waits_for_its_commit_is_released_with_its_worker() -> None
     job = site.submit(make_spec(at_most_once=True))
     site.tick(T0)
 
-    site.say(is_draining=True)
+    site.report_in(is_draining=True)
 
     assert (site.job(job.id).state, site.job(job.id).losses) == (State.QUEUED, 0)
 
@@ -164,7 +170,7 @@ def test_an_attempt_of_the_previous_server_that_its_worker_does_not_run_is_lost(
     lease = site.leased()
     site.restart(SECOND, lease)
 
-    site.hire(now=SECOND, session="s2", running=frozenset())
+    site.poll_at_once(now=SECOND, session="s2", running=frozenset())
 
     job = site.job(lease.key.job_id)
     assert (job.state, job.losses) == (State.RUNNING, 0), "without blame it runs again"
@@ -175,9 +181,9 @@ def test_an_attempt_of_the_previous_server_is_confirmed_when_its_worker_lists_it
     site = Site()
     lease = site.leased()
     site.restart(SECOND, lease)
-    site.say(now=SECOND, running=keys(lease))
+    site.report_in(now=SECOND, running=keys(lease))
 
-    site.hire(now=SECOND, running=frozenset())
+    site.poll_at_once(now=SECOND, running=frozenset())
 
     assert site.job(lease.key.job_id).losses == 1
 
@@ -186,7 +192,7 @@ def test_a_result_with_a_value_of_another_type_fails_its_attempt() -> None:
     site = Site()
     lease = site.leased()
 
-    site.say(reports=[AttemptResult(lease.key, Completed("no bytes"))])  # type: ignore[arg-type]
+    site.report_in(reports=[AttemptResult(lease.key, Completed("no bytes"))])  # type: ignore[arg-type]
 
     assert site.state(lease.key.job_id) is State.FAILED
 

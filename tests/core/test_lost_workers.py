@@ -22,11 +22,11 @@ class Fleet(Site):
     def start_anew(self) -> None:
         """Let a new process take the worker's name over, without the attempts of the old one."""
         self.lives += 1
-        self.say(session=f"s{self.lives}", slots=SLOTS, running=frozenset())
+        self.report_in(session=f"s{self.lives}", slots=SLOTS, running=frozenset())
 
     def run_next(self) -> list[Lease]:
         """Let the worker take all the jobs that it can get."""
-        return list(self.hire(session=f"s{self.lives}", slots=SLOTS).leases)
+        return list(self.poll_at_once(session=f"s{self.lives}", slots=SLOTS).leases)
 
     def losses(self) -> list[int]:
         return [self.job(job_id).losses for job_id in self.ids_of]
@@ -90,7 +90,9 @@ def test_a_job_that_kills_its_workers_fails_and_the_jobs_beside_it_complete() ->
         if killer in {lease.key.job_id for lease in leases}:
             fleet.start_anew()
         else:
-            fleet.say(session=f"s{fleet.lives}", slots=SLOTS, reports=[done(x) for x in leases])
+            fleet.report_in(
+                session=f"s{fleet.lives}", slots=SLOTS, reports=[done(x) for x in leases]
+            )
 
     assert fleet.states() == [State.COMPLETED, State.FAILED, State.COMPLETED]
     assert fleet.losses() == [0, 3, 0]

@@ -48,7 +48,7 @@ def test_an_accepted_offer_decides_its_invocation() -> None:
     site, [lease] = offered("a")
     assert site.decided == []
 
-    assert site.say(accept=[lease.key]).revoked == []
+    assert site.report_in(accept=[lease.key]).revoked == []
 
     assert site.decided == [Decided("call", 0)]
     assert states(site) == [State.RUNNING]
@@ -58,10 +58,10 @@ def test_a_rejected_offer_goes_to_the_next_worker_and_never_back() -> None:
     site, [first] = offered("a")
     other = site.poll("b")
 
-    site.say("a", reject=[(first.key, "busy")])
+    site.report_in("a", reject=[(first.key, "busy")])
     [second] = site.response(other).leases
     assert (second.worker, second.key.attempt) == ("b", 2)
-    site.say("b", reject=[(second.key, "busy too")])
+    site.report_in("b", reject=[(second.key, "busy too")])
 
     assert site.decided == [Decided("call", 2)]
     [job] = site.store.jobs.values()
@@ -77,12 +77,12 @@ def test_an_offer_without_a_reply_is_rejected_after_a_quarter_of_a_second() -> N
     site.run_until(ACCEPT)
 
     assert site.decided == [Decided("call", 1)]
-    assert site.say(now=ACCEPT, accept=[lease.key]).revoked == [lease.key]
+    assert site.report_in(now=ACCEPT, accept=[lease.key]).revoked == [lease.key]
 
 
 def test_an_offer_to_a_worker_that_does_not_poll_times_out() -> None:
     site = Site()
-    site.say()
+    site.report_in()
     site.invoke()
 
     site.run_until(ACCEPT)
@@ -105,7 +105,7 @@ def test_a_set_clock_does_not_change_the_wait_of_an_offer() -> None:
 def test_a_result_for_an_offer_accepts_it() -> None:
     site, [lease] = offered("a")
 
-    site.say(reports=[done(lease)])
+    site.report_in(reports=[done(lease)])
 
     assert (site.decided, states(site)) == ([Decided("call", 0)], [State.COMPLETED])
 
@@ -113,9 +113,9 @@ def test_a_result_for_an_offer_accepts_it() -> None:
 def test_a_late_reply_of_the_first_worker_does_not_decide_the_second_workers_offer() -> None:
     site, [first] = offered("a")
     site.poll("b")
-    site.say("a", reject=[(first.key, "busy")])
+    site.report_in("a", reject=[(first.key, "busy")])
 
-    site.say("a", accept=[first.key], reject=[(first.key, "again")], reports=[done(first)])
+    site.report_in("a", accept=[first.key], reject=[(first.key, "again")], reports=[done(first)])
 
     assert site.decided == []
 
@@ -141,7 +141,7 @@ def test_a_cancelled_job_whose_offer_is_rejected_is_cancelled() -> None:
     site, [lease] = offered("a")
     site.apply(Cancel(lease.key.job_id), T0)
 
-    site.say(reject=[(lease.key, "busy")])
+    site.report_in(reject=[(lease.key, "busy")])
 
     assert states(site) == [State.CANCELLED]
 
@@ -150,7 +150,7 @@ def test_an_offer_ends_when_its_worker_leaves_or_restarts() -> None:
     for fields in ({"is_draining": True}, {"session": "s2"}):
         site, _ = offered("a")
 
-        site.say(running=frozenset(), **fields)
+        site.report_in(running=frozenset(), **fields)
 
         assert site.decided == [Decided("call", 1)]
 
@@ -159,7 +159,7 @@ def test_an_offer_that_never_arrived_goes_to_the_next_worker() -> None:
     site, [_] = offered("a")
     other = site.poll("b")
 
-    site.hire("a", running=frozenset())
+    site.poll_at_once("a", running=frozenset())
 
     assert site.response(other).leases[0].key.attempt == 2
 
@@ -169,7 +169,7 @@ def test_an_offer_survives_a_recovery_together_with_its_attempt() -> None:
     site.recover(SECOND, lease)
     assert site.decided == []
 
-    site.say(now=SECOND, accept=[lease.key])
+    site.report_in(now=SECOND, accept=[lease.key])
 
     assert site.decided == [Decided("call", 0)]
 
@@ -190,6 +190,6 @@ def test_a_rejection_of_a_lease_that_is_no_offer_changes_nothing() -> None:
     site = Site()
     lease = site.leased()
 
-    site.say(reject=[(lease.key, "busy")])
+    site.report_in(reject=[(lease.key, "busy")])
 
     assert states(site) == [State.RUNNING]

@@ -104,7 +104,7 @@ def test_a_command_on_an_overdue_job_takes_effect_at_any_moment_of_the_move(
             if steps % 4 > [server.take, server.commit, server.fetch].index(step):
                 step()
         target = made[20 + steps]
-        server.give(command(target), RESTART)
+        server.send(command(target), RESTART)
         if server.taken is not None:
             server.commit()
         if server.requested_loads:

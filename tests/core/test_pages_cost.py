@@ -28,7 +28,7 @@ class Counted(dict[int, Job]):
 
 def uncommitted(server: Server) -> Counted:
     """Submit jobs that are not committed yet, and count from now on."""
-    server.give(Submit([make_spec()] * 100), T0)
+    server.send(Submit([make_spec()] * 100), T0)
     changes = server.scheduler._jobs.changes
     changes.jobs = counted = Counted(changes.jobs)
     return counted

@@ -25,7 +25,7 @@ def test_no_job_of_a_gang_begins_before_each_is_accepted() -> None:
     first = site.poll("a", max_leases=0, wait_s=0.0, accept=[leases[0].key])
     assert first not in site.replies
 
-    assert site.say("b", accept=[leases[1].key]).revoked == []
+    assert site.report_in("b", accept=[leases[1].key]).revoked == []
 
     assert site.response(first).revoked == []
     assert site.decided == [Decided("call", 0)]
@@ -35,7 +35,7 @@ def test_after_a_rejection_all_leases_of_the_gang_are_revoked() -> None:
     site, leases = offered("a", "b")
     first = site.poll("a", max_leases=0, wait_s=0.0, accept=[leases[0].key])
 
-    site.say("b", reject=[(leases[1].key, "busy")])
+    site.report_in("b", reject=[(leases[1].key, "busy")])
     site.turn()
 
     assert site.response(first).revoked == [leases[0].key]
@@ -69,7 +69,7 @@ def test_local_workers_of_a_gang_begin_when_the_remote_one_accepts() -> None:
     [lease] = site.response(poll).leases
     assert site.begun == []
 
-    site.say(accept=[lease.key])
+    site.report_in(accept=[lease.key])
     site.turn()
 
     assert len(site.begun) == 1
@@ -88,7 +88,7 @@ def test_a_local_worker_that_dies_ends_the_gang() -> None:
 
 def test_a_gang_waits_for_the_poll_of_a_worker_without_offers() -> None:
     site = Site(local_slots=1)
-    site.say(supports_offers=False)
+    site.report_in(supports_offers=False)
     site.invoke(2)
     assert site.begun == []
 
@@ -100,7 +100,7 @@ def test_a_gang_waits_for_the_poll_of_a_worker_without_offers() -> None:
 
 def test_a_gang_fails_if_a_worker_without_offers_does_not_poll_in_time() -> None:
     site = Site(local_slots=1)
-    site.say(supports_offers=False)
+    site.report_in(supports_offers=False)
     site.invoke(2)
 
     site.run_until(ACCEPT)
@@ -116,7 +116,7 @@ def test_a_worker_that_accepts_by_polling_waits_for_the_others_of_the_gang() -> 
     lease = next(each for each in site.scheduler.held_by("b"))
     assert second.id in site.scheduler._session_table.offers
     site.run_until(ACCEPT - 1)
-    site.say("b", now=ACCEPT - 1, accept=[lease.key])
+    site.report_in("b", now=ACCEPT - 1, accept=[lease.key])
     site.turn(ACCEPT - 1)
 
     assert site.decided == [Decided("call", 0)]
@@ -130,7 +130,7 @@ def test_a_worker_that_accepts_by_polling_waits_while_another_jobs_offer_moves_o
     site.poll("c")
     [lease] = site.response(first).leases
     site.run_until(200 * MILLISECOND)
-    site.say("b", now=200 * MILLISECOND, reject=[(lease.key, "busy")])
+    site.report_in("b", now=200 * MILLISECOND, reject=[(lease.key, "busy")])
 
     site.run_until(ACCEPT)
 
@@ -153,7 +153,7 @@ def test_a_gang_fails_in_a_recovery() -> None:
     site.turn(SECOND)
 
     assert (site.decided, states(site)) == ([Decided("call", 0)], [State.FAILED] * 2)
-    assert site.say("a", now=SECOND, accept=[leases[0].key]).revoked == [leases[0].key]
+    assert site.report_in("a", now=SECOND, accept=[leases[0].key]).revoked == [leases[0].key]
 
 
 # Refusals.
@@ -187,7 +187,7 @@ def test_a_task_of_a_disconnected_worker_is_no_capacity() -> None:
     site.attach(worker_spec("other", tasks=frozenset({"other"})))
     with pytest.raises(Unsatisfiable):
         site.invoke()
-    site.say(is_draining=True)
+    site.report_in(is_draining=True)
 
     with pytest.raises(NoCapacity, match="a worker that could is disconnected"):
         site.invoke()

@@ -12,6 +12,7 @@ from schedo.core.commands import (
 )
 from schedo.core.model import JobSpec, Options, ReadyKey
 from schedo.core.requirements import Condition, Requirements
+from schedo.core.states import State
 from schedo.core.worker_messages import Decided
 from schedo.errors import NoCapacity, NoReservation, Unsatisfiable
 from tests.core.builders import HOUR, SECOND, T0, make_spec
@@ -44,7 +45,7 @@ def test_a_reserved_slot_is_used_once_by_the_owner_of_the_nonce() -> None:
 
     [lease] = site.response(poll).leases
     assert lease.options.requirements == EU
-    site.say(accept=[lease.key])
+    site.report_in(accept=[lease.key])
     assert site.decided == [Decided("r", 0)]
     with pytest.raises(NoReservation, match="there is no reservation 'r'"):
         commit(site)
@@ -132,3 +133,29 @@ def test_a_recovery_drops_reservations() -> None:
 
     with pytest.raises(NoReservation):
         site.apply(ReleaseReservation("r", "nonce"), T0)
+
+
+def test_a_released_reservation_gives_no_job_to_a_worker_that_does_not_poll() -> None:
+    site = Site()
+    site.poll(wait_s=1.0)
+    reserve(site)
+    site.run_until(2 * SECOND)  # the poll has its response, and the worker sends no other
+
+    site.apply(ReleaseReservation("r", "nonce"), 2 * SECOND)
+    job = site.submit(make_spec(), 2 * SECOND)
+    site.turn(2 * SECOND)
+
+    assert site.state(job.id) is State.QUEUED
+
+
+def test_a_released_reservation_does_not_exceed_the_leases_that_a_poll_requests() -> None:
+    site = Site()
+    site.poll(slots=10, max_leases=1)
+    reserve(site)
+    poll = site.poll(slots=10, max_leases=1)
+
+    site.apply(ReleaseReservation("r", "nonce"), T0)
+    site.submit_all([make_spec(), make_spec()])
+    site.turn()
+
+    assert len(site.response(poll).leases) == 1

@@ -29,7 +29,7 @@ def test_a_job_runs_when_exactly_due_and_not_before() -> None:
 
 def test_a_job_does_not_run_before_it_is_durable() -> None:
     server = Server()
-    server.give(Submit([make_spec()]), T0)
+    server.send(Submit([make_spec()]), T0)
 
     assert server.tick(T0) == []
     server.take()

@@ -162,7 +162,7 @@ class SchedulerMachine(RuleBasedStateMachine):
                     assert isinstance(answer, DuplicateKey)
                     assert spec.options.unique is not None
 
-        self.server.give(Submit(specs), self.now, then)
+        self.server.send(Submit(specs), self.now, then)
 
     @rule(seconds=st.sampled_from([0, 1, 3, 10, 70]))
     def pass_time(self, seconds: int) -> None:
@@ -212,17 +212,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         server, now = self.server, self.now
         match verb:
             case "cancel":
-                server.give(Cancel(job_id), now, refused=refused)
+                server.send(Cancel(job_id), now, refused=refused)
             case "retry":
-                server.give(RetryJob(job_id), now, retried, refused)
+                server.send(RetryJob(job_id), now, retried, refused)
             case "run_now":
-                server.give(RunNow(job_id), now, refused=refused)
+                server.send(RunNow(job_id), now, refused=refused)
             case "later":
-                server.give(Reschedule(job_id, due_at=now + 6 * SECOND), now, refused=refused)
+                server.send(Reschedule(job_id, due_at=now + 6 * SECOND), now, refused=refused)
             case "now":
-                server.give(Reschedule(job_id, due_at=now, priority=9), now, refused=refused)
+                server.send(Reschedule(job_id, due_at=now, priority=9), now, refused=refused)
             case _:
-                server.give(Reschedule(job_id, priority=-9), now, refused=refused)
+                server.send(Reschedule(job_id, priority=-9), now, refused=refused)
 
     @rule(
         name=st.sampled_from(QUEUES),
@@ -250,7 +250,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(spec=SCHEDULES)
     def put_schedule(self, spec: ScheduleSpec) -> None:
-        self.server.give(PutSchedule(spec), self.now)
+        self.server.send(PutSchedule(spec), self.now)
 
     @rule(
         which=ANY,
@@ -266,20 +266,20 @@ class SchedulerMachine(RuleBasedStateMachine):
         def put(reply: tuple[Schedule, bool]) -> None:
             assert reply[0].name == name
 
-        give = partial(self.server.give, now=now, refused=lambda error: None)  # it was deleted
+        send = partial(self.server.send, now=now, refused=lambda error: None)  # it was deleted
         match verb:
             case "pause":
-                give(PauseSchedule(name, "for a while"))
+                send(PauseSchedule(name, "for a while"))
             case "resume":
-                give(ResumeSchedule(name))
+                send(ResumeSchedule(name))
             case "resume from":
-                give(ResumeSchedule(name, now - 100 * SECOND))
+                send(ResumeSchedule(name, now - 100 * SECOND))
             case "delete":
-                give(DeleteSchedule(name))
+                send(DeleteSchedule(name))
             case "trigger":
-                give(TriggerSchedule(name, overlap))
+                send(TriggerSchedule(name, overlap))
             case _:
-                give(PutSchedule(schedule.spec), then=put)
+                send(PutSchedule(schedule.spec), then=put)
 
     # Time and the committer.
 
@@ -370,7 +370,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for _ in range(4):  # requests under way arrive
             self.do_a_round()
         for schedule in self.server.store.schedules.values():
-            self.server.give(PauseSchedule(schedule.name), self.now, refused=lambda error: None)
+            self.server.send(PauseSchedule(schedule.name), self.now, refused=lambda error: None)
         for _ in range(60):
             self.now += DAY
             self.latest_now = self.now

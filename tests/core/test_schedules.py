@@ -43,7 +43,7 @@ def test_metrics_count_the_schedules_in_memory() -> None:
     server = Server()
     made(server)
     server.put(make_schedule_spec("other"), T1)
-    server.give(PauseSchedule("other"), T1)
+    server.send(PauseSchedule("other"), T1)
 
     assert server.scheduler.stats().schedules == 1
 

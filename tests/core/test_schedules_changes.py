@@ -76,7 +76,7 @@ def test_a_paused_schedule_does_not_fire_but_can_be_triggered() -> None:
     server = Server()
     schedule = made(server)
 
-    server.give(PauseSchedule(schedule.name, "for a while"), SECOND)
+    server.send(PauseSchedule(schedule.name, "for a while"), SECOND)
     server.settle(HOUR)
     assert (schedule.paused, schedule.note, schedule.updated_at) == (True, "for a while", SECOND)
     assert server.runs(schedule.id) == []
@@ -90,9 +90,9 @@ def test_a_paused_schedule_does_not_fire_but_can_be_triggered() -> None:
 def test_a_resumed_schedule_continues_from_now() -> None:
     server = Server()
     schedule = made(server)
-    server.give(PauseSchedule(schedule.name, "x"), SECOND)
+    server.send(PauseSchedule(schedule.name, "x"), SECOND)
 
-    server.give(ResumeSchedule(schedule.name), HOUR)
+    server.send(ResumeSchedule(schedule.name), HOUR)
     server.settle(HOUR + MINUTE)
 
     assert (schedule.paused, schedule.note) == (False, None)
@@ -103,9 +103,9 @@ def test_a_resumed_schedule_continues_from_now() -> None:
 def test_a_schedule_resumed_from_an_earlier_instant_catches_up() -> None:
     server = Server()
     schedule = made(server, catchup=Catchup.ALL, overlap=Overlap.ALLOW)
-    server.give(PauseSchedule(schedule.name), SECOND)
+    server.send(PauseSchedule(schedule.name), SECOND)
 
-    server.give(ResumeSchedule(schedule.name, HOUR - 3 * MINUTE), HOUR)
+    server.send(ResumeSchedule(schedule.name, HOUR - 3 * MINUTE), HOUR)
     server.settle(HOUR)
 
     assert [run.scheduled_for for run in server.runs(schedule.id)] == [
@@ -118,9 +118,9 @@ def test_a_schedule_resumed_from_an_earlier_instant_catches_up() -> None:
 def test_a_schedule_is_never_resumed_from_the_future() -> None:
     server = Server()
     schedule = made(server)
-    server.give(PauseSchedule(schedule.name), SECOND)
+    server.send(PauseSchedule(schedule.name), SECOND)
 
-    server.give(ResumeSchedule(schedule.name, DAY), HOUR)
+    server.send(ResumeSchedule(schedule.name, DAY), HOUR)
 
     assert schedule.next_fire_at == HOUR + MINUTE
 
@@ -129,9 +129,9 @@ def test_an_instant_that_fired_before_the_pause_does_not_fire_again() -> None:
     server = Server()
     schedule = made(server, catchup=Catchup.ALL, overlap=Overlap.ALLOW)
     server.settle(MINUTE)
-    server.give(PauseSchedule(schedule.name), 90 * SECOND)
+    server.send(PauseSchedule(schedule.name), 90 * SECOND)
 
-    server.give(ResumeSchedule(schedule.name, T0), 150 * SECOND)
+    server.send(ResumeSchedule(schedule.name, T0), 150 * SECOND)
     server.settle(150 * SECOND)
 
     assert [run.scheduled_for for run in server.runs(schedule.id)] == [MINUTE, 2 * MINUTE]
@@ -141,7 +141,7 @@ def test_resuming_a_schedule_that_is_not_paused_does_not_change_its_fires() -> N
     server = Server()
     schedule = made(server)
 
-    server.give(ResumeSchedule(schedule.name, T0), SECOND)
+    server.send(ResumeSchedule(schedule.name, T0), SECOND)
 
     assert (schedule.evaluated_through, schedule.next_fire_at) == (0, MINUTE)
 
@@ -162,7 +162,7 @@ def test_putting_the_same_spec_again_changes_nothing() -> None:
 def test_putting_the_same_spec_again_does_not_resume_a_paused_schedule() -> None:
     server = Server()
     schedule = made(server)
-    server.give(PauseSchedule(schedule.name, "by hand"), SECOND)
+    server.send(PauseSchedule(schedule.name, "by hand"), SECOND)
 
     server.put(make_schedule_spec(), MINUTE)
 
@@ -233,7 +233,7 @@ def test_two_puts_of_one_new_name_make_one_schedule() -> None:
     found: list[tuple[Schedule, bool]] = []
     for seconds in (60, 30):
         spec = make_schedule_spec(rule=every(seconds))
-        server.give(PutSchedule(spec), T1, found.append)
+        server.send(PutSchedule(spec), T1, found.append)
 
     server.round(T1)
 
@@ -249,7 +249,7 @@ def test_a_deleted_schedule_fires_no_more_and_its_runs_stay() -> None:
     schedule = made(server)
     server.settle(MINUTE)
 
-    server.give(DeleteSchedule(schedule.name), 61 * SECOND)
+    server.send(DeleteSchedule(schedule.name), 61 * SECOND)
     server.settle(HOUR)
 
     assert server.store.schedules == {}
@@ -264,7 +264,7 @@ def test_deleting_a_schedule_unblocks_its_blocked_run() -> None:
     server.settle(MINUTE)
     server.settle(2 * MINUTE)
 
-    server.give(DeleteSchedule(schedule.name), 2 * MINUTE)
+    server.send(DeleteSchedule(schedule.name), 2 * MINUTE)
     server.settle(2 * MINUTE)
 
     assert states(server, schedule) == [State.RUNNING, State.RUNNING]
@@ -273,7 +273,7 @@ def test_deleting_a_schedule_unblocks_its_blocked_run() -> None:
 def test_a_name_can_be_used_again_in_the_same_commit() -> None:
     server = Server()
     old = made(server)
-    server.give(DeleteSchedule(old.name), SECOND)
+    server.send(DeleteSchedule(old.name), SECOND)
 
     new = server.put(make_schedule_spec(), SECOND)
     server.settle(SECOND)

@@ -73,7 +73,7 @@ def test_a_schedule_that_is_put_again_unchanged_while_its_page_is_loaded_still_f
     server.take()
     server.commit()
     pages = server.requested_loads
-    server.give(PutSchedule(make_schedule_spec()), SECOND)
+    server.send(PutSchedule(make_schedule_spec()), SECOND)
     server.take()
     server.commit()
     server.requested_loads += pages
@@ -141,7 +141,7 @@ def test_uncommitted_changes_correct_a_loaded_schedule() -> None:
     server.settle(MINUTE)
     [run] = server.runs(schedule.id)
     assert server.scheduler._schedule_table.find("s") is None
-    server.give(ResumeSchedule("s"), HOUR)
+    server.send(ResumeSchedule("s"), HOUR)
     server.take()
     server.commit()
     server.fetch()  # with the run as an active one
@@ -182,7 +182,7 @@ def test_a_blocked_run_is_unblocked_after_a_restart_if_the_server_died_before_it
     first, second = server.runs(schedule.id)
     server.complete(first.id, 121 * SECOND)
     if is_deleted:
-        server.give(DeleteSchedule(schedule.name), 121 * SECOND)
+        server.send(DeleteSchedule(schedule.name), 121 * SECOND)
     server.take()
     server.commit()  # the end is durable, the blocked run is not yet loaded
     assert server.store.jobs[second.id].state is State.BLOCKED
@@ -236,7 +236,7 @@ def test_a_schedule_deleted_while_it_is_loaded_unblocks_its_blocked_run() -> Non
     server, schedule = out_of_memory(Overlap.BUFFER_ONE)
     first, second = server.runs(schedule.id)
 
-    server.give(DeleteSchedule("s"), HOUR)
+    server.send(DeleteSchedule("s"), HOUR)
     server.complete(first.id, HOUR)
 
     assert server.run(HOUR) == [second.id]
@@ -251,8 +251,8 @@ def test_a_run_that_is_retried_while_its_schedule_is_loaded_counts_as_unfinished
     server.round(HOUR)
     answers: list[Triggered] = []
 
-    server.give(RetryJob(run.id), HOUR)
-    server.give(TriggerSchedule("s"), HOUR, answers.append)
+    server.send(RetryJob(run.id), HOUR)
+    server.send(TriggerSchedule("s"), HOUR, answers.append)
     server.round(HOUR)
 
     assert answers == [Triggered(None, run.id)]
@@ -289,7 +289,7 @@ def test_a_blocked_run_that_was_cancelled_before_it_was_unblocked_stays_cancelle
     server.settle(MINUTE)
     server.settle(2 * MINUTE)
     first, second = server.runs(schedule.id)
-    server.give(Cancel(second.id), 121 * SECOND)
+    server.send(Cancel(second.id), 121 * SECOND)
 
     server.complete(first.id, 121 * SECOND)
     server.settle(121 * SECOND)

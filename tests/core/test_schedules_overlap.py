@@ -45,9 +45,9 @@ def test_a_run_that_has_not_started_counts_as_unfinished(state: State) -> None:
         server.scheduler._workers.close("w")
     server.settle(5 * SECOND)
     if state is State.RETRYING:
-        server.give(PauseSchedule(schedule.name), 5 * SECOND)  # lifts the bound of retries
+        server.send(PauseSchedule(schedule.name), 5 * SECOND)  # lifts the bound of retries
         server.fail(server.runs(schedule.id)[0].id, 5 * SECOND)
-        server.give(ResumeSchedule(schedule.name, 5 * SECOND), 5 * SECOND)
+        server.send(ResumeSchedule(schedule.name, 5 * SECOND), 5 * SECOND)
     assert states(server, schedule) == [state]
 
     server.settle(10 * SECOND)
@@ -212,9 +212,9 @@ def test_late_runs_of_a_schedule_resumed_from_an_earlier_instant_obey_the_overla
 ) -> None:
     server = Server()
     schedule = made(server, catchup=Catchup.ALL, overlap=overlap)
-    server.give(PauseSchedule(schedule.name), SECOND)
+    server.send(PauseSchedule(schedule.name), SECOND)
 
-    server.give(ResumeSchedule(schedule.name, HOUR - 3 * MINUTE), HOUR)
+    server.send(ResumeSchedule(schedule.name, HOUR - 3 * MINUTE), HOUR)
     server.settle(HOUR)
 
     blocked = [State.BLOCKED] if overlap is Overlap.BUFFER_ONE else []
@@ -241,9 +241,9 @@ def test_a_run_is_retried_past_the_next_fire_if_that_fire_makes_no_run(way: str)
     schedule = made(server, job=make_spec(retry=tries(5)), overlap=overlap)
     server.settle(MINUTE)
     if way == "paused":
-        server.give(PauseSchedule(schedule.name), MINUTE)
+        server.send(PauseSchedule(schedule.name), MINUTE)
     elif way == "deleted":
-        server.give(DeleteSchedule(schedule.name), MINUTE)
+        server.send(DeleteSchedule(schedule.name), MINUTE)
 
     server.fail(server.runs(schedule.id)[0].id, 119 * SECOND)
 
@@ -267,7 +267,7 @@ def test_a_schedule_tracks_a_bounded_number_of_its_runs() -> None:
     server = Server(slots=0, capacity=5_000)
     schedule = made(server, overlap=Overlap.ALLOW)
     for _ in range(ACTIVE_RUNS_KNOWN_MAX + 5):
-        server.give(TriggerSchedule(schedule.name), SECOND)
+        server.send(TriggerSchedule(schedule.name), SECOND)
 
     assert len(schedule.active) == 1_000
 
@@ -276,7 +276,7 @@ def test_an_untracked_buffered_run_starts_when_the_tracked_runs_have_ended() -> 
     server = Server(slots=0, capacity=5_000)
     schedule = made(server, overlap=Overlap.ALLOW)
     for _ in range(ACTIVE_RUNS_KNOWN_MAX):
-        server.give(TriggerSchedule(schedule.name), SECOND)
+        server.send(TriggerSchedule(schedule.name), SECOND)
     blocked = server.trigger("s", SECOND, Overlap.BUFFER_ONE).job
     assert blocked is not None
     assert blocked.id not in schedule.active
@@ -308,7 +308,7 @@ def test_the_policy_cancel_other_does_not_change_a_run_that_has_ended() -> None:
     server.settle(MINUTE)
     [first] = server.runs(schedule.id)
     assert server.scheduler._jobs.find(first.id) is None
-    server.give(Cancel(first.id), MINUTE)
+    server.send(Cancel(first.id), MINUTE)
 
     server.tick(2 * MINUTE)
     server.settle(2 * MINUTE)

@@ -28,7 +28,7 @@ def test_a_new_process_takes_the_name_over_and_the_old_one_gets_an_error() -> No
     lease = site.leased()
     poll = site.poll(running=keys(lease))
 
-    site.say(session="s2")
+    site.report_in(session="s2")
 
     assert isinstance(site.replies[poll], WorkerReplaced)
     assert isinstance(site.replies[site.poll(session="s1")], WorkerReplaced)
@@ -39,7 +39,7 @@ def test_a_new_process_may_go_on_with_attempts_of_the_old_one() -> None:
     site = Site()
     lease = site.leased()
 
-    site.say(session="s2", running=keys(lease))
+    site.report_in(session="s2", running=keys(lease))
 
     assert site.job(lease.key.job_id).state is State.RUNNING
 
@@ -51,7 +51,7 @@ def test_the_oldest_disconnected_workers_are_evicted_when_there_are_too_many() -
         site.apply(Poll(-number, session), T0)
     site.turn()
 
-    site.say("new")
+    site.report_in("new")
 
     with pytest.raises(NotFound):
         site.status("w0")
@@ -75,7 +75,7 @@ def spec_with_tasks(name: str, count: int = WORKER_NAMES_MAX // 2) -> WorkerSpec
 def test_the_names_of_all_workers_together_are_limited_and_a_retry_is_refused_too() -> None:
     site = Site()
     for name in ("a", "b"):
-        site.say(name, spec=spec_with_tasks(name))
+        site.report_in(name, spec=spec_with_tasks(name))
     spec = spec_with_tasks("c", 1)
 
     for _ in range(3):
@@ -87,9 +87,9 @@ def test_the_names_of_all_workers_together_are_limited_and_a_retry_is_refused_to
 def test_a_worker_may_replace_its_names_at_the_limit_but_not_add_to_them() -> None:
     site = Site()
     for name in ("a", "b"):
-        site.say(name, spec=spec_with_tasks(name))
+        site.report_in(name, spec=spec_with_tasks(name))
 
-    site.say("a", spec=replace(spec_with_tasks("c"), id="a"))
+    site.report_in("a", spec=replace(spec_with_tasks("c"), id="a"))
     more = spec_with_tasks("a", WORKER_NAMES_MAX // 2 + 1)
 
     assert isinstance(site.replies[site.poll("a", spec=more)], Overloaded)
@@ -101,8 +101,8 @@ def test_names_that_several_workers_register_count_once() -> None:
     first = spec_with_tasks("a", WORKER_NAMES_MAX)
 
     for name in "abc":
-        site.say(name, spec=replace(first, id=name))
-        site.say(name, spec=replace(first, id=name, slots=2))
+        site.report_in(name, spec=replace(first, id=name))
+        site.report_in(name, spec=replace(first, id=name, slots=2))
 
     assert [site.status(name) for name in "abc"] == ["active"] * 3
 
@@ -110,19 +110,19 @@ def test_names_that_several_workers_register_count_once() -> None:
 def test_a_disconnected_worker_makes_room_for_the_names_of_another() -> None:
     site = Site()
     for name in ("a", "b"):
-        site.say(name, spec=spec_with_tasks(name))
-    site.say("a", spec=spec_with_tasks("a"), is_draining=True)
+        site.report_in(name, spec=spec_with_tasks(name))
+    site.report_in("a", spec=spec_with_tasks("a"), is_draining=True)
 
-    site.say("c", spec=spec_with_tasks("c"))
-    site.say("b", spec=spec_with_tasks("b"), is_draining=True)
-    site.say("d", spec=spec_with_tasks("d"))
+    site.report_in("c", spec=spec_with_tasks("c"))
+    site.report_in("b", spec=spec_with_tasks("b"), is_draining=True)
+    site.report_in("d", spec=spec_with_tasks("d"))
 
     assert [site.status(name) for name in "cd"] == ["active"] * 2
 
 
 def test_the_names_are_still_counted_after_a_recovery() -> None:
     site = Site()
-    site.say(spec=spec_with_tasks("a", WORKER_NAMES_MAX))
+    site.report_in(spec=spec_with_tasks("a", WORKER_NAMES_MAX))
 
     site.recover(T0)
 
@@ -134,10 +134,10 @@ def test_the_names_are_still_counted_after_a_recovery() -> None:
 
 def test_a_cordon_outlives_the_session_and_a_recovery() -> None:
     site = Site()
-    site.say()
+    site.report_in()
     site.apply(Cordon("a", True), T0)
-    site.say(is_draining=True)
-    site.say()
+    site.report_in(is_draining=True)
+    site.report_in()
     assert site.status() == "cordoned"
 
     site.recover(T0)
@@ -154,18 +154,18 @@ def test_a_drain_completes_the_open_poll_and_ends_with_the_process() -> None:
     site.turn()
     assert site.response(poll).drain
 
-    site.say(is_draining=True, running=frozenset())
+    site.report_in(is_draining=True, running=frozenset())
     assert site.status() == "disconnected"
-    site.say(session="s2")
+    site.report_in(session="s2")
     assert site.status() == "active"
 
 
 def test_a_drain_of_a_worker_without_a_poll_is_in_its_next_response() -> None:
     site = Site()
-    site.say()
+    site.report_in()
     site.apply(Drain("a"), T0)
 
-    assert site.say().drain
+    assert site.report_in().drain
 
 
 def test_a_local_worker_that_is_drained_is_cordoned() -> None:
@@ -185,7 +185,7 @@ def test_a_draining_worker_gets_no_lease_through_its_open_poll() -> None:
     lease = site.leased(slots=2)
     poll = site.poll(slots=2, running=keys(lease))
 
-    site.say(slots=2, is_draining=True, running=keys(lease))
+    site.report_in(slots=2, is_draining=True, running=keys(lease))
     job = site.submit(make_spec())
     site.turn()
 
@@ -219,7 +219,7 @@ def test_a_recovery_keeps_sessions_and_attempts_and_ends_open_polls() -> None:
     job = site.submit(make_spec(), SECOND)
     site.turn(SECOND)
     assert site.state(job.id) is State.QUEUED, "no poll is open"
-    response = site.say(slots=2, reports=[done(lease)])
+    response = site.report_in(slots=2, reports=[done(lease)])
     assert response.refused == []
     assert site.state(lease.key.job_id) is State.COMPLETED
 
@@ -231,12 +231,12 @@ def test_a_lease_that_a_recovery_did_not_keep_is_revoked() -> None:
     site.recover(SECOND)
 
     assert site.scheduler.held_by("a") == []
-    assert site.say(running=keys(lease)).revoked == [lease.key]
+    assert site.report_in(running=keys(lease)).revoked == [lease.key]
 
 
 def test_a_disconnected_worker_stays_detached_over_a_recovery() -> None:
     site = Site()
-    site.say(is_draining=True)
+    site.report_in(is_draining=True)
 
     site.recover(SECOND)
 

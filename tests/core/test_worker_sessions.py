@@ -53,7 +53,7 @@ def test_a_report_gets_its_response_at_once_and_leaves_the_poll_open() -> None:
     site = Site()
     poll = site.poll()
 
-    assert site.say().leases == []
+    assert site.report_in().leases == []
 
     assert poll not in site.replies
 
@@ -94,7 +94,7 @@ def test_results_are_confirmed_after_the_commit_that_carries_them() -> None:
 def test_a_repeated_result_waits_for_a_commit_too() -> None:
     site = Site()
     lease = site.leased()
-    site.say(reports=[done(lease)])
+    site.report_in(reports=[done(lease)])
     site.apply(Poll(99, make_poll(reports=[done(lease)])), T0)
     site.tick(T0)
 
@@ -107,7 +107,7 @@ def test_a_response_confirms_results_and_carries_the_next_lease() -> None:
     lease = site.leased()
     site.submit(make_spec())
 
-    [following] = site.hire(reports=[done(lease)]).leases
+    [following] = site.poll_at_once(reports=[done(lease)]).leases
 
     assert following.key.job_id != lease.key.job_id
 
@@ -149,7 +149,7 @@ def test_a_process_that_is_replaced_or_drains_gets_no_lease_after_its_commit(
     poll = make_poll(slots=2, reports=[done(lease)], max_leases=2, wait_s=30.0)
     site.apply(Poll(99, poll), T0)
 
-    site.say(slots=2, **fields)
+    site.report_in(slots=2, **fields)
 
     assert site.response(99).leases == []
     assert site.state(job.id) is State.QUEUED
@@ -166,7 +166,7 @@ def test_a_stop_request_is_in_each_response_and_completes_one_poll() -> None:
     [stop] = site.response(poll).stops
     assert (stop.key, stop.reason) == (lease.key, StopReason.CANCEL)
     assert site.poll(slots=2, running=keys(lease)) not in site.replies
-    assert site.say(slots=2).stops == [stop]
+    assert site.report_in(slots=2).stops == [stop]
 
 
 def test_a_stop_request_for_an_unknown_worker_is_ignored() -> None:
@@ -275,41 +275,41 @@ STORED = b'"' + b"x" * PAYLOAD_INLINE_BYTES_MAX + b'"'  # memory does not keep i
 
 def test_a_response_has_a_bounded_number_of_stored_payloads_and_the_next_one_continues() -> None:
     site = Site()
-    site.say(slots=10)
+    site.report_in(slots=10)
     site.submit_all([make_spec(payload=STORED)] * 10)
 
-    sizes = [len(site.hire(slots=10).leases) for _ in range(5)]
+    sizes = [len(site.poll_at_once(slots=10).leases) for _ in range(5)]
 
     assert sizes == [4, 4, 2, 0, 0]
 
 
 def test_small_payloads_count_by_their_sizes() -> None:
     site = Site()
-    site.say(slots=100)
+    site.report_in(slots=100)
     site.submit_all([make_spec(payload=b'"x"')] * 100)
 
-    assert len(site.hire(slots=100).leases) == 100
+    assert len(site.poll_at_once(slots=100).leases) == 100
 
 
 def test_leases_that_wait_for_the_next_poll_count_toward_its_maximum() -> None:
     site = Site()
-    site.say(slots=10)
+    site.report_in(slots=10)
     site.submit_all([make_spec(payload=STORED)] * 10)
-    site.hire(slots=10, max_leases=5)
+    site.poll_at_once(slots=10, max_leases=5)
 
-    assert len(site.hire(slots=10, max_leases=1).leases) == 1
-    assert len(site.hire(slots=10, max_leases=5).leases) == 4
+    assert len(site.poll_at_once(slots=10, max_leases=1).leases) == 1
+    assert len(site.poll_at_once(slots=10, max_leases=5).leases) == 4
 
 
 def test_leases_that_wait_for_the_next_poll_end_with_the_session() -> None:
     site = Site()
-    site.say(slots=5)
+    site.report_in(slots=5)
     for _ in range(5):
         last = site.submit(make_spec(payload=STORED))
-    site.hire(slots=5)
+    site.poll_at_once(slots=5)
     assert site.state(last.id) is State.RUNNING
 
-    site.say(slots=5, is_draining=True)
+    site.report_in(slots=5, is_draining=True)
 
     assert site.state(last.id) is State.QUEUED
 
@@ -321,5 +321,5 @@ def test_a_lease_whose_payload_cannot_be_read_runs_again_later() -> None:
     site.apply(PollBroken(99, "a", [lease.key], Snoozed(SECOND)), T0)
     site.turn()
 
-    assert site.hire().leases == []
-    assert [each.key.job_id for each in site.hire(now=SECOND).leases] == [lease.key.job_id]
+    assert site.poll_at_once().leases == []
+    assert [each.key.job_id for each in site.poll_at_once(now=SECOND).leases] == [lease.key.job_id]

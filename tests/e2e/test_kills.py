@@ -24,10 +24,10 @@ def await_all(server: Server, attempt: int) -> None:
     """Return once all jobs run, in this attempt and without a loss."""
     expected = Counter({(attempt, 0): COMMANDS})
 
-    def stand() -> bool:
+    def counts_match() -> bool:
         return expected == Counter((job["attempt"], job["losses"]) for job in running(server))
 
-    eventually(stand, f"attempt {attempt} of all without a loss")
+    eventually(counts_match, f"attempt {attempt} of all without a loss")
 
 
 def test_kills_of_the_server_count_no_losses_on_its_commands(tmp_path: Path) -> None:

@@ -34,11 +34,11 @@ async def read(pipe: str) -> str:
 """
 
 
-def why_it_ran(job: dict[str, Any]) -> tuple[Any, ...]:
+def summary_of(job: dict[str, Any]) -> tuple[Any, ...]:
     return job["state"], job["attempt"], job["losses"], job["worker"]
 
 
-def far_server(directory: Path, *arguments: str) -> Any:
+def shell_server(directory: Path, *arguments: str) -> Any:
     """Return a server that runs commands; its own worker has no label "place"."""
     return serving(directory, "--allow-shell", *arguments)
 
@@ -47,7 +47,7 @@ FAR = ("--queues", "far", "--allow-shell", "--label", "place=far")
 PLACE = {"labels": {"place": "far"}}
 
 
-def submit_far(server: Server, gate: Gate, **options: object) -> str:
+def submit_remote(server: Server, gate: Gate, **options: object) -> str:
     """Submit the command for remote workers only."""
     job = server.submit(task="shell", payload=gate.payload, queue="far", requires=PLACE, **options)
     return str(job["id"])
@@ -65,12 +65,12 @@ def test_a_worker_runs_the_tasks_of_its_application(tmp_path: Path) -> None:
 
 def test_a_commands_output_is_on_the_worker_and_on_the_server(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
-    with far_server(tmp_path) as server, worker(server, "w1", *FAR, "--output-dir", str(outputs)):
+    with shell_server(tmp_path) as server, worker(server, "w1", *FAR, "--output-dir", str(outputs)):
         payload = {"command": "echo hello; printf '\\0\\377' >&2"}
         job = server.submit(task="shell", payload=payload, queue="far", requires=PLACE)
         ended = server.ended(job["id"])
 
-        assert why_it_ran(ended) == ("completed", 1, 0, "w1")
+        assert summary_of(ended) == ("completed", 1, 0, "w1")
         assert server.output(job["id"]) == "hello\n"
         assert (outputs / f"{job['id']}.1.stdout").read_text() == "hello\n"
         assert (outputs / f"{job['id']}.1.stderr").read_bytes() == b"\0\xff"
@@ -79,55 +79,55 @@ def test_a_commands_output_is_on_the_worker_and_on_the_server(tmp_path: Path) ->
 def test_an_attempt_survives_a_broken_connection(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with (
-        far_server(tmp_path) as server,
+        shell_server(tmp_path) as server,
         wire_to(server) as wire,
         worker(server, "w1", *FAR, url=wire.url),
     ):
-        job = submit_far(server, gate)
+        job = submit_remote(server, gate)
         gate.wait_begun()
         wire.cut()
         gate.open()
 
-        assert why_it_ran(server.ended(job)) == ("completed", 1, 0, "w1")
+        assert summary_of(server.ended(job)) == ("completed", 1, 0, "w1")
         assert len(gate.pids) == 1
 
 
 def test_an_attempt_survives_a_restart_of_the_server(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     port = find_port()
-    with far_server(tmp_path, "--port", port) as server, worker(server, "w1", *FAR):
-        job = submit_far(server, gate)
+    with shell_server(tmp_path, "--port", port) as server, worker(server, "w1", *FAR):
+        job = submit_remote(server, gate)
         gate.wait_begun()
         server.kill()
         server.start()
         gate.open()
 
-        assert why_it_ran(server.ended(job)) == ("completed", 1, 0, "w1")
+        assert summary_of(server.ended(job)) == ("completed", 1, 0, "w1")
         assert len(gate.pids) == 1
 
 
 def test_the_job_of_a_killed_worker_goes_to_another(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
-    with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
-        job = submit_far(server, gate)
+    with shell_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
+        job = submit_remote(server, gate)
         gate.wait_begun()
         first.signal(signal.SIGKILL)
         with worker(server, "w2", *FAR):
             gate.wait_begun(times=2)
             gate.open()
 
-            assert why_it_ran(server.ended(job)) == ("completed", 2, 1, "w2")
+            assert summary_of(server.ended(job)) == ("completed", 2, 1, "w2")
 
 
 def test_a_command_that_kills_the_workers_spawner_counts_no_loss_for_other_commands(
     tmp_path: Path,
 ) -> None:
     gate = Gate(tmp_path)
-    with far_server(tmp_path) as server, worker(server, "w1", *FAR):
-        others = [submit_far(server, gate) for _ in range(4)]
+    with shell_server(tmp_path) as server, worker(server, "w1", *FAR):
+        others = [submit_remote(server, gate) for _ in range(4)]
         gate.wait_begun(times=4)
         gate.payload = {"command": "kill -9 $PPID; sleep 60"}
-        culprit = submit_far(server, gate)
+        culprit = submit_remote(server, gate)
 
         guilty = server.ended(culprit)
         gate.open()
@@ -140,8 +140,8 @@ def test_a_command_that_kills_the_workers_spawner_counts_no_loss_for_other_comma
 
 def test_the_next_worker_kills_the_commands_of_a_killed_worker(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
-    with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
-        submit_far(server, gate)
+    with shell_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
+        submit_remote(server, gate)
         gate.wait_begun()
         first.signal(signal.SIGKILL)
         first.wait()
@@ -153,24 +153,24 @@ def test_the_next_worker_kills_the_commands_of_a_killed_worker(tmp_path: Path) -
 
 def test_a_worker_that_gets_sigterm_finishes_its_attempts(tmp_path: Path) -> None:
     gate, after = Gate(tmp_path), Gate(tmp_path, "after")
-    with far_server(tmp_path) as server, worker(server, "w1", *FAR, "--slots", "2") as first:
-        job = submit_far(server, gate)
+    with shell_server(tmp_path) as server, worker(server, "w1", *FAR, "--slots", "2") as first:
+        job = submit_remote(server, gate)
         gate.wait_begun()
         first.signal(signal.SIGTERM)
         eventually(lambda: "stopping" in first.log(), "drain")
-        later = submit_far(server, after)
+        later = submit_remote(server, after)
         gate.open()
 
         assert first.wait() == 0
-        assert why_it_ran(server.ended(job)) == ("completed", 1, 0, "w1")
+        assert summary_of(server.ended(job)) == ("completed", 1, 0, "w1")
         assert server.ask("GET", f"/v1/jobs/{later}")[1]["state"] == "queued"
         assert after.pids == []
 
 
 def test_a_worker_without_grace_time_releases_its_attempts(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
-    with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
-        job = submit_far(server, gate)
+    with shell_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
+        job = submit_remote(server, gate)
         gate.wait_begun()
         first.signal(signal.SIGTERM)
         eventually(lambda: "stopping" in first.log(), "drain")
@@ -181,16 +181,16 @@ def test_a_worker_without_grace_time_releases_its_attempts(tmp_path: Path) -> No
             gate.wait_begun(times=2)
             gate.open()
 
-            assert why_it_ran(server.ended(job)) == ("completed", 2, 0, "w2")
+            assert summary_of(server.ended(job)) == ("completed", 2, 0, "w2")
 
 
 def test_a_worker_that_was_silent_too_long_stops_revoked_attempts(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with (
-        far_server(tmp_path) as server,
+        shell_server(tmp_path) as server,
         worker(server, "w1", *FAR, "--session-timeout", "5s") as first,
     ):
-        job = submit_far(server, gate)
+        job = submit_remote(server, gate)
         gate.wait_begun()
         first.signal(signal.SIGSTOP)
         with worker(server, "w2", *FAR):
@@ -199,7 +199,7 @@ def test_a_worker_that_was_silent_too_long_stops_revoked_attempts(tmp_path: Path
             eventually(lambda: not is_running(gate.pids[0]), "end of the first attempt")
             gate.open()
 
-            assert why_it_ran(server.ended(job)) == ("completed", 2, 1, "w2")
+            assert summary_of(server.ended(job)) == ("completed", 2, 1, "w2")
 
 
 def test_a_stale_result_is_refused_and_recorded(tmp_path: Path) -> None:
@@ -227,20 +227,20 @@ def test_a_stale_result_is_refused_and_recorded(tmp_path: Path) -> None:
 
 def test_a_worker_ends_if_another_process_takes_its_name(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
-    with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
-        job = submit_far(server, gate)
+    with shell_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
+        job = submit_remote(server, gate)
         gate.wait_begun()
         with worker(server, "w1", *FAR):
             assert first.wait() == 1
             gate.wait_begun(times=2)
             gate.open()
 
-            assert why_it_ran(server.ended(job)) == ("completed", 2, 1, "w1")
+            assert summary_of(server.ended(job)) == ("completed", 2, 1, "w1")
             assert "another process has taken the name 'w1'" in first.log()
 
 
 def test_an_operator_drains_a_worker(tmp_path: Path) -> None:
-    with far_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
+    with shell_server(tmp_path) as server, worker(server, "w1", *FAR) as first:
         assert server.ask("POST", "/v1/workers/w1:drain", {})[0] == 200
 
         assert first.wait() == 0
@@ -248,8 +248,8 @@ def test_an_operator_drains_a_worker(tmp_path: Path) -> None:
 
 def test_a_cancel_reaches_a_command_on_a_remote_worker(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
-    with far_server(tmp_path) as server, worker(server, "w1", *FAR):
-        job = submit_far(server, gate)
+    with shell_server(tmp_path) as server, worker(server, "w1", *FAR):
+        job = submit_remote(server, gate)
         gate.wait_begun()
         server.ask("POST", f"/v1/jobs/{job}:cancel", {})
 
@@ -312,10 +312,10 @@ def test_invocations_alternate_between_two_workers_and_fail_at_once_if_both_are_
     (tmp_path / "calculus.py").write_text(APPLICATION)
     one = ("calculus:app", *FAR, "--queues", "far,default", "--slots", "1", "--label", "region=eu")
     gates = [Gate(tmp_path, name) for name in ("one", "two")]
-    with far_server(tmp_path) as server, worker(server, "w1", *one), worker(server, "w2", *one):
+    with shell_server(tmp_path) as server, worker(server, "w1", *one), worker(server, "w2", *one):
         answers = [server.ask("POST", "/schedule", SHORT) for _ in range(4)]
         workers = {job["worker"] for job in server.ask("GET", "/v1/jobs")[1]["items"]}
-        jobs = [submit_far(server, gate) for gate in gates]
+        jobs = [submit_remote(server, gate) for gate in gates]
         for gate in gates:
             gate.wait_begun()
         status, refusal = server.ask("POST", "/schedule", SHORT)

@@ -50,12 +50,12 @@ def test_a_schedule_fires_every_second(tmp_path: Path) -> None:
         body = {"cron": "* * * * * *", "task": "shell", "payload": {"command": "true"}}
         assert server.ask("PUT", "/v1/schedules/beat", body)[0] == 201
 
-        def thrice() -> list[str] | None:
+        def first_instants() -> list[str] | None:
             _, jobs = server.ask("GET", "/v1/jobs?schedule=beat&state=completed")
             instants = [job["scheduled_for"] for job in jobs["items"]]
             return instants if len(instants) >= 3 else None
 
-        instants = eventually(thrice, "three runs")
+        instants = eventually(first_instants, "three runs")
         assert len(set(instants)) == len(instants)
         assert all(instant.endswith(".000000Z") for instant in instants)
 

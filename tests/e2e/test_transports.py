@@ -60,7 +60,7 @@ async def in_a_child(engine: Engine) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def far_away(engine: Engine) -> AsyncIterator[None]:
+async def over_http(engine: Engine) -> AsyncIterator[None]:
     server = HttpServer()
     web = build_app(engine, WebSettings())
     port = await server.start(web, "127.0.0.1", 0)
@@ -84,7 +84,7 @@ async def far_away(engine: Engine) -> AsyncIterator[None]:
 TRANSPORTS: dict[str, Transport] = {
     "in the loop": in_the_loop,
     "in a child": in_a_child,
-    "on a remote worker": far_away,
+    "on a remote worker": over_http,
 }
 
 
@@ -125,7 +125,7 @@ def pipe(tmp_path: Path) -> Path:
     return tmp_path / "pipe"
 
 
-async def hear(pipe: Path) -> str:
+async def read_from(pipe: Path) -> str:
     async with asyncio.timeout(WAIT_S):
         return await asyncio.to_thread(pipe.read_text)
 
@@ -142,11 +142,11 @@ async def test_a_payload_and_a_result_may_be_as_large_as_their_limits(site: Site
 
 
 async def test_a_handler_can_read_its_attempt(site: Site) -> None:
-    job_id = await site.submit("tell")
+    job_id = await site.submit("describe_attempt")
 
-    told = (await site.end(job_id))["result"]
+    described = (await site.end(job_id))["result"]
 
-    assert told == {"id": job_id, "task": "tell", "queue": "default", "attempt": 1}
+    assert described == {"id": job_id, "task": "describe_attempt", "queue": "default", "attempt": 1}
 
 
 async def test_an_exception_fails_the_job_with_its_type_and_message(site: Site) -> None:
@@ -181,10 +181,10 @@ async def test_a_bad_payload_and_a_bad_result_fail_the_job_without_a_retry(site:
     ]
 
 
-@pytest.mark.parametrize("task", ["linger", "linger_plainly"])
+@pytest.mark.parametrize("task", ["wait_for_stop", "wait_for_stop_in_thread"])
 async def test_a_cancel_reaches_a_running_handler(site: Site, pipe: Path, task: str) -> None:
     job_id = await site.submit(task, pipe=str(pipe))
-    assert await hear(pipe) == "running"
+    assert await read_from(pipe) == "running"
 
     await site.engine.cancel(parse_id(job_id))
 
@@ -208,8 +208,8 @@ async def test_progress_is_visible_while_a_handler_runs(site: Site, pipe: Path) 
 
 async def test_a_timeout_ends_a_running_handler(site: Site, pipe: Path) -> None:
     options = Options(timeout_us=300_000, at_most_once=True)
-    job_id = await site.submit("linger", options=options, pipe=str(pipe))
-    assert await hear(pipe) == "running"
+    job_id = await site.submit("wait_for_stop", options=options, pipe=str(pipe))
+    assert await read_from(pipe) == "running"
 
     ended = await site.end(job_id)
 

@@ -26,7 +26,7 @@ async def echo(text: str) -> str:
 
 
 @app.task
-async def tell() -> dict[str, object]:
+async def describe_attempt() -> dict[str, object]:
     job = current_job()
     return {"id": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt}
 
@@ -54,7 +54,7 @@ async def unprintable() -> object:
 
 
 @app.task
-async def linger(pipe: str) -> None:
+async def wait_for_stop(pipe: str) -> None:
     """Signal the start, then wait for a stop."""
     await asyncio.to_thread(Path(pipe).write_text, "running")
     await asyncio.Event().wait()
@@ -69,7 +69,7 @@ async def show(pipe: str) -> str:
 
 
 @app.task
-def linger_plainly(pipe: str) -> None:
+def wait_for_stop_in_thread(pipe: str) -> None:
     """Signal the start, then poll for a stop."""
     Path(pipe).write_text("running")
     while not current_job().is_cancelled:

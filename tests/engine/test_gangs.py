@@ -51,13 +51,13 @@ def invoke(server: Server, count: int, wait_s: float = 5.0) -> asyncio.Task[list
     return asyncio.get_running_loop().create_task(call)
 
 
-async def half_asked(server: Server) -> tuple[Local, asyncio.Task[list[Job]], Lease]:
+async def half_offered(server: Server) -> tuple[Local, asyncio.Task[list[Job]], Lease]:
     """Invoke two jobs: one for a worker that starts at once, one that is offered to worker b."""
     local = Local(server)
-    asked = polling(server, "b")
+    poll = polling(server, "b")
     await server.engine.flush()
     call = invoke(server, 2)
-    [offer] = (await asked).leases
+    [offer] = (await poll).leases
     return local, call, offer
 
 
@@ -74,10 +74,10 @@ async def refused(server: Server, call: asyncio.Task[list[Job]]) -> None:
 def test_a_worker_without_offers_gets_its_lease_after_the_others_accepted() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        plain, asked = polling(server, "a", supports_offers=False), polling(server, "b")
+        plain, poll = polling(server, "a", supports_offers=False), polling(server, "b")
         await server.engine.flush()
         call = invoke(server, 2)
-        [offer] = (await asked).leases
+        [offer] = (await poll).leases
         await loop.pass_time(0.1)
         assert not plain.done()
 
@@ -98,10 +98,10 @@ def test_no_job_of_a_gang_begins_if_one_offer_is_rejected() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         local = Local(server)
-        plain, asked = polling(server, "a", supports_offers=False), polling(server, "b")
+        plain, poll = polling(server, "a", supports_offers=False), polling(server, "b")
         await server.engine.flush()
         call = invoke(server, 3)
-        [offer] = (await asked).leases
+        [offer] = (await poll).leases
 
         await server.engine.sessions.work(make_poll("b", reject=[(offer.key, "I am busy")]))
 
@@ -117,10 +117,10 @@ def test_an_accepted_lease_is_revoked_when_another_worker_does_not_reply() -> No
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         await server.engine.sessions.work(make_poll("away"))  # it has a slot and does not poll
-        asked = polling(server, "b")
+        poll = polling(server, "b")
         await server.engine.flush()
         call = invoke(server, 2)
-        [offer] = (await asked).leases
+        [offer] = (await poll).leases
 
         response = await server.engine.sessions.work(make_poll("b", accept=[offer.key]))
 
@@ -171,7 +171,7 @@ def test_a_gang_of_local_workers_begins_at_once() -> None:
 def test_a_worker_that_leaves_with_an_open_offer_ends_the_gang() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        local, call, _ = await half_asked(server)
+        local, call, _ = await half_offered(server)
 
         await server.engine.sessions.work(make_poll("b", is_draining=True, running=frozenset()))
 
@@ -184,7 +184,7 @@ def test_a_worker_that_leaves_with_an_open_offer_ends_the_gang() -> None:
 def test_the_death_of_a_local_worker_ends_the_gang() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        local, call, offer = await half_asked(server)
+        local, call, offer = await half_offered(server)
 
         server.engine.detach("local", "it died")
         await server.engine.flush()
@@ -200,10 +200,10 @@ def test_the_death_of_a_local_worker_ends_the_gang() -> None:
 def test_a_cancelled_job_ends_its_gang_before_it_begins() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        asked = [polling(server, name) for name in "ab"]
+        poll = [polling(server, name) for name in "ab"]
         await server.engine.flush()
         call = invoke(server, 2)
-        offers = [(await poll).leases[0] for poll in asked]
+        offers = [(await poll).leases[0] for poll in poll]
 
         await server.engine.cancel(offers[0].key.job_id)
         await loop.pass_time(1.0)
@@ -219,7 +219,7 @@ def test_a_cancelled_job_ends_its_gang_before_it_begins() -> None:
 def test_a_gang_ends_when_the_store_fails() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        local, call, _ = await half_asked(server)
+        local, call, _ = await half_offered(server)
         server.disk.commit_fails = 1.0
         with pytest.raises(SchedoError):
             await submitted(server)

@@ -18,7 +18,7 @@ def note_kill(path: Path) -> None:
     Path(f"{path}.lock").write_text(f"pid 1\nboot {BOOT_ID.read_text().strip()}\n")
 
 
-async def lose(path: Path, worker: str, count: int, times: int) -> list[int]:
+async def kill_servers(path: Path, worker: str, count: int, times: int) -> list[int]:
     """Kill servers while the worker runs this number of jobs; return the jobs."""
     jobs: list[int] = []
     for _ in range(times):
@@ -30,7 +30,7 @@ async def lose(path: Path, worker: str, count: int, times: int) -> list[int]:
     return jobs
 
 
-async def stand(path: Path, jobs: list[int]) -> list[tuple[State, int]]:
+async def states_after_restart(path: Path, jobs: list[int]) -> list[tuple[State, int]]:
     """Return the states of the jobs in the next server, before its workers attach."""
     world = World(path)
     await world.engine.start()
@@ -44,15 +44,15 @@ async def stand(path: Path, jobs: list[int]) -> list[tuple[State, int]]:
 async def test_a_job_in_a_child_process_counts_no_loss_when_the_server_is_killed(
     path: Path, worker: str, count: int
 ) -> None:
-    jobs = await lose(path, worker, count, 2 * LOSSES_MAX)
+    jobs = await kill_servers(path, worker, count, 2 * LOSSES_MAX)
 
-    assert await stand(path, jobs) == [(State.QUEUED, 0)] * count
+    assert await states_after_restart(path, jobs) == [(State.QUEUED, 0)] * count
 
 
 async def test_a_job_that_runs_alone_each_time_its_server_is_killed_fails(path: Path) -> None:
-    jobs = await lose(path, "embedded", 1, LOSSES_MAX)
+    jobs = await kill_servers(path, "embedded", 1, LOSSES_MAX)
 
-    assert await stand(path, jobs) == [(State.FAILED, LOSSES_MAX)]
+    assert await states_after_restart(path, jobs) == [(State.FAILED, LOSSES_MAX)]
 
 
 async def test_a_refused_start_does_not_hide_that_the_previous_server_was_killed(
@@ -60,7 +60,7 @@ async def test_a_refused_start_does_not_hide_that_the_previous_server_was_killed
 ) -> None:
     jobs: list[int] = []
     for _ in range(LOSSES_MAX):
-        jobs = jobs or await lose(path, "embedded", 1, 1)
+        jobs = jobs or await kill_servers(path, "embedded", 1, 1)
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # as a server does that has the file by another name
             with pytest.raises(StoreLocked):
@@ -69,24 +69,24 @@ async def test_a_refused_start_does_not_hide_that_the_previous_server_was_killed
             pass
         note_kill(path)
 
-    assert await stand(path, jobs) == [(State.FAILED, LOSSES_MAX)]
+    assert await states_after_restart(path, jobs) == [(State.FAILED, LOSSES_MAX)]
 
 
 async def test_no_loss_is_counted_if_several_jobs_ran_in_a_killed_server(path: Path) -> None:
-    jobs = await lose(path, "embedded", 3, 1)
+    jobs = await kill_servers(path, "embedded", 3, 1)
 
-    assert await stand(path, jobs) == [(State.QUEUED, 0)] * 3
+    assert await states_after_restart(path, jobs) == [(State.QUEUED, 0)] * 3
 
 
 async def test_an_orderly_shutdown_counts_no_loss(path: Path) -> None:
     async with running(path, worker="embedded") as world:
         job = await world.submit()
 
-    assert await stand(path, [job.id]) == [(State.QUEUED, 0)]
+    assert await states_after_restart(path, [job.id]) == [(State.QUEUED, 0)]
 
 
 async def test_poison_suspects_run_one_at_a_time_beside_other_jobs(path: Path) -> None:
-    suspects = await lose(path, "embedded", 2, 1)
+    suspects = await kill_servers(path, "embedded", 2, 1)
     async with running(path, worker="embedded") as world:
         alone = HandWorker(world.engine, "embedded-alone")
         alone.spec = WorkerSpec("embedded-alone", 1, frozenset({"work"}), isolated=True)
@@ -97,7 +97,7 @@ async def test_poison_suspects_run_one_at_a_time_beside_other_jobs(path: Path) -
         assert [lease.key.job_id for lease in alone.leases] == suspects[:1]
     note_kill(path)
 
-    assert await stand(path, [*suspects, other.id]) == [
+    assert await states_after_restart(path, [*suspects, other.id]) == [
         (State.QUEUED, 1),
         (State.QUEUED, 0),
         (State.QUEUED, 0),

@@ -1,4 +1,4 @@
-"""Offers and reservations end after every failure, and leave nothing behind."""
+"""Offers and reservations whose store, worker or client fails: they end, and hold no slot."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import contextlib
 import pytest
 
 from schedo.core.model import Job
-from schedo.core.states import State
-from schedo.errors import NoCapacity, NoReservation, SchedoError
+from schedo.errors import NoCapacity, SchedoError
 from schedo.testing.loop import VirtualLoop
 from tests.engine.virtual_server import (
     CPU,
@@ -23,7 +22,6 @@ from tests.engine.virtual_server import (
     offer_invocation,
     polling,
     spec,
-    submitted,
     works_again,
 )
 
@@ -46,21 +44,10 @@ def test_an_invocation_ends_when_its_worker_is_lost_with_the_offer() -> None:
     live(test)
 
 
-def test_an_offer_ends_when_another_process_takes_its_workers_name() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        call, _ = await offer_invocation(server)
-
-        await server.engine.sessions.work(make_poll(session="s2", running=frozenset()))
-
-        with pytest.raises(NoCapacity):
-            await asyncio.wait_for(call, 60)
-        assert list(leftovers(server.engine)) == []
-
-    live(test)
-
-
-def test_an_offer_rejected_while_the_store_fails_ends_afterwards() -> None:
+@pytest.mark.parametrize("is_rejected", [True, False], ids=["rejected", "timed out"])
+def test_an_offer_that_ends_while_the_store_fails_ends_its_invocation_afterwards(
+    is_rejected: bool,
+) -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
         call, lease = await offer_invocation(server)
@@ -68,8 +55,9 @@ def test_an_offer_rejected_while_the_store_fails_ends_afterwards() -> None:
         with contextlib.suppress(SchedoError):
             await server.engine.change_queue("other")
 
-        with contextlib.suppress(SchedoError):
-            await server.engine.sessions.work(make_poll(reject=[(lease.key, "busy")]))
+        if is_rejected:
+            with contextlib.suppress(SchedoError):
+                await server.engine.sessions.work(make_poll(reject=[(lease.key, "busy")]))
         await loop.pass_time(3)
         await works_again(server, loop)
 
@@ -81,52 +69,25 @@ def test_an_offer_rejected_while_the_store_fails_ends_afterwards() -> None:
     live(test)
 
 
-def test_an_offer_that_times_out_while_the_store_fails_ends_afterwards() -> None:
+@pytest.mark.parametrize("wait_s", [0.0, 5.0])
+@pytest.mark.parametrize("fails_before_the_reply", [True, False])
+def test_an_invocation_ends_if_the_attempt_on_its_next_worker_is_not_written(
+    wait_s: float, fails_before_the_reply: bool
+) -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
-        call, _ = await offer_invocation(server)
+        call, lease = await offer_invocation(server, names="a b", wait_s=wait_s)
+        reject = server.engine.sessions.work(make_poll(lease.worker, reject=[(lease.key, "busy")]))
+        if fails_before_the_reply:
+            server.disk.commit_fails = 1.0
+        await reject
         server.disk.commit_fails = 1.0
+        await loop.pass_time(3)
+        await works_again(server, loop)
+
         with contextlib.suppress(SchedoError):
-            await server.engine.change_queue("other")
-
-        await loop.pass_time(3)
-        await works_again(server, loop)
-
-        with pytest.raises(NoCapacity):
-            await asyncio.wait_for(call, 60)
-        await server.engine.flush()
-        assert list(leftovers(server.engine)) == []
-
-    live(test)
-
-
-def test_a_reassigned_invocation_does_not_return_to_the_worker_that_rejected_it() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        call, lease = await offer_invocation(server, names="a b", wait_s=5.0)
-        refuse = server.engine.sessions.work(make_poll(lease.worker, reject=[(lease.key, "busy")]))
-        server.disk.commit_fails = 1.0  # the next worker's attempt is not written
-        await refuse
-        await loop.pass_time(3)
-        await works_again(server, loop)
-
-        [job] = await asyncio.wait_for(call, 60)
-        assert job.is_final, "no worker has it"
-        await server.engine.flush()
-        assert list(leftovers(server.engine)) == []
-
-    live(test)
-
-
-def test_a_rejected_offer_leaves_no_record_in_memory() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        call, lease = await offer_invocation(server)
-
-        await server.engine.sessions.work(make_poll(reject=[(lease.key, "busy")]))
-
-        with pytest.raises(NoCapacity):
-            await call
+            [job] = await asyncio.wait_for(call, 60)
+            assert job.is_final, "no worker runs it"
         await server.engine.flush()
         assert list(leftovers(server.engine)) == []
 
@@ -146,92 +107,6 @@ def test_an_invocation_whose_commit_failed_leaves_no_offer() -> None:
         await poll
 
         assert list(leftovers(server.engine)) == []
-
-    live(test)
-
-
-def test_a_late_acceptance_is_revoked_without_a_list_of_running_attempts() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        call, lease = await offer_invocation(server)
-        with pytest.raises(NoCapacity):
-            await call
-
-        response = await server.engine.sessions.work(make_poll(accept=[lease.key]))
-
-        assert list(response.revoked) == [lease.key]
-
-    live(test)
-
-
-def test_a_cancelled_invocation_whose_offer_is_rejected_is_cancelled() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        call, lease = await offer_invocation(server)
-        await server.engine.cancel(lease.key.job_id)
-
-        await server.engine.sessions.work(make_poll(reject=[(lease.key, "busy")]))
-
-        [job] = await call
-        assert job.state is State.CANCELLED
-
-    live(test)
-
-
-def test_releasing_a_reservation_from_before_a_recovery_frees_no_new_slot() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        polls = [polling(server)]
-        await server.engine.flush()
-        old = await server.engine.reserve("work", "default", None, 1, 100.0)
-        server.disk.commit_fails = 1.0
-        with contextlib.suppress(SchedoError):
-            await server.engine.change_queue("other")
-        await works_again(server, loop)
-        polls.append(polling(server))
-        await server.engine.flush()
-        await server.engine.reserve("work", "default", None, 1, 100.0)
-
-        with contextlib.suppress(NoReservation):
-            await server.engine.release_reservation(old.id, old.nonce)
-        await server.engine.flush()
-
-        assert server.engine.sessions.get("a").running == 1
-
-    live(test)
-
-
-def test_a_released_reservation_gives_no_job_to_a_worker_that_does_not_poll() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        poll = polling(server, wait_s=1.0)
-        await server.engine.flush()
-        reservation = await server.engine.reserve("work", "default", None, 1, 100.0)
-        await poll  # and the worker does not poll again
-
-        await server.engine.release_reservation(reservation.id, reservation.nonce)
-        job = await submitted(server)
-        await server.engine.flush()
-
-        assert (await server.engine.get(job.id)).state is State.QUEUED
-
-    live(test)
-
-
-def test_a_reservation_refuses_a_task_that_its_worker_does_not_run() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        poll = polling(server, slots=2)
-        await loop.pass_time(0.01)
-        reservation = await server.engine.reserve("work", "default", CPU, 1, 100.0)
-
-        with pytest.raises(SchedoError):
-            await server.engine.commit_reservation(
-                reservation.id, reservation.nonce, spec("unknown"), 0.0
-            )
-
-        assert not poll.done(), "the worker was not asked"
-        await disconnect(poll)
 
     live(test)
 
@@ -277,43 +152,6 @@ def test_a_job_on_a_reservation_uses_the_reserved_resources() -> None:
     live(test)
 
 
-def test_an_invocation_ends_when_the_reassigned_attempt_is_not_written() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        call, lease = await offer_invocation(server, names="a b")
-        refuse = server.engine.sessions.work(make_poll(lease.worker, reject=[(lease.key, "busy")]))
-        await refuse
-        server.disk.commit_fails = 1.0  # the next worker's attempt is not written
-        await loop.pass_time(3)
-        await works_again(server, loop)
-
-        with contextlib.suppress(SchedoError):
-            await asyncio.wait_for(call, 60)
-
-        await server.engine.flush()
-        assert list(leftovers(server.engine)) == []
-
-    live(test)
-
-
-def test_a_released_reservation_does_not_exceed_max_leases() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        first = polling(server, slots=10, max_leases=1)
-        await loop.pass_time(0.01)
-        reservation = await server.engine.reserve("work", "default", None, 1, 100.0)
-        second = polling(server, slots=10, max_leases=1)  # it polls again, for one lease
-        await first
-        await loop.pass_time(0.01)
-
-        await server.engine.release_reservation(reservation.id, reservation.nonce)
-        await submitted(server, spec(), spec())
-
-        assert len((await second).leases) == 1
-
-    live(test)
-
-
 def test_a_gang_reports_no_capacity_even_if_one_of_its_jobs_has_ended() -> None:
     async def test(loop: VirtualLoop) -> None:
         server = await Server(loop, Disk()).start()
@@ -339,23 +177,6 @@ def test_a_gang_reports_no_capacity_even_if_one_of_its_jobs_has_ended() -> None:
 
         with pytest.raises(NoCapacity):
             await asyncio.wait_for(call, 60)
-
-    live(test)
-
-
-def test_an_invocation_that_a_recovery_ended_is_not_returned_as_accepted() -> None:
-    async def test(loop: VirtualLoop) -> None:
-        server = await Server(loop, Disk()).start()
-        call, lease = await offer_invocation(server, names="a b")
-        refuse = server.engine.sessions.work(make_poll(lease.worker, reject=[(lease.key, "busy")]))
-        server.disk.commit_fails = 1.0
-        await refuse
-        await loop.pass_time(3)
-        await works_again(server, loop)
-
-        with contextlib.suppress(SchedoError):
-            [job] = await asyncio.wait_for(call, 60)
-            assert job.is_final, "no worker runs it"
 
     live(test)
 

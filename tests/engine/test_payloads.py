@@ -17,7 +17,7 @@ from tests.engine.world import T0, World, running
 STORED = b'"' + b"x" * PAYLOAD_INLINE_BYTES_MAX + b'"'  # memory does not keep it
 
 
-async def hire(world: World, *, slots: int = 2, **fields: Any) -> PollResponse:
+async def poll_at_once(world: World, *, slots: int = 2, **fields: Any) -> PollResponse:
     """Poll without waiting."""
     return await world.engine.sessions.work(
         make_poll(tasks="resize", slots=slots, **{"max_leases": None} | fields)
@@ -30,10 +30,10 @@ async def submit_stored(world: World, count: int) -> list[Job]:
 
 async def test_only_the_payloads_of_one_response_are_loaded(path: Path) -> None:
     async with running(path) as world:
-        await hire(world, max_leases=0, slots=6)
+        await poll_at_once(world, max_leases=0, slots=6)
         await submit_stored(world, 6)
 
-        first, second = await hire(world, slots=6), await hire(world, slots=6)
+        first, second = await poll_at_once(world, slots=6), await poll_at_once(world, slots=6)
 
         assert [len(first.leases), len(second.leases)] == [4, 2]
         assert {lease.payload for lease in (*first.leases, *second.leases)} == {STORED}
@@ -50,7 +50,7 @@ async def test_a_response_claims_the_bytes_of_its_payloads_before_they_are_loade
         claims.append(size)
 
     async with running(path) as world:
-        await hire(world, max_leases=0)
+        await poll_at_once(world, max_leases=0)
         await submit_stored(world, 2)
         await world.engine.sessions.work(make_poll(tasks="resize", max_leases=None, slots=2), claim)
 
@@ -62,7 +62,7 @@ async def test_leases_whose_bytes_cannot_be_claimed_are_requeued(path: Path) -> 
         raise Overloaded("too many")
 
     async with running(path) as world:
-        await hire(world, max_leases=0)
+        await poll_at_once(world, max_leases=0)
         [job] = await submit_stored(world, 1)
 
         assert (
@@ -71,7 +71,7 @@ async def test_leases_whose_bytes_cannot_be_claimed_are_requeued(path: Path) -> 
             )
         ).leases == []
 
-        [lease] = (await hire(world)).leases
+        [lease] = (await poll_at_once(world)).leases
         assert (lease.key.job_id, lease.payload) == (job.id, STORED)
 
 
@@ -80,7 +80,7 @@ async def test_without_a_claim_a_response_carries_the_first_small_leases(path: P
         raise Overloaded("too many")
 
     async with running(path) as world:
-        await hire(world, max_leases=0, slots=3)
+        await poll_at_once(world, max_leases=0, slots=3)
         await world.submit(task="resize")
         await submit_stored(world, 2)
 
@@ -92,16 +92,16 @@ async def test_without_a_claim_a_response_carries_the_first_small_leases(path: P
 
 async def test_a_payload_that_cannot_be_read_drops_only_its_own_lease(path: Path) -> None:
     async with running(path) as world:
-        await hire(world, max_leases=0)
+        await poll_at_once(world, max_leases=0)
         [stored] = await submit_stored(world, 1)
         small = await world.submit(task="resize")
         world.store.fail_loads(StoreError("flicker"))
 
-        response = await hire(world)
+        response = await poll_at_once(world)
 
         assert [lease.key.job_id for lease in response.leases] == [small.id]
         await world.run_until(T0 + SECOND)
-        [lease] = (await hire(world)).leases
+        [lease] = (await poll_at_once(world)).leases
         assert (lease.key.job_id, lease.payload) == (stored.id, STORED)
 
 
@@ -115,7 +115,7 @@ async def test_a_worker_that_disconnects_before_its_bytes_are_free_gets_no_lease
         await forever.wait()
 
     async with running(path) as world:
-        await hire(world, max_leases=0)
+        await poll_at_once(world, max_leases=0)
         [job] = await submit_stored(world, 1)
         poll = make_poll(tasks="resize", max_leases=None, slots=2)
         request = asyncio.create_task(world.engine.sessions.work(poll, claim))

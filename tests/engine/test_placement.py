@@ -44,8 +44,10 @@ class Remote:
 
     async def wait(self, **fields: Any) -> None:
         """Begin a poll."""
-        ask = PollRequest(self.spec.id, "s", self.spec, wait_s=30.0, supports_offers=True, **fields)
-        self.waiting = asyncio.create_task(self.sessions.work(ask))
+        request = PollRequest(
+            self.spec.id, "s", self.spec, wait_s=30.0, supports_offers=True, **fields
+        )
+        self.waiting = asyncio.create_task(self.sessions.work(request))
         await self.engine.flush()
 
     async def response(self) -> PollResponse:
@@ -53,16 +55,16 @@ class Remote:
         assert self.waiting is not None
         return await asyncio.wait_for(self.waiting, 5)
 
-    async def say(self, **fields: Any) -> PollResponse:
+    async def report_in(self, **fields: Any) -> PollResponse:
         return await self.sessions.work(
             PollRequest(self.spec.id, "s", self.spec, max_leases=0, **fields)
         )
 
     async def end(self, lease: Lease, outcome: Any = None) -> None:
-        await self.say(reports=[AttemptResult(lease.key, outcome or Completed(b'{"n":2}'))])
+        await self.report_in(reports=[AttemptResult(lease.key, outcome or Completed(b'{"n":2}'))])
 
 
-async def hired(world: World, *names: str, **fields: Any) -> list[Remote]:
+async def polling_workers(world: World, *names: str, **fields: Any) -> list[Remote]:
     remotes = [Remote(world, name, **fields) for name in names]
     for remote in remotes:
         await remote.wait()
@@ -79,7 +81,7 @@ async def running_jobs(world: World, count: int) -> None:
 
 async def test_an_invocation_runs_at_once_and_returns_its_result(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(EU), 1, 5.0))
 
         response = await remote.response()
@@ -94,7 +96,7 @@ async def test_an_invocation_runs_at_once_and_returns_its_result(path: Path) -> 
 
 async def test_an_invocation_is_durable_before_it_is_dispatched(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         world.store.hold()
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         await running_jobs(world, 1)
@@ -109,7 +111,7 @@ async def test_an_invocation_is_durable_before_it_is_dispatched(path: Path) -> N
 
 async def test_without_a_free_slot_an_invocation_fails_at_once(path: Path) -> None:
     async with running(path) as world:
-        await hired(world, "a")
+        await polling_workers(world, "a")
         first = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         await running_jobs(world, 1)
 
@@ -123,7 +125,7 @@ async def test_without_a_free_slot_an_invocation_fails_at_once(path: Path) -> No
 
 async def test_a_task_that_no_worker_runs_is_unsatisfiable(path: Path) -> None:
     async with running(path) as world:
-        await hired(world, "a", region="us")
+        await polling_workers(world, "a", region="us")
 
         with pytest.raises(Unsatisfiable):
             await world.engine.invoke(spec(EU), 1, 0.0)
@@ -133,7 +135,7 @@ async def test_a_task_that_no_worker_runs_is_unsatisfiable(path: Path) -> None:
 
 async def test_a_rejected_offer_goes_to_the_next_worker(path: Path) -> None:
     async with running(path) as world:
-        remotes = {remote.spec.id: remote for remote in await hired(world, "a", "b")}
+        remotes = {remote.spec.id: remote for remote in await polling_workers(world, "a", "b")}
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         done, _ = await asyncio.wait(
             [r.waiting for r in remotes.values() if r.waiting], return_when=asyncio.FIRST_COMPLETED
@@ -142,7 +144,7 @@ async def test_a_rejected_offer_goes_to_the_next_worker(path: Path) -> None:
         first = remotes.pop(lease.worker)
         [second] = remotes.values()
 
-        await first.say(reject=[(lease.key, "I am busy")])
+        await first.report_in(reject=[(lease.key, "I am busy")])
         [again] = (await second.response()).leases
         await second.end(again)
 
@@ -152,11 +154,11 @@ async def test_a_rejected_offer_goes_to_the_next_worker(path: Path) -> None:
 
 async def test_an_offer_that_all_workers_reject_is_no_capacity(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         [lease] = (await remote.response()).leases
 
-        await remote.say(reject=[(lease.key, "I am busy")])
+        await remote.report_in(reject=[(lease.key, "I am busy")])
 
         with pytest.raises(NoCapacity, match="I am busy") as refusal:
             await call
@@ -165,12 +167,12 @@ async def test_an_offer_that_all_workers_reject_is_no_capacity(path: Path) -> No
 
 async def test_without_a_wait_an_invocation_returns_when_it_is_accepted(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 0.0))
         [lease] = (await remote.response()).leases
         assert not call.done()
 
-        await remote.say(accept=[lease.key])
+        await remote.report_in(accept=[lease.key])
 
         [job] = await asyncio.wait_for(call, 5)
         assert (job.state, job.worker) == (State.RUNNING, "a")
@@ -178,7 +180,7 @@ async def test_without_a_wait_an_invocation_returns_when_it_is_accepted(path: Pa
 
 async def test_an_unanswered_offer_goes_to_the_next_worker(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         await remote.response()
 
@@ -190,30 +192,30 @@ async def test_an_unanswered_offer_goes_to_the_next_worker(path: Path) -> None:
 
 async def test_a_late_acceptance_is_revoked(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         [lease] = (await remote.response()).leases
         await world.run_until(T0 + SECOND)
         with pytest.raises(NoCapacity):
             await asyncio.wait_for(call, 5)
 
-        response = await remote.say(accept=[lease.key], running=frozenset({lease.key}))
+        response = await remote.report_in(accept=[lease.key], running=frozenset({lease.key}))
 
         assert response.revoked == [lease.key]
 
 
 async def test_the_jobs_of_a_gang_start_together(path: Path) -> None:
     async with running(path) as world:
-        a, b = await hired(world, "a", "b")
+        a, b = await polling_workers(world, "a", "b")
 
         with pytest.raises(Unsatisfiable, match="can take at most 2 jobs at once, not 3"):
             await world.engine.invoke(spec(), 3, 5.0)
         call = asyncio.create_task(world.engine.invoke(spec(), 2, 5.0))
         leases = [(await remote.response()).leases[0] for remote in (a, b)]
-        first = asyncio.create_task(a.say(accept=[leases[0].key]))
+        first = asyncio.create_task(a.report_in(accept=[leases[0].key]))
         await world.engine.flush()
         assert not first.done(), "it may not begin before the other one is taken"
-        assert (await b.say(accept=[leases[1].key])).revoked == []
+        assert (await b.report_in(accept=[leases[1].key])).revoked == []
         assert (await first).revoked == []
         for remote, lease in zip((a, b), leases, strict=True):
             await remote.end(lease)
@@ -223,7 +225,7 @@ async def test_the_jobs_of_a_gang_start_together(path: Path) -> None:
 
 async def test_a_gang_without_slots_for_all_starts_no_job(path: Path) -> None:
     async with running(path) as world:
-        await hired(world, "a", "b")
+        await polling_workers(world, "a", "b")
         first = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         await running_jobs(world, 1)
 
@@ -236,7 +238,9 @@ async def test_a_gang_without_slots_for_all_starts_no_job(path: Path) -> None:
 
 async def test_invocations_alternate_between_equally_free_workers(path: Path) -> None:
     async with running(path) as world:
-        remotes = {remote.spec.id: remote for remote in await hired(world, "a", "b", slots=4)}
+        remotes = {
+            remote.spec.id: remote for remote in await polling_workers(world, "a", "b", slots=4)
+        }
         names = []
         for _ in range(4):
             call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
@@ -259,7 +263,7 @@ async def test_invocations_alternate_between_equally_free_workers(path: Path) ->
 )
 async def test_a_failed_invocation_is_not_tried_again(path: Path, outcome: Any) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         [lease] = (await remote.response()).leases
 
@@ -271,7 +275,7 @@ async def test_a_failed_invocation_is_not_tried_again(path: Path, outcome: Any) 
 
 async def test_an_invoked_job_cannot_be_retried(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         call = asyncio.create_task(world.engine.invoke(spec(), 1, 5.0))
         [lease] = (await remote.response()).leases
         await remote.end(lease, Failed(Failure("ValueError", "no")))
@@ -286,7 +290,7 @@ async def test_an_invoked_job_cannot_be_retried(path: Path) -> None:
 
 async def test_a_reserved_slot_is_held_for_the_owner_of_the_nonce(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         reservation = await world.engine.reserve("increment", "default", EU, 1, 10.0)
         assert reservation.workers == ["a"]
         with pytest.raises(NoCapacity):
@@ -307,7 +311,7 @@ async def test_a_reserved_slot_is_held_for_the_owner_of_the_nonce(path: Path) ->
 
 async def test_a_commit_that_is_refused_does_not_use_up_the_reservation(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         reservation = await world.engine.reserve("increment", "default", EU, 1, 10.0)
 
         for _ in range(2):
@@ -328,7 +332,7 @@ async def test_a_commit_that_is_refused_does_not_use_up_the_reservation(path: Pa
 
 async def test_one_of_two_concurrent_commits_gets_the_reservation(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         reservation = await world.engine.reserve("increment", "default", None, 1, 10.0)
 
         calls = [
@@ -346,7 +350,7 @@ async def test_one_of_two_concurrent_commits_gets_the_reservation(path: Path) ->
 
 async def test_a_released_or_expired_reservation_frees_its_slot(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         reservation = await world.engine.reserve("increment", "default", None, 1, 10.0)
         await world.engine.release_reservation(reservation.id, reservation.nonce)
         await world.engine.flush()
@@ -363,7 +367,7 @@ async def test_a_released_or_expired_reservation_frees_its_slot(path: Path) -> N
 
 async def test_a_reservation_ends_with_its_worker(path: Path) -> None:
     async with running(path) as world:
-        await hired(world, "a")
+        await polling_workers(world, "a")
         reservation = await world.engine.reserve("increment", "default", None, 1, 10.0)
 
         world.engine.detach("a", "it left")

@@ -12,14 +12,14 @@ from schedo.core.limits import SECOND
 from schedo.core.model import JobSpec
 from schedo.core.states import State
 from schedo.errors import NoCapacity, Unsatisfiable
-from tests.engine.test_placement import EU, hired, running_jobs, spec
-from tests.engine.test_worker_sessions import hire, make_poll
+from tests.engine.test_placement import EU, polling_workers, running_jobs, spec
+from tests.engine.test_worker_sessions import make_poll, poll_at_once
 from tests.engine.world import T0, running
 
 
 async def test_a_worker_between_two_polls_can_be_invoked(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a", slots=2)
+        [remote] = await polling_workers(world, "a", slots=2)
         await world.engine.submit([JobSpec("increment", b"{}")])
         [queued] = (await remote.response()).leases  # and it has no open poll now
 
@@ -34,7 +34,7 @@ async def test_a_worker_between_two_polls_can_be_invoked(path: Path) -> None:
 
 async def test_the_offer_of_a_worker_that_never_polls_again_times_out(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         reservation = await world.engine.reserve("increment", "default", None, 1, 20.0)
         assert remote.waiting is not None
         remote.waiting.cancel()  # its machine is gone
@@ -63,29 +63,13 @@ async def test_a_worker_without_offers_accepts_by_polling(path: Path) -> None:
         [job] = await asyncio.wait_for(call, 5)
         assert (job.state, job.worker) == (State.RUNNING, "far")
         [lease] = response.leases
-        await hire(world, max_leases=0, reports=[AttemptResult(lease.key, Completed())])
+        await poll_at_once(world, max_leases=0, reports=[AttemptResult(lease.key, Completed())])
         assert (await world.engine.get(job.id)).state is State.COMPLETED
-
-
-async def test_a_job_fails_after_its_worker_ignored_its_lease_several_times(
-    path: Path,
-) -> None:
-    async with running(path) as world:
-        await hire(world, max_leases=0)
-        job = await world.submit(task="resize")
-
-        for _ in range(40):
-            await hire(world, running=frozenset())
-
-        found = await world.engine.get(job.id)
-        assert (found.state, found.losses) == (State.FAILED, 3)
-        assert found.failure is not None
-        assert found.failure.message == "worker far ignores its leases"
 
 
 async def test_an_invocation_into_a_paused_or_full_queue_fails_with_no_capacity(path: Path) -> None:
     async with running(path) as world:
-        await hired(world, "a")
+        await polling_workers(world, "a")
         await world.engine.change_queue("default", paused=True)
         with pytest.raises(NoCapacity, match="is paused"):
             await world.engine.invoke(spec(), 1, 0.0)
@@ -97,9 +81,9 @@ async def test_an_invocation_into_a_paused_or_full_queue_fails_with_no_capacity(
 
 async def test_a_task_of_a_disconnected_worker_is_no_capacity(path: Path) -> None:
     async with running(path) as world:
-        [remote] = await hired(world, "a")
+        [remote] = await polling_workers(world, "a")
         assert remote.waiting is not None
-        await remote.say(is_draining=True, running=frozenset())
+        await remote.report_in(is_draining=True, running=frozenset())
         await world.engine.flush()
 
         with pytest.raises(NoCapacity, match="a worker that could is disconnected"):
@@ -108,7 +92,7 @@ async def test_a_task_of_a_disconnected_worker_is_no_capacity(path: Path) -> Non
 
 async def test_shortly_after_a_restart_an_unknown_task_is_no_capacity(path: Path) -> None:
     async with running(path) as world:
-        await hired(world, "a")
+        await polling_workers(world, "a")
     async with running(path) as world:
         with pytest.raises(NoCapacity, match="a worker that could is disconnected"):
             await world.engine.invoke(spec(EU), 1, 0.0)
@@ -122,9 +106,9 @@ async def test_results_of_attempts_that_a_worker_never_had_are_refused_and_not_s
     path: Path,
 ) -> None:
     async with running(path) as world:
-        await hire(world, max_leases=0)
+        await poll_at_once(world, max_leases=0)
         job = await world.submit(task="resize")
-        [lease] = (await hire(world)).leases
+        [lease] = (await poll_at_once(world)).leases
 
         unknown = make_poll(
             "other", reports=[AttemptResult(lease.key._replace(attempt=9), Completed())]
@@ -137,7 +121,7 @@ async def test_results_of_attempts_that_a_worker_never_had_are_refused_and_not_s
 
 async def test_the_reason_names_the_workers_that_are_cordoned(path: Path) -> None:
     async with running(path) as world:
-        await hire(world, max_leases=0)
+        await poll_at_once(world, max_leases=0)
         await world.engine.sessions.cordon("far", True)
         job = await world.submit(task="resize")
 

@@ -48,12 +48,12 @@ async def test_a_running_attempt_survives_a_failed_commit(path: Path) -> None:
 
 
 async def test_a_result_survives_a_command_that_breaks_its_turn(path: Path) -> None:
-    def stumble(reply: None) -> None:
+    def fail(reply: None) -> None:
         raise ZeroDivisionError
 
     async with running(path) as world:
         job = await world.submit()
-        world.engine._loop.enqueue(Flush(), stumble)
+        world.engine._loop.enqueue(Flush(), fail)
         world.worker.end()
 
         ended = await world.engine.wait(job.id, 5)
@@ -148,11 +148,11 @@ async def test_changes_of_a_broken_callback_are_not_committed(
             await turned()  # now there is a change to commit, and the committer is awake
             return found
 
-        def stumble(found: Job) -> None:
+        def fail(found: Job) -> None:
             raise ZeroDivisionError
 
         monkeypatch.setattr(world.store, "load", load_while_something_comes)
-        world.engine._loop.enqueue(Reschedule(12_345, priority=1), stumble)
+        world.engine._loop.enqueue(Reschedule(12_345, priority=1), fail)
         while not beside:
             await turned()
         with pytest.raises(StoreError):

@@ -161,7 +161,7 @@ async def test_fewer_requests_begin_in_a_turn_if_they_take_long(
             begun += 1
         return begun
 
-    async def pass_by(seconds: float) -> None:
+    async def pass_time(seconds: float) -> None:
         nonlocal now
         await next_turn()
         now += seconds
@@ -169,13 +169,13 @@ async def test_fewer_requests_begin_in_a_turn_if_they_take_long(
             await next_turn()
 
     at_first = await begin_all()
-    await pass_by(0.1)
+    await pass_time(0.1)
     after_a_long_turn = await begin_all()
     for _ in range(20):
-        await pass_by(0.1)
+        await pass_time(0.1)
         in_the_end = await begin_all()
     for _ in range(20):
-        await pass_by(0.0)
+        await pass_time(0.0)
         when_quick = await begin_all()
 
     assert after_a_long_turn < at_first

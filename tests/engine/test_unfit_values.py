@@ -168,10 +168,10 @@ async def test_a_turn_that_breaks_repeatedly_ends_the_server(
 ) -> None:
     async with running(path) as world:
 
-        def stumble(scheduler: Scheduler, now: int, /, **rest: object) -> None:
+        def fail(scheduler: Scheduler, now: int, /, **rest: object) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(Scheduler, "tick", stumble)
+        monkeypatch.setattr(Scheduler, "tick", fail)
         world.engine._loop.wake()
 
         async with asyncio.timeout(10):
@@ -220,7 +220,7 @@ async def test_a_disk_that_keeps_failing_does_not_end_the_server(
 async def test_an_error_of_a_worker_connection_does_not_stop_the_turns(path: Path) -> None:
     async with running(path) as world:
 
-        class Stumbling:
+        class FailingWorker:
             def start(self, lease: object) -> None:
                 raise KeyError("a transport that breaks its promise")
 
@@ -228,7 +228,7 @@ async def test_an_error_of_a_worker_connection_does_not_stop_the_turns(path: Pat
                 raise AssertionError
 
         await world.submit(delay_us=MINUTE)
-        world.engine.attach(world.worker.spec, Stumbling())
+        world.engine.attach(world.worker.spec, FailingWorker())
         world.clock.stall(MINUTE)
         world.worker.attach()
 

@@ -31,16 +31,18 @@ def done(lease: Lease) -> AttemptResult:
     return AttemptResult(lease.key, Completed(b'"big"'))
 
 
-async def hire(world: World, *, max_leases: int | None = None, **fields: Any) -> PollResponse:
+async def poll_at_once(
+    world: World, *, max_leases: int | None = None, **fields: Any
+) -> PollResponse:
     """Poll without waiting."""
     return await world.engine.sessions.work(make_poll(max_leases=max_leases, **fields))
 
 
 async def leased(world: World, **fields: Any) -> tuple[Job, Lease]:
     """Submit a job and let the worker poll for it."""
-    await hire(world, max_leases=0)
+    await poll_at_once(world, max_leases=0)
     job = await world.submit(task="resize", **fields)
-    response = await hire(world)
+    response = await poll_at_once(world)
     [lease] = response.leases
     return job, lease
 
@@ -52,7 +54,7 @@ async def test_a_poll_returns_leases_and_the_response_confirms_durable_results(
         job, lease = await leased(world)
         assert (lease.task, lease.worker) == ("resize", "far")
 
-        await hire(world, max_leases=0, reports=[done(lease)])
+        await poll_at_once(world, max_leases=0, reports=[done(lease)])
 
         stored = await world.store.get_job(job.id)
         assert (stored.state, stored.result) == (State.COMPLETED, b'"big"')
@@ -60,7 +62,7 @@ async def test_a_poll_returns_leases_and_the_response_confirms_durable_results(
 
 async def test_a_worker_that_does_not_poll_gets_no_lease(path: Path) -> None:
     async with running(path) as world:
-        await hire(world, max_leases=0)
+        await poll_at_once(world, max_leases=0)
         job = await world.submit(task="resize")
 
         assert (await world.engine.get(job.id)).state is State.QUEUED
@@ -107,7 +109,7 @@ async def test_a_report_leaves_the_open_poll_open(path: Path) -> None:
         )
         await world.engine.flush()
 
-        await hire(world, max_leases=0, reports=[done(lease)])
+        await poll_at_once(world, max_leases=0, reports=[done(lease)])
         assert not waiting.done()
         await world.submit(task="resize")
 
@@ -118,7 +120,9 @@ async def test_a_result_that_is_sent_twice_counts_once(path: Path) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
 
-        response = [await hire(world, max_leases=0, reports=[done(lease)]) for _ in range(2)]
+        response = [
+            await poll_at_once(world, max_leases=0, reports=[done(lease)]) for _ in range(2)
+        ]
 
         assert [each.refused for each in response] == [[], []]
         assert await world.store.list_attempts(job.id) == []
@@ -132,7 +136,7 @@ async def test_a_second_result_that_contradicts_the_first_is_refused_and_stored_
         failed = AttemptResult(lease.key, Failed(Failure("ValueError", "no")))
 
         response = [
-            await hire(world, max_leases=0, reports=reports)
+            await poll_at_once(world, max_leases=0, reports=reports)
             for reports in ([done(lease), failed], [failed], [done(lease)])
         ]
 
@@ -147,10 +151,10 @@ async def test_a_result_of_an_attempt_that_the_worker_does_not_hold_is_refused_a
 ) -> None:
     async with running(path) as world:
         job, lease = await leased(world)
-        await hire(world, max_leases=0, session="s2")  # restarted, without the attempt
+        await poll_at_once(world, max_leases=0, session="s2")  # restarted, without the attempt
         await world.engine.flush()
 
-        response = await hire(world, max_leases=0, session="s2", reports=[done(lease)])
+        response = await poll_at_once(world, max_leases=0, session="s2", reports=[done(lease)])
 
         assert [key for key, _ in response.refused] == [lease.key]
         outcomes = [each.outcome for each in await world.store.list_attempts(job.id)]
@@ -171,7 +175,7 @@ async def test_a_lease_that_never_arrived_is_requeued_uncounted(path: Path) -> N
     async with running(path) as world:
         job, _ = await leased(world)
 
-        response = await hire(world, running=frozenset())
+        response = await poll_at_once(world, running=frozenset())
 
         [again] = response.leases
         assert (again.key.job_id, again.key.attempt) == (job.id, 2)
@@ -185,7 +189,7 @@ async def test_a_heartbeat_does_not_release_a_lease_that_is_on_its_way(
     async with running(path) as world:
         job, _ = await leased(world)
 
-        await hire(world, max_leases=0, running=frozenset())
+        await poll_at_once(world, max_leases=0, running=frozenset())
 
         assert (await world.engine.get(job.id)).attempt == 1
 
@@ -194,7 +198,7 @@ async def test_an_attempt_that_a_worker_runs_without_a_lease_is_revoked(path: Pa
     async with running(path) as world:
         foreign = LeaseKey(77, 1, 1)
 
-        response = await hire(world, running=frozenset({foreign}))
+        response = await poll_at_once(world, running=frozenset({foreign}))
 
         assert response.revoked == [foreign]
 
@@ -212,7 +216,7 @@ async def test_a_worker_that_reconnects_keeps_its_attempts(path: Path) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
 
-        response = await hire(world, running=frozenset({lease.key}))
+        response = await poll_at_once(world, running=frozenset({lease.key}))
 
         assert response.revoked == []
         assert (await world.engine.get(job.id)).attempt == 1
@@ -250,12 +254,12 @@ async def test_a_stop_request_is_repeated_until_the_attempt_ends(path: Path) -> 
         await world.engine.cancel(job.id)
 
         for _ in range(2):
-            response = await hire(world, max_leases=0, running=frozenset({lease.key}))
+            response = await poll_at_once(world, max_leases=0, running=frozenset({lease.key}))
             assert [(stop.key, stop.reason) for stop in response.stops] == [
                 (lease.key, StopReason.CANCEL)
             ]
-        await hire(world, max_leases=0, reports=[AttemptResult(lease.key, Released())])
-        assert (await hire(world, max_leases=0)).stops == []
+        await poll_at_once(world, max_leases=0, reports=[AttemptResult(lease.key, Released())])
+        assert (await poll_at_once(world, max_leases=0)).stops == []
         assert (await world.engine.get(job.id)).state is State.CANCELLED
 
 
@@ -284,11 +288,11 @@ async def test_progress_is_readable_while_the_attempt_runs(path: Path) -> None:
         job, lease = await leased(world)
 
         update = ProgressUpdate(40.0, "half of it")
-        await hire(world, max_leases=0, progress=[Progress(lease.key, update)])
+        await poll_at_once(world, max_leases=0, progress=[Progress(lease.key, update)])
         [line] = world.engine.sessions.progress_of(job.id)
         assert line.progress.update == update
 
-        await hire(world, max_leases=0, reports=[done(lease)])
+        await poll_at_once(world, max_leases=0, reports=[done(lease)])
         assert world.engine.sessions.progress_of(job.id) == []
 
 
@@ -301,9 +305,9 @@ async def test_a_restarted_server_waits_for_the_worker_of_a_running_attempt(
     async with running(path) as world:
         assert (await world.engine.get(job.id)).state is State.RUNNING
 
-        response = await hire(world, running=frozenset({lease.key}))
+        response = await poll_at_once(world, running=frozenset({lease.key}))
         assert response.revoked == []
-        await hire(world, max_leases=0, reports=[done(lease)])
+        await poll_at_once(world, max_leases=0, reports=[done(lease)])
 
         found = await world.engine.get(job.id)
         assert (found.state, found.attempt, found.losses) == (State.COMPLETED, 1, 0)
@@ -316,7 +320,7 @@ async def test_after_a_restart_a_result_is_accepted_without_a_list_of_running_at
         job, lease = await leased(world)
         await world.engine.flush()
     async with running(path) as world:
-        response = await hire(world, max_leases=0, reports=[done(lease)])
+        response = await poll_at_once(world, max_leases=0, reports=[done(lease)])
 
         assert response.refused == []
         assert (await world.engine.get(job.id)).state is State.COMPLETED
@@ -324,9 +328,9 @@ async def test_after_a_restart_a_result_is_accepted_without_a_list_of_running_at
 
 async def test_a_silent_worker_is_lost_with_its_attempts(path: Path) -> None:
     async with running(path) as world:
-        await hire(world, max_leases=0)
+        await poll_at_once(world, max_leases=0)
         job = await world.submit(task="resize")
-        response = await hire(world, session_timeout_s=0.01)
+        response = await poll_at_once(world, session_timeout_s=0.01)
         [lease] = response.leases
 
         await world.run_until(T0 + SECOND)
@@ -334,7 +338,7 @@ async def test_a_silent_worker_is_lost_with_its_attempts(path: Path) -> None:
         ended = await world.engine.get(job.id)
         assert (ended.state, ended.losses) == (State.QUEUED, 1)
         assert world.engine.sessions.get("far").state == "disconnected"
-        response = await hire(world, running=frozenset({lease.key}))
+        response = await poll_at_once(world, running=frozenset({lease.key}))
         assert response.revoked == [lease.key]
 
 
@@ -342,9 +346,9 @@ async def test_a_drained_worker_disconnects_at_once(path: Path) -> None:
     async with running(path) as world:
         _, lease = await leased(world)
 
-        await hire(world, is_draining=True, running=frozenset({lease.key}))
+        await poll_at_once(world, is_draining=True, running=frozenset({lease.key}))
         assert world.engine.sessions.get("far").state == "draining"
-        await hire(world, is_draining=True, reports=[done(lease)])
+        await poll_at_once(world, is_draining=True, reports=[done(lease)])
 
         assert world.engine.sessions.get("far").state == "disconnected"
 
@@ -356,18 +360,18 @@ async def test_a_replaced_process_gets_an_error(path: Path) -> None:
         )
         await world.engine.flush()
 
-        await hire(world, max_leases=0, session="s2")
+        await poll_at_once(world, max_leases=0, session="s2")
 
         with pytest.raises(WorkerReplaced):
             await asyncio.wait_for(waiting, 5)
         with pytest.raises(WorkerReplaced):
-            await hire(world, max_leases=0, session="s1")
-        await hire(world, max_leases=0, session="s2")
+            await poll_at_once(world, max_leases=0, session="s1")
+        await poll_at_once(world, max_leases=0, session="s2")
 
 
 async def test_an_operator_can_list_cordon_and_drain_a_worker(path: Path) -> None:
     async with running(path) as world:
-        await hire(world)
+        await poll_at_once(world)
         sessions = world.engine.sessions
 
         seen = sessions.get("far")
@@ -375,10 +379,10 @@ async def test_an_operator_can_list_cordon_and_drain_a_worker(path: Path) -> Non
         assert {each.name: each.kind for each in sessions.list()}["far"] == "remote"
         assert (await sessions.cordon("far", True)).state == "cordoned"
         await world.submit(task="resize")
-        assert (await hire(world)).leases == []
+        assert (await poll_at_once(world)).leases == []
         await sessions.cordon("far", False)
-        assert len((await hire(world)).leases) == 1
+        assert len((await poll_at_once(world)).leases) == 1
         await sessions.drain("far")
-        assert (await hire(world, max_leases=0)).drain
+        assert (await poll_at_once(world, max_leases=0)).drain
         with pytest.raises(NotFound):
             sessions.get("nobody")

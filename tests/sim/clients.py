@@ -303,16 +303,18 @@ class Clients:
     async def repair(self) -> None:
         """Open all queues, so that every job can run."""
         for queue in map(Queue, QUEUES):
-            await self.insist("set_queue", queue, partial(set_queue, queue=queue))
+            await self.retry_until_known("set_queue", queue, partial(set_queue, queue=queue))
 
     async def end_schedules(self) -> None:
         """Delete all schedules, so that no new jobs are made."""
         for name in self._names:
-            await self.insist(
+            await self.retry_until_known(
                 "delete_schedule", (name,), partial(Engine.delete_schedule, name=name)
             )
 
-    async def insist(self, name: str, subject: Any, ask: Callable[[Engine], Any]) -> None:
+    async def retry_until_known(
+        self, name: str, subject: Any, ask: Callable[[Engine], Any]
+    ) -> None:
         """Repeat a request until its outcome is known."""
         while True:
             task = self._world.call(name, subject, ask)

@@ -57,7 +57,7 @@ async def _live(world: World) -> None:
     await clients.end_schedules()
     await _rest(world)
     probes.cancel()
-    await _say_the_end(world)
+    await _record_end(world)
     world.is_over = True
     assert world.server is not None, "a calm server stays"
     world.server.die_soon()
@@ -124,7 +124,7 @@ async def _rest(world: World) -> None:
             return
 
 
-async def _say_the_end(world: World) -> None:
+async def _record_end(world: World) -> None:
     server = world.server
     assert server is not None, "a calm server stays"
     engine = server.engine

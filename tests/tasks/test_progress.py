@@ -17,7 +17,7 @@ KEY = LeaseKey(1, 1, 1)
 
 async def test_updates_of_an_interval_are_merged_and_those_of_ended_attempts_dropped() -> None:
     passed: asyncio.Queue[tuple[LeaseKey, ProgressUpdate]] = asyncio.Queue()
-    progress = ProgressThrottle(lambda key, said: passed.put_nowait((key, said)))
+    progress = ProgressThrottle(lambda key, fields: passed.put_nowait((key, fields)))
     other = LeaseKey(2, 1, 1)
 
     for percent in range(5):
@@ -48,6 +48,8 @@ def test_a_percentage_that_is_no_number_is_refused(percent: object) -> None:
 
 
 @pytest.mark.parametrize("said", [{"message": b"half"}, {"log": 1}], ids=["bytes", "number"])
-def test_progress_with_a_message_or_log_that_is_no_string_is_refused(said: dict[str, Any]) -> None:
+def test_progress_with_a_message_or_log_that_is_no_string_is_refused(
+    fields: dict[str, Any],
+) -> None:
     with pytest.raises(TypeError, match="must be a str"):
-        report_progress(50, **said)
+        report_progress(50, **fields)

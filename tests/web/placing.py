@@ -76,7 +76,7 @@ class FakeSessions:
         self.let_go = asyncio.Event()
         self.ended: list[str] = []
 
-    def know(self, name: str, **fields: Any) -> None:
+    def add_worker(self, name: str, **fields: Any) -> None:
         self.seen[name] = make_seen(name, **fields)
 
     async def work(self, ask: PollRequest, claim: object) -> PollResponse:

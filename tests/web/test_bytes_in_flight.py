@@ -249,10 +249,10 @@ async def test_a_request_that_waits_for_a_job_claims_no_bytes(served: Served) ->
 
 
 async def test_an_invocation_that_waits_claims_no_bytes(world: World) -> None:
-    world.hire()
+    world.attach_worker()
     body = {"task": "demo", "wait": "60s", "payload": "x" * 1_000_000}
     invoking = asyncio.ensure_future(world.post("/v1/invoke", body))
-    lease = await world.hands.first()
+    lease = await world.worker.first()
     while world.app.context.in_flight.total:
         await turn()
     assert not invoking.done()

@@ -8,16 +8,16 @@ from contextlib import suppress
 from schedo.web.limiter import WeightedSemaphore
 
 
-class Visitor:
+class Holder:
     """Holds an amount of the limit until the test releases it."""
 
-    def __init__(self, room: WeightedSemaphore, amount: int) -> None:
+    def __init__(self, semaphore: WeightedSemaphore, amount: int) -> None:
         self.is_in = False
         self._leave = asyncio.Event()
-        self.task = asyncio.create_task(self._visit(room, amount))
+        self.task = asyncio.create_task(self._hold(semaphore, amount))
 
-    async def _visit(self, room: WeightedSemaphore, amount: int) -> None:
-        async with room.taken(amount):
+    async def _hold(self, semaphore: WeightedSemaphore, amount: int) -> None:
+        async with semaphore.taken(amount):
             self.is_in = True
             try:
                 await self._leave.wait()
@@ -28,28 +28,28 @@ class Visitor:
         self._leave.set()
         await self.task
 
-    async def give_up(self) -> None:
+    async def cancel(self) -> None:
         self.task.cancel()
         with suppress(asyncio.CancelledError):
             await self.task
 
 
-async def visitors(room: WeightedSemaphore, *amounts: int) -> list[Visitor]:
-    found = [Visitor(room, amount) for amount in amounts]
+async def holders(semaphore: WeightedSemaphore, *amounts: int) -> list[Holder]:
+    found = [Holder(semaphore, amount) for amount in amounts]
     await settled(found)
     return found
 
 
-async def settled(found: list[Visitor]) -> None:
-    await asyncio.wait([visitor.task for visitor in found], timeout=0)
+async def settled(found: list[Holder]) -> None:
+    await asyncio.wait([holder.task for holder in found], timeout=0)
 
 
-def inside(found: list[Visitor]) -> list[int]:
-    return [number for number, visitor in enumerate(found) if visitor.is_in]
+def inside(found: list[Holder]) -> list[int]:
+    return [number for number, holder in enumerate(found) if holder.is_in]
 
 
 async def test_waiting_requests_enter_in_order_as_far_as_their_amounts_fit() -> None:
-    found = await visitors(WeightedSemaphore(10), 4, 4, 4, 2)
+    found = await holders(WeightedSemaphore(10), 4, 4, 4, 2)
     assert inside(found) == [0, 1], "the last one would fit, but it is not its turn"
 
     await found[0].leave()
@@ -58,7 +58,7 @@ async def test_waiting_requests_enter_in_order_as_far_as_their_amounts_fit() -> 
 
 
 async def test_an_amount_above_the_limit_enters_alone() -> None:
-    found = await visitors(WeightedSemaphore(10), 1, 99, 1)
+    found = await holders(WeightedSemaphore(10), 1, 99, 1)
     assert inside(found) == [0]
 
     await found[0].leave()
@@ -70,20 +70,20 @@ async def test_an_amount_above_the_limit_enters_alone() -> None:
 
 
 async def test_a_cancelled_waiting_request_lets_the_next_one_enter() -> None:
-    found = await visitors(WeightedSemaphore(10), 8, 8, 2)
+    found = await holders(WeightedSemaphore(10), 8, 8, 2)
     assert inside(found) == [0]
 
-    await found[1].give_up()
+    await found[1].cancel()
     await settled(found)
     assert inside(found) == [0, 2]
 
 
 async def test_a_request_cancelled_as_it_enters_frees_its_amount() -> None:
-    found = await visitors(WeightedSemaphore(10), 8, 8, 8)
+    found = await holders(WeightedSemaphore(10), 8, 8, 8)
 
     leaving = asyncio.create_task(found[0].leave())
     await asyncio.wait([found[0].task])
-    await found[1].give_up()
+    await found[1].cancel()
     await leaving
     await settled(found)
 

@@ -268,7 +268,7 @@ async def test_the_error_of_the_worker_is_in_the_response(world: World) -> None:
 
 
 async def test_a_reservation_is_used_once_and_only_with_its_nonce(world: World) -> None:
-    world.hire()
+    world.attach_worker()
     kept = (await world.post("/v1/reservations", {"count": 2})).json()
     path = f"/v1/reservations/{kept['id']}:commit"
     body = {"task": "demo", "wait": 0}

@@ -34,5 +34,5 @@ async def test_the_secret_of_a_webhook_is_stored_and_never_shown(world: World) -
     assert [answer.status for answer in answers if answer.status >= 300] == []
     assert [answer.body for answer in answers if SECRET.encode() in answer.body] == []
     assert first.json()["payload"] == {"url": "https://example.org", "secret": "***"}
-    world.hire()
-    assert orjson.loads((await world.hands.first()).payload or b"")["secret"] == SECRET
+    world.attach_worker()
+    assert orjson.loads((await world.worker.first()).payload or b"")["secret"] == SECRET

@@ -127,7 +127,7 @@ async def test_a_worker_that_registers_for_all_tasks_gets_all_that_its_token_per
 
 async def test_a_worker_name_of_another_token_cannot_be_taken_over(world: PlacingWorld) -> None:
     await work(world, MASTER, session="a")
-    world.sessions.know("w1")
+    world.sessions.add_worker("w1")
 
     reply = await work(world, IMAGES, session="b")
 
@@ -147,7 +147,7 @@ async def test_the_name_of_a_disconnected_worker_can_be_taken_by_another_token(
     world: PlacingWorld,
 ) -> None:
     await work(world, ANY)
-    world.sessions.know("w1", state="disconnected")
+    world.sessions.add_worker("w1", state="disconnected")
 
     assert (await work(world, IMAGES)).status == 200
 
@@ -156,7 +156,7 @@ async def test_the_name_of_a_disconnected_worker_that_holds_attempts_cannot_be_t
     world: PlacingWorld,
 ) -> None:
     await work(world, ANY)
-    world.sessions.know("w1", state="disconnected")
+    world.sessions.add_worker("w1", state="disconnected")
     world.sessions.held["w1"] = [make_lease(queue="images", task="resize")]
 
     assert (await work(world, IMAGES)).status == 403
@@ -169,7 +169,7 @@ async def test_the_name_of_a_disconnected_worker_that_holds_attempts_cannot_be_t
 async def test_a_worker_of_the_last_server_cannot_be_taken_over_by_another_token(
     world: PlacingWorld, queue: str, task: str, status: int
 ) -> None:
-    world.sessions.know("w1", state="disconnected")
+    world.sessions.add_worker("w1", state="disconnected")
     works = (("images", "resize"), (queue, task))
     world.sessions.held["w1"] = [make_lease(queue=queue, task=task) for queue, task in works]
 
@@ -178,7 +178,7 @@ async def test_a_worker_of_the_last_server_cannot_be_taken_over_by_another_token
 
 async def test_the_servers_own_token_may_speak_for_any_worker(world: PlacingWorld) -> None:
     await work(world, IMAGES)
-    world.sessions.know("w1")
+    world.sessions.add_worker("w1")
 
     assert (await work(world, MASTER)).status == 200
 

@@ -127,7 +127,7 @@ class Browser:
         return reply.json()
 
 
-class Hands:
+class ManualWorker:
     """A worker that holds its leases until the test reports their results."""
 
     def __init__(self) -> None:
@@ -162,13 +162,13 @@ class World(Browser):
         self.store = store or SqliteStore(":memory:")
         self.clock = VirtualClock(T0)
         self.engine = Engine(self.store, clock or self.clock, draw=lambda: 0.5)
-        self.hands = Hands()
+        self.worker = ManualWorker()
         settings = settings or WebSettings(permissions={"allow_shell"})
         super().__init__(build_app(self.engine, settings))
 
-    def hire(self, slots: int = 10) -> None:
+    def attach_worker(self, slots: int = 10) -> None:
         """Attach a worker for every task."""
-        self.engine.attach(WorkerSpec("hands", slots), self.hands)
+        self.engine.attach(WorkerSpec("hands", slots), self.worker)
 
     async def __aenter__(self) -> Self:
         await self.engine.start()

@@ -79,13 +79,13 @@ async def serving(
         await site.engine.stop()
 
 
-async def say(pipe: Path, text: str) -> None:
+async def write_to(pipe: Path, text: str) -> None:
     """Write once a handler reads."""
     async with asyncio.timeout(LONG_S):
         await asyncio.to_thread(pipe.write_text, text)
 
 
-async def hear(pipe: Path) -> str:
+async def read_from(pipe: Path) -> str:
     """Return what a handler writes."""
     async with asyncio.timeout(LONG_S):
         return await asyncio.to_thread(pipe.read_text)

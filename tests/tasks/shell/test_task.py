@@ -340,23 +340,23 @@ async def test_an_output_file_that_fails_does_not_fail_the_job(tmp_path: Path) -
 
 
 async def test_the_end_of_the_output_is_reported_while_a_command_runs(tmp_path: Path) -> None:
-    told: asyncio.Queue[ProgressUpdate] = asyncio.Queue()
+    updates: asyncio.Queue[ProgressUpdate] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
-    def tell(key: LeaseKey, said: ProgressUpdate) -> None:
-        loop.call_soon_threadsafe(told.put_nowait, said)
+    def note_update(key: LeaseKey, update: ProgressUpdate) -> None:
+        loop.call_soon_threadsafe(updates.put_nowait, update)
 
     os.mkfifo(tmp_path / "pipe")
     command = f"echo half of it; cat {tmp_path}/pipe"
-    call = replace(make_context({"command": command}), report_progress=tell)
+    call = replace(make_context({"command": command}), report_progress=note_update)
     runner = ShellRunner()
     running = asyncio.create_task(runner(call))
 
     async with asyncio.timeout(30):
-        assert await told.get() == ProgressUpdate(stdout="half of it\n", stdout_bytes=11)
+        assert await updates.get() == ProgressUpdate(stdout="half of it\n", stdout_bytes=11)
         await asyncio.to_thread((tmp_path / "pipe").write_text, "the rest")
         report = await running
 
     assert text_of(report) == "half of it\nthe rest"
-    assert told.empty()
+    assert updates.empty()
     runner.close()

@@ -314,8 +314,8 @@ async def test_the_short_form_returns_null_for_a_task_without_a_result(world: Pl
 
 
 async def test_requirements_match_labels_whatever_their_case(world: PlacingWorld) -> None:
-    world.sessions.know("w1", labels={"REGION": "us"})
-    world.sessions.know("w2", labels={"region": "eu", "Zone": "a"})
+    world.sessions.add_worker("w1", labels={"REGION": "us"})
+    world.sessions.add_worker("w2", labels={"region": "eu", "Zone": "a"})
 
     await short(world, Requirements={"Region": "eu", "zone": ["a", "b"]})
 
@@ -329,9 +329,9 @@ async def test_requirements_match_labels_whatever_their_case(world: PlacingWorld
 async def test_the_spelling_of_a_worker_with_free_slots_is_preferred(
     world: PlacingWorld,
 ) -> None:
-    world.sessions.know("busy", labels={"Region": "eu"}, slots=1, running=1)
-    world.sessions.know("shut", labels={"ReGion": "eu"}, state="cordoned")
-    world.sessions.know("free", labels={"REGION": "eu"})
+    world.sessions.add_worker("busy", labels={"Region": "eu"}, slots=1, running=1)
+    world.sessions.add_worker("shut", labels={"ReGion": "eu"}, state="cordoned")
+    world.sessions.add_worker("free", labels={"REGION": "eu"})
 
     await short(world, Requirements={"region": "eu"})
     del world.sessions.seen["free"]
@@ -344,7 +344,7 @@ async def test_the_spelling_of_a_worker_with_free_slots_is_preferred(
 async def test_requirements_without_a_match_stay_as_they_are(
     world: PlacingWorld,
 ) -> None:
-    world.sessions.know("w1", labels={"REGION": "us"})
+    world.sessions.add_worker("w1", labels={"REGION": "us"})
 
     await short(world, Requirements={"Region": "eu"})
 

@@ -151,9 +151,9 @@ async def test_a_bad_query_parameter_is_refused(world: World, query: str) -> Non
 
 
 async def test_a_wait_for_a_job_ends_when_the_job_ends(world: World) -> None:
-    world.hire()
+    world.attach_worker()
     waiting = asyncio.create_task(world.post("/v1/jobs?wait=30s", {"task": "demo"}))
-    lease = await world.hands.first()
+    lease = await world.worker.first()
     world.engine.report(AttemptResult(lease.key, Completed(b'{"n":1}')))
 
     reply = await waiting
@@ -235,9 +235,9 @@ async def test_a_bad_change_of_a_job_is_refused_and_changes_nothing(
 
 
 async def test_a_failed_job_shows_its_error_and_its_output(world: World) -> None:
-    world.hire()
+    world.attach_worker()
     job = await world.submit(retry=1)
-    lease = await world.hands.first()
+    lease = await world.worker.first()
     failure = Failure("exit-code", "exit code 3", exit_code=3)
     captures = (
         CapturedOutput("stdout", b"caf\xc3\xa9\n", b"", 6),
@@ -321,12 +321,12 @@ async def test_a_traceparent_comes_from_the_header_or_the_body(world: World) -> 
 
 
 async def test_the_short_forms_run_a_command_and_show_its_state(world: World) -> None:
-    world.hire()
+    world.attach_worker()
     made = await world.post("/schedule", {"command": "echo hi", "delay_seconds": 5})
     task_id = made.json()["task_id"]
     await world.clock.run_until(world.engine, T0 + 5 * SECOND)
     failure = Failure("exit-code", "exit code 2", exit_code=2)
-    world.engine.report(AttemptResult(world.hands.leases[0].key, Failed(failure)))
+    world.engine.report(AttemptResult(world.worker.leases[0].key, Failed(failure)))
     await world.get(f"/v1/jobs/{task_id}/wait")
 
     status = (await world.get(f"/status?task_id={task_id}")).json()
@@ -337,7 +337,7 @@ async def test_the_short_forms_run_a_command_and_show_its_state(world: World) ->
         "command": "echo hi",
         "scheduled_at": "2026-11-20T11:04:10.000000Z",
     }
-    assert world.hands.leases[0].payload == b'{"command":"echo hi"}'
+    assert world.worker.leases[0].payload == b'{"command":"echo hi"}'
     assert status == {
         "task_id": task_id,
         "status": "failed",

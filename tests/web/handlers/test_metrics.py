@@ -48,10 +48,10 @@ def series(families: dict[str, Metric]) -> Iterator[tuple[str, tuple[tuple[str, 
 
 
 async def test_metrics_count_starts_ends_and_submits(world: World) -> None:
-    world.hire()
+    world.attach_worker()
     await world.submit(queue="mail")
     await world.submit(queue="mail", delay="1h")
-    lease = await world.hands.first()
+    lease = await world.worker.first()
     world.engine.report(AttemptResult(lease.key, Completed()))
     await world.engine.flush()
 
@@ -72,9 +72,9 @@ async def test_metrics_count_starts_ends_and_submits(world: World) -> None:
 
 
 async def test_the_metrics_include_gauges(world: World) -> None:
-    world.hire(slots=3)
+    world.attach_worker(slots=3)
     await world.submit(queue="mail")
-    await world.hands.first()
+    await world.worker.first()
     await world.engine.pause_queue("mail")
 
     page = await scrape(world)

@@ -265,15 +265,15 @@ async def test_limits_of_a_queue_can_be_set_and_removed(world: World) -> None:
 
 
 async def test_a_paused_queue_starts_nothing(world: World) -> None:
-    world.hire()
+    world.attach_worker()
     paused = await world.post("/v1/queues/q:pause")
     await world.submit(queue="q")
     await world.engine.flush()
 
     assert paused.json()["paused"] is True
-    assert world.hands.leases == []
+    assert world.worker.leases == []
     assert (await world.post("/v1/queues/q:resume")).json()["paused"] is False
-    assert (await world.hands.first()).queue == "q"
+    assert (await world.worker.first()).queue == "q"
 
 
 @pytest.mark.parametrize(

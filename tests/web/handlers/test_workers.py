@@ -26,8 +26,8 @@ async def world() -> AsyncIterator[PlacingWorld]:
 
 
 async def test_workers_are_listed_by_name(world: PlacingWorld) -> None:
-    world.sessions.know("w2")
-    world.sessions.know("w1")
+    world.sessions.add_worker("w2")
+    world.sessions.add_worker("w1")
 
     page = (await world.get("/v1/workers")).json()
 
@@ -36,7 +36,7 @@ async def test_workers_are_listed_by_name(world: PlacingWorld) -> None:
 
 
 async def test_a_worker_is_shown_with_its_spec_and_its_load(world: PlacingWorld) -> None:
-    world.sessions.know(
+    world.sessions.add_worker(
         "w1",
         tasks=frozenset({"b", "a"}),
         queues=frozenset({"q"}),
@@ -70,7 +70,7 @@ async def test_a_worker_is_shown_with_its_spec_and_its_load(world: PlacingWorld)
 
 
 async def test_absent_fields_of_a_worker_are_left_out(world: PlacingWorld) -> None:
-    world.sessions.know("w1", connected_at=None, last_seen_at=None, session_timeout_s=None)
+    world.sessions.add_worker("w1", connected_at=None, last_seen_at=None, session_timeout_s=None)
 
     answer = (await world.get("/v1/workers/w1")).json()
 
@@ -80,7 +80,7 @@ async def test_absent_fields_of_a_worker_are_left_out(world: PlacingWorld) -> No
 
 
 async def test_a_worker_is_cordoned_uncordoned_and_drained(world: PlacingWorld) -> None:
-    world.sessions.know("w1")
+    world.sessions.add_worker("w1")
 
     states = [
         (await world.post(f"/v1/workers/w1:{verb}")).json()["state"]
@@ -148,12 +148,12 @@ async def broadcast(world: PlacingWorld, **fields: Any) -> Any:
 
 
 async def test_a_broadcast_makes_one_job_for_each_worker_that_matches(world: PlacingWorld) -> None:
-    world.sessions.know("w2", labels={"region": "eu"})
-    world.sessions.know("w1", labels={"region": "eu"}, running=4)
-    world.sessions.know("us", labels={"region": "us"})
-    world.sessions.know("other", labels={"region": "eu"}, tasks=frozenset({"resize"}))
-    world.sessions.know("cold", labels={"region": "eu"}, queues=frozenset({"mail"}))
-    world.sessions.know("shut", labels={"region": "eu"}, state="cordoned")
+    world.sessions.add_worker("w2", labels={"region": "eu"})
+    world.sessions.add_worker("w1", labels={"region": "eu"}, running=4)
+    world.sessions.add_worker("us", labels={"region": "us"})
+    world.sessions.add_worker("other", labels={"region": "eu"}, tasks=frozenset({"resize"}))
+    world.sessions.add_worker("cold", labels={"region": "eu"}, queues=frozenset({"mail"}))
+    world.sessions.add_worker("shut", labels={"region": "eu"}, state="cordoned")
 
     reply = await broadcast(world, requires={"labels": {"region": "eu"}})
 
@@ -168,7 +168,7 @@ async def test_a_broadcast_makes_one_job_for_each_worker_that_matches(world: Pla
 
 
 async def test_a_broadcast_without_a_match_is_refused(world: PlacingWorld) -> None:
-    world.sessions.know("us", labels={"region": "us"})
+    world.sessions.add_worker("us", labels={"region": "us"})
 
     reply = await broadcast(world, requires={"labels": {"region": "eu"}})
 
@@ -179,7 +179,7 @@ async def test_a_broadcast_without_a_match_is_refused(world: PlacingWorld) -> No
 async def test_a_broadcast_that_is_repeated_with_its_key_gets_the_same_response(
     world: PlacingWorld,
 ) -> None:
-    world.sessions.know("w1")
+    world.sessions.add_worker("w1")
     key = [("idempotency-key", "k")]
     body = {"task": "warm", "broadcast": True}
 
@@ -194,7 +194,7 @@ async def test_a_broadcast_that_is_repeated_with_its_key_gets_the_same_response(
 async def test_a_broadcast_has_no_unique_key_no_wait_and_no_place_in_a_batch(
     world: PlacingWorld,
 ) -> None:
-    world.sessions.know("w1")
+    world.sessions.add_worker("w1")
 
     unique = await broadcast(world, unique="k")
     waiting = await world.post("/v1/jobs?wait=1s", {"task": "warm", "broadcast": True})

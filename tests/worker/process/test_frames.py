@@ -139,7 +139,7 @@ class End:
             child_frames(), self.frames.append, self.closed.set_result
         )
 
-    async def hear(self, sent: bytes) -> str | None:
+    async def read_from(self, sent: bytes) -> str | None:
         """Return the protocol error after the other end has sent the bytes and closed."""
         ours, theirs = socket.socketpair()
         loop = asyncio.get_running_loop()
@@ -155,7 +155,7 @@ class End:
 async def test_the_end_of_a_connection_is_no_error() -> None:
     end = End()
 
-    assert await end.hear(encode_frame(frames.Pong())) is None
+    assert await end.read_from(encode_frame(frames.Pong())) is None
     assert end.frames == [frames.Pong()]
     end.connection.send(frames.Ping())  # harmless by now
 
@@ -163,7 +163,7 @@ async def test_the_end_of_a_connection_is_no_error() -> None:
 async def test_an_invalid_frame_closes_the_connection_and_earlier_frames_count() -> None:
     end = End()
 
-    fault = await end.hear(encode_frame(frames.Pong()) + b"garbage, garbage")
+    fault = await end.read_from(encode_frame(frames.Pong()) + b"garbage, garbage")
 
     assert fault == "the header announces 1734439522 bytes; the limit is 4194304"
     assert end.frames == [frames.Pong()]

@@ -21,7 +21,7 @@ from schedo.protocol.pieces import PIECE_BYTES
 from schedo.worker.process.supervisor import describe_exit
 from tests.worker.calls import both_loops, wait_gone
 from tests.worker.raised import KINDS, shown
-from tests.worker.site import LONG_S, Site, hear, say, serving
+from tests.worker.site import LONG_S, Site, read_from, serving, write_to
 
 ONCE = Options(retry=Retry(max_attempts=1))
 
@@ -184,7 +184,7 @@ async def test_the_death_of_a_process_loses_only_its_own_attempts(
     async with serving(tmp_path, processes=2, slots=1) as site:
         waiting = await site.submit("wait_for", pipe=str(pipe))
         dying = await site.run("die_once", mark=str(tmp_path / "mark"), how="exit")
-        await say(pipe, "fine")
+        await write_to(pipe, "fine")
         waited = await site.end(waiting)
 
     assert (dying["losses"], waited["losses"]) == (1, 0)
@@ -200,7 +200,7 @@ async def test_a_job_that_kills_its_process_counts_no_loss_for_its_neighbours(
         neighbours = [await site.submit("wait_for", pipe=str(way)) for way in (pipe, other)]
         culprit = await site.run("die_always", options=Options(retry=Retry()))
         for way in (pipe, other):
-            await say(way, "fine")
+            await write_to(way, "fine")
         ended = [await site.end(job) for job in neighbours]
 
     assert (culprit["state"], culprit["losses"]) == ("failed", 3)
@@ -259,7 +259,7 @@ async def test_a_result_is_sent_before_the_next_handler_blocks(site: Site, pipe:
     )
 
     assert (await site.end(fine))["result"] == 3
-    await say(pipe, "unblocked")
+    await write_to(pipe, "unblocked")
     assert (await site.end(blocked))["result"] == "unblocked"
 
 
@@ -270,7 +270,7 @@ async def test_a_blocked_process_releases_leases_that_it_has_not_started(
     others = [await hasty.submit("add", a=n, b=1) for n in range(3)]
 
     results = [(await hasty.end(job))["result"] for job in others]
-    await say(pipe, "unblocked")
+    await write_to(pipe, "unblocked")
     record = await hasty.end(blocked)
 
     assert results == [1, 2, 3]
@@ -283,7 +283,7 @@ async def test_jobs_released_by_a_blocked_process_run_once(
     blocked = await hasty.submit("block", pipe=str(pipe))
     other = await hasty.submit("add", a=1, b=1)
     await hasty.end(other)
-    await say(pipe, "")
+    await write_to(pipe, "")
     await hasty.end(blocked)
     await hasty.children.stop(LONG_S)  # the blocked process has had its say, too
 
@@ -306,7 +306,7 @@ async def test_the_process_of_a_handler_that_ignores_its_stop_is_killed(
 ) -> None:
     before = (await site.run("where"))["result"]
     job = await site.submit("stubborn", pipe=str(pipe))
-    await hear(pipe)
+    await read_from(pipe)
 
     await site.backend.cancel(job)
 
@@ -321,10 +321,10 @@ async def test_a_process_is_replaced_only_after_its_other_attempts_have_ended(
     os.mkfifo(tmp_path / "other")
     waiting = await site.submit("wait_for", pipe=str(tmp_path / "other"))
     job = await site.submit("stubborn", pipe=str(pipe))
-    await hear(pipe)
+    await read_from(pipe)
     await site.backend.cancel(job)
     await site.end(job)
-    await say(tmp_path / "other", "fine")
+    await write_to(tmp_path / "other", "fine")
 
     record = await site.end(waiting)
 
@@ -333,11 +333,11 @@ async def test_a_process_is_replaced_only_after_its_other_attempts_have_ended(
 
 async def test_a_plain_function_can_see_that_its_job_was_cancelled(site: Site, pipe: Path) -> None:
     job = await site.submit("watchful", pipe=str(pipe))
-    await hear(pipe)
+    await read_from(pipe)
 
     await site.backend.cancel(job)
 
-    assert await hear(pipe) == "stopping"
+    assert await read_from(pipe) == "stopping"
     assert (await site.end(job))["state"] == "cancelled"
 
 
@@ -349,7 +349,7 @@ async def test_a_stop_lets_running_attempts_end(tmp_path: Path, pipe: Path) -> N
         pid = (await site.run("where"))["result"]
         job = await site.submit("wait_for", pipe=str(pipe))
         stopping = asyncio.create_task(site.children.stop(LONG_S))
-        await say(pipe, "in time")
+        await write_to(pipe, "in time")
         await stopping
 
         assert (await site.end(job))["result"] == "in time"
@@ -359,7 +359,7 @@ async def test_a_stop_lets_running_attempts_end(tmp_path: Path, pipe: Path) -> N
 async def test_a_stop_releases_attempts_that_do_not_end_in_time(tmp_path: Path, pipe: Path) -> None:
     async with serving(tmp_path) as site:
         job = await site.submit("stubborn", pipe=str(pipe))
-        await hear(pipe)
+        await read_from(pipe)
 
         await site.children.stop(0)
         record = await site.backend.get(job)

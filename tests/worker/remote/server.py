@@ -32,14 +32,14 @@ class Exchange:
 
     def answer(self, **fields: Any) -> None:
         """Respond with 200 and these fields."""
-        self.say(200, json.dumps(answer_of(**fields)).encode())
+        self.respond(200, json.dumps(answer_of(**fields)).encode())
 
     def refuse(self, status: int, code: str, detail: str, **headers: str) -> None:
         """Respond with a problem document."""
         problem = {"status": status, "code": code, "detail": detail}
-        self.say(status, json.dumps(problem).encode(), **headers)
+        self.respond(status, json.dumps(problem).encode(), **headers)
 
-    def say(self, status: int, body: bytes, **headers: str) -> None:
+    def respond(self, status: int, body: bytes, **headers: str) -> None:
         """Respond with any status, body and headers."""
         lines = [f"HTTP/1.1 {status} Whatever", f"content-length: {len(body)}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]

@@ -233,7 +233,7 @@ async def test_an_overloaded_server_is_polled_again(
 async def test_a_malformed_response_does_not_end_the_worker(
     server: WorkServer, running: RunningPoller, body: bytes
 ) -> None:
-    (await server.next_poll()).say(200, body)
+    (await server.next_poll()).respond(200, body)
 
     assert (await server.next_poll()).body["worker"] == "w1"
 
