@@ -73,6 +73,10 @@ BACKLOG_AGE_US = 20 * MILLISECOND
 PROMOTED_MIN = 32
 PROMOTED_MAX = 1_000
 PROMOTING_US = 8 * MILLISECOND
+# Ended jobs that one step of pruning deletes, and the time that it may take.
+PRUNED_MIN = 32
+PRUNED_MAX = 500
+PRUNING_US = 5 * MILLISECOND
 # A burst of queued jobs up to this number, in all ready indexes together, is never read back.
 READY_ENTRIES_MAX = 8_192
 READY_PAGES_MAX = 8  # ready indexes that load a page after one commit

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schedo.core.changes import Changes
-from schedo.core.limits import PAGE_ENTRIES_MAX, PROMOTED_MAX, PROMOTED_MIN, PROMOTING_US
+from schedo.core.limits import (
+    PAGE_ENTRIES_MAX,
+    PROMOTED_MAX,
+    PROMOTED_MIN,
+    PROMOTING_US,
+    PRUNED_MAX,
+    PRUNED_MIN,
+    PRUNING_US,
+)
 from schedo.core.loads import Load, Needs, PromoteDue
 from schedo.core.model import Job, LeaseKey
 from schedo.engine.clock_changes import ClockChanges
@@ -37,6 +45,23 @@ class Batch:
     finals: list[Job] = field(default_factory=list)  # copies, for callers that wait for the end
 
 
+@dataclass(slots=True)
+class StepSize:
+    """How many rows one step writes, such that it takes about `target_us`: commits wait for it."""
+
+    rows: int
+    least: int
+    most: int
+    target_us: int
+
+    def adapt(self, took_us: int) -> None:
+        """Halve the next step after a long one; let it grow after a short one."""
+        if took_us > self.target_us:
+            self.rows = max(self.least, self.rows // 2)
+        else:
+            self.rows = min(self.most, self.rows * 3 // 2)
+
+
 class Committer:
     """The only writer of the store; the engine loop starts and cancels `run`."""
 
@@ -55,17 +80,18 @@ class Committer:
         self._clock_changes = clock_changes
         self._monitor = clock_changes.monitor
         self._wake = asyncio.Event()
-        self._prunes: list[tuple[asyncio.Future[int], tuple[int, Retention, int]]] = []
-        self._promoted_max = PAGE_ENTRIES_MAX
+        self._prunes: list[tuple[asyncio.Future[int], tuple[int, Retention]]] = []
+        self._pruned = StepSize(PRUNED_MIN, PRUNED_MIN, PRUNED_MAX, PRUNING_US)
+        self._promoted = StepSize(PAGE_ENTRIES_MAX, PROMOTED_MIN, PROMOTED_MAX, PROMOTING_US)
 
     def wake(self) -> None:
         """Start a round: there is something to commit, to release, to prune or to load."""
         self._wake.set()
 
-    async def prune(self, now: int, retention: Retention, limit: int) -> int:
-        """Delete up to `limit` jobs and idempotency records in the next round; return how many."""
+    async def prune(self, now: int, retention: Retention) -> int:
+        """Delete some jobs and idempotency records in the next round; return how many."""
         pruned: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._prunes.append((pruned, (now, retention, limit)))
+        self._prunes.append((pruned, (now, retention)))
         self.wake()
         return await pruned
 
@@ -101,10 +127,13 @@ class Committer:
 
     async def _prune(self) -> None:
         """Do the requested prunes; their errors go to the callers and do not fail the round."""
+        clock = self._monitor.clock
         while self._prunes:
             pruned, arguments = self._prunes[0]  # a cancelled round leaves it to the next one
+            began_at = clock.now()
             try:
-                count = await self._store.prune(*arguments)
+                count = await self._store.prune(*arguments, self._pruned.rows)
+                self._pruned.adapt(clock.now() - began_at)
             except SchedoError as error:
                 refuse(pruned, error)
             else:
@@ -118,9 +147,6 @@ class Committer:
             return await self._store.load(load)
         clock = self._monitor.clock
         began_at = clock.now()
-        promoted = await self._store.load(replace(load, limit=self._promoted_max))
-        if clock.now() - began_at > PROMOTING_US:
-            self._promoted_max = max(PROMOTED_MIN, self._promoted_max // 2)
-        else:
-            self._promoted_max = min(PROMOTED_MAX, self._promoted_max * 3 // 2)
+        promoted = await self._store.load(replace(load, limit=self._promoted.rows))
+        self._promoted.adapt(clock.now() - began_at)
         return promoted

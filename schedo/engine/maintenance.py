@@ -18,7 +18,8 @@ log = logging.getLogger("schedo.engine")
 SWEEP_S = 1.0
 CHECK_S = 0.5  # a change of the store's files is noticed within a second
 PRUNE_S = 30.0
-PRUNE_BATCH = 500
+# Between two steps, each of some milliseconds: pruning takes at most a fifth of the writer's time.
+PRUNE_PAUSE_S = 0.02
 
 
 class Maintenance:
@@ -90,10 +91,11 @@ class Maintenance:
                 log.exception("pruning is postponed after an internal error")
 
     async def prune(self) -> int:
-        """Delete jobs past their retention; commits run between the small batches."""
+        """Delete jobs past their retention, in short steps with a pause after each."""
         total = 0
         while True:
-            count = await self._loop.prune(self._loop.clock.now(), self.retention, PRUNE_BATCH)
-            total += count
-            if count < PRUNE_BATCH:
+            count = await self._loop.prune(self._loop.clock.now(), self.retention)
+            if count == 0:
                 return total
+            total += count
+            await asyncio.sleep(PRUNE_PAUSE_S)

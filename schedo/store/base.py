@@ -231,5 +231,6 @@ class Store(Reader, Protocol):
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         """Delete up to `limit` ended jobs and idempotency records past their retention.
 
-        Return the number of deleted records.
+        Return the number of deleted records. Jobs of the last commits may stay until a read has
+        seen them. A power cut may undo the deletion.
         """

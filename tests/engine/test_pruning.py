@@ -11,6 +11,8 @@ from schedo.core.leases import Failed
 from schedo.core.loads import Load, LoadJob, LoadUniqueHolder
 from schedo.core.model import Failure, Job, Unique
 from schedo.core.states import State
+from schedo.engine.committer import StepSize
+from schedo.engine.maintenance import PRUNE_PAUSE_S
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import Retention
 from tests.engine.world import World, running
@@ -124,3 +126,29 @@ async def test_an_ended_job_that_is_retried_while_its_end_is_committed_is_not_pr
 
         assert (await submit).id not in (before.id, (await other).id)
         assert await pruning == 1
+
+
+def test_a_long_step_is_followed_by_a_shorter_one() -> None:
+    size = StepSize(100, least=40, most=160, target_us=5_000)
+    sizes = []
+
+    for took_us in (5_001, 9_000, 9_000, 5_000, 100, 100, 100, 100):
+        size.adapt(took_us)
+        sizes.append(size.rows)
+
+    assert sizes == [50, 40, 40, 60, 90, 135, 160, 160]
+
+
+async def test_pruning_pauses_after_each_step(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def prune(*what: Any) -> int:
+        steps.append(asyncio.get_running_loop().time())
+        return 1 if len(steps) < 3 else 0
+
+    steps: list[float] = []
+    async with running(path) as world:
+        monkeypatch.setattr(world.store, "prune", prune)
+
+        assert await world.engine._maintenance.prune() == 2
+
+        first, second, last = steps
+        assert min(second - first, last - second) >= PRUNE_PAUSE_S

@@ -271,6 +271,7 @@ class FileStore(ServerStore):
         """Delete the records whose retention has passed."""
         async with self._turn:
             await self._access(0)
+            await self._ask("load_running", 0, 1)  # the model has no write buffer, so it is flushed
             return await self._pruned(partial(self._ask, "prune", now, retention, limit))
 
     async def _watched(self, asked: Awaitable[Any]) -> Any:

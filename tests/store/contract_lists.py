@@ -199,6 +199,7 @@ class ListClaims:
         done = [make_job(id=n, state=State.COMPLETED, ended_at=n) for n in (1, 2, 3)]
         failed = [make_job(id=n, state=State.FAILED, ended_at=n) for n in (4, 5)]
         await put(store, *done, *failed)
+        assert len(await listed(store)) == 5
 
         counts = [await store.prune(MINUTE, RETENTION, 2) for _ in range(4)]
 
@@ -225,6 +226,7 @@ class ListClaims:
     async def test_a_job_that_was_pruned_cannot_be_updated(self, store: Store) -> None:
         job = make_job(id=1, state=State.FAILED, ended_at=1)
         await put(store, job)
+        assert await listed(store) == [1]
         await store.prune(MINUTE, RETENTION, 9)
         job.state = State.QUEUED
 

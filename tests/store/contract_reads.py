@@ -14,7 +14,7 @@ from schedo.core.paged_index import START
 from schedo.core.states import State
 from schedo.store.base import Retention, Store
 from tests.factories import make_job
-from tests.store.steps import all_jobs, ended, of_jobs, put
+from tests.store.steps import all_jobs, ended, listed, of_jobs, put
 
 Read = Callable[[Store], Awaitable[Any]]
 READY_KEY = ReadyKey("default", "email.send")
@@ -98,8 +98,9 @@ class ReadClaims:
 
         assert (await store.snapshot()).ready_keys == []
 
-    async def test_a_job_that_has_just_ended_can_be_pruned(self, store: Store) -> None:
+    async def test_a_job_that_a_read_has_seen_can_be_pruned(self, store: Store) -> None:
         await put(store, ended(make_job(id=1)))
+        assert await listed(store) == [1]
 
         assert await store.prune(100, KEPT_NOT, 9) == 1
         assert await store.get_job(1) is None

@@ -1,13 +1,18 @@
-"""Deletes jobs past their retention with all their records, a few rows at a time."""
+"""Deletes jobs past their retention with all their records, a few hundred at a time."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+
+import msgspec
 
 from schedo.core.states import State
 from schedo.store.base import Retention
 from schedo.store.sqlite import queries
-from schedo.store.sqlite.connection import transaction
+from schedo.store.sqlite.connection import transaction, unsynced
+
+_encode_ids = msgspec.json.Encoder().encode
 
 
 def kept_us(retention: Retention) -> dict[State, int]:
@@ -20,20 +25,41 @@ def kept_us(retention: Retention) -> dict[State, int]:
     }
 
 
-def prune(connection: sqlite3.Connection, now: int, retention: Retention, limit: int) -> int:
+def prune(
+    connection: sqlite3.Connection,
+    now: int,
+    retention: Retention,
+    limit: int,
+    is_buffered: Callable[[int], bool],
+) -> int:
     """Delete up to `limit` ended jobs and idempotency records in one transaction.
 
-    Return the number of deleted records.
+    is_buffered: whether the write buffer has a newer row of a job; such a job stays. Return the
+    number of deleted records. The transaction is not synced: if it is lost, the records are deleted
+    again.
     """
-    jobs: list[tuple[int]] = []
-    for state, kept in kept_us(retention).items():
-        parameters = (str(state.value), now - kept, limit - len(jobs))
-        jobs += connection.execute(queries.ENDED, parameters).fetchall()
-    with transaction(connection):
-        for statement in queries.DELETE_JOB:
-            connection.executemany(statement, jobs)
+    jobs = _find_ended(connection, now, retention, limit, is_buffered)
+    ids = _encode_ids(jobs).decode()
+    with unsynced(connection), transaction(connection):
+        for statement in queries.DELETE_JOBS:
+            connection.execute(statement, (ids,))
         oldest = now - retention.idempotency_us
         records = connection.execute(
             queries.DELETE_IDEMPOTENCY_RECORDS, (oldest, limit - len(jobs))
         ).rowcount
     return len(jobs) + records
+
+
+def _find_ended(
+    connection: sqlite3.Connection,
+    now: int,
+    retention: Retention,
+    limit: int,
+    is_buffered: Callable[[int], bool],
+) -> list[int]:
+    jobs: list[int] = []
+    for state, kept in kept_us(retention).items():
+        parameters = (str(state.value), now - kept, limit - len(jobs))
+        found = connection.execute(queries.ENDED, parameters).fetchall()
+        jobs += [job_id for (job_id,) in found if not is_buffered(job_id)]
+    return jobs

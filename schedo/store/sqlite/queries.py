@@ -166,12 +166,13 @@ GROUP BY queue, state"""
 ENDED = """
 SELECT id FROM job WHERE state = ? AND ended_at IS NOT NULL AND ended_at <= ?
 ORDER BY ended_at LIMIT ?"""
-DELETE_JOB = (
-    "DELETE FROM job WHERE id = ?",
-    "DELETE FROM job_payload WHERE job_id = ?",
-    "DELETE FROM job_tag WHERE job_id = ?",
-    "DELETE FROM attempt WHERE job_id = ?",
-    "DELETE FROM output WHERE job_id = ?",
+# ?: the ids of the jobs as JSON.
+DELETE_JOBS = (
+    "DELETE FROM job WHERE id IN (SELECT value FROM json_each(?))",
+    "DELETE FROM job_payload WHERE job_id IN (SELECT value FROM json_each(?))",
+    "DELETE FROM job_tag WHERE job_id IN (SELECT value FROM json_each(?))",
+    "DELETE FROM attempt WHERE job_id IN (SELECT value FROM json_each(?))",
+    "DELETE FROM output WHERE job_id IN (SELECT value FROM json_each(?))",
 )
 DELETE_IDEMPOTENCY_RECORDS = """
 DELETE FROM idempotency_record WHERE rowid IN (

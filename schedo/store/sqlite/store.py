@@ -173,7 +173,10 @@ class SqliteStore(ConcurrentReads):
         return payload
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
-        return await self._load(prune, now, retention, limit)
+        writer = self._require_open(self._writer)
+        count = await self._run(writer, prune, now, retention, limit, self._buffer.holds)
+        self._checkpoint_if_long(self._guard.log_bytes())
+        return count
 
     async def backup(self, now: Callable[[], int]) -> tuple[BinaryIO, int]:
         if self.path is None:

@@ -105,6 +105,10 @@ class WriteBuffer:
         """Whether the tables may be incomplete."""
         return bool(self._new or self._known) or not self._is_consistent
 
+    def holds(self, job_id: int) -> bool:
+        """Whether the tables may be without the newest row of the job; any thread may call."""
+        return job_id in self._new or job_id in self._known or not self._is_consistent
+
     @property
     def is_long(self) -> bool:
         """Whether the oldest entries should be flushed soon."""

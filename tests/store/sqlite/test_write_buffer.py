@@ -15,6 +15,7 @@ from schedo.core.loads import LoadJob
 from schedo.core.model import Options, Queue
 from schedo.core.states import State
 from schedo.errors import StoreError
+from schedo.store.base import Retention
 from schedo.store.sqlite import write_buffer
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
@@ -239,3 +240,26 @@ async def test_after_a_flush_commits_are_synced_again(store: SqliteStore) -> Non
     await store.load(LoadJob(1))
 
     assert await raw(store, "PRAGMA synchronous") == [(2,)]
+
+
+async def test_a_retried_job_is_not_pruned_while_its_retry_is_in_the_buffer(
+    store: SqliteStore,
+) -> None:
+    job, other = (make_job(id=n, state=State.FAILED, ended_at=1) for n in (1, 2))
+    await put(store, job, other)
+    assert await listed(store) == [2, 1]
+    job.state, job.ended_at = State.QUEUED, None
+    await store.commit(of_jobs(job))
+
+    pruned = await store.prune(10, Retention(0, 0, 0, 0), 9)
+
+    assert (pruned, await in_buffer(store)) == (1, 1)
+    assert await listed(store) == [1]
+
+
+async def test_pruning_does_not_flush_the_buffer(store: SqliteStore) -> None:
+    await put(store, *(make_job(id=n) for n in range(1, 101)))
+
+    await store.prune(10, Retention(0, 0, 0, 0), 9)
+
+    assert (await in_buffer(store), await in_table(store)) == (1, {})
