@@ -181,6 +181,7 @@ class ListClaims:
         self, store: Store, state: str, kept: int
     ) -> None:
         await put(store, make_job(id=1, state=State(state), ended_at=100))
+        assert await listed(store) == [1]
 
         assert await store.prune(100 + kept - 1, RETENTION, 9) == 0
         assert await store.prune(100 + kept, RETENTION, 9) == 1

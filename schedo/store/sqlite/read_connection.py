@@ -31,20 +31,39 @@ class ConcurrentReads:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Call the function in the thread of the read-only connection."""
+        """Call the function in the thread of the read-only connection.
+
+        It finds every commit in the tables but those of jobs in the write buffer.
+        """
+        raise NotImplementedError
+
+    async def _read_jobs(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """As _read, after the write buffer is flushed."""
+        raise NotImplementedError
+
+    def _is_buffered(self, job_id: int) -> bool:
+        """Return whether the write buffer may have a newer row of the job than the table."""
         raise NotImplementedError
 
     async def get_job(self, job_id: int) -> Job | None:
-        return await self._read(reads.job, self._offset_us, queries.WHOLE_JOB, job_id)
+        read = self._read_jobs if self._is_buffered(job_id) else self._read
+        return await read(reads.job, self._offset_us, queries.WHOLE_JOB, job_id)
 
     async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
         jobs: list[Job] = []
+        read = self._read_jobs
         for _ in range(PARTS_OF_A_PAGE_MAX):  # other reads run between two parts
             left = limit - len(jobs)
-            found, before = await self._read(search, self._offset_us, which, before, left)
+            found, before = await read(search, self._offset_us, which, before, left)
             jobs += found
             if before is None or len(jobs) == limit:
                 break
+            read = self._read  # the tables have what was committed before the call
         return JobPage(jobs, before)
 
     async def list_attempts(self, job_id: int) -> list[AttemptRecord]:
@@ -58,10 +77,10 @@ class ConcurrentReads:
         return await self._read(reads.output_piece, job_id, piece)
 
     async def get_schedule(self, which: str | int) -> Schedule | None:
-        return await self._read(reads.schedule, self._offset_us, which)
+        return await self._read_jobs(reads.schedule, self._offset_us, which)
 
     async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
-        return await self._read(
+        return await self._read_jobs(
             reads.schedules, self._offset_us, queries.SCHEDULES_BY_NAME, (after or "", limit)
         )
 
@@ -71,11 +90,11 @@ class ConcurrentReads:
 
     async def count_jobs(self) -> Counts:
         counts = Counts()
-        for queue, state, count in await self._read(reads.fetch_all, queries.COUNTS, ()):
+        for queue, state, count in await self._read_jobs(reads.fetch_all, queries.COUNTS, ()):
             counts.by_queue.setdefault(queue, {})[state] = count
         after: tuple[int, int, int] | None = None
         while True:  # other reads run between two parts
-            counted, after = await self._read(reads.count_timed, after, COUNTED_AT_ONCE)
+            counted, after = await self._read_jobs(reads.count_timed, after, COUNTED_AT_ONCE)
             for queue, state, count in counted:
                 by_state = counts.by_queue.setdefault(queue, {})
                 by_state[state] = by_state.get(state, 0) + count

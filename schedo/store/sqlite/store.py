@@ -214,14 +214,27 @@ class SqliteStore(ConcurrentReads):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        reader, writer = self._require_open(self._reader), self._require_open(self._writer)
+        return await self._run(self._require_open(self._reader), function, *args, **kwargs)
+
+    async def _read_jobs(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        writer = self._require_open(self._writer)
         if self._buffer:
+            last = self._buffer.newest
             try:
-                await self._run(writer, self._buffer.flush)
+                while not await self._run(writer, self._buffer.flush_step, last):
+                    pass  # commits run between two steps
             except StoreFull:
                 read = self._buffer.read_flushed
                 return await self._run(writer, read, function, *args, **kwargs)
-        return await self._run(reader, function, *args, **kwargs)
+        return await self._read(function, *args, **kwargs)
+
+    def _is_buffered(self, job_id: int) -> bool:
+        return self._buffer.holds(job_id)
 
     async def _run(
         self,

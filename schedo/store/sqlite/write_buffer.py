@@ -20,7 +20,7 @@ from __future__ import annotations
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -105,6 +105,13 @@ class WriteBuffer:
         """Whether the tables may be incomplete."""
         return bool(self._new or self._known) or not self._is_consistent
 
+    @property
+    def newest(self) -> int:
+        """The id of the last entry, or 0; any thread may call."""
+        with suppress(IndexError):
+            return self._entries[-1].id
+        return 0
+
     def holds(self, job_id: int) -> bool:
         """Whether the tables may be without the newest row of the job; any thread may call."""
         return job_id in self._new or job_id in self._known or not self._is_consistent
@@ -171,6 +178,12 @@ class WriteBuffer:
             old = sum(1 for entry in self._entries if entry.id <= self._old)
             self._flush(connection, min(old, self._oldest(max(FLUSH_ROWS, self._count // 8))))
             self._old = self._entries[-1].id if self._entries else 0
+
+    def flush_step(self, connection: sqlite3.Connection, last: int) -> bool:
+        """Write some of the oldest entries; return whether all up to `last` are in the tables."""
+        with self._guarded(connection):
+            self._flush(connection, self._oldest(FLUSH_ROWS))
+            return not self._entries or self._entries[0].id > last
 
     def flush_oldest(self, connection: sqlite3.Connection) -> None:
         """Write the oldest entries until the buffer is not long any more."""

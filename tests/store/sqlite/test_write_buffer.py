@@ -15,7 +15,7 @@ from schedo.core.loads import LoadJob
 from schedo.core.model import Options, Queue
 from schedo.core.states import State
 from schedo.errors import StoreError
-from schedo.store.base import Retention
+from schedo.store.base import JobFilter, Retention
 from schedo.store.sqlite import write_buffer
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
@@ -263,3 +263,38 @@ async def test_pruning_does_not_flush_the_buffer(store: SqliteStore) -> None:
     await store.prune(10, Retention(0, 0, 0, 0), 9)
 
     assert (await in_buffer(store), await in_table(store)) == (1, {})
+
+
+async def test_a_look_up_flushes_the_buffer_only_for_a_job_that_is_in_it(
+    store: SqliteStore,
+) -> None:
+    await put(store, make_job(id=1))
+    assert await listed(store) == [1]
+    await put(store, make_job(id=2))
+
+    assert await store.get_job(1) is not None
+    assert await store.get_job(3) is None
+    assert await store.find_idempotency_record("a", b"") is None
+    assert await store.list_attempts(2) == []
+    assert await store.list_output_sizes(2) == []
+    assert (await in_buffer(store), set(await in_table(store))) == (1, {1})
+
+    assert await store.get_job(2) is not None
+    assert await in_buffer(store) == 0
+
+
+async def test_commits_run_while_a_list_waits_for_the_flush(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_buffer, "FLUSH_ROWS", 10)
+    for first in range(1, 101, 10):
+        await put(store, *(make_job(id=n) for n in range(first, first + 10)))
+
+    listing = asyncio.create_task(store.list_jobs(JobFilter(), None, 200))
+    committing = asyncio.create_task(put(store, make_job(id=101)))
+    await committing
+    left = await in_buffer(store)
+    page = await listing
+
+    assert left > 1
+    assert {job.id for job in page.jobs} >= {*range(1, 101)}
