@@ -58,4 +58,20 @@ def make_client(kind: Callable[[str, str | None], C], url: str, token_file: str 
         raise click.UsageError(str(error)) from error
 
 
-as_json = click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+_JSON = "schedo.json"
+
+
+def _remember(ctx: click.Context, option: click.Parameter, is_json: bool) -> bool:
+    ctx.meta[_JSON] = is_json
+    return is_json
+
+
+def wants_json(ctx: click.Context) -> bool:
+    """Return whether the command was called with --json."""
+    return bool(ctx.meta.get(_JSON))
+
+
+# Eager, so that an error in another option is printed as JSON as well.
+as_json = click.option(
+    "--json", "is_json", is_flag=True, is_eager=True, callback=_remember, help="Print JSON."
+)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from schedo.cli.escapes import escape
+from schedo.client.messages import Record
 from schedo.errors import Exit, Invalid, SchedoError, exit_of_server
 
 
@@ -51,3 +52,16 @@ def explain(error: SchedoError) -> str:
     if error.status >= 500:
         text = "; ".join([text, *getattr(error, "__notes__", [])])
     return text
+
+
+def describe_problem(error: SchedoError | click.ClickException) -> Record:
+    """Return the error as a problem document, such as the API renders."""
+    if isinstance(error, click.ClickException):
+        code = "usage" if isinstance(error, click.UsageError) else "failure"
+        return {"code": code, "detail": error.format_message()}
+    problem: Record = {"code": error.code, "status": error.status, "detail": explain(error)}
+    if isinstance(error, Invalid):
+        problem["errors"] = [
+            {"pointer": each.pointer, "detail": each.detail} for each in error.problems
+        ]
+    return problem

@@ -6,15 +6,18 @@ The help lists the exit codes of schedo.errors.Exit.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
 
-from schedo.cli.errors import Failure, explain
+from schedo.cli.connection import wants_json
+from schedo.cli.errors import Failure, describe_problem, explain
 from schedo.errors import Exit, SchedoError
 
 
@@ -38,6 +41,7 @@ COMMANDS = {
     "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
     "backup": _Entry("schedo.cli.backup:backup", "Copy the store of a running server to a file."),
     "crontab": _Entry("schedo.cli.crontab_import:crontab", "Import a crontab as schedules."),
+    "cron": _Entry("schedo.cli.cron:cron", "Explain cron expressions."),
     "config": _Entry("schedo.cli.settings:config", "Show the configuration of the server."),
     "completion": _Entry("schedo.cli.completion:completion", "Print a shell completion script."),
 }
@@ -59,6 +63,16 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand; for an unknown one, raise UsageError with similar names."""
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            similar = get_close_matches(args[0], COMMANDS)
+            hint = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
 
         with formatter.section("Commands"):
@@ -70,11 +84,19 @@ class LazyGroup(click.Group):
             formatter.write_dl([(str(code.value), code.meaning) for code in Exit])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; turn a SchedoError into one line on stderr and exit code 1."""
+        """Run the command; turn a SchedoError into one line on stderr and exit code 1.
+
+        With --json, each error is a JSON object on stderr, with the exit code unchanged.
+        """
         try:
             return super().invoke(ctx)
-        except SchedoError as error:
-            raise Failure(explain(error)) from error
+        except (SchedoError, click.ClickException) as error:
+            if wants_json(ctx):
+                click.echo(json.dumps(describe_problem(error)), err=True)
+                ctx.exit(getattr(error, "exit_code", Exit.REFUSED))
+            if isinstance(error, SchedoError):
+                raise Failure(explain(error)) from error
+            raise
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

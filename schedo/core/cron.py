@@ -33,6 +33,7 @@ __all__ = [
     "ParsedCron",
     "check_zone",
     "count_fires",
+    "describe_clock_change",
     "explain",
     "next_fire",
     "parse_cron",
@@ -96,6 +97,21 @@ def count_fires(
 def explain(cron: str) -> str:
     """Return the expression in English."""
     return CronSim(cron, _ANY_DAY).explain()
+
+
+def describe_clock_change(cron: str, tz: str, fire_us: int, gap: Gap = "after") -> str | None:
+    """Return in words how a change of the zone's clock affects this fire; None if it does not."""
+    zone, second = load_zone(tz), fire_us // limits.SECOND
+    place = locate(zone, local_time(zone, second))
+    if isinstance(place, Change):
+        which = "first" if second < place.at else "second"
+        return f"clocks go back: this is the {which} time of two"
+    if _effective(cron, gap, "first")[0] == "after":
+        for change in list_changes(zone, second - 1, second):
+            low, high = change.window
+            if change.is_gap and _count_local(CronSim(cron, _ANY_DAY), low, high):
+                return f"clocks go forward: moved, there is no {low:%H:%M} to {high:%H:%M} that day"
+    return None
 
 
 def _effective(cron: str, gap: Gap, fold: Fold) -> tuple[Gap, Fold]:

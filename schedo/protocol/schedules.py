@@ -328,12 +328,20 @@ class TriggerAnswer(Struct, forbid_unknown_fields=True):
     blocking_job: Id | UnsetType = UNSET
 
 
+class ClockChangeAnswer(Struct, forbid_unknown_fields=True):
+    """A fire that a change of the zone's clock moves or repeats, and how."""
+
+    at: Instant
+    description: str
+
+
 class CronAnswer(Struct, forbid_unknown_fields=True):
     """The meaning of a cron expression, and its next fires."""
 
     tz: str
     description: str
     next_fires: list[Instant]
+    clock_changes: list[ClockChangeAnswer]
     warnings: list[str]
     normalized: str | UnsetType = UNSET
     every: DurationText | UnsetType = UNSET

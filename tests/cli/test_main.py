@@ -93,8 +93,37 @@ def test_the_help_names_every_command(schedo: Call) -> None:
     assert all(f"\n  {name} " in result.stdout for name in COMMANDS)
 
 
-def test_an_unknown_command_is_exit_code_2(schedo: Call) -> None:
-    assert schedo("jbos").exit_code == 2
+def test_an_unknown_command_is_exit_code_2_with_similar_names(schedo: Call) -> None:
+    result = schedo("jbos")
+
+    assert result.exit_code == 2
+    assert "No such command 'jbos'. Did you mean 'jobs'?" in result.stderr
+    assert "Did you mean" not in schedo("qqqqqq").stderr
+
+
+def test_an_error_is_json_with_json(server: FakeServer, schedo: Call) -> None:
+    places = [{"pointer": "/cron", "detail": "minute 61"}]
+    server.on("GET", "/v1/jobs", 422, problem(422, "invalid", "the cron is wrong", errors=places))
+
+    result = schedo("jobs", "ls", "--json")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert json.loads(result.stderr) == {
+        "code": "invalid",
+        "status": 422,
+        "detail": "the cron is wrong; /cron: minute 61",
+        "errors": places,
+    }
+
+
+@pytest.mark.parametrize(
+    "args", [["jobs", "ls", "--limit", "0", "--json"], ["jobs", "set", "A", "--json"]], ids=str
+)
+def test_a_wrong_command_line_is_json_with_json(schedo: Call, args: list[str]) -> None:
+    result = schedo(*args)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert json.loads(result.stderr)["code"] == "usage"
 
 
 def commands(group: click.Group, path: str = "") -> list[tuple[str, click.Command]]:

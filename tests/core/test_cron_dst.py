@@ -19,7 +19,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from schedo.core.cron import Fold, Gap, next_fire, parse_cron, previous_fire
+from schedo.core.cron import (
+    Fold,
+    Gap,
+    describe_clock_change,
+    next_fire,
+    parse_cron,
+    previous_fire,
+)
 
 
 def at(text: str, tz: str = "UTC") -> int:
@@ -334,3 +341,39 @@ def test_the_instants_just_before_and_just_after_a_gap_fire() -> None:
     assert next_fire("30 2 * * *", NEW_YORK, gap_end) == at("2025-03-10T02:30-04:00")
     assert previous_fire("30 2 * * *", NEW_YORK, gap_end + 1) == gap_end
     assert previous_fire("30 2 * * *", NEW_YORK, gap_end) == at("2025-03-08T02:30-05:00")
+
+
+@pytest.mark.parametrize(
+    ("cron", "after", "fold", "description"),
+    [
+        (
+            "0 30 2 * * *",
+            "2025-03-30 00:00",
+            "first",
+            "clocks go forward: moved, there is no 02:00 to 03:00 that day",
+        ),
+        ("0 30 2 * * *", "2025-03-31 00:00", "first", None),
+        ("0 0 3 * * *", "2025-03-30 00:00", "first", None),
+        (
+            "0 30 2 * * *",
+            "2025-10-26 00:00",
+            "first",
+            "clocks go back: this is the first time of two",
+        ),
+        (
+            "0 30 2 * * *",
+            "2025-10-26 00:00",
+            "last",
+            "clocks go back: this is the second time of two",
+        ),
+        ("0 0 * * * *", "2025-03-30 01:30", "first", None),
+    ],
+)
+def test_a_fire_at_a_change_of_the_clock_is_described(
+    cron: str, after: str, fold: Fold, description: str | None
+) -> None:
+    tz = "Europe/Berlin"
+    fire = next_fire(cron, tz, at(after, tz), "after", fold)
+    assert fire is not None
+
+    assert describe_clock_change(cron, tz, fire) == description

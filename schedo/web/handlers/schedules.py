@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import msgspec
@@ -9,7 +10,7 @@ import orjson
 from msgspec import UNSET
 
 from schedo.core import limits
-from schedo.core.cron import explain, parse_cron
+from schedo.core.cron import describe_clock_change, explain, parse_cron
 from schedo.core.ids import render_id
 from schedo.core.model import Rule, Schedule
 from schedo.core.triggers import next_after
@@ -19,6 +20,7 @@ from schedo.protocol.fields import duration_or_unset, or_unset
 from schedo.protocol.jobs import job_fields
 from schedo.protocol.query import parse_name_cursor, read_limit, render_cursor
 from schedo.protocol.schedules import (
+    ClockChangeAnswer,
     CronAnswer,
     CronRequest,
     DecisionAnswer,
@@ -130,10 +132,12 @@ async def trigger_schedule(context: AppContext, request: Request) -> Response:
 async def explain_cron(context: AppContext, request: Request) -> Response:
     when = (await request.read(CronRequest)).read()
     rule = Rule(cron=when.normalized, every_us=when.every_us, tz=when.tz)
+    fires = _next_fires(rule, context.engine.clock.now())
     answer = CronAnswer(
         tz=when.tz,
         description=_explain(rule),
-        next_fires=[render_instant(fire) for fire in _next_fires(rule, context.engine.clock.now())],
+        next_fires=[render_instant(fire) for fire in fires],
+        clock_changes=list(_list_clock_changes(rule, fires)),
         warnings=list(when.warnings),
         normalized=or_unset(when.normalized),
         every=duration_or_unset(when.every_us),
@@ -173,6 +177,14 @@ def _next_fires(rule: Rule, after: int) -> list[int]:
         fires.append(fire)
         fire = next_after(rule, fire)
     return fires
+
+
+def _list_clock_changes(rule: Rule, fires: Iterable[int]) -> Iterator[ClockChangeAnswer]:
+    if rule.cron is not None:
+        for fire in fires:
+            description = describe_clock_change(rule.cron, rule.tz, fire, rule.gap)
+            if description is not None:
+                yield ClockChangeAnswer(render_instant(fire), description)
 
 
 def _explain(rule: Rule) -> str:
