@@ -43,11 +43,11 @@ class IndexSize:
 class PagedIndex:
     """The head of one order. It loads a page below half of the capacity, and trims at the limit."""
 
-    __slots__ = ("_index_size", "_live", "_timers", "horizon", "is_loading")
+    __slots__ = ("_live", "_timers", "horizon", "is_loading", "size")
 
     def __init__(self, size: IndexSize, *, empty: bool = False) -> None:
         """Start without entries. `empty` means that the store has no entry of this order either."""
-        self._index_size = size
+        self.size = size
         self._timers = Timers()
         self._live = self._timers.live
         self.horizon: Pair | None = None if empty else START
@@ -115,13 +115,13 @@ class PagedIndex:
     @property
     def is_overfull(self) -> bool:
         """Whether the index has more entries than its limit."""
-        return len(self._live) > self._index_size.limit
+        return len(self._live) > self.size.limit
 
     def trim(self) -> Iterable[int]:
         """Trim an overfull index to its capacity; return the removed ids, which the store keeps."""
         if not self.is_overfull:
             return ()
-        return self.shorten(self._index_size.capacity)
+        return self.shorten(self.size.capacity)
 
     def shorten(self, count: int) -> list[int]:
         """Keep the first `count` entries, which must be at least one; return the removed ids."""
@@ -132,14 +132,14 @@ class PagedIndex:
     @property
     def page_size(self) -> int:
         """The number of entries per page. It is small, because commits wait for the read."""
-        return min(self._index_size.capacity, PAGE_ENTRIES_MAX)
+        return min(self.size.capacity, PAGE_ENTRIES_MAX)
 
     def needs_page(self) -> bool:
         """Whether the store has more entries, few are in memory, and no page is loading."""
         return (
             self.horizon is not None
             and not self.is_loading
-            and len(self._live) <= self._index_size.capacity // 2
+            and len(self._live) <= self.size.capacity // 2
         )
 
     def extend(self, after: Pair, last: Pair | None) -> bool:

@@ -54,7 +54,7 @@ class QueueState:
 class ReadyIndex(PagedIndex):
     """The ready jobs of one ready key, by rank. Memory holds the head of this order."""
 
-    __slots__ = ("key", "number", "queue_state", "section")
+    __slots__ = ("key", "number", "queue_state", "section", "taken_in")
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class ReadyIndex(PagedIndex):
         self.key = ready_key
         self.queue_state = queue_state
         self.number = number  # in the order in which the indexes were opened
+        self.taken_in = 0  # the last period in which a job was taken from it
         self.section: Section
 
     @property

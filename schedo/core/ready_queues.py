@@ -32,9 +32,8 @@ from schedo.core.limits import SUSPECTS_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.paged_index import IndexSize, PagedIndex, Pair
 from schedo.core.queue_states import QueueState, ReadyIndex, Section
+from schedo.core.shares import Share
 from schedo.core.worker_pool import Worker, WorkerPool
-
-_LIMIT_MIN = 4  # entries
 
 
 class _QueueStates(dict[str, QueueState]):
@@ -58,14 +57,15 @@ class ReadyQueues:
         """Set the capacity of one index and the limit that all share, in entries."""
         self._groups = workers.groups
         self._generation = self._groups.generation
-        self._capacity = capacity
-        self._limit = limit
-        self._index_size = IndexSize(capacity, limit)
+        self._share = Share(capacity, limit)
+        # Indexes that jobs are taken from share the limit once more. The others may be thousands,
+        # whose jobs no worker can run, and must not slow these down.
+        self._busy_share = Share(capacity, limit)
+        self._busy: dict[ReadyIndex, None] = {}
+        self._period = 1
         # The store does not record which jobs are poison suspects, so memory must hold all of them.
         # They are few.
         self._suspects_size = IndexSize(capacity, SUSPECTS_MAX)
-        self._count = 0  # of ready indexes
-        self._shares = 1  # a power of two, so that the capacity is seldom divided again
         self.is_crowded = False  # some index may hold more than its share
         self._perhaps_idle: set[str] = set()
         self._queue_states = _QueueStates(self._perhaps_idle)
@@ -94,6 +94,14 @@ class ReadyQueues:
             if queue_state is not None and queue_state.is_idle:
                 del self._queue_states[name]
         self._perhaps_idle.clear()
+
+    def end_period(self) -> None:
+        """Shrink the indexes from which no job was taken in this period and the one before."""
+        for ready in [each for each in self._busy if each.taken_in < self._period - 1]:
+            self._rest(ready)
+            ready.size = self._share.size
+            self.is_crowded = True
+        self._period += 1
 
     # The queues' own limits.
 
@@ -168,9 +176,13 @@ class ReadyQueues:
         ready = section.heap.first() if section is not None else None
         if section is None or ready is None:
             return []
+        if ready.taken_in != self._period:
+            self._note_taken(ready)
         queue_state = section.queue_state
-        # If no other ready key has jobs, all free slots go to this one in a single call.
-        is_only = len(self._active) == len(queue_state.indexes) == 1
+        # If no job of another ready key can start, all free slots go to this one in a single call.
+        is_only = (
+            len(section.heap) == len(section.group.waiting) == len(self._groups.available) == 1
+        )
         shares = section.group.share(min(queue_state.free_slots, len(ready)) if is_only else 1)
         entries = ready.pop_first(len(shares))
         step = 1 / queue_state.queue.weight
@@ -179,6 +191,21 @@ class ReadyQueues:
         self._virtual_time = queue_state.virtual_time - step
         self._shrunk(ready)
         return [(job_id, worker) for (_, job_id), worker in zip(entries, shares, strict=True)]
+
+    def _note_taken(self, ready: ReadyIndex) -> None:
+        """Note that jobs are taken from the index in this period: it is busy."""
+        ready.taken_in = self._period
+        if ready not in self._busy and not ready.key.isolated:
+            self._busy[ready] = None
+            ready.size = self._busy_share.size
+            if self._busy_share.join():
+                self._resized()
+
+    def _rest(self, ready: ReadyIndex) -> None:
+        """Note that the index is not busy any more."""
+        del self._busy[ready]
+        if self._busy_share.leave():
+            self._resized()
 
     def _catch_up(self) -> None:
         """Apply the events since the last choice that may let jobs start."""
@@ -272,14 +299,13 @@ class ReadyQueues:
             queue_state.has_waited = not empty  # the store had its jobs before
             queue_state.number = next(self._numbers)
             self._active[ready_key.queue] = queue_state
-        size = self._suspects_size if ready_key.isolated else self._index_size
+        size = self._suspects_size if ready_key.isolated else self._share.size
         ready = ReadyIndex(ready_key, queue_state, next(self._numbers), size, empty=empty)
         queue_state.indexes[ready_key] = ready
         self._assign(ready)
         self._check_page(ready)
-        self._count += 1
-        if self._count > self._shares:
-            self._share(2 * self._shares)
+        if self._share.join():
+            self._resized()
         return ready
 
     def _assign(self, ready: ReadyIndex) -> None:
@@ -305,16 +331,12 @@ class ReadyQueues:
                 for ready in queue_state.indexes.values():
                     self._assign(ready)
 
-    def _share(self, shares: int) -> None:
-        """Divide the limit by the number of shares. An index always has room for a few entries."""
-        self._shares = shares
-        if self._limit is not None:
-            self._index_size.limit = max(_LIMIT_MIN, self._limit // shares)
-            self._index_size.capacity = min(self._capacity, max(2, self._index_size.limit // 2))
-            self.is_crowded = True
-            for queue_state in self._active.values():
-                for ready in queue_state.indexes.values():
-                    self._check_page(ready)
+    def _resized(self) -> None:
+        """Let the indexes adapt to a new size: some need a page, others must be trimmed."""
+        self.is_crowded = True
+        for queue_state in self._active.values():
+            for ready in queue_state.indexes.values():
+                self._check_page(ready)
 
     def _shrunk(self, ready: ReadyIndex) -> None:
         """Close the index if it has no jobs left; otherwise check whether it needs a page."""
@@ -333,9 +355,10 @@ class ReadyQueues:
         if not section.count and len(queue_state.sections) > 1:  # the last one is soon needed again
             section.group.waiting.discard(section)
             del queue_state.sections[section.group]
-        self._count -= 1
-        if self._shares > 1 and 4 * self._count < self._shares:
-            self._share(self._shares // 2)
+        if ready in self._busy:
+            self._rest(ready)
+        if self._share.leave():
+            self._resized()
         if not queue_state.indexes:
             del self._active[ready.key.queue]
             self._perhaps_idle.add(ready.key.queue)

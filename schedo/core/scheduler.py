@@ -178,6 +178,7 @@ class Scheduler:
     def _expire_and_trim(self, command: commands.ExpireAndTrim, now: int, loaded: Loaded) -> None:
         self._expiry.sweep(now)
         self._jobs.ready_queues.evict_idle()
+        self._jobs.ready_queues.end_period()
 
     # Recovery.
 
