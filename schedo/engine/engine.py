@@ -328,7 +328,12 @@ class Engine:
 
     def attach(self, spec: WorkerSpec, transport: Transport) -> None:
         """Add a worker, or replace the spec of an attached one."""
-        self._loop.attach(spec, transport)
+        workers = self._loop.dispatcher.workers
+
+        def attached(_: None) -> None:
+            workers[spec.id] = (spec, transport)
+
+        self._loop.enqueue(commands.AttachWorker(spec), attached)
 
     def close_worker(self, worker_id: str) -> None:
         """Dispatch no more attempts to the worker; its running ones continue."""
@@ -336,7 +341,13 @@ class Engine:
 
     def detach(self, worker_id: str, message: str) -> None:
         """Remove the worker; the attempts that it still holds are lost."""
-        self._loop.detach(worker_id, message)
+        dispatcher = self._loop.dispatcher
+
+        def detached(_: None) -> None:
+            dispatcher.workers.pop(worker_id, None)
+
+        command = commands.DetachWorker(worker_id, message, dispatcher.waiting)
+        self._loop.enqueue(command, detached)
 
 
 def _copy_triggered(reply: commands.Triggered) -> commands.Triggered:

@@ -20,18 +20,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from schedo.core.changes import Changes
-from schedo.core.commands import AttachWorker, Command, DetachWorker, Flush
+from schedo.core.commands import AttachWorker, Command, Flush
 from schedo.core.leases import AttemptResult, Failed
 from schedo.core.loads import NOTHING_LOADED, Load, Loaded, Needs
 from schedo.core.scheduler import Scheduler
 from schedo.core.value_limits import is_refused
 from schedo.core.worker_messages import Progress
-from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.channel import Channel
 from schedo.engine.clock_changes import ClockChanges, next_wake_at, tick
 from schedo.engine.command_queue import QueuedCommand, as_is, refuse
 from schedo.engine.committer import Batch, Committer
-from schedo.engine.dispatch import Dispatcher, Transport
+from schedo.engine.dispatch import Dispatcher
 from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.progress import ProgressLog
@@ -162,22 +161,6 @@ class EngineLoop:
     async def flush(self) -> None:
         """Return once all commands queued so far have run and all changes are durable."""
         await self.try_enqueue(Flush())
-
-    def attach(self, spec: WorkerSpec, transport: Transport) -> None:
-        """Add a worker, or replace the spec of an attached one."""
-
-        def attached(_: None) -> None:
-            self.dispatcher.workers[spec.id] = (spec, transport)
-
-        self.enqueue(AttachWorker(spec), attached)
-
-    def detach(self, worker_id: str, message: str) -> None:
-        """Remove the worker; the attempts that it still holds are lost."""
-
-        def detached(_: None) -> None:
-            self.dispatcher.workers.pop(worker_id, None)
-
-        self.enqueue(DetachWorker(worker_id, message, self.dispatcher.waiting), detached)
 
     def note_progress(self, progress: Progress) -> None:
         """Log the progress of an attempt while it runs."""
