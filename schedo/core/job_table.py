@@ -52,6 +52,7 @@ class JobTable:
             WorkerPool() if workers is None else workers, capacity, ready_limit
         )
         self.changes = Changes()
+        self.has_new = False  # among the changes are new jobs, which wait for their commit
         self.offset_us = offset_us  # the wall clock minus the elapsed timeline
         self.ready: set[int] = set()  # jobs that a timer or a commit has just made runnable
 
@@ -72,7 +73,7 @@ class JobTable:
 
     def add(self, job: Job) -> None:
         """Add a new record. `committed` puts it into an index once it is durable."""
-        job.is_new = True
+        job.is_new = self.has_new = True
         self._jobs[job.id] = self.changes.jobs[job.id] = job
         if job.unique_key is not None:
             self._keys[job.unique_key] = job.id
@@ -146,7 +147,7 @@ class JobTable:
     def take_changes(self) -> Changes:
         """Return all changes since the last call. They are being committed until `committed`."""
         changes = self.changes
-        self.changes = Changes()
+        self.changes, self.has_new = Changes(), False
         self._committing = changes.jobs
         return changes
 

@@ -21,10 +21,7 @@ from schedo.core.explain import explain
 from schedo.core.ids import IdSource
 from schedo.core.job_commands import JobCommands
 from schedo.core.job_table import JobTable
-from schedo.core.leases import (
-    AttemptResult,
-    Lease,
-)
+from schedo.core.leases import AttemptResult, Lease
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX
 from schedo.core.loads import NOTHING_LOADED, Appliers, Loaded, Needs
 from schedo.core.model import Job, LeaseKey, Location, Queue, ReadyKey
@@ -183,10 +180,7 @@ class Scheduler:
     # Recovery.
 
     def restore(
-        self,
-        queues: Sequence[Queue],
-        ready_keys: Sequence[ReadyKey],
-        has_blocked: bool,
+        self, queues: Sequence[Queue], ready_keys: Sequence[ReadyKey], has_blocked: bool
     ) -> None:
         """Restore from the store's snapshot: queues, ready keys with jobs, blocked runs."""
         for queue in queues:
@@ -345,8 +339,15 @@ class Scheduler:
     @property
     def has_pending_work(self) -> bool:
         """Whether the engine has something to commit or to load."""
+        return self.awaits_round or bool(self._jobs.changes)
+
+    @property
+    def awaits_round(self) -> bool:
+        """Whether a commit or a load lets something go on: a job, a lease, a reply, a page."""
         return bool(
-            self._jobs.changes
+            self._jobs.has_new
+            or self._jobs.changes.schedules
+            or self._attempts.deferred.needs_commit
             or self._sessions.uncommitted.needs_commit
             or self._loads
             or self._expiry.loads

@@ -30,6 +30,10 @@ from schedo.engine.command_queue import QueuedCommand, refuse
 from schedo.errors import SchedoError
 from schedo.store.base import Retention, Store
 
+# For how long changes that nothing waits for wait for others. It bounds what a crash repeats
+# (docs/adr/0021).
+COMMIT_DELAY_S = 0.008
+
 
 @dataclass(slots=True)
 class Batch:
@@ -38,6 +42,7 @@ class Batch:
     changes: Changes
     loads: list[Load] = field(default_factory=list)
     later: Set[int] = frozenset()  # jobs that change while this batch is written
+    is_awaited: bool = False  # it lets something go on in the next turn
     replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     # Commands that are applied again when their loads are delivered.
     unloaded: list[tuple[QueuedCommand, Needs]] = field(default_factory=list)
@@ -80,6 +85,7 @@ class Committer:
         self._clock_changes = clock_changes
         self._monitor = clock_changes.monitor
         self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
         self._prunes: list[tuple[asyncio.Future[int], tuple[int, Retention]]] = []
         self._pruned = StepSize(PRUNED_MIN, PRUNED_MIN, PRUNED_MAX, PRUNING_US)
         self._promoted = StepSize(PAGE_ENTRIES_MAX, PROMOTED_MIN, PROMOTED_MAX, PROMOTING_US)
@@ -87,6 +93,15 @@ class Committer:
     def wake(self) -> None:
         """Start a round: there is something to commit, to release, to prune or to load."""
         self._wake.set()
+
+    def wake_later(self) -> None:
+        """Start a round within COMMIT_DELAY_S: nothing waits for the changes.
+
+        So the start and the end of a short attempt share one commit, and so do their neighbours.
+        """
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(COMMIT_DELAY_S, self.wake)
 
     async def prune(self, now: int, retention: Retention) -> int:
         """Delete some jobs and idempotency records in the next round; return how many."""
@@ -109,6 +124,9 @@ class Committer:
             # The clock first: its step is saved while no batch is being written, so that the
             # store and memory shift their instants between the same two commits.
             await self._clock_changes.follow()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             batch = self._take_batch()
             is_pruning = bool(self._prunes)
             ended = {job.id for job in batch.changes.jobs.values() if is_pruning and job.is_final}

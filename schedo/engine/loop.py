@@ -200,10 +200,21 @@ class EngineLoop:
             self._inbox.put_back(list(items))  # they run with the new scheduler
             self.fail_and_recover(error)
             return
-        if self._replies or self._unloaded or scheduler.has_pending_work:
-            self._committer.wake()
+        self._wake_committer(scheduler)
         self.monitor.started(leases, scheduler, ready, now := self.clock.now())
         self._sleep_until(wake_at, now)
+
+    def _wake_committer(self, scheduler: Scheduler) -> None:
+        """Commit now what something waits for, and starts and ends a moment later."""
+        if (
+            self._replies
+            or self._unloaded
+            or scheduler.awaits_round
+            or self.waiters.has_ended(scheduler.uncommitted, scheduler.find_job)
+        ):
+            self._committer.wake()
+        elif scheduler.has_pending_work:
+            self._committer.wake_later()
 
     def _apply_now(self, command: Command[None]) -> None:
         """Apply a command of a transport: within a turn at once, else in the next one."""
@@ -276,7 +287,9 @@ class EngineLoop:
 
     def _take_batch(self) -> Batch:
         scheduler = self.scheduler
+        is_awaited = scheduler.awaits_round
         batch = self._batch = Batch(scheduler.take_changes(), scheduler.take_loads())
+        batch.is_awaited = is_awaited
         batch.later = scheduler.uncommitted
         batch.replies, self._replies = self._replies, []
         batch.unloaded, self._unloaded = self._unloaded, []
@@ -288,7 +301,8 @@ class EngineLoop:
 
     def _release(self, batch: Batch) -> None:
         self.scheduler.committed()
-        self.wake()  # what is durable now may start, before its caller continues
+        if batch.is_awaited:
+            self.wake()  # what is durable now may start, before its caller continues
         self.dispatcher.forget(batch.ended)
         for reply, value in batch.replies:
             if not reply.done():

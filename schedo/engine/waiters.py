@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 
 from schedo.core.model import Job
@@ -29,6 +29,14 @@ class EndWaiters:
             waiters.remove(waiter)
         if not waiters:
             self._waiters.pop(job_id, None)
+
+    def has_ended(self, uncommitted: Set[int], find: Callable[[int], Job | None]) -> bool:
+        """Whether a caller waits for the end of one of these jobs, and it has ended."""
+        waiters = self._waiters
+        if not waiters or waiters.keys().isdisjoint(uncommitted):
+            return False
+        ended = map(find, waiters.keys() & uncommitted)
+        return any(job is not None and job.is_final for job in ended)
 
     def copy_ended(self, jobs: Iterable[Job]) -> list[Job]:
         """Return copies of those jobs that have ended and that a caller waits for."""

@@ -22,7 +22,7 @@ async def test_the_result_of_a_dropped_start_does_not_end_the_next_attempt(
         world.store.fail_next(FLICKER, FLICKER)  # the start, and the one after the recovery
         world.clock.stall(MINUTE)
         await asyncio.wait_for(leased(world), 5)
-        await recovered(world)
+        await recovered(world, failures=3)  # with that of the load
         await world.engine.flush()
 
         found = await world.engine.get(job.id)

@@ -110,6 +110,7 @@ class Disk:
         self.delay_s = 0.001
         self.commit_fails = 0.0
         self.load_fails = 0.0
+        self.commits = 0
         self.begun: set[LeaseKey] = set()
         self.ends: list[tuple[LeaseKey, str]] = []
 
@@ -128,6 +129,7 @@ class Disk:
             raise StoreError("it flickered")
 
     def note(self, changes: Changes) -> None:
+        self.commits += 1
         self.begun.update(job.key for job in changes.jobs.values())
         self.ends += [
             (LeaseKey(each.job_id, each.attempt, each.epoch), each.outcome)

@@ -117,9 +117,9 @@ async def leased(world: World) -> None:
         await _pass_time(0.001)
 
 
-async def recovered(world: World) -> None:
-    """Return once the engine has failed and recovered."""
-    while not (world.store.failures and world.engine.health().ready):
+async def recovered(world: World, failures: int = 1) -> None:
+    """Return once the store has failed this often and the engine has recovered."""
+    while not (world.store.failures >= failures and world.engine.health().ready):
         await _pass_time(0.01)
 
 

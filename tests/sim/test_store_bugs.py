@@ -32,7 +32,7 @@ PLAN = Plan(
 )
 # Writes to the tables fail often; there are no other faults.
 FOLDS_FAIL = dataclasses.replace(
-    PLAN, faults=Faults(commit_fails=0.3, delay_s=0.3), crash_every_s=0.0
+    PLAN, minutes=6, faults=Faults(commit_fails=0.3, delay_s=0.3), crash_every_s=0.0
 )
 Plant = Callable[[pytest.MonkeyPatch], None]
 
