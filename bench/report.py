@@ -1,10 +1,10 @@
-"""Runs the scripts of bench/server several times and writes their results into bench/README.md.
+"""Runs the scripts of bench/server and writes their results into bench/README.md and README.md.
 
-    python -m bench.report [--runs 3] [--only NAME ...] [--quick | --render]
+    python -m bench.report [--runs N] [--only NAME ...] [--quick | --render]
 
-bench/results.json stores the results; a script that does not run keeps its last results. The
-results of --quick are printed but not stored, because they are not accurate. Run nothing else on
-the machine meanwhile.
+All scripts together take about a quarter of an hour. bench/results.json stores the results; a
+script that does not run keeps its last results. The results of --quick are printed but not stored,
+because they are not accurate. Run nothing else on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -22,126 +22,40 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.headlines import HEADLINES, Headline
 from bench.server.script import positive, render_value
 
 HERE = Path(__file__).parent
 PAGE = HERE / "README.md"
+README = HERE.parent / "README.md"
 RESULTS = HERE / "results.json"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
-SCRIPTS = (
-    *("lateness", "start", "submits", "throughput", "shell", "workers", "memory", "storm"),
-    "drift",
-)
-# drift makes hundreds of thousands of commits but does not measure the disk, so it may use memory.
-EXTRA = {"drift": ["--directory", "/dev/shm"]} if Path("/dev/shm").is_dir() else {}
 Found = dict[str, Any]
 
 
-class Headline(NamedTuple):
-    """A headline figure with its target and the values of other schedulers."""
+class Plan(NamedTuple):
+    """How often a script runs, and its options."""
 
-    what: str
-    script: str
-    figure: str  # the name of the script's figure
-    target: str
-    peers: str
+    runs: int = 3
+    options: str = ""
 
 
-_ARMED = "embedded, 5,000/s, 1,000,000 armed at 4 h"
-_WITH_NOTHING = "APScheduler 3 in memory 0.17 / 0.75 ms"
-HEADLINES = (
-    Headline(
-        "lateness at 5,000/s, 1 M armed, local async handler: p50",
-        "lateness",
-        f"{_ARMED}: p50",
-        "<= 100 us, <= 3 x timerfd",
-        f"Celery 1.3 ms (200/s), best durable; {_WITH_NOTHING}, nothing durable",
-    ),
-    Headline(
-        "the same: p99",
-        "lateness",
-        f"{_ARMED}: p99",
-        "< 1 ms",
-        "Celery 2.5 ms (200/s), beanstalkd 997 ms",
-    ),
-    Headline(
-        "submit over HTTP to handler start, idle server: p50",
-        "start",
-        "submit to handler start: p50",
-        "< 1 ms",
-        "-",
-    ),
-    Headline(
-        "durable throughput, embedded, batches of 100",
-        "throughput",
-        "embedded, batches of 100",
-        ">= 75,000/s, >= 0.25 x bare commits",
-        "graphile-worker 32 k/s, beanstalkd 31 k/s (fsync each 50 ms), Celery 0.8 k/s",
-    ),
-    Headline(
-        "durable throughput over HTTP, batches of 100",
-        "throughput",
-        "over HTTP, batches of 100",
-        ">= 35,000/s",
-        "graphile-worker 32 k/s, pgqueuer 22 k/s, pg-boss 20 k/s, BullMQ 12 k/s (fsync always)",
-    ),
-    Headline(
-        "single submits over HTTP, 32 connections",
-        "submits",
-        "submits, 32 connections",
-        ">= 8,000/s",
-        "beanstalkd 9.0 k/s (fsync on every write), arq 9.4 k/s, Celery 2.2 k/s",
-    ),
-    Headline(
-        "memory, 100,000 jobs scheduled",
-        "memory",
-        "memory, 100,000 jobs scheduled",
-        "< 50 MB",
-        "beanstalkd 22 MiB + worker 23, BullMQ 46 + 72, SAQ 62 + 35, Celery 136 + 896",
-    ),
-    Headline(
-        "memory, 10 million jobs scheduled",
-        "memory",
-        "memory, 10,000,000 jobs scheduled",
-        "< 64 MB",
-        "-",
-    ),
-    Headline(
-        "ready after start, 10 million jobs in the file",
-        "memory",
-        "start to ready, 10,000,000 jobs scheduled",
-        "< 500 ms",
-        "with 100,000 jobs: beanstalkd 170 ms, arq 640 ms, BullMQ 970 ms",
-    ),
-    Headline(
-        "shell commands, 16 at a time",
-        "shell",
-        "commands, 16 at a time",
-        ">= 1 x xargs -P16",
-        "xargs 1,720/s, bare posix_spawn 2,500/s",
-    ),
-    Headline(
-        "invoke over HTTP on one of two workers: p50",
-        "workers",
-        "invoke: p50",
-        "< 2 ms",
-        "-",
-    ),
-    Headline(
-        "100 workers x 10 slots, 5,000 jobs/s: due to a worker's start, p99",
-        "workers",
-        "100 workers x 10 slots, 5,000 jobs/s, due to worker's start: p99",
-        "< 5 ms when not saturated",
-        "-",
-    ),
-    Headline(
-        "1,000 idle workers: memory",
-        "workers",
-        "1,000 idle workers: memory",
-        "< 20 MB",
-        "-",
-    ),
-)
+# drift makes hundreds of thousands of commits but does not measure the disk, so it may use memory.
+_IN_MEMORY = " --directory /dev/shm" if Path("/dev/shm").is_dir() else ""
+SCRIPTS = {
+    "public": Plan(),
+    "timed": Plan(options="--seconds 5"),
+    "submits": Plan(options="--count 10000 --connections 1,32,256"),
+    "start": Plan(),
+    "backlog": Plan(runs=1),
+    "throughput": Plan(options="--count 20000 --batches 1,100,1000"),
+    "lateness": Plan(runs=1, options="--rates 200,5000 --armed 0,1000000 --hours 4"),
+    "shell": Plan(),
+    "workers": Plan(runs=1),
+    "memory": Plan(runs=1, options="--jobs 0,100000,10000000 --starts 3"),
+    "storm": Plan(runs=1, options="--schedules 50000"),
+    "drift": Plan(runs=1, options="--hours 2" + _IN_MEMORY),
+}
 
 
 def main() -> None:
@@ -149,14 +63,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=positive, default=3, help="of each script (default 3)")
-    parser.add_argument("--only", nargs="+", choices=SCRIPTS, default=SCRIPTS, metavar="NAME")
+    names = ", ".join(SCRIPTS)
+    parser.add_argument("--runs", type=positive, help="of each script (default 3, of some 1)")
+    parser.add_argument(
+        "--only", nargs="+", choices=SCRIPTS, default=[*SCRIPTS], metavar="NAME", help=names
+    )
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--quick", action="store_true", help="short runs, printed and not written")
     way.add_argument("--render", action="store_true", help="measure nothing, write the page")
     arguments = parser.parse_args()
-    names = () if arguments.render else arguments.only
-    found = ((name, measure(name, arguments.runs, arguments.quick)) for name in names)
+    chosen = () if arguments.render else arguments.only
+    found = (
+        (name, measure(name, arguments.runs or SCRIPTS[name].runs, arguments.quick))
+        for name in chosen
+    )
     if arguments.quick:
         for name, each in found:
             print(*_render_script(name, each), sep="\n")
@@ -170,15 +90,21 @@ def save_results(found: Iterable[tuple[str, Found]]) -> None:
     for name, each in found:
         results[name] = each
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    page = PAGE.read_text()
-    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
-    body = "\n".join(render(results))
-    PAGE.write_text(f"{before}{BEGIN}\n\n{body}\n{END}{after}")
+    write_page(PAGE, render(results))
+    write_page(README, render_readme(results))
+
+
+def write_page(page: Path, lines: Iterable[str]) -> None:
+    """Replace the results between the two marks of a page."""
+    text = page.read_text()
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    page.write_text("\n".join([f"{before}{BEGIN}\n", *lines, f"{END}{after}"]))
 
 
 def measure(name: str, runs: int, is_quick: bool) -> Found:
     """Run a script several times; return the median, minimum and maximum of each figure."""
-    words = ["-m", f"bench.server.{name}", *EXTRA.get(name, []), *(["--quick"] if is_quick else [])]
+    options = "--quick" if is_quick else SCRIPTS[name].options
+    words = ["-m", f"bench.server.{name}", *options.split()]
     answers = []
     for number in range(runs):
         print(f"{name}: run {number + 1} of {runs}", file=sys.stderr, flush=True)
@@ -194,6 +120,7 @@ def measure(name: str, runs: int, is_quick: bool) -> Found:
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": describe_machine(),
         "checks": answers[-1]["checks"],
+        "notes": answers[-1]["notes"],
         "figures": [_merge(same) for same in zip(*(a["figures"] for a in answers), strict=True)],
     }
 
@@ -231,13 +158,35 @@ def render(results: dict[str, Found]) -> Iterator[str]:
     yield "| figure | target | measured | floor | ratio | peers |"
     yield "|---|---|---|---|---|---|"
     for line in HEADLINES:
-        figures = results.get(line.script, {}).get("figures", ())
-        found = next((each for each in figures if each["what"] == line.figure), None)
+        found = find_figure(results, line)
         measured = _measured(found) if found else "not measured yet | - | -"
         yield f"| {line.what} | {line.target} | {measured} | {line.peers} |"
     for name in SCRIPTS:
         if name in results:
             yield from _render_script(name, results[name])
+
+
+def render_readme(results: dict[str, Found]) -> Iterator[str]:
+    """Yield the lines of the table in README.md: the measured ones of its headlines."""
+    yield "| | schedo | floor | ratio | the best durable peer |"
+    yield "|---|---|---|---|---|"
+    for line in HEADLINES:
+        found = find_figure(results, line)
+        if found and line.is_quoted:
+            yield f"| {line.what} | {_measured(found)} | {line.peers} |"
+
+
+def find_figure(results: dict[str, Found], line: Headline) -> Found | None:
+    """Return the figure of a headline, or None if it has not been measured."""
+    figures = results.get(line.script, {}).get("figures", ())
+    return next(
+        (
+            each
+            for each in figures
+            if each["what"] == line.figure and each["floor_what"].startswith(line.floor)
+        ),
+        None,
+    )
 
 
 def _render_script(name: str, found: Found) -> Iterator[str]:
@@ -251,6 +200,8 @@ def _render_script(name: str, found: Found) -> Iterator[str]:
     yield ""
     for check in found["checks"]:
         yield f"- checked: {check}"
+    for note in found.get("notes", ()):
+        yield f"- {note}"
 
 
 def _measured(figure: Found) -> str:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.floors import measure_timerfd
-from schedo import Schedo
+from bench.server.evidence import query_store
+from bench.server.process import Server
+from schedo import AsyncClient, Schedo
 
 AHEAD_S = 1.0  # to submit the jobs, at least
 SUBMIT_S = 0.002  # for each job
@@ -63,14 +65,44 @@ async def time_embedded(path: Path, rate: int, seconds: float) -> Timed:
         for first in range(0, len(instants), BATCH):
             part = instants[first : first + BATCH]
             await asyncio.gather(*(stamp.options(run_at=_at(due)).enqueue(due) for due in part))
-        until = instants[0] / 1_000_000 - CALM_S - time.time()
-        assert until > 0, "all jobs are submitted before the first is due"
-        await asyncio.sleep(until)
+        await _sleep_until(instants[0] / 1_000_000 - CALM_S)
         began, cpu = time.perf_counter(), time.process_time()
         await done.wait()
         seconds = time.perf_counter() - began
     # The application has ended, so the processor time includes every commit.
     return Timed(lateness, time.process_time() - cpu, seconds)
+
+
+async def time_served(server: Server, rate: int, seconds: float) -> Timed:
+    """Do the same with `schedo serve`; `read_lateness` finds the lateness in its store."""
+    last = await submit_timed(server, rate, seconds)
+    began, cpu = time.perf_counter(), server.cpu_s
+    await _sleep_until(last / 1_000_000 + CALM_S)
+    took = server.cpu_s - cpu
+    return Timed([], took, time.perf_counter() - began)
+
+
+async def submit_timed(server: Server, rate: int, seconds: float) -> int:
+    """Submit the jobs; return just before the first instant, with the last one."""
+    instants = make_instants(rate, seconds)
+    async with AsyncClient(server.url) as client:
+        for first in range(0, len(instants), BATCH):
+            part = instants[first : first + BATCH]
+            await client.submit_many([{"task": "stamp", "run_at": _at(due)} for due in part])
+    await _sleep_until(instants[0] / 1_000_000 - CALM_S)
+    return instants[-1]
+
+
+def read_lateness(store: Path) -> list[int]:
+    """Return how late the task `stamp` of bench.noop_app was called, in microseconds."""
+    called = "CAST(CAST(result AS TEXT) AS INTEGER)"
+    return [row[0] for row in query_store(store, f"SELECT {called} - due_at FROM job")]
+
+
+async def _sleep_until(at_s: float) -> None:
+    left = at_s - time.time()
+    assert left > 0, "all jobs are submitted before the first is due"
+    await asyncio.sleep(left)
 
 
 def _at(instant_us: int) -> datetime:

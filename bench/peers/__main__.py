@@ -56,6 +56,7 @@ def main() -> None:
         batch=options.batch,
         payload_bytes=options.payload_bytes,
         tasks=options.tasks,
+        keyed=options.keyed,
     )
     rates: Rates = defaultdict(list)
     abouts: dict[str, str] = {}
@@ -81,6 +82,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=Work.batch, help="jobs in one submit")
     parser.add_argument("--payload-bytes", type=int, default=Work.payload_bytes)
     parser.add_argument("--tasks", type=int, default=Work.tasks, help="1 to 10 tasks in turn")
+    parser.add_argument("--keyed", action="store_true", help="jobs with unique keys and tags")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--runners", nargs="*", choices=RUNNERS, default=list(RUNNERS))
     return parser.parse_args()
@@ -120,9 +122,10 @@ def _environment() -> dict[str, str]:
 
 def render(names: list[str], rates: Rates, abouts: dict[str, str], work: Work) -> str:
     """Return a table: medians with the least and the most, and ratios within the rounds."""
+    keyed = ", unique keys" if work.keyed else ""
     lines = [
         f"{work.count:,} no-op jobs, submitted by {work.batch:,}, payloads of"
-        f" {work.payload_bytes:,} bytes, {work.tasks} tasks. Jobs a second.",
+        f" {work.payload_bytes:,} bytes, {work.tasks} tasks{keyed}. Jobs a second.",
         "",
         f"| {' | '.join(COLUMNS)} |",
         "|---" * len(COLUMNS) + "|",

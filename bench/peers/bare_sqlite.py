@@ -18,14 +18,14 @@ def main() -> None:
         print_result(commit_rows(Path(directory) / "bare.db", work))
 
 
-def commit_rows(path: Path, work: Work) -> Result:
-    """Insert all rows and complete all rows, BATCH rows in each durable commit."""
+def commit_rows(path: Path, work: Work, batch: int = BATCH) -> Result:
+    """Insert all rows and complete all rows, `batch` rows in each durable commit."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("CREATE TABLE job (id INTEGER PRIMARY KEY, payload TEXT, state INTEGER)")
     payload = "x" * work.payload_bytes
-    parts = [range(at, min(at + BATCH, work.count)) for at in range(0, work.count, BATCH)]
+    parts = [range(at, min(at + batch, work.count)) for at in range(0, work.count, batch)]
     began = time.perf_counter()
     for part in parts:
         connection.execute("BEGIN IMMEDIATE")
@@ -41,7 +41,7 @@ def commit_rows(path: Path, work: Work) -> Result:
     connection.close()
     total = ended - (began if work.mode == "stream" else submitted)
     return Result(
-        submitted - began, total, f"SQLite {sqlite3.sqlite_version}, {BATCH} rows a commit"
+        submitted - began, total, f"SQLite {sqlite3.sqlite_version}, {batch} rows a commit"
     )
 
 

@@ -34,7 +34,9 @@ async def measure(dsn: str, work: Work) -> Result:
     began = time.perf_counter()
     for batch in work.batches():
         payloads: list[bytes | None] = [json.dumps(work.payload(n)).encode() for n in batch]
-        await client.enqueue([work.task(n) for n in batch], payloads, [0] * len(batch))
+        keys = [work.options(n).get("unique") for n in batch]
+        tasks = [work.task(n) for n in batch]
+        await client.enqueue(tasks, payloads, [0] * len(batch), dedupe_key=keys)
     submit_s = time.perf_counter() - began
     if running is None:
         began = time.perf_counter()

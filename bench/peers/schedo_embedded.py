@@ -35,19 +35,28 @@ class Program:
 
     async def submit(self) -> None:
         """Submit the jobs; each is durable on return."""
+        for batch in self._work.batches():
+            await self.submit_batch(batch)
+
+    async def submit_batch(self, batch: range) -> None:
+        """Submit the jobs with these numbers; each is durable on return."""
         work = self._work
+        if work.keyed or len(batch) == 1:
+            await asyncio.gather(*map(self._submit_one, batch))
+            return
         handles: list[JobHandle[None] | SchedoError] = []
-        for batch in work.batches():
-            for task in range(work.tasks):
-                numbers = [number for number in batch if number % work.tasks == task]
-                bound = self._tasks[task].options(queue=work.queue(task))
-                if numbers and work.batch == 1:
-                    await bound.enqueue(numbers[0])
-                elif numbers:
-                    payloads = [work.payload(number) for number in numbers]
-                    handles += await bound.enqueue_many(payloads)
+        for task in range(work.tasks):
+            payloads = [work.payload(n) for n in batch if n % work.tasks == task]
+            bound = self._tasks[task].options(queue=work.queue(task))
+            handles += await bound.enqueue_many(payloads)
         refused = [each for each in handles if isinstance(each, SchedoError)]
         assert not refused, f"{len(refused)} jobs were refused: {refused[0]}"
+
+    async def _submit_one(self, number: int) -> None:
+        work = self._work
+        options = work.options(number) | {"queue": work.queue(number)}
+        task = self._tasks[number % work.tasks]
+        await task.options(**options).enqueue(**work.payload(number))
 
     async def ran_all(self) -> None:
         """Return once every job has run."""

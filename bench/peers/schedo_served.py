@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import uvloop
@@ -42,12 +43,17 @@ async def measure(server: Server, work: Work) -> Result:
 async def submit(client: AsyncClient, work: Work) -> None:
     """Submit the jobs; each is durable on return."""
     for batch in work.batches():
-        jobs = [
-            {"task": work.task(n), "queue": work.queue(n), "payload": work.payload(n)}
-            for n in batch
-        ]
-        refused = [each for each in await client.submit_many(jobs) if isinstance(each, SchedoError)]
-        assert not refused, f"{len(refused)} jobs were refused: {refused[0]}"
+        await submit_batch(client, work, batch)
+
+
+async def submit_batch(client: AsyncClient, work: Work, batch: Iterable[int]) -> None:
+    """Submit jobs in one request; each is durable on return."""
+    jobs = [
+        {"task": work.task(n), "queue": work.queue(n), "payload": work.payload(n)} | work.options(n)
+        for n in batch
+    ]
+    refused = [each for each in await client.submit_many(jobs) if isinstance(each, SchedoError)]
+    assert not refused, f"{len(refused)} jobs were refused: {refused[0]}"
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Mode = Literal["stream", "drain"]
 MODES: tuple[Mode, ...] = ("stream", "drain")
@@ -26,6 +26,7 @@ class Work:
         durably. drain: all jobs are in the store before the worker starts; the time is the
         worker's.
     tasks: the number of tasks, and of queues (at most QUEUES), that the jobs name in turn.
+    keyed: each job has a unique key and, with schedo, two tags.
     """
 
     mode: Mode = "stream"
@@ -33,8 +34,9 @@ class Work:
     batch: int = 1_000
     payload_bytes: int = 10
     tasks: int = 1
+    keyed: bool = False
 
-    def payload(self, number: int) -> dict[str, object]:
+    def payload(self, number: int) -> dict[str, Any]:
         """Return the arguments of one job; as JSON they have about `payload_bytes` bytes."""
         filler = "x" * max(0, self.payload_bytes - 20)
         return {"n": number, "filler": filler} if filler else {"n": number}
@@ -46,6 +48,12 @@ class Work:
     def queue(self, number: int) -> str:
         """Return the name of a job's queue."""
         return f"queue{number % min(self.tasks, QUEUES)}"
+
+    def options(self, number: int) -> dict[str, Any]:
+        """Return the options of one job that no other job has."""
+        if not self.keyed:
+            return {}
+        return {"unique": f"key-{number}", "tags": ["bench", f"part-{number % 100}"]}
 
     def batches(self) -> Iterator[range]:
         """Return the numbers of the jobs, one range a batch."""

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+LIVE = "'scheduled', 'blocked', 'queued', 'running', 'retrying'"
 STATES = "SELECT state, count(*) FROM job WHERE task = ? GROUP BY state"
 
 
@@ -47,6 +48,27 @@ def check_waiting(path: Path, task: str, count: int) -> str:
     if states != {"scheduled": count}:
         raise NotDone(f"of {count} jobs the store has {states}")
     return f"{count:,} jobs in the store after a restart, as many as were acknowledged"
+
+
+def check_acknowledged(path: Path, count: int) -> str:
+    """Return a sentence if the jobs 0 to count - 1 are there once and all jobs have completed."""
+    payload = "json_extract(CAST(payload AS TEXT), '$.n')"
+    rows = query_store(path, f"SELECT {payload}, state FROM job")
+    missing = count - len({number for number, _ in rows if number < count})
+    waiting = sum(state != "completed" for _, state in rows)
+    if missing or waiting or len(rows) != len({number for number, _ in rows}):
+        raise NotDone(
+            f"of {count} acknowledged jobs {missing} are missing; {waiting} not completed"
+        )
+    return f"{count:,} acknowledged jobs in the store, all completed"
+
+
+def check_all_completed(path: Path, count: int) -> str:
+    """Return a sentence if the store has that many jobs, all completed, else raise NotDone."""
+    states = dict(query_store(path, "SELECT state, count(*) FROM job GROUP BY state"))
+    if states != {"completed": count}:
+        raise NotDone(f"of {count} jobs the store has {states}")
+    return f"{count:,} jobs in the store, all completed"
 
 
 def check_once(ran: Iterable[int], count: int) -> str:

@@ -36,14 +36,12 @@ class Process:
 
     def start(self) -> float:
         """Start the process; return the seconds until it printed its address."""
-        hidden = ("SCHEDO_", "PYTHONDONTWRITEBYTECODE")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
         began = time.perf_counter()
         with (self.directory / "server.log").open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *self._words],
                 cwd=TREE,
-                env=environment | {"PYTHONPATH": f"{TREE}:{ROOT}"} | self._environment,
+                env=make_environment() | self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -83,10 +81,20 @@ class Process:
         return int(found[1]) * 1024
 
     @property
+    def pids(self) -> list[int]:
+        """The process and its children."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [self.pid, *map(int, children)]
+
+    @property
     def cpu_s(self) -> float:
         """The processor time of the process and its children, without those that have ended."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return sum(_read_cpu_s(pid) for pid in (self.pid, *map(int, children)))
+        return sum(map(_read_cpu_s, self.pids))
+
+    @property
+    def memory_bytes(self) -> list[int]:
+        """The memory of the process and of each child; what some share is divided among them."""
+        return [read_memory_bytes(pid) for pid in self.pids]
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Send the signal and wait for the end; kill the process if it does not end."""
@@ -154,6 +162,20 @@ class Server(Process):
         """Stop the server with SIGTERM, and start it again on the same file."""
         self.stop()
         self.start_ready()
+
+
+def make_environment() -> dict[str, str]:
+    """Return the environment of a program of this project, without settings of schedo."""
+    hidden = ("SCHEDO_", "PYTHONDONTWRITEBYTECODE")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
+    return kept | {"PYTHONPATH": f"{TREE}:{ROOT}"}
+
+
+def read_memory_bytes(pid: int) -> int:
+    """Return the memory of a process, with its share of what it shares with others."""
+    found = re.search(r"Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text())
+    assert found, "Linux says how much a process holds"
+    return int(found[1]) * 1024
 
 
 def _read_cpu_s(pid: int) -> float:

@@ -23,7 +23,7 @@ class Figure(NamedTuple):
 
     what: str
     value: float
-    unit: str  # "us", "s", "/s", "bytes" or "count"
+    unit: str  # "us", "s", "/s", "bytes", "share" or "count"
     floor: float | None = None
     floor_what: str = ""
 
@@ -40,6 +40,7 @@ class Results:
     is_quiet: bool = False
     figures: list[Figure] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def add(
         self,
@@ -61,6 +62,12 @@ class Results:
         if not self.is_quiet:
             print(f"    checked: {sentence}", flush=True)
 
+    def note(self, sentence: str) -> None:
+        """Add a sentence about how the figures came about, and print it."""
+        self.notes.append(sentence)
+        if not self.is_quiet:
+            print(f"    {sentence}", flush=True)
+
 
 def render_value(value: float, unit: str) -> str:
     """Return the value with about three significant digits."""
@@ -72,6 +79,8 @@ def render_value(value: float, unit: str) -> str:
         return f"{value * 1000:.0f} ms" if value < 10 else f"{value:.1f} s"
     if unit == "bytes":
         return f"{value / 1_000_000:.1f} MB"
+    if unit == "share":
+        return f"{value:.1%}"
     return f"{value:,.0f}{'/s' if unit == '/s' else ''}"
 
 
@@ -154,6 +163,7 @@ def run_script(doc: str, measure: Measure, options: Iterable[Option] = ()) -> No
             "command": shlex.join(["python", "-m", _module_name(), *sys.argv[1:]]),
             "figures": [figure._asdict() for figure in results.figures],
             "checks": results.checks,
+            "notes": results.notes,
             "error": error,
         }
         print(json.dumps(answer, indent=1))

@@ -1,8 +1,9 @@
 """Single submits over HTTP: POST /v1/jobs, each answered after its fsync.
 
-The jobs are due in an hour, so only their submits are measured. One floor is an empty endpoint of
-uvicorn and Starlette with the same client; the other is a bare SQLite file that commits as many
-rows at once as there are connections. The server is killed before the jobs are counted.
+The jobs are due in an hour, so only their submits are measured; in the last row they run at once,
+in the child processes of an application. One floor is an empty endpoint of uvicorn and Starlette
+with the same client; the other is a bare SQLite file that commits as many rows at once as there are
+connections. The server is killed before the jobs are counted.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from pathlib import Path
 
 from bench.figures import percentiles
 from bench.floors import commit_groups
-from bench.server.connection import Load, job_request, run, send_all
-from bench.server.evidence import NotDone, check_waiting
-from bench.server.process import Process, Server, empty_server
+from bench.server.connection import Load, job_request, run, send_all, until_idle
+from bench.server.evidence import NotDone, check_all_completed, check_waiting
+from bench.server.process import NOOP_APP, Process, Server, empty_server
 from bench.server.script import Option, Results, positive_numbers, run_script
+
+Fields = dict[str, object]
+LATER: Fields = {"task": "later", "payload": {"n": 1}, "delay": "1h"}
+NOW: Fields = {"task": "noop", "payload": {"n": 1}}
 
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
@@ -34,8 +39,7 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
             )
             load = _load(server, arguments.count, connections)
             total += len(load.replies)
-            results.add(f"submits, {name}", load.rate, "/s", floor.rate, "empty endpoint")
-            results.add(f"submits, {name}", load.rate, "/s", bare, "bare commits")
+            _add_rate(results, name, load, floor.rate, bare)
             took, least = percentiles(load.latency_us), percentiles(floor.latency_us)
             for share in ("p50", "p99"):
                 what = f"submit to answer, {name}: {share}"
@@ -43,11 +47,31 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
         server.kill()
         server.start_ready()
         results.check(check_waiting(server.store, "later", total) + ", after kill -9")
+    _measure_running(directory, max(1, arguments.count // 5), results)
 
 
-def _load(server: Process, count: int, connections: int) -> Load:
-    job = job_request({"task": "later", "payload": {"n": 1}, "delay": "1h"})
-    load = run(send_all(server, [job] * count, connections))
+def _measure_running(directory: Path, count: int, results: Results) -> None:
+    """Measure jobs that run while the next ones are submitted, one submit at a time."""
+    place = directory / "running"
+    place.mkdir()
+    with empty_server(place) as empty, Server(place, app=NOOP_APP) as server:
+        floor = _load(empty, count, 1)
+        bare = commit_groups(place / "bare.db", count, 1, is_completing=False)
+        load = _load(server, count, 1, NOW)
+        _add_rate(results, "1 connection, jobs run at once", load, floor.rate, bare)
+        server.kill()
+        server.start_ready()
+        run(until_idle(server))
+    results.check(f"{check_all_completed(server.store, count)}, after kill -9")
+
+
+def _add_rate(results: Results, name: str, load: Load, floor: float, bare: float) -> None:
+    results.add(f"submits, {name}", load.rate, "/s", floor, "empty endpoint")
+    results.add(f"submits, {name}", load.rate, "/s", bare, "bare commits")
+
+
+def _load(server: Process, count: int, connections: int, fields: Fields = LATER) -> Load:
+    load = run(send_all(server, [job_request(fields)] * count, connections))
     refused = [reply for reply in load.replies if reply.status != 201]
     if refused:
         raise NotDone(f"{len(refused)} submits were refused: {refused[0].body!r}")

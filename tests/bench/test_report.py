@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,18 @@ from typing import Any
 import pytest
 
 from bench import report
+from bench.headlines import HEADLINES
 
 FIGURE = {"what": "jobs", "unit": "/s", "floor_what": "", "median": 7, "min": 6, "max": 8}
+# A headline of the script "start", so README.md quotes it.
+QUOTED = FIGURE | {"what": "submit to handler start: p50", "unit": "us"}
 PAGE = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
 
 
 def fake_measure(name: str, runs: int, is_quick: bool) -> dict[str, Any]:
     return {
         **{"command": f"python {name}", "runs": runs, "date": "2026-11-20", "machine": "a machine"},
-        **{"checks": ["all done"], "figures": [FIGURE]},
+        **{"checks": ["all done"], "notes": ["4 slots"], "figures": [FIGURE, QUOTED]},
     }
 
 
@@ -26,7 +30,9 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Pa
     """Prepare a page and stored results; replace the measurement by fixed figures."""
     page, results = tmp_path / "README.md", tmp_path / "results.json"
     page.write_text(PAGE)
+    (tmp_path / "quoting.md").write_text(PAGE)
     results.write_text("{}")
+    monkeypatch.setattr(report, "README", tmp_path / "quoting.md")
     monkeypatch.setattr(report, "PAGE", page)
     monkeypatch.setattr(report, "RESULTS", results)
     monkeypatch.setattr(report, "measure", fake_measure)
@@ -61,6 +67,32 @@ def test_figures_of_full_runs_replace_the_old_ones(
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert '"start"' in results.read_text()
+
+
+def test_the_readme_quotes_the_measured_headlines(
+    published: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["report", "--only", "start"])
+
+    report.main()
+
+    quoted = published[0].with_name("quoting.md").read_text().splitlines()
+    assert quoted[3:-2] == [
+        "| | schedo | floor | ratio | the best durable peer |",
+        "|---|---|---|---|---|",
+        "| HTTP submit to handler start, idle server, p50 | **7 us** [6 us - 8 us] | - | - | - |",
+    ]
+
+
+def test_both_pages_show_the_stored_results() -> None:
+    results = json.loads(report.RESULTS.read_text())
+
+    assert "\n".join(report.render(results)) in report.PAGE.read_text()
+    assert "\n".join(report.render_readme(results)) in report.README.read_text()
+
+
+def test_every_headline_names_a_script_of_the_report() -> None:
+    assert {line.script for line in HEADLINES} <= set(report.SCRIPTS)
 
 
 def test_a_number_of_runs_below_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,11 @@ async function submit(utils) {
   for (let first = 0; first < work.count; first += work.batch) {
     const jobs = [];
     for (let n = first; n < Math.min(first + work.batch, work.count); n++)
-      jobs.push({ identifier: `task${n % work.tasks}`, payload: filler ? { n, filler } : { n } });
+      jobs.push({
+        identifier: `task${n % work.tasks}`,
+        payload: filler ? { n, filler } : { n },
+        ...(work.keyed && { jobKey: `key-${n}` }),
+      });
     await utils.addJobs(jobs);
   }
 }
