@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -11,7 +11,7 @@ from schedo.core.commands import Accepted, Submit
 from schedo.core.ids import IdSource, render_id
 from schedo.core.job_table import JobTable
 from schedo.core.limits import DURATION_MAX, INSTANT_MAX, PRIORITY_MAX, PRIORITY_MIN
-from schedo.core.loads import Loaded, LoadUniqueHolder, Needs
+from schedo.core.loads import Loaded, LoadUniqueHolders, Needs
 from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Trigger, Unique
 from schedo.core.runs import ScheduledRun
 from schedo.core.states import State
@@ -48,22 +48,28 @@ class Admission:
         """Accept the specs; return one answer for each, in their order."""
         specs = command.specs
         keys = {unique.key for spec in specs if (unique := spec.options.unique) is not None}
+        holders: Mapping[str, Job] = {}
         if keys:
-            missing = [key for key in sorted(keys) if self._jobs.find_key(key) is None]
-            loads = tuple(LoadUniqueHolder(key) for key in missing)
-            if any(load not in loaded for load in loads):
-                return Needs(loads)  # all of them, because earlier loads are out of date
-        return [self._accept(spec, loaded, now) for spec in specs]
+            load = LoadUniqueHolders(tuple(sorted(keys)))
+            if load in loaded:
+                holders = loaded[load]
+            elif any(self._jobs.find_key(key) is None for key in keys):
+                return Needs((load,))
+        return [self._accept(spec, holders, now) for spec in specs]
 
-    def _accept(self, spec: JobSpec, loaded: Loaded, now: int) -> Accepted | SchedoError:
-        """Make the job unless a number is out of range or another job holds its unique key."""
+    def _accept(
+        self, spec: JobSpec, holders: Mapping[str, Job], now: int
+    ) -> Accepted | SchedoError:
+        """Make the job unless a number is out of range or another job holds its unique key.
+
+        holders: the stored jobs that hold keys.
+        """
         if not _is_in_range(spec):
             return _refuse_range(spec)
         unique = spec.options.unique
         if unique is None:
             return Accepted(self._make(spec, now), False)
-        found = loaded.get(LoadUniqueHolder(unique.key))
-        holder = self._jobs.find_unique_holder(unique.key, found)
+        holder = self._jobs.find_unique_holder(unique.key, holders.get(unique.key))
         if holder is None:
             return Accepted(self._make(spec, now), False)
         is_held = _holds_key(holder, unique, now - self._jobs.offset_us)

@@ -85,10 +85,10 @@ class LoadJob:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadUniqueHolder:
-    """Load the job that holds a unique key, for a command."""
+class LoadUniqueHolders:
+    """Load the jobs that hold unique keys, for a command."""
 
-    key: str
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class LoadExpired:
     limit: int
 
 
-RecordLoad = LoadJob | LoadUniqueHolder | LoadSchedule
+RecordLoad = LoadJob | LoadUniqueHolders | LoadSchedule
 Load = LoadTimers | PromoteDue | LoadReady | LoadSchedules | LoadBlocked | LoadExpired | RecordLoad
 
 

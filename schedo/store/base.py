@@ -212,7 +212,8 @@ class Store(Reader, Protocol):
         LoadTimers: the scheduled and retrying jobs after the pair, in order of (due_at, id).
         LoadReady: the queued jobs of the ready key after the pair, in order of (rank, id).
         LoadExpired: the waiting jobs whose expires_at is not after `now`.
-        LoadJob, LoadUniqueHolder: the job with this id, or with this unique key, or None.
+        LoadJob: the job with this id, or None.
+        LoadUniqueHolders: the jobs that hold these unique keys, by key.
         LoadSchedule: the schedule with this name or id, with its active jobs, or None.
         LoadSchedules: the unpaused schedules that will fire, with their active jobs, after the
         pair, in order of (next_fire_at, id), as many as the load takes for a page.

@@ -136,9 +136,9 @@ class FakeStore:
                 )
             case loads.LoadJob(job_id):
                 return self.load_job(job_id)
-            case loads.LoadUniqueHolder(key):
-                found = [job.id for job in self.jobs.values() if job.unique_key == key]
-                return self.load_job(found[0]) if found else None
+            case loads.LoadUniqueHolders(keys):
+                held = [job for job in self.jobs.values() if job.unique_key in keys]
+                return {job.unique_key: self.load_job(job.id) for job in held}
             case loads.LoadSchedule(which):
                 return self.load_schedule(which)
 

@@ -6,6 +6,7 @@ import pytest
 
 from schedo.core import admission
 from schedo.core.commands import Accepted, Submit
+from schedo.core.loads import LoadUniqueHolders
 from schedo.core.model import Job, JobSpec, Options, Queue, Retry, Unique
 from schedo.core.states import State
 from schedo.errors import DuplicateKey, SchedoError
@@ -298,13 +299,13 @@ def test_an_ended_holder_of_a_unique_key_is_replaced_without_being_cancelled() -
     assert second.id != first.id
 
 
-def test_a_unique_key_that_a_batch_repeats_is_looked_up_in_the_store_once() -> None:
+def test_the_unique_keys_of_a_batch_are_looked_up_in_the_store_once() -> None:
     server = Server(slots=0)
 
     server.send(Submit([keyed("a"), keyed("b"), keyed("a")]), T0)
 
     server.take()
-    assert len(server.requested_loads) == 2
+    assert server.requested_loads == [LoadUniqueHolders(("a", "b"))]
 
 
 def test_two_submits_with_one_unique_key_make_one_job() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from schedo.core.changes import IdempotencyRecord
 from schedo.core.commands import (
+    Accepted,
     Cancel,
     CancelRun,
     CloseWorker,
@@ -17,7 +18,7 @@ from schedo.core.commands import (
     Submit,
     UnblockRun,
 )
-from schedo.core.loads import LoadJob, LoadSchedule, LoadUniqueHolder, Needs
+from schedo.core.loads import LoadJob, LoadSchedule, LoadUniqueHolders, Needs
 from schedo.core.model import LeaseKey, Unique
 from schedo.core.states import State
 from schedo.errors import NotFound
@@ -93,13 +94,22 @@ def test_a_command_on_a_schedule_that_only_the_store_has_asks_to_load_it() -> No
     assert server.scheduler.apply(PauseSchedule("s"), T0) == Needs((LoadSchedule("s"),))
 
 
-def test_a_submit_asks_to_load_all_holders_of_its_keys_again_if_one_is_new() -> None:
+def test_a_submit_asks_to_load_the_holders_of_all_its_keys_at_once() -> None:
     server = Server(slots=0)
-    specs = [make_spec(unique=Unique("a")), make_spec(unique=Unique("b"))]
+    specs = [make_spec(unique=Unique(key)) for key in "bab"]
 
-    reply = server.scheduler.apply(Submit(specs), T0, {LoadUniqueHolder("a"): None})
+    reply = server.scheduler.apply(Submit(specs), T0, {LoadUniqueHolders(("a",)): {}})
 
-    assert reply == Needs((LoadUniqueHolder("a"), LoadUniqueHolder("b")))
+    assert reply == Needs((LoadUniqueHolders(("a", "b")),))
+
+
+def test_a_submit_loads_nothing_if_memory_has_the_holders_of_its_keys() -> None:
+    server = Server(slots=0)
+    first = server.submit(make_spec(unique=Unique("a")))
+
+    reply = server.scheduler.apply(Submit([make_spec(unique=Unique("a"))]), T0)
+
+    assert reply == [Accepted(server.job(first.id), True)]
 
 
 def test_an_idempotency_record_goes_into_the_next_commit() -> None:

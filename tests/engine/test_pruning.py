@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schedo.core.leases import Failed
-from schedo.core.loads import Load, LoadJob, LoadUniqueHolder
+from schedo.core.loads import Load, LoadJob, LoadUniqueHolders
 from schedo.core.model import Failure, Job, Unique
 from schedo.core.states import State
 from schedo.engine.committer import StepSize
@@ -57,7 +57,7 @@ async def test_a_unique_key_passes_to_a_new_job_while_its_ended_holder_is_pruned
 ) -> None:
     async with running(path) as world:
         before = await ended(world, unique=Unique("k", states=("queued",)))
-        prune_beside(world, LoadUniqueHolder)
+        prune_beside(world, LoadUniqueHolders)
 
         after = await world.submit(unique=Unique("k", states=("queued",)))
 

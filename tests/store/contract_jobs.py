@@ -14,7 +14,7 @@ from schedo.core.loads import (
     LoadJob,
     LoadReady,
     LoadTimers,
-    LoadUniqueHolder,
+    LoadUniqueHolders,
     Promoted,
     PromoteDue,
 )
@@ -162,7 +162,7 @@ class JobClaims(Claims):
     async def test_an_unknown_job_is_not_found(self, store: Store) -> None:
         assert await store.get_job(1) is None
         assert await store.load(LoadJob(1)) is None
-        assert await store.load(LoadUniqueHolder("k")) is None
+        assert await store.load(LoadUniqueHolders(("k",))) == {}
         with pytest.raises(NotFound):
             await store.load_payload(1)
 
@@ -218,9 +218,8 @@ class JobClaims(Claims):
         with pytest.raises(StoreError):
             await store.commit(of_jobs(make_job(id=2, unique_key="k")))
 
-        found = await store.load(LoadUniqueHolder("k"))
-        assert found is not None
-        assert found.id == 1
+        found = await store.load(LoadUniqueHolders(("k",)))
+        assert found["k"].id == 1
 
     async def test_a_unique_key_passes_to_another_job_in_one_commit(self, store: Store) -> None:
         first, failed = make_job(id=1, unique_key="k"), make_job(id=2, state=State.FAILED)
@@ -233,9 +232,8 @@ class JobClaims(Claims):
         failed.unique_key = None
         await store.commit(of_jobs(make_job(id=3, unique_key="k"), failed))
 
-        found = await store.load(LoadUniqueHolder("k"))
-        assert found is not None
-        assert found.id == 3
+        found = await store.load(LoadUniqueHolders(("j", "k")))
+        assert {key: job.id for key, job in found.items()} == {"k": 3}
 
     async def test_a_schedule_has_one_job_for_an_instant(self, store: Store) -> None:
         fired = {"schedule_id": 7, "scheduled_for": 100, "trigger": Trigger.SCHEDULE}
@@ -359,11 +357,10 @@ class JobClaims(Claims):
         large = make_job(id=1, payload=LARGE, unique_key="k", options=options)
         await put(store, large, make_job(id=2, payload=b"x" * 4_096))
         page = await store.load(LoadReady(large.ready_key, START, 9))
-        by_key = await store.load(LoadUniqueHolder("k"))
+        by_key = (await store.load(LoadUniqueHolders(("k",))))["k"]
         whole = await store.get_job(1)
 
         assert [len(job.payload) if job.payload else None for job in page] == [None, 4_096]
-        assert by_key is not None
         assert by_key.payload is None
         assert whole is not None
         assert whole.payload == LARGE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schedo.core.changes import Changes
-from schedo.core.loads import LoadExpired, LoadJob, LoadReady, LoadTimers, LoadUniqueHolder
+from schedo.core.loads import LoadExpired, LoadJob, LoadReady, LoadTimers, LoadUniqueHolders
 from schedo.core.model import Queue, ReadyKey
 from schedo.core.paged_index import START
 from schedo.core.states import State
@@ -112,9 +112,9 @@ class ReadClaims:
         await put(store, make_job(id=2))
         await store.commit(of_jobs(ended(job)))
 
-        assert await store.load(LoadUniqueHolder("k")) is None
+        assert await store.load(LoadUniqueHolders(("k",))) == {}
         await put(store, make_job(id=3, unique_key="k"))
-        assert number(await store.load(LoadUniqueHolder("k"))) == 3
+        assert (await store.load(LoadUniqueHolders(("k",))))["k"].id == 3
 
     async def test_a_job_may_be_updated_in_a_commit_of_any_kind(self, store: Store) -> None:
         job = make_job(id=1)

@@ -134,8 +134,8 @@ class ModelStore:
                 return self._page(lambda job: _is_expired(job, now), _EXPIRY, None, limit)
             case loads.LoadJob():
                 return next((_loaded(job) for job in jobs if job.id == load.job_id), None)
-            case loads.LoadUniqueHolder():
-                return next((_loaded(job) for job in jobs if job.unique_key == load.key), None)
+            case loads.LoadUniqueHolders(keys):
+                return {job.unique_key: _loaded(job) for job in jobs if job.unique_key in keys}
             case loads.LoadSchedule():
                 return await self.get_schedule(load.which)
 

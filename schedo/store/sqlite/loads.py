@@ -17,14 +17,14 @@ from schedo.core.loads import (
     LoadSchedule,
     LoadSchedules,
     LoadTimers,
-    LoadUniqueHolder,
+    LoadUniqueHolders,
     Promoted,
     PromoteDue,
 )
 from schedo.store.sqlite import queries, reads, rows
 from schedo.store.sqlite.connection import transaction, unsynced
 
-_encode_ids = msgspec.json.Encoder().encode
+_encode_ids = _encode_keys = msgspec.json.Encoder().encode
 
 
 def carry_out(  # noqa: C901, PLR0912  # one arm for each kind of load
@@ -44,8 +44,10 @@ def carry_out(  # noqa: C901, PLR0912  # one arm for each kind of load
             return reads.expired(connection, offset_us, load.now, load.limit)
         case LoadJob():
             return reads.job(connection, offset_us, queries.JOB, load.job_id)
-        case LoadUniqueHolder():
-            return reads.job(connection, offset_us, queries.UNIQUE, load.key)
+        case LoadUniqueHolders():
+            keys = (_encode_keys(load.keys).decode(),)
+            found = reads.jobs(connection, offset_us, queries.UNIQUE, keys)
+            return {job.unique_key: job for job in found}
         case LoadSchedule():
             return reads.schedule(connection, offset_us, load.which)
         case PromoteDue():

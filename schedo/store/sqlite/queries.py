@@ -99,7 +99,7 @@ WHERE expires_at IS NOT NULL AND {_WAITING} AND expires_elapsed = ? AND expires_
 ORDER BY expires_at, id LIMIT ?"""
 JOB = f"SELECT {_JOB} FROM job WHERE id = ?"
 WHOLE_JOB = JOB.replace(" payload,", f" {_WHOLE_PAYLOAD},")
-UNIQUE = f"SELECT {_JOB} FROM job WHERE unique_key = ?"
+UNIQUE = f"SELECT {_JOB} FROM job WHERE unique_key IN (SELECT value FROM json_each(?))"
 PAYLOAD = f"SELECT {_WHOLE_PAYLOAD} FROM job WHERE id = ?"
 
 SCHEDULES = _paged(

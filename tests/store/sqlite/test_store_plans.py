@@ -37,7 +37,7 @@ PLANS = {
     "load_running": (queries.RUNNING, "INDEX job_state (state=? AND id>?)"),
     "LoadExpired": (queries.EXPIRED, "INDEX job_expires (expires_elapsed=? AND expires_at"),
     "LoadJob": (queries.JOB, KEY),
-    "LoadUniqueHolder": (queries.UNIQUE, "INDEX job_unique (unique_key=?)"),
+    "LoadUniqueHolders": (queries.UNIQUE, "INDEX job_unique (unique_key=?)"),
     "LoadSchedules, same": (
         queries.SCHEDULES.same,
         "schedule_next (elapsed=? AND next_fire_at=? AND id>?)",
