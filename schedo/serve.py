@@ -24,14 +24,14 @@ import tomllib
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import schedo
 from schedo.client.tokens import check_token, read_private
 from schedo.clock import SystemClock
 from schedo.config import Config, check_config
 from schedo.core.built_in import BUILT_IN, find_permissions, may_run
-from schedo.engine.engine import Engine
+from schedo.engine.engine import Engine, describe_pauses
 from schedo.errors import Exit, Invalid, SchedoError, Unavailable, exit_of_server
 from schedo.logs import set_level, start_logging
 from schedo.loops import new_loop
@@ -57,13 +57,26 @@ SECRETS_CHARACTERS_MAX = 65_536
 WORKER_TOKENS_CHARACTERS_MAX = 1_048_576
 
 
+class Start(NamedTuple):
+    """What only this start does.
+
+    accept_loss: start although a part of the store is missing; the jobs in that part are lost.
+    is_resuming: end the pauses of the server.
+    """
+
+    accept_loss: bool = False
+    is_resuming: bool = False
+
+
+_PLAIN_START = Start()
+
+
 def run_server(
-    config: Config, *, read: Callable[[], Config] | None = None, accept_loss: bool = False
+    config: Config, start: Start = _PLAIN_START, *, read: Callable[[], Config] | None = None
 ) -> int:
     """Serve until a signal or a broken store ends it; return the process's exit code.
 
-    read: reads the settings again; by default they stay as they are. accept_loss: start although a
-    part of the store is missing; the jobs in that part are lost.
+    read: reads the settings again; by default they stay as they are.
     """
     survive_hangups()
     _limit_freed_memory()  # before there is a second thread
@@ -75,7 +88,7 @@ def run_server(
     try:
         check_config(config)
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            return runner.run(_serve(config, read or (lambda: config), accept_loss))
+            return runner.run(_serve(config, read or (lambda: config), start))
     except Invalid as error:
         _print_error(f"schedo: {error}")
         return Exit.MISUSED
@@ -107,15 +120,16 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(config: Config, read: Callable[[], Config], accept_loss: bool) -> int:
+async def _serve(config: Config, read: Callable[[], Config], start: Start) -> int:
     shutdown = _Shutdown()
-    store = open_store(config.store, accept_loss=accept_loss)
+    store = open_store(config.store, accept_loss=start.accept_loss)
     engine = Engine(store, SystemClock(), retention=config.retention, on_fatal=shutdown.fail)
     workers = _Workers(config, engine)
     handle_signals(shutdown.request, workers.stop_now)
     server = HttpServer()
     await engine.start()
     try:
+        await _check_pauses(engine, is_resuming=start.is_resuming)
         app = build_app(engine, _web_settings(config))
         reload = Reload(config, read, partial(_use, engine, app))
         await shutdown.interrupts(_start(workers, server, app, reload))
@@ -148,6 +162,18 @@ async def _start(workers: _Workers, server: HttpServer, app: WebApp, reload: Rel
     port = await _listen(server, app, config)
     handle_hangup(reload.run)
     _print_address(config, port)
+
+
+async def _check_pauses(engine: Engine, *, is_resuming: bool) -> None:
+    """Resume a server that is paused, or log that it is."""
+    pauses = engine.pauses()
+    if pauses and is_resuming:
+        await engine.resume()
+    elif pauses:
+        log.warning(
+            "the server is paused: %s; `schedo resume` ends that, or a start with --resume",
+            describe_pauses(pauses),
+        )
 
 
 def _use(engine: Engine, app: WebApp, config: Config) -> list[str]:

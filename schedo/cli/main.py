@@ -39,6 +39,8 @@ COMMANDS = {
     "workers": _Entry("schedo.cli.workers:workers", "List, cordon and drain workers."),
     "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),
     "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
+    "pause": _Entry("schedo.cli.pauses:pause", "Start no more jobs, fire no schedules, or both."),
+    "resume": _Entry("schedo.cli.pauses:resume", "End the pauses of the whole server."),
     "backup": _Entry("schedo.cli.backup:backup", "Copy the store of a running server to a file."),
     "crontab": _Entry("schedo.cli.crontab_import:crontab", "Import a crontab as schedules."),
     "cron": _Entry("schedo.cli.cron:cron", "Explain cron expressions."),

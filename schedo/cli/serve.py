@@ -78,7 +78,13 @@ def _load(path: str | None, flags: dict[str, Any], environ: MutableMapping[str, 
     help="Start although a part of the store is missing; the jobs in that part are lost. Use it by"
     " hand for one start, never in a service file.",
 )
-def serve(path: str | None, accept_loss: bool, **flags: Any) -> None:
+@click.option(
+    "--resume",
+    "is_resuming",
+    is_flag=True,
+    help="End the pauses of the server, for example after `schedo restore`.",
+)
+def serve(path: str | None, accept_loss: bool, is_resuming: bool, **flags: Any) -> None:
     """Start the server. With MODULE:NAME, it runs the tasks of that app in child processes.
 
     Every option can also be set in schedo.toml, or by the environment variable in brackets. SIGHUP
@@ -92,10 +98,10 @@ def serve(path: str | None, accept_loss: bool, **flags: Any) -> None:
     except Invalid as error:
         raise BadConfiguration(str(error)) from error
     from schedo.loops import end_process
-    from schedo.serve import run_server
+    from schedo.serve import Start, run_server
 
     def read_again() -> Config:
         environ = dict(os.environ) if token is None else {**os.environ, "SCHEDO_TOKEN": token}
         return _load(path, flags, environ)
 
-    end_process(run_server(config, read=read_again, accept_loss=accept_loss))
+    end_process(run_server(config, Start(accept_loss, is_resuming), read=read_again))

@@ -97,6 +97,8 @@ class Observer:
         reasons: list[str] = []
         if not scrape.value("schedo_ready"):
             reasons = send(operations.get_readiness()).get("reasons", [])
+        paused = scrape.by_label("schedo_paused", "scope")
+        reasons += [f"{scope} are paused" for scope, value in paused.items() if value]
         after = Reading(at_s, now_s, scrape, [*reasons, *self._lists_problems])
         before, self._last = self._last or reading_at_start(after), after
         return compute_figures(before, after, self._lists)

@@ -82,6 +82,11 @@ def _items(answer: Answer) -> list[Record]:
     return _page(answer)["items"]
 
 
+def _pauses(answer: Answer) -> list[Record]:
+    pauses: list[Record] = _record(answer).get("pauses", [])
+    return pauses
+
+
 def _nothing(answer: Answer) -> None:
     return None
 
@@ -300,6 +305,18 @@ def get_readiness() -> Operation[Record]:
     """Return whether the server is ready, and the reasons if not."""
     answers = frozenset({503})
     return Operation("GET", "/readyz", _record, is_repeatable=True, answers=answers)
+
+
+def pause_server(options: Mapping[str, Any]) -> Operation[list[Record]]:
+    """Pause the server; return all its pauses."""
+    body = _body(render_options(options))
+    return Operation("POST", "/v1/server:pause", _pauses, body, _JSON, is_repeatable=True)
+
+
+def resume_server(scopes: Sequence[str]) -> Operation[list[Record]]:
+    """Resume the server; return the pauses that are left."""
+    body = _body({"scopes": [*scopes]})
+    return Operation("POST", "/v1/server:resume", _pauses, body, _JSON, is_repeatable=True)
 
 
 def create_backup() -> Operation[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from schedo.core.leases import CapturedOutput
-from schedo.core.model import DecisionRecord, Failure, Job, Queue, Schedule
+from schedo.core.model import DecisionRecord, Failure, Job, Pause, PauseScope, Queue, Schedule
 
 
 class AttemptRecord(NamedTuple):
@@ -53,6 +53,7 @@ class Changes:
     schedules: dict[int, Schedule] = field(default_factory=dict)
     schedules_deleted: list[int] = field(default_factory=list)
     queues: dict[str, Queue] = field(default_factory=dict)
+    pauses: dict[PauseScope, Pause | None] = field(default_factory=dict)  # None: it has ended
     attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     decisions: list[DecisionRecord] = field(default_factory=list)
@@ -64,6 +65,7 @@ class Changes:
             or self.schedules
             or self.schedules_deleted
             or self.queues
+            or self.pauses
             or self.attempts
             or self.outputs
             or self.decisions

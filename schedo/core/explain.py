@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from schedo.core.job_table import JobTable
-from schedo.core.model import Job, Location, ReadyKey
+from schedo.core.model import Job, Location, Pause, PauseScope, ReadyKey
 from schedo.core.requirements import render_amount
 from schedo.core.states import State
 from schedo.core.worker_pool import Worker, WorkerPool, first_unmet_requirement
 
 
-def explain(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
+def explain(job: Job, jobs: JobTable, workers: WorkerPool, pauses: Sequence[Pause]) -> str:
     """Return why the job is not running, that it is running, or how it ended."""
     if job.state is State.QUEUED:
+        for pause in pauses:
+            if pause.scope is PauseScope.STARTS:
+                note = f" ({pause.note})" if pause.note else ""
+                return f"the server is paused{note}: no job starts until it is resumed"
         return _explain_queued(job, jobs, workers)
     return _SENTENCES[job.state](job)
 

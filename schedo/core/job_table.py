@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 
 from schedo.core.backlog import Backlog
 from schedo.core.changes import Changes
+from schedo.core.commands import ConfigureQueue, KeepIdempotencyRecord
 from schedo.core.ids import render_id
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, READY_PAGES_MAX, WINDOW_ENTRIES
-from schedo.core.loads import Load, LoadReady, LoadTimers, Promoted, PromoteDue
-from schedo.core.model import Job, Location, ReadyKey
+from schedo.core.loads import Load, Loaded, LoadReady, LoadTimers, Promoted, PromoteDue
+from schedo.core.model import Job, Location, Queue, ReadyKey
 from schedo.core.paged_index import IndexSize, PagedIndex, Pair
 from schedo.core.pool import JobPool
 from schedo.core.ready_queues import ReadyQueues
@@ -128,6 +129,19 @@ class JobTable:
             return came_at
         queue_state = self.ready_queues.queue_state(job.queue)
         return came_at - job.priority * queue_state.queue.priority_step_us
+
+    def configure_queue(self, command: ConfigureQueue, now: int, loaded: Loaded) -> Queue:
+        """Set the given fields of a queue's limits."""
+        queue = self.ready_queues.queue_state(command.name).queue.changed(**command.fields)
+        self.ready_queues.set_queue(queue)
+        self.changes.queues[queue.name] = queue
+        return queue
+
+    def keep_idempotency_record(
+        self, command: KeepIdempotencyRecord, now: int, loaded: Loaded
+    ) -> None:
+        """Commit the record together with the other changes of this step."""
+        self.changes.idempotency_records.append(command.record)
 
     def unindex(self, job: Job) -> None:
         """Remove the record from the timers or its ready index."""

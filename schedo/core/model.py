@@ -325,6 +325,23 @@ class DecisionRecord:
     count: int = 1
 
 
+class PauseScope(StrEnum):
+    """What a pause of the whole server stops."""
+
+    STARTS = "starts"
+    SCHEDULES = "schedules"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause of the whole server; until: the instant at which it ends by itself."""
+
+    scope: PauseScope
+    since: int
+    note: str | None = None
+    until: int | None = None
+
+
 @dataclass(slots=True)
 class Queue:
     """A queue and its limits. A queue that was never configured has the defaults and no row."""

@@ -24,8 +24,9 @@ from schedo.core.job_table import JobTable
 from schedo.core.leases import AttemptResult, Lease
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX
 from schedo.core.loads import NOTHING_LOADED, Appliers, Loaded, Needs
-from schedo.core.model import Job, LeaseKey, Location, Queue, ReadyKey
+from schedo.core.model import Job, LeaseKey, Location, Pause, Queue, ReadyKey
 from schedo.core.paged_index import DEFAULT_WINDOW, Window
+from schedo.core.pauses import Pauses
 from schedo.core.placement import Placement
 from schedo.core.results import Results
 from schedo.core.running import RunningAttempts
@@ -85,14 +86,17 @@ class Scheduler:
         self._placement = Placement(
             self._jobs, self._admission, self._workers, self._attempts, self._transitions, sessions
         )
+        self._pauses = Pauses(self._jobs, self._placement.appliers)
+        self.pauses = self._pauses.all
         self._appliers: Appliers = {
             commands.Submit: self._admission.submit,
             **of_jobs.appliers,
             **of_schedules.appliers,
             **self._placement.appliers,
+            **self._pauses.appliers,
             **self._make_sessions(random),
-            commands.ConfigureQueue: self._configure_queue,
-            commands.KeepIdempotencyRecord: self._keep_idempotency_record,
+            commands.ConfigureQueue: self._jobs.configure_queue,
+            commands.KeepIdempotencyRecord: self._jobs.keep_idempotency_record,
             commands.ExpireAndTrim: self._expire_and_trim,
             commands.Flush: _change_nothing,
         }
@@ -160,18 +164,6 @@ class Scheduler:
                 else loads.LoadSchedule(command.schedule_id, command)
             )
 
-    def _configure_queue(self, command: commands.ConfigureQueue, now: int, loaded: Loaded) -> Queue:
-        ready_queues = self._jobs.ready_queues
-        queue = ready_queues.queue_state(command.name).queue.changed(**command.fields)
-        ready_queues.set_queue(queue)
-        self._jobs.changes.queues[queue.name] = queue
-        return queue
-
-    def _keep_idempotency_record(
-        self, command: commands.KeepIdempotencyRecord, now: int, loaded: Loaded
-    ) -> None:
-        self._jobs.changes.idempotency_records.append(command.record)
-
     def _expire_and_trim(self, command: commands.ExpireAndTrim, now: int, loaded: Loaded) -> None:
         self._expiry.sweep(now)
         self._jobs.ready_queues.evict_idle()
@@ -180,9 +172,14 @@ class Scheduler:
     # Recovery.
 
     def restore(
-        self, queues: Sequence[Queue], ready_keys: Sequence[ReadyKey], has_blocked: bool
+        self,
+        queues: Sequence[Queue],
+        ready_keys: Sequence[ReadyKey],
+        has_blocked: bool,
+        pauses: Sequence[Pause] = (),
     ) -> None:
-        """Restore from the store's snapshot: queues, ready keys with jobs, blocked runs."""
+        """Restore the store's snapshot: queues, ready keys with jobs, blocked runs, pauses."""
+        self._pauses.restore(pauses)
         for queue in queues:
             self._jobs.ready_queues.set_queue(queue)
         for ready_key in ready_keys:
@@ -219,6 +216,7 @@ class Scheduler:
 
     def tick(self, now: int) -> None:
         """Handle a bounded number of due entries; `next_wake_at` returns when to call again."""
+        self._pauses.end_due(now)
         if self._may_fire:
             self._schedules.fire_due(now, TURN_FIRES_MAX)
         self._jobs.queue_due(now, TURN_ENTRIES_MAX)
@@ -235,7 +233,7 @@ class Scheduler:
                 self._attempts.send(lease)
         self._attempts.stop_overdue(now, TURN_ENTRIES_MAX)
         find, start = self._jobs.find, self._attempts.start
-        while taken := self._jobs.ready_queues.take():
+        while not self._pauses.starts and (taken := self._jobs.ready_queues.take()):
             for job_id, worker in taken:
                 job = find(job_id)
                 assert job is not None, "a ready job in memory has a record"
@@ -256,12 +254,10 @@ class Scheduler:
     def next_wake_at(self) -> int | None:
         """Return the next instant at which `tick` has something to do, or None."""
         timer = self._jobs.timers.first()
-        return earliest(
-            timer and timer[0],
-            self._schedule_table.order.next_at() if self._may_fire else None,
-            self.next_timeout_at(),
-            self._jobs.backlog.next_at(),
-        )
+        fire_at = self._schedule_table.order.next_at() if self._may_fire else None
+        resume_at = self._pauses.next_at()
+        backlog_at = self._jobs.backlog.next_at()
+        return earliest(timer and timer[0], fire_at, self.next_timeout_at(), backlog_at, resume_at)
 
     def next_timeout_at(self) -> int | None:
         """Return the next instant at which `tick_attempts` has something to do, or None."""
@@ -272,8 +268,8 @@ class Scheduler:
 
     @property
     def _may_fire(self) -> bool:
-        """Whether the next commit may hold another fire. A commit makes room for more."""
-        return len(self._jobs.changes.schedules) < COMMIT_FIRES_MAX
+        """Whether a schedule may fire before the next commit, which makes room for more."""
+        return not self._pauses.schedules and len(self._jobs.changes.schedules) < COMMIT_FIRES_MAX
 
     # Queries.
 
@@ -292,7 +288,7 @@ class Scheduler:
 
     def delays(self, now: int) -> Delays:
         """Return what is due first, and for how long the backlogs have been due."""
-        return read_delays(self._jobs, self._schedule_table, now)
+        return read_delays(self._jobs, self._schedule_table, self._pauses, now)
 
     def stats(self) -> Stats:
         """Return figures for monitoring; this goes through all ready keys and workers."""
@@ -300,7 +296,7 @@ class Scheduler:
 
     def explain(self, job: Job) -> str:
         """Return one sentence about what the job waits for, or how it ended."""
-        return explain(job, self._jobs, self._workers)
+        return explain(job, self._jobs, self._workers, self._pauses.all())
 
     @property
     def unsent(self) -> Set[LeaseKey]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from schedo.core.job_table import JobTable
 from schedo.core.model import Queue
+from schedo.core.pauses import Pauses
 from schedo.core.schedule_table import ScheduleTable
 from schedo.core.worker_pool import WorkerPool
 
@@ -44,9 +45,11 @@ def read_queue(name: str, jobs: JobTable) -> QueueStats:
     return QueueStats(Queue(name), 0) if state is None else QueueStats(state.queue, state.running)
 
 
-def read_delays(jobs: JobTable, schedules: ScheduleTable, now: int) -> Delays:
-    """Return the first due instants, and the ages of the backlogs."""
+def read_delays(jobs: JobTable, schedules: ScheduleTable, pauses: Pauses, now: int) -> Delays:
+    """Return the first due instants, and the ages of the backlogs; paused schedules have none."""
     timer, order = jobs.timers.first(), schedules.order
+    if pauses.schedules:
+        return Delays(timer and timer[0], None, jobs.backlog.age_us(now), 0)
     return Delays(
         timer and timer[0], order.fresh_at(), jobs.backlog.age_us(now), order.backlog.age_us(now)
     )

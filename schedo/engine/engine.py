@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, TypeVar
@@ -17,7 +18,16 @@ from schedo.core.limits import (
     UNCOMMITTED_PAYLOAD_BYTES_MAX,
     WINDOW_ENTRIES,
 )
-from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
+from schedo.core.model import (
+    Job,
+    JobSpec,
+    Overlap,
+    Pause,
+    PauseScope,
+    Queue,
+    Schedule,
+    ScheduleSpec,
+)
 from schedo.core.paged_index import Window
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
@@ -41,6 +51,7 @@ from schedo.engine.workers import Workers
 from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Retention, Snapshot, Store
 
+log = logging.getLogger("schedo.engine")
 T = TypeVar("T")
 Answer = Callable[[list[Any]], IdempotencyRecord | None]
 
@@ -291,6 +302,28 @@ class Engine:
         known = self._loop.scheduler.find_schedule(schedule.id)
         return known.copy() if known is not None else schedule
 
+    # The whole server.
+
+    async def pause(
+        self, scopes: Sequence[PauseScope], note: str | None = None, until: int | None = None
+    ) -> list[Pause]:
+        """Start no more jobs, or fire no schedules, until a resume; return all pauses."""
+        pauses: list[Pause] = await self._loop.try_enqueue(
+            commands.PauseServer(scopes, note, until)
+        )
+        log.warning("the server is paused: %s", describe_pauses(pauses))
+        return pauses
+
+    async def resume(self, scopes: Sequence[PauseScope] = tuple(PauseScope)) -> list[Pause]:
+        """End the pauses of these scopes; return those that are left."""
+        pauses: list[Pause] = await self._loop.try_enqueue(commands.ResumeServer(scopes))
+        log.info("resumed: %s", ", ".join(scopes))
+        return pauses
+
+    def pauses(self) -> list[Pause]:
+        """Return the pauses of the whole server."""
+        return self._loop.scheduler.pauses() if self._loop.failure is None else []
+
     # Queues.
 
     async def change_queue(self, name: str, **fields: Any) -> Queue:
@@ -348,6 +381,13 @@ class Engine:
 
         command = commands.DetachWorker(worker_id, message, dispatcher.waiting)
         self._loop.enqueue(command, detached)
+
+
+def describe_pauses(pauses: Sequence[Pause]) -> str:
+    """Return what is paused, and the notes, as a text."""
+    return "; ".join(
+        f"{pause.scope.value}{f' ({pause.note})' if pause.note else ''}" for pause in pauses
+    )
 
 
 def _copy_triggered(reply: commands.Triggered) -> commands.Triggered:

@@ -375,7 +375,9 @@ class EngineLoop:
         """Build a new scheduler from the store, the running attempts and the pending results."""
         snapshot = await self._clock_changes.began(snapshot)
         scheduler = self.scheduler = self._make_scheduler(snapshot)
-        scheduler.restore(snapshot.queues, snapshot.ready_keys, snapshot.has_blocked)
+        scheduler.restore(
+            snapshot.queues, snapshot.ready_keys, snapshot.has_blocked, snapshot.pauses
+        )
         now = self.clock.now()
         for spec, _ in self.dispatcher.workers.values():
             scheduler.apply(AttachWorker(spec), now)

@@ -37,7 +37,14 @@ from schedo.protocol.schedules import (
     TriggerAnswer,
     TriggerRequest,
 )
-from schedo.protocol.system import HealthAnswer, InfoAnswer, ReadyAnswer
+from schedo.protocol.system import (
+    HealthAnswer,
+    InfoAnswer,
+    PausesAnswer,
+    PauseServerRequest,
+    ReadyAnswer,
+    ResumeServerRequest,
+)
 from schedo.protocol.work import WorkAnswer, WorkRequest
 from schedo.protocol.workers import ProgressPage, WorkerAnswer, WorkerPage
 
@@ -333,6 +340,20 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: "text/plain"},
     ),
     Operation("get_info", "GET /v1/info", "Versions and limits of this server.", {200: InfoAnswer}),
+    Operation(
+        "pause_server",
+        "POST /v1/server:pause",
+        "Start no more jobs, fire no schedules, or both, until a resume or the given end.",
+        {200: PausesAnswer},
+        request=PauseServerRequest,
+    ),
+    Operation(
+        "resume_server",
+        "POST /v1/server:resume",
+        "Start jobs and fire schedules again.",
+        {200: PausesAnswer},
+        request=ResumeServerRequest,
+    ),
     Operation(
         "create_backup",
         "POST /v1/backup",

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, Self
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
+
+from schedo.core.model import Pause, PauseScope
+from schedo.errors import Invalid
+from schedo.protocol import fields
+from schedo.protocol.fields import Duration, Instant
+from schedo.protocol.schedules import Note
+from schedo.protocol.times import render_instant
 
 
 class HealthAnswer(Struct, forbid_unknown_fields=True):
@@ -21,6 +29,62 @@ class ReadyAnswer(Struct, forbid_unknown_fields=True):
     notes: list[str] | UnsetType = UNSET
 
 
+class PauseServerRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A pause of the whole server; it may end by itself, at `until` or after `duration`."""
+
+    scopes: list[PauseScope] = field(default_factory=lambda: list(PauseScope))
+    note: Note | None = None
+    until: Instant | None = None
+    duration: Duration | None = None
+
+    def read(self, now: int) -> tuple[list[PauseScope], str | None, int | None]:
+        """Return the scopes, the note and the end; raise Invalid."""
+        if self.until is not None and self.duration is not None:
+            raise Invalid.field("/until", "give either until or duration")
+        until = fields.read_instant_or_none("/until", self.until)
+        if self.duration is not None:
+            until = now + fields.read_duration("/duration", self.duration, minimum_us=1)
+        if until is not None and until <= now:
+            raise Invalid.field("/until", "this has passed already")
+        return _read_scopes(self.scopes), self.note, until
+
+
+class ResumeServerRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The scopes to resume; by default both."""
+
+    scopes: list[PauseScope] = field(default_factory=lambda: list(PauseScope))
+
+    def read(self) -> list[PauseScope]:
+        """Return the scopes, each once; raise Invalid."""
+        return _read_scopes(self.scopes)
+
+
+class ServerPause(Struct, forbid_unknown_fields=True):
+    """A pause of the whole server, with the instant at which it ends by itself."""
+
+    scope: PauseScope
+    since: Instant
+    note: str | None
+    until: Instant | None
+
+    @classmethod
+    def of(cls, pause: Pause) -> Self:
+        until = None if pause.until is None else render_instant(pause.until)
+        return cls(pause.scope, render_instant(pause.since), pause.note, until)
+
+
+class PausesAnswer(Struct, forbid_unknown_fields=True):
+    """All pauses of the whole server."""
+
+    pauses: list[ServerPause]
+
+
+def _read_scopes(scopes: Sequence[PauseScope]) -> list[PauseScope]:
+    if not scopes:
+        raise Invalid.field("/scopes", "give at least one scope")
+    return list(dict.fromkeys(scopes))
+
+
 class InfoAnswer(Struct, forbid_unknown_fields=True):
     """Versions and limits."""
 
@@ -30,3 +94,4 @@ class InfoAnswer(Struct, forbid_unknown_fields=True):
     tzdata: str
     shell: bool
     limits: dict[str, int]
+    pauses: list[ServerPause]

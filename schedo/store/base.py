@@ -10,13 +10,13 @@ There are two kinds of calls:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.loads import Load
-from schedo.core.model import DecisionRecord, Job, Queue, ReadyKey, Schedule
+from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Schedule
 
 
 class ClockMark(NamedTuple):
@@ -42,6 +42,7 @@ class Snapshot:
     has_blocked: bool  # a run of a schedule is blocked
     was_killed: bool = False  # the previous server died, and its host still runs
     clock: ClockMark = NO_MARK
+    pauses: Sequence[Pause] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from schedo.core.model import (
     Failure,
     Job,
     Location,
+    Pause,
+    PauseScope,
     Queue,
     ReadyKey,
     Schedule,
@@ -38,6 +40,7 @@ class Written:
     schedules: list[Schedule]
     schedules_deleted: list[int]
     queues: list[Queue]
+    pauses: dict[PauseScope, Pause | None]
     attempts: list[AttemptRecord]
     outputs: list[Output]
     decisions: list[DecisionRecord]
@@ -52,6 +55,7 @@ class FakeStore:
     jobs: dict[int, Job] = field(default_factory=dict)
     schedules: dict[int, Schedule] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
+    pauses: dict[PauseScope, Pause | None] = field(default_factory=dict)
     attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     decisions: list[DecisionRecord] = field(default_factory=list)
@@ -82,6 +86,7 @@ class FakeStore:
         names = [schedule.name for schedule in self.schedules.values()]
         assert len(names) == len(set(names)), "two schedules have one name"
         self.queues.update((queue.name, queue) for queue in written.queues)
+        self.pauses.update(written.pauses)
         self.attempts += written.attempts
         self.outputs += written.outputs
         self.decisions += written.decisions

@@ -98,7 +98,8 @@ class Server:
             offset_us=store.offset_us,
         )
         queues = [queue.changed() for queue in store.queues.values()]
-        scheduler.restore(queues, store.ready_keys(), store.has_blocked())
+        pauses = [pause for pause in store.pauses.values() if pause is not None]
+        scheduler.restore(queues, store.ready_keys(), store.has_blocked(), pauses)
         for job in store.unfinished():
             if job.state is State.RUNNING:
                 loaded = store.load_job(job.id)
@@ -127,6 +128,7 @@ class Server:
             [s.copy() for s in changes.schedules.values() if s.id not in changes.schedules_deleted],
             list(changes.schedules_deleted),
             [queue.changed() for queue in changes.queues.values()],
+            dict(changes.pauses),
             list(changes.attempts),
             list(changes.outputs),
             list(changes.decisions),

@@ -14,6 +14,8 @@ from schedo.core.model import (
     JobSpec,
     Options,
     Overlap,
+    Pause,
+    PauseScope,
     Queue,
     Retry,
     Rule,
@@ -25,7 +27,7 @@ from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import Retention, Store
 from tests.factories import make_job, make_schedule
-from tests.store.steps import ids, of_schedules, put
+from tests.store.steps import Claims, ids, of_schedules, put
 
 FULL = Schedule(
     id=3,
@@ -69,7 +71,7 @@ def make_answer(scope: str, created_at: int = 0, body: bytes = b"{}") -> Idempot
     return IdempotencyRecord(scope, FINGERPRINT, 201, body, created_at)
 
 
-class ScheduleClaims:
+class ScheduleClaims(Claims):
     async def test_a_schedule_is_read_as_it_was_written(self, store: Store) -> None:
         await store.commit(of_schedules(FULL, make_schedule(id=1)))
 
@@ -286,3 +288,16 @@ class ScheduleClaims:
         assert await store.prune(10, Retention(idempotency_us=10), 9) == 1
         assert await store.find_idempotency_record("old", FINGERPRINT) is None
         assert await store.find_idempotency_record("new", FINGERPRINT) is not None
+
+    async def test_pauses_of_the_server_are_in_the_snapshot_until_they_end(
+        self, store: Store
+    ) -> None:
+        starts, schedules = PauseScope
+        first, second = Pause(starts, 5, "why", 9), Pause(schedules, 6)
+        await store.commit(Changes(pauses={starts: first, schedules: second}))
+        both = await self.reopen(store)
+        await store.commit(Changes(pauses={starts: None, schedules: Pause(schedules, 7)}))
+        one = await self.reopen(store)
+
+        assert sorted(both.pauses, key=lambda pause: pause.since) == [first, second]
+        assert one.pauses == [Pause(schedules, 7)]

@@ -15,7 +15,7 @@ from schedo.core import limits, loads
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.ids import first_id
 from schedo.core.leases import CapturedOutput
-from schedo.core.model import DecisionRecord, Job, Location, Queue, Schedule
+from schedo.core.model import DecisionRecord, Job, Location, Pause, PauseScope, Queue, Schedule
 from schedo.core.states import FINAL, TIMED, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
@@ -47,6 +47,7 @@ class ModelStore:
         self._jobs: dict[int, Job] = {}
         self._schedules: dict[int, Schedule] = {}
         self._queues: dict[str, Queue] = {}
+        self._pauses: dict[PauseScope, Pause] = {}
         self._attempts: dict[int, list[AttemptRecord]] = {}
         self._outputs: dict[int, dict[tuple[int, str], CapturedOutput]] = {}
         self._decided_at = 0
@@ -83,6 +84,10 @@ class ModelStore:
                 stored = schedule.copy()
                 stored.active, stored.blocked = [], None
                 self._schedules[schedule.id] = stored
+        for scope, pause in changes.pauses.items():
+            self._pauses.pop(scope, None)
+            if pause is not None:
+                self._pauses[scope] = pause
         for queue in changes.queues.values():
             self._queues[queue.name] = queue.changed()
         self._put_evidence(changes, deleted)
@@ -106,6 +111,7 @@ class ModelStore:
         return Snapshot(
             epoch=self._epoch,
             last_id=max([first_id(self._decided_at), *self._jobs, *self._schedules]),
+            pauses=[pause for _, pause in sorted(self._pauses.items())],
             queues=[queue.changed() for _, queue in sorted(self._queues.items())],
             ready_keys=sorted(queued, key=lambda key: key[:2]),
             has_blocked=any(job.state is State.BLOCKED for job in jobs),

@@ -137,6 +137,7 @@ OUTPUT_PARTS = {
     "head": f"SELECT substr(head, ? + 1, ?) {_OUTPUT_PART}",
     "tail": f"SELECT substr(tail, ? + 1, ?) {_OUTPUT_PART}",
 }
+PAUSES = f"SELECT {', '.join(rows.PAUSE.names)} FROM pause ORDER BY scope"
 QUEUES = f"SELECT {', '.join(rows.QUEUE.names)} FROM queue ORDER BY name"
 # The body of a response may be large; only a repetition of its request reads it.
 IDEMPOTENCY_RECORD = (

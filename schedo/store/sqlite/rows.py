@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from schedo.core.changes import AttemptRecord, IdempotencyRecord, Output
-from schedo.core.model import PLAIN, DecisionRecord, Job, Options, Queue, ReadyKey, Schedule
+from schedo.core.model import PLAIN, DecisionRecord, Job, Options, Pause, Queue, ReadyKey, Schedule
 from schedo.core.requirements import Requirements
 from schedo.store.sqlite.columns import Codec, Columns, Row
 
@@ -63,6 +63,7 @@ SCHEDULE = Columns(
     derived={"name": "record.spec.name", "elapsed": "1 if record.counts_elapsed else 0"},
 )
 QUEUE = Columns(Queue, fixed=("name",))
+PAUSE = Columns(Pause, fixed=("scope",))
 ATTEMPT = Columns(AttemptRecord)
 DECISION = Columns(DecisionRecord)
 IDEMPOTENCY_RECORD = Columns(IdempotencyRecord)
@@ -75,6 +76,8 @@ _schedule_row = SCHEDULE.compile_row(SCHEDULE.inserted)
 _schedule_from_row: Callable[[Row], Schedule] = SCHEDULE.compile_record()
 queue_row = QUEUE.compile_row(QUEUE.names)
 queue_from_row: Callable[[Row], Queue] = QUEUE.compile_record()
+pause_row = PAUSE.compile_row(PAUSE.names)
+pause_from_row: Callable[[Row], Pause] = PAUSE.compile_record()
 decision_row = DECISION.compile_row(DECISION.names)
 decision_from_row: Callable[[Row], DecisionRecord] = DECISION.compile_record()
 _attempt_row = ATTEMPT.compile_row(ATTEMPT.names)

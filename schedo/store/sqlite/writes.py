@@ -21,7 +21,15 @@ from schedo.store.sqlite import bulk, rows
 from schedo.store.sqlite.buffer_entries import BufferableJobs
 from schedo.store.sqlite.bulk import COUNTS, Shape, make_shape
 from schedo.store.sqlite.columns import Row
-from schedo.store.sqlite.rows import ATTEMPT, DECISION, IDEMPOTENCY_RECORD, JOB, QUEUE, SCHEDULE
+from schedo.store.sqlite.rows import (
+    ATTEMPT,
+    DECISION,
+    IDEMPOTENCY_RECORD,
+    JOB,
+    PAUSE,
+    QUEUE,
+    SCHEDULE,
+)
 
 # The columns that are NULL in most jobs; in those without a result; until an attempt has started.
 _SELDOM = (
@@ -76,6 +84,8 @@ UPSERT_SCHEDULES = Shape(
 DELETE_SCHEDULE = "DELETE FROM schedule WHERE id = ?"
 DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
 
+UPSERT_PAUSE = _insert("pause", PAUSE.names) + _or_update("scope", PAUSE.names)
+DELETE_PAUSE = "DELETE FROM pause WHERE scope = ?"
 UPSERT_QUEUE = _insert("queue", QUEUE.names) + _or_update("name", QUEUE.names)
 
 # A late result may belong to a pruned job; its record would never be deleted.
@@ -195,6 +205,7 @@ def encode(changes: Changes, offset_us: int = 0) -> Commit:
         changes.schedules
         or changes.schedules_deleted
         or changes.queues
+        or changes.pauses
         or changes.attempts
         or changes.outputs
         or changes.decisions
@@ -223,6 +234,8 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
         Statement(DELETE_DECISIONS, [(each,) for each in deleted]),
         Statement(UPSERT_SCHEDULE, schedules, shapes=(UPSERT_SCHEDULES,)),
         Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
+        Statement(UPSERT_PAUSE, [rows.pause_row(p) for p in changes.pauses.values() if p]),
+        Statement(DELETE_PAUSE, [(scope.value,) for scope, p in changes.pauses.items() if not p]),
         Statement(INSERT_ATTEMPT, [*map(rows.attempt_row, changes.attempts)]),
         Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_with_attempt]),
         Statement(INSERT_OUTPUT, [*map(rows.output_row, changes.outputs)]),

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal
 
 from schedo.core.limits import SECOND
+from schedo.core.model import PauseScope
 from schedo.core.states import State
 from schedo.engine.gauges import Gauges
 from schedo.engine.metrics import DURATION_BOUNDS_US, Histogram, Metrics
@@ -100,10 +101,17 @@ def _render_histograms(metrics: Metrics) -> list[Family]:
 def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
     health = context.engine.health()
     is_ready = health.ready and not context.draining.is_set()
+    paused = {pause.scope for pause in context.engine.pauses()}
     version = render_labels(version=context.settings.version)
     return [
         Family("schedo_info", "gauge", "The version.", [Sample(1, version)]),
         _one("schedo_ready", "Whether jobs are accepted and fired on time.", int(is_ready)),
+        _each(
+            "schedo_paused",
+            "Whether the whole server is paused, by what the pause stops.",
+            "scope",
+            [(scope.value, int(scope in paused)) for scope in PauseScope],
+        ),
         _one("schedo_epoch", "How often the server started or recovered.", health.epoch),
         _one(
             "schedo_loop_lag_recent_seconds",

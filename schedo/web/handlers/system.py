@@ -12,10 +12,11 @@ from msgspec import UNSET
 
 from schedo.core import limits
 from schedo.core.built_in import may_run
+from schedo.engine.engine import describe_pauses
 from schedo.errors import NotFound
 from schedo.protocol.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
 from schedo.protocol.problems import get_kind
-from schedo.protocol.system import HealthAnswer, InfoAnswer, ReadyAnswer
+from schedo.protocol.system import HealthAnswer, InfoAnswer, ReadyAnswer, ServerPause
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 
@@ -39,8 +40,11 @@ async def check_ready(context: AppContext, request: Request) -> Response:
     if context.draining.is_set():
         reasons.append("the server is stopping")
     is_ready = health.ready and not context.draining.is_set()
-    notes = [_describe_clock(health.clock_behind_us)] if health.clock_behind_us else UNSET
-    body = msgspec.json.encode(ReadyAnswer(is_ready, reasons, notes))
+    notes = [_describe_clock(health.clock_behind_us)] if health.clock_behind_us else []
+    pauses = context.engine.pauses()
+    if pauses:
+        notes.append(f"the server is paused: {describe_pauses(pauses)}; schedo resume ends that")
+    body = msgspec.json.encode(ReadyAnswer(is_ready, reasons, notes or UNSET))
     return Response(200 if is_ready else 503, body)
 
 
@@ -60,6 +64,7 @@ async def get_info(context: AppContext, request: Request) -> Response:
             "output_bytes": limits.OUTPUT_BYTES_MAX,
             "attempts": limits.ATTEMPTS_MAX,
         },
+        pauses=[*map(ServerPause.of, context.engine.pauses())],
     )
     return Response(200, msgspec.json.encode(info))
 

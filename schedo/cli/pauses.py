@@ -1,0 +1,58 @@
+"""`schedo pause` and `schedo resume`: the pauses of the whole server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from schedo.cli.connection import as_json, connected
+from schedo.cli.escapes import escape
+from schedo.cli.tables import print_json, print_table
+from schedo.client import operations
+from schedo.client.messages import Record
+from schedo.client.sync import Client
+
+_SCOPES = ("starts", "schedules")
+_WHAT = click.Choice([*_SCOPES, "all"])
+
+
+@click.command()
+@click.argument("what", type=_WHAT, default="all")
+@click.option("--note", help="Why; every answer about the pause shows it.")
+@click.option("--for", "duration", metavar="DURATION", help="End the pause after this time.")
+@click.option("--until", metavar="INSTANT", help="End the pause then, such as 2026-11-23T06:00Z.")
+@as_json
+@connected
+def pause(client: Client, what: str, is_json: bool, **options: Any) -> None:
+    """Start no more jobs (starts), fire no schedules (schedules), or both.
+
+    Jobs are still accepted, and running ones continue. The pause outlives a restart of the server.
+    After a pause of the schedules, the catch-up policy of each decides about what it has missed.
+    """
+    _print(client.send(operations.pause_server({"scopes": _scopes(what), **options})), is_json)
+
+
+@click.command()
+@click.argument("what", type=_WHAT, default="all")
+@as_json
+@connected
+def resume(client: Client, what: str, is_json: bool) -> None:
+    """Start jobs and fire schedules again; also after `schedo restore`."""
+    _print(client.send(operations.resume_server(_scopes(what))), is_json)
+
+
+def _scopes(what: str) -> list[str]:
+    return [*_SCOPES] if what == "all" else [what]
+
+
+def _print(pauses: list[Record], is_json: bool) -> None:
+    if is_json:
+        print_json(pauses)
+        return
+    if not pauses:
+        click.echo("nothing is paused")
+        return
+    names = ("scope", "since", "until", "note")
+    rows = [tuple(escape(str(pause.get(name) or "-")) for name in names) for pause in pauses]
+    print_table(("PAUSED", "SINCE", "UNTIL", "NOTE"), rows)

@@ -1,0 +1,189 @@
+"""The pauses of the whole server: what they stop, and what goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schedo.core.commands import (
+    Command,
+    CommitReservation,
+    Invoke,
+    PauseServer,
+    Reserve,
+    ResumeServer,
+)
+from schedo.core.model import Catchup, Decision, JobSpec, Overlap, Pause, PauseScope, ReadyKey
+from schedo.core.states import State
+from schedo.errors import NoCapacity
+from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_spec, worker_spec
+from tests.core.scheduled import T1, kinds, made, states
+from tests.core.server import Server
+
+STARTS, SCHEDULES = PauseScope
+
+
+def pause(server: Server, *scopes: PauseScope, now: int = T1, **options: Any) -> list[Pause]:
+    found = server.apply(PauseServer(scopes, **options), now)
+    server.round(now)
+    return found
+
+
+def resume(server: Server, *scopes: PauseScope, now: int) -> list[Pause]:
+    return server.apply(ResumeServer(scopes), now)
+
+
+def test_no_job_starts_while_starts_are_paused() -> None:
+    server = Server()
+    pause(server, STARTS)
+    due, later = server.submit(make_spec()), server.submit(make_spec(delay_us=MINUTE))
+
+    assert server.run(HOUR) == []
+
+    assert [server.state(job.id) for job in (due, later)] == [State.QUEUED, State.QUEUED]
+    resume(server, STARTS, now=HOUR)
+    assert server.run(HOUR) == [due.id, later.id]
+
+
+def test_running_attempts_go_on_and_end() -> None:
+    server = Server()
+    job = server.submit(make_spec())
+    server.run(T0)
+
+    pause(server, STARTS)
+
+    assert server.complete(job.id, SECOND).state is State.COMPLETED
+
+
+def test_a_worker_that_attaches_gets_no_job_of_a_paused_server() -> None:
+    server = Server(slots=0)
+    server.submit(make_spec())
+    pause(server, STARTS)
+
+    server.attach(worker_spec(slots=1))
+
+    assert server.run(SECOND) == []
+
+
+def test_no_schedule_fires_while_schedules_are_paused() -> None:
+    server = Server()
+    schedule = made(server)
+
+    pause(server, SCHEDULES)
+    server.settle(HOUR)
+
+    assert server.runs(schedule.id) == []
+    assert server.decisions(schedule.id) == []
+    assert server.scheduler.next_wake_at() is None
+    assert server.scheduler.delays(HOUR).schedule_due_at is None
+
+
+@pytest.mark.parametrize(("catchup", "runs"), [(Catchup.LATEST, 1), (Catchup.ALL, 3)])
+def test_the_instants_of_a_pause_are_caught_up_as_those_of_a_downtime(
+    catchup: Catchup, runs: int
+) -> None:
+    server = Server()
+    schedule = made(server, catchup=catchup, overlap=Overlap.ALLOW)
+    pause(server, SCHEDULES)
+    server.settle(3 * MINUTE)
+
+    resume(server, SCHEDULES, now=3 * MINUTE)
+    server.settle(3 * MINUTE)
+
+    assert len(server.runs(schedule.id)) == runs
+    assert Decision.FIRED in kinds(server, schedule)
+
+
+def test_a_schedule_fires_into_a_queue_that_does_not_start() -> None:
+    server = Server()
+    schedule = made(server)
+    pause(server, STARTS)
+
+    server.settle(MINUTE)
+
+    assert states(server, schedule) == [State.QUEUED]
+
+
+def test_a_pause_ends_by_itself() -> None:
+    server = Server()
+    job = server.submit(make_spec())
+    pause(server, STARTS, SCHEDULES, until=HOUR)
+    assert server.scheduler.next_wake_at() == HOUR
+
+    assert server.run(HOUR - 1) == []
+    assert server.run(HOUR) == [job.id]
+
+    assert server.scheduler.pauses() == []
+    assert not any(server.store.pauses.values())
+
+
+def test_only_the_pauses_that_are_due_end() -> None:
+    server = Server()
+    pause(server, STARTS, until=MINUTE)
+    pause(server, SCHEDULES)
+
+    server.settle(HOUR)
+
+    assert [each.scope for each in server.scheduler.pauses()] == [SCHEDULES]
+
+
+def test_a_pause_outlives_the_server() -> None:
+    server = Server()
+    paused = pause(server, STARTS, note="moving house", until=HOUR)
+    server.submit(make_spec())
+
+    server.crash(SECOND)
+    server.attach(worker_spec(slots=1))
+
+    assert server.scheduler.pauses() == paused == [Pause(STARTS, T1, "moving house", HOUR)]
+    assert server.run(SECOND) == []
+
+
+def test_a_second_pause_replaces_the_first() -> None:
+    server = Server()
+    pause(server, STARTS, note="first", until=HOUR)
+
+    assert pause(server, STARTS, note="second") == [Pause(STARTS, T1, "second")]
+
+
+def test_a_resume_without_a_pause_changes_nothing() -> None:
+    server = Server()
+    server.round(T0)
+
+    assert resume(server, STARTS, SCHEDULES, now=T0) == []
+    assert not server.scheduler.take_changes()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Invoke("call", JobSpec("work"), 1),
+        Reserve("r", "n", ReadyKey("default", "work"), 1, SECOND),
+        CommitReservation("r", "n", JobSpec("work")),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_nothing_is_placed_at_once_while_starts_are_paused(command: Command[Any]) -> None:
+    server = Server()
+    pause(server, STARTS)
+
+    with pytest.raises(NoCapacity, match="the server is paused"):
+        server.apply(command, T1)
+
+
+def test_the_pause_explains_why_a_job_waits() -> None:
+    server = Server()
+    job = server.submit(make_spec())
+    pause(server, SCHEDULES)
+    assert server.scheduler.explain(server.job(job.id)) == "it is next"
+
+    pause(server, STARTS)
+    plain = server.scheduler.explain(server.job(job.id))
+    pause(server, STARTS, note="the disk is being moved")
+    noted = server.scheduler.explain(server.job(job.id))
+
+    assert plain == "the server is paused: no job starts until it is resumed"
+    assert noted == (
+        "the server is paused (the disk is being moved): no job starts until it is resumed"
+    )
