@@ -69,6 +69,7 @@ class WorkerStatus(NamedTuple):
     last_seen_at: int | None
     session_timeout_s: float | None
     health: str | None  # a problem of the worker, or None
+    isolated: bool = False  # it runs only poison suspects
 
 
 class ProgressLine(NamedTuple):

@@ -16,6 +16,9 @@ from schedo.core.requirements import Requirements, ResourceAmounts, render_amoun
 from schedo.core.worker_groups import WorkerGroup, WorkerGroups
 
 TASKS_KNOWN_MAX = 4_096
+# The label of a child process that the process which replaces it has, too. No remote worker can
+# have it, because of the colon.
+PLACE_LABEL = "process:place"
 _ANYWHERE = Requirements()
 
 

@@ -44,6 +44,7 @@ def status(worker: Worker, session: Session | None, now: int) -> WorkerStatus:
         session.last_seen_at if session is not None else None,
         session.timeout_us / SECOND if session is not None else None,
         _find_health_problem(worker, session, now),
+        spec.isolated,
     )
 
 

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from schedo.core.ids import parse_id
 from schedo.core.limits import BATCH_JOBS_MAX
 from schedo.core.model import JobSpec, ReadyKey
-from schedo.core.requirements import Requirements
+from schedo.core.requirements import Condition, Requirements
+from schedo.core.worker_messages import WorkerStatus
+from schedo.core.worker_pool import PLACE_LABEL
 from schedo.engine.answers import Accepted
 from schedo.errors import Invalid, SchedoError, TooLarge, Unsatisfiable
 from schedo.protocol.invocations import ShortAnswer, ShortRequest
@@ -77,22 +79,30 @@ def _check_broadcast(job: JobRequest, wait_s: float | None) -> None:
 def _broadcast_specs(context: AppContext, spec: JobSpec) -> list[JobSpec]:
     """Return one spec for each connected worker that may run the job, busy or not."""
     ready_key = ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements)
-    names = [
-        worker.name
-        for worker in context.engine.sessions.list()
-        if worker.state == "active" and spec_of(worker).serves(ready_key)
-    ]
-    if not names:
-        raise Unsatisfiable("no connected worker may run the job")
-    if len(names) > BATCH_JOBS_MAX:
-        raise TooLarge(f"{len(names)} workers match; a broadcast reaches at most {BATCH_JOBS_MAX}")
+    workers = sorted(context.engine.sessions.list(), key=lambda worker: worker.name)
     requirements = spec.options.requirements or Requirements()
-    return [
-        replace(
-            spec, options=replace(spec.options, requirements=replace(requirements, worker=name))
+    # A place has two child processes for a time: one that has retired, and the next one.
+    narrowed = dict.fromkeys(
+        _narrow(requirements, worker)
+        for worker in workers
+        if worker.state == "active" and spec_of(worker).serves(ready_key)
+    )
+    if not narrowed:
+        raise Unsatisfiable("no connected worker may run the job")
+    if len(narrowed) > BATCH_JOBS_MAX:
+        raise TooLarge(
+            f"{len(narrowed)} workers match; a broadcast reaches at most {BATCH_JOBS_MAX}"
         )
-        for name in sorted(names)
-    ]
+    return [replace(spec, options=replace(spec.options, requirements=each)) for each in narrowed]
+
+
+def _narrow(requirements: Requirements, worker: WorkerStatus) -> Requirements:
+    """Require this worker, or the place of a child process: its name ends with the process."""
+    place = worker.labels.get(PLACE_LABEL)
+    if place is None:
+        return replace(requirements, worker=worker.name)
+    condition = Condition(PLACE_LABEL, "=", (place,))
+    return replace(requirements, labels=(*requirements.labels, condition))
 
 
 async def short_schedule(context: AppContext, request: Request) -> Response:

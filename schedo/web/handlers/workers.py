@@ -50,6 +50,7 @@ def spec_of(seen: WorkerStatus) -> WorkerSpec:
         seen.slots,
         tasks=seen.tasks,
         queues=seen.queues,
+        isolated=seen.isolated,
         labels=seen.labels,
         resources=seen.resources,
     )

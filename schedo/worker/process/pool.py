@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from schedo.child_process import ChildHandle, write_unnamed_file
-from schedo.core.worker_pool import WorkerSpec
+from schedo.core.worker_pool import PLACE_LABEL, WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.hardening import is_undumpable
 from schedo.log_format import LogFormat
@@ -67,21 +67,24 @@ class ProcessPool:
 
     async def start(self) -> None:
         """Start the children and store the application's schedules; raise CannotServe."""
-        first = await self._spawn_child()
+        first = await self._spawn_child(1)
         attach = first.attached.result()
         for schedule in attach.schedules:
             await self._engine.put_schedule(schedule)
         log.info("%s has %s", self._target, _describe(attach))
-        places = [first, *[None] * (self._settings.processes - 1)]
-        self._place_tasks = [asyncio.create_task(self._keep_running(place)) for place in places]
+        children = [first, *[None] * (self._settings.processes - 1)]
+        self._place_tasks = [
+            asyncio.create_task(self._keep_running(place, child))
+            for place, child in enumerate(children, 1)
+        ]
 
     def _isolate_suspects(self) -> None:
         """Start one more process per place for poison suspects: each runs one attempt at a time."""
         if not self._has_isolated:
             self._has_isolated = True
             self._place_tasks += [
-                asyncio.create_task(self._keep_running(None, isolated=True))
-                for _ in range(self._settings.processes)
+                asyncio.create_task(self._keep_running(place, None, isolated=True))
+                for place in range(1, self._settings.processes + 1)
             ]
 
     async def stop(self, grace_s: float) -> None:
@@ -102,13 +105,15 @@ class ProcessPool:
         """End the grace time of a stop now."""
         self._grace.end()
 
-    async def _keep_running(self, child: ChildSupervisor | None, *, isolated: bool = False) -> None:
+    async def _keep_running(
+        self, place: int, child: ChildSupervisor | None, *, isolated: bool = False
+    ) -> None:
         """Run one child after another in one place of the pool."""
         delay_s = RESPAWN_AFTER_S
         while True:
             began = time.monotonic()
             try:
-                child = child or await self._spawn_child(isolated=isolated)
+                child = child or await self._spawn_child(place, isolated=isolated)
                 await child.retired.wait()
             except (CannotServe, OSError) as error:
                 log.error("cannot start a child process: %s", error)
@@ -122,9 +127,9 @@ class ProcessPool:
                 await self._child_ended.wait()
             child = None
 
-    async def _spawn_child(self, *, isolated: bool = False) -> ChildSupervisor:
+    async def _spawn_child(self, place: int, *, isolated: bool = False) -> ChildSupervisor:
         """Return a new child that has attached; raise CannotServe or OSError."""
-        child = await self._spawn(isolated)
+        child = await self._spawn(place, isolated)
         try:
             async with asyncio.timeout(self._settings.timeouts.import_s):
                 await asyncio.shield(child.attached)
@@ -145,7 +150,7 @@ class ProcessPool:
         await child.gone.wait()
         raise error
 
-    async def _spawn(self, isolated: bool) -> ChildSupervisor:
+    async def _spawn(self, place: int, isolated: bool) -> ChildSupervisor:
         slots = 1 if isolated else self._settings.slots
         with contextlib.ExitStack() as owned:
             start_memory = make_memory()
@@ -163,7 +168,13 @@ class ProcessPool:
             except OSError:
                 ours.close()
                 raise
-        spec = WorkerSpec(f"process-{process.pid}", slots, frozenset(), isolated=isolated)
+        spec = WorkerSpec(
+            f"process-{process.pid}",
+            slots,
+            frozenset(),
+            isolated=isolated,
+            labels={PLACE_LABEL: str(place)},
+        )
         child = ChildSupervisor(
             self._engine, process, starts, spec, self._settings.timeouts, self._on_child_gone
         )

@@ -167,6 +167,23 @@ async def test_a_broadcast_makes_one_job_for_each_worker_that_matches(world: Pla
     assert len((await world.get("/v1/jobs")).json()["items"]) == 2
 
 
+async def test_a_broadcast_makes_one_job_for_each_place_of_child_processes(
+    world: PlacingWorld,
+) -> None:
+    world.sessions.know("process-7", labels={"process:place": "1"})
+    world.sessions.know("process-9", labels={"process:place": "1"})
+    world.sessions.know("process-8", labels={"process:place": "2"})
+    world.sessions.know("process-6", labels={"process:place": "2"}, isolated=True)
+    world.sessions.know("embedded-alone", isolated=True)
+
+    reply = await broadcast(world)
+
+    assert [item["job"]["requires"] for item in reply.json()["items"]] == [
+        {"labels": {"process:place": "1"}},
+        {"labels": {"process:place": "2"}},
+    ]
+
+
 async def test_a_broadcast_without_a_match_is_refused(world: PlacingWorld) -> None:
     world.sessions.add_worker("us", labels={"region": "us"})
 

@@ -16,7 +16,9 @@ import pytest
 
 from schedo.core.ids import parse_id
 from schedo.core.model import Options, Retry
+from schedo.core.requirements import Condition, Requirements
 from schedo.core.strict_json import CheckedJson, decode_strictly
+from schedo.core.worker_pool import PLACE_LABEL
 from schedo.protocol.pieces import PIECE_BYTES
 from schedo.worker.process.supervisor import describe_exit
 from tests.worker.calls import both_loops, wait_gone
@@ -176,6 +178,18 @@ async def test_a_process_that_dies_loses_its_attempt_and_is_replaced(
     assert lost.failure is not None
     assert message in lost.failure.message
     assert (await site.run("where"))["result"] != before
+
+
+async def test_the_process_that_replaces_another_has_its_place(site: Site, tmp_path: Path) -> None:
+    [before] = site.engine.sessions.list()
+    place = Condition(PLACE_LABEL, "=", (before.labels[PLACE_LABEL],))
+    await site.submit("die_once", mark=str(tmp_path / "mark"), how="exit")
+
+    record = await site.run("where", options=Options(requirements=Requirements((place,))))
+
+    [after] = [each for each in site.engine.sessions.list() if not each.isolated]
+    assert record["result"] == int(after.name.removeprefix("process-"))
+    assert after.name != before.name
 
 
 async def test_the_death_of_a_process_loses_only_its_own_attempts(
