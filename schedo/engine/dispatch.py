@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -23,6 +23,8 @@ from schedo.errors import SchedoError
 
 log = logging.getLogger("schedo.engine")
 
+LOADS_MAX = 4  # payloads of up to 1 MiB that are on their way from the store to a transport
+
 
 class Transport(Protocol):
     """The connection to one worker; neither method blocks or raises."""
@@ -32,6 +34,14 @@ class Transport(Protocol):
 
     def stop(self, stop: StopRequest) -> None:
         """Request the worker to stop the attempt."""
+
+
+class AttachedWorker(NamedTuple):
+    """A worker of this server."""
+
+    spec: WorkerSpec
+    transport: Transport
+    room: asyncio.Event | None  # set: its connection takes a large payload; None: it always does
 
 
 class Dispatcher:
@@ -55,27 +65,28 @@ class Dispatcher:
         self.waiting: set[LeaseKey] = set()
         self._ended: list[LeaseKey] = []
         self._loading: set[asyncio.Task[None]] = set()
-        self.workers: dict[str, tuple[WorkerSpec, Transport]] = {}
+        self._loads = asyncio.Semaphore(LOADS_MAX)
+        self.workers: dict[str, AttachedWorker] = {}
 
     # Dispatch.
 
     def dispatch(self, leases: Iterable[Lease], stops: Iterable[StopRequest]) -> None:
         """Send leases, and stop requests.
 
-        An attached worker gets a lease when its payload is loaded, a remote one without a large
-        payload: the response to its poll loads it.
+        An attached worker gets a lease when its payload is loaded and its connection has room for
+        it, a remote one without a large payload: the response to its poll loads it.
         """
         for lease in leases:
-            attached = self.workers.get(lease.worker)
+            attached, kept = self.workers.get(lease.worker), _without_large_payload(lease)
             if attached is None:
-                lease = self._leases[lease.key] = _without_large_payload(lease)
-                self._remote.start(lease)
-            elif lease.payload is None:
+                self._leases[lease.key] = kept
+                self._remote.start(kept)
+            elif lease.payload is None or (kept.payload is None and _is_full(attached.room)):
                 self.waiting.add(lease.key)
-                self._load(lease)
+                self._load(kept, attached.room)
             else:
-                self._leases[lease.key] = _without_large_payload(lease)
-                attached[1].start(lease)
+                self._leases[lease.key] = kept
+                attached.transport.start(lease)
         for stop in stops:
             self._transport(stop.worker).stop(stop)
 
@@ -89,14 +100,24 @@ class Dispatcher:
 
     def _transport(self, worker: str) -> Transport:
         attached = self.workers.get(worker)
-        return attached[1] if attached is not None else self._remote
+        return attached.transport if attached is not None else self._remote
 
-    def _load(self, lease: Lease) -> None:
-        task = asyncio.create_task(self._load_and_start(lease))
+    def _load(self, lease: Lease, room: asyncio.Event | None) -> None:
+        task = asyncio.create_task(self._load_and_start(lease, room))
         self._loading.add(task)
         task.add_done_callback(self._loading.discard)
 
-    async def _load_and_start(self, lease: Lease) -> None:
+    async def _load_and_start(self, lease: Lease, room: asyncio.Event | None) -> None:
+        """Load the payload and send the lease; few at a time, and none before there is room."""
+        while True:
+            if room is not None:
+                await room.wait()
+            async with self._loads:
+                if not _is_full(room):  # another lease may have taken the room
+                    await self._load_with_room(lease)
+                    return
+
+    async def _load_with_room(self, lease: Lease) -> None:
         try:
             payload = await self._load_payload(lease.key.job_id)
         except SchedoError as error:
@@ -174,6 +195,10 @@ class Dispatcher:
     async def close(self) -> None:
         """Wait for the payloads that are still being loaded."""
         await asyncio.gather(*self._loading, return_exceptions=True)
+
+
+def _is_full(room: asyncio.Event | None) -> bool:
+    return room is not None and not room.is_set()
 
 
 def _without_large_payload(lease: Lease) -> Lease:

@@ -33,7 +33,7 @@ from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.answers import Accepted, Health, QueueStatus
 from schedo.engine.clock_changes import behind_us
-from schedo.engine.dispatch import Transport
+from schedo.engine.dispatch import AttachedWorker, Transport
 from schedo.engine.failures import log_fatal
 from schedo.engine.gauges import (
     Gauges,
@@ -359,12 +359,17 @@ class Engine:
 
     # Workers.
 
-    def attach(self, spec: WorkerSpec, transport: Transport) -> None:
-        """Add a worker, or replace the spec of an attached one."""
+    def attach(
+        self, spec: WorkerSpec, transport: Transport, room: asyncio.Event | None = None
+    ) -> None:
+        """Add a worker, or replace the spec of an attached one.
+
+        room: set while its connection takes large payloads; None: it always does.
+        """
         workers = self._loop.dispatcher.workers
 
         def attached(_: None) -> None:
-            workers[spec.id] = (spec, transport)
+            workers[spec.id] = AttachedWorker(spec, transport, room)
 
         self._loop.enqueue(commands.AttachWorker(spec), attached)
 

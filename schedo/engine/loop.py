@@ -379,8 +379,8 @@ class EngineLoop:
             snapshot.queues, snapshot.ready_keys, snapshot.has_blocked, snapshot.pauses
         )
         now = self.clock.now()
-        for spec, _ in self.dispatcher.workers.values():
-            scheduler.apply(AttachWorker(spec), now)
+        for worker in self.dispatcher.workers.values():
+            scheduler.apply(AttachWorker(worker.spec), now)
         self.dispatcher.recover(scheduler)
         # Running attempts come first: without them the results would be refused as stale.
         running = Reconciliation(self._store, self.dispatcher, scheduler)

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from schedo.core.leases import Lease
 from schedo.core.limits import PAYLOAD_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
 from schedo.core.states import State
@@ -125,3 +126,51 @@ async def test_a_worker_that_disconnects_before_its_bytes_are_free_gets_no_lease
         await world.engine.flush()
 
         assert (await world.engine.get(job.id)).state is State.QUEUED
+
+
+# On the way to a worker of this server.
+
+
+async def started(world: World, count: int) -> None:
+    """Return when the worker has this number of leases."""
+    async with asyncio.timeout(30):
+        while len(world.worker.leases) < count:
+            await world.engine.flush()
+
+
+async def test_a_worker_gets_no_large_payload_while_its_connection_has_no_room(path: Path) -> None:
+    async with running(path) as world:
+        room = asyncio.Event()
+        world.engine.attach(world.worker.spec, world.worker, room)
+        jobs = [await world.submit(payload=STORED) for _ in range(3)]
+        await world.submit()
+
+        assert [lease.payload for lease in world.worker.leases] == [b"null"]
+        dispatcher = world.engine._loop.dispatcher
+        assert all(lease.payload != STORED for lease in dispatcher.latest().values())
+
+        room.set()
+        await started(world, 4)
+        assert [lease.key.job_id for lease in world.worker.leases[1:]] == [job.id for job in jobs]
+        assert {lease.payload for lease in world.worker.leases[1:]} == {STORED}
+
+
+async def test_a_payload_that_fills_the_connection_lets_the_others_wait(path: Path) -> None:
+    async with running(path) as world:
+        room = asyncio.Event()
+        start = world.worker.start
+
+        def start_until_full(lease: Lease) -> None:
+            room.clear()
+            start(lease)
+
+        world.worker.start = start_until_full  # type: ignore[method-assign]
+        world.engine.attach(world.worker.spec, world.worker, room)
+        for _ in range(10):
+            await world.submit(payload=STORED)
+        assert world.worker.leases == []
+
+        for number in range(1, 11):
+            room.set()
+            await started(world, number)
+            assert len(world.worker.leases) == number

@@ -29,10 +29,13 @@ class FrameConnection(asyncio.Protocol, Generic[_F]):
         reader: FrameReader[_F],
         on_frame: Callable[[_F], None],
         on_closed: Callable[[str | None], None],
+        on_room: Callable[[bool], None] = lambda has_room: None,
     ) -> None:
+        """on_room: called when the other end reads too slowly, with False, and then with True."""
         self._reader = reader
         self._on_frame = on_frame
         self._on_closed = on_closed
+        self._on_room = on_room
         self._transport: asyncio.Transport | None = None
         self._rest: socket.socket | None = None
         self._has_finished = False
@@ -66,6 +69,12 @@ class FrameConnection(asyncio.Protocol, Generic[_F]):
                 if not data:
                     break
                 self.data_received(data)
+
+    def pause_writing(self) -> None:
+        self._on_room(False)
+
+    def resume_writing(self) -> None:
+        self._on_room(True)
 
     def send(self, frame: FromChild | FromServer) -> None:
         """Write the frame; do nothing if the connection is closed."""

@@ -84,7 +84,7 @@ class _Held:
     """A lease that the child holds."""
 
     number: int  # the position in the order of all leases sent to the child, from 1
-    lease: Lease
+    is_once: bool  # its job has the delivery at_most_once
     stop_timer: SilenceTimer | None = None
 
 
@@ -112,17 +112,20 @@ class ChildSupervisor:
         self._checks: set[asyncio.Future[None]] = set()
         self._exit_timer: SilenceTimer | None = None
         self._liveness_timer: SilenceTimer | None = None
-        self._has_pinged = False  # a ping is unanswered
-        self._silence_s = 0.0  # since that ping
-        self._is_known = False  # the engine has the worker
-        self._is_open = False  # the engine may send new leases
+        self._has_pinged, self._silence_s = False, 0.0  # a ping is unanswered, for how long
+        # Whether the engine has the worker, and whether it may send new leases.
+        self._is_known = self._is_open = False
         self._has_abandoned = False  # a handler ignores its stop; only a kill ends it
         self._is_terminated = False  # the server shuts down: unfinished attempts are released
         self._protocol_error = False  # frames were lost, so the state of its leases is unknown
         self._culprit_known = False  # the attempt that caused the child's death is known
         self.has_suspects = False  # the child died with several attempts, and any may be the cause
         self._fault: str | None = None
-        self._connection = FrameConnection(frames.child_frames(), self._on_frame, self._on_closed)
+        self._connection = FrameConnection(
+            frames.child_frames(), self._on_frame, self._on_closed, self._on_room
+        )
+        self._room = asyncio.Event()  # for large payloads
+        self._room.set()
         self._batch = LeaseBatch(self._send_leases)
         self._backend_server = BackendServer(engine, self._connection.send)
         self._closed = asyncio.Event()
@@ -148,7 +151,7 @@ class ChildSupervisor:
             self._engine.report(AttemptResult(lease.key, Released()))
             return
         self._leases_sent += 1
-        self._held[lease.key] = _Held(self._leases_sent, lease)
+        self._held[lease.key] = _Held(self._leases_sent, bool(lease.options.at_most_once))
         self._batch.add(lease)
         if self._liveness_timer is None:
             self._liveness_timer = SilenceTimer(self._timeouts.pulse_s, self._check_liveness)
@@ -165,6 +168,10 @@ class ChildSupervisor:
 
     def _send_leases(self, leases: list[Lease]) -> None:
         self._connection.send(frames.Leases(leases, time.monotonic() + self._timeouts.start_s))
+
+    def _on_room(self, has_room: bool) -> None:
+        # A retired child gets no lease: those that wait for room are released at once.
+        (self._room.set if has_room or self.retired.is_set() else self._room.clear)()
 
     # The child's side.
 
@@ -253,7 +260,7 @@ class ChildSupervisor:
             self._is_open = is_open
             self._is_known = True
             spec = self._spec if is_open else replace(self._spec, slots=0)
-            self._engine.attach(spec, self)
+            self._engine.attach(spec, self, self._room)
 
     def _on_stalled(self) -> None:
         begun = self._starts.count
@@ -276,6 +283,7 @@ class ChildSupervisor:
         """Send no more leases; the child ends when its running attempts have ended."""
         if not self.retired.is_set():
             self.retired.set()
+            self._on_room(True)
             self._set_open(False)
             self._connection.send(frames.Drain())
             self._end_if_retired()
@@ -332,6 +340,7 @@ class ChildSupervisor:
         self._end_held(f"{self.worker_id}: {message}")
         self._starts.close()
         self.retired.set()
+        self._on_room(True)
         self.gone.set()
         self._on_gone(self, message)
 
@@ -370,7 +379,7 @@ class ChildSupervisor:
     def _can_release(self, held: _Held) -> bool:
         """Return whether an attempt of a dead child may be released instead of lost."""
         if self._is_terminated or self._culprit_known:
-            return not held.lease.options.at_most_once
+            return not held.is_once
         return held.number > self._starts.count and not self._protocol_error
 
 

@@ -170,11 +170,11 @@ async def test_a_broadcast_makes_one_job_for_each_worker_that_matches(world: Pla
 async def test_a_broadcast_makes_one_job_for_each_place_of_child_processes(
     world: PlacingWorld,
 ) -> None:
-    world.sessions.know("process-7", labels={"process:place": "1"})
-    world.sessions.know("process-9", labels={"process:place": "1"})
-    world.sessions.know("process-8", labels={"process:place": "2"})
-    world.sessions.know("process-6", labels={"process:place": "2"}, isolated=True)
-    world.sessions.know("embedded-alone", isolated=True)
+    world.sessions.add_worker("process-7", labels={"process:place": "1"})
+    world.sessions.add_worker("process-9", labels={"process:place": "1"})
+    world.sessions.add_worker("process-8", labels={"process:place": "2"})
+    world.sessions.add_worker("process-6", labels={"process:place": "2"}, isolated=True)
+    world.sessions.add_worker("embedded-alone", isolated=True)
 
     reply = await broadcast(world)
 

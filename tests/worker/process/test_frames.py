@@ -152,6 +152,28 @@ class End:
         return fault
 
 
+async def test_a_connection_has_no_room_until_the_other_end_reads() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    loop, rooms, closed = asyncio.get_running_loop(), asyncio.Queue[bool](), asyncio.Event()
+    connection = FrameConnection(
+        child_frames(), print, lambda fault: closed.set(), rooms.put_nowait
+    )
+    await loop.create_unix_connection(lambda: connection, sock=ours)
+    large = frames.BackendResponse(1, refusal=frames.Refusal("x", "y" * 4_000_000))
+
+    connection.send(large)
+    assert rooms.get_nowait() is False
+    left = len(encode_frame(large))
+    while left:
+        left -= len(await loop.sock_recv(theirs, left))
+
+    async with asyncio.timeout(30):
+        assert await rooms.get() is True
+        theirs.close()
+        await closed.wait()
+
+
 async def test_the_end_of_a_connection_is_no_error() -> None:
     end = End()
 
