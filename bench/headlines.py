@@ -22,7 +22,7 @@ class Headline(NamedTuple):
 
 _STREAM = "graphile-worker 23,400/s, pgqueuer 13,900/s"
 _DRAIN = "graphile-worker 29,000/s"
-_ARMED = "embedded, 5,000/s, 1,000,000 armed at 4 h"
+_ARMED = "embedded, 5,000/s, 1,000,000 other jobs due in 4 h"
 
 HEADLINES = (
     Headline(
@@ -175,7 +175,7 @@ HEADLINES = (
         is_quoted=False,
     ),
     Headline(
-        "inner bench: lateness at 5,000/s beside a million armed, engine alone, p50",
+        "inner bench: lateness at 5,000/s with a million other jobs, engine alone, p50",
         "lateness",
         f"{_ARMED}: p50",
         target="<= 100 us, <= 3 x timerfd",

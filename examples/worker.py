@@ -22,7 +22,7 @@ if "SCHEDO_TOKEN" in os.environ:
 
 
 def send(**fields):
-    """Send these fields, again and again until there is an answer."""
+    """Send these fields, again and again until there is a response."""
     while True:
         request = urllib.request.Request(URL, json.dumps(ME | fields).encode(), HEADERS)
         try:

@@ -113,10 +113,10 @@ _SWITCH |= {"0": False, "false": False, "no": False, "off": False}
 
 
 def _switch(value: object) -> bool:
-    answer = value if isinstance(value, bool) else _SWITCH.get(str(value).strip().lower())
-    if answer is None:
+    flag = value if isinstance(value, bool) else _SWITCH.get(str(value).strip().lower())
+    if flag is None:
         raise ValueError("expected true or false")
-    return answer
+    return flag
 
 
 def _choice(*words: str) -> Callable[[object], str]:

@@ -1,7 +1,7 @@
 """Every field of a job's request is kept, whichever interface submits the job.
 
 tests/job_requests.py has an example of each field. A field that is added without one, that one of
-the interfaces does not take, or that an answer, a worker or a handler does not get fails here.
+the interfaces does not take, or that a response, a worker or a handler does not get fails here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from schedo.core.ids import parse_id
 from schedo.core.leases import Lease
 from schedo.core.model import LeaseKey, Options, Trigger
 from schedo.protocol import frames
-from schedo.protocol.leases import LeaseAnswer
+from schedo.protocol.leases import LeaseResponse
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.options import RetryRequest
 from schedo.protocol.schedules import ScheduleRequest
@@ -131,9 +131,9 @@ def make_lease() -> Lease:
 def test_a_remote_worker_gets_every_option_that_is_not_for_the_server_alone() -> None:
     lease = make_lease()
 
-    body = msgspec.json.encode(LeaseAnswer.of(lease))
+    body = msgspec.json.encode(LeaseResponse.of(lease))
 
-    assert msgspec.json.decode(body, type=LeaseAnswer).read("w1") == lease
+    assert msgspec.json.decode(body, type=LeaseResponse).read("w1") == lease
 
 
 def test_a_child_process_gets_every_option_that_is_not_for_the_server_alone() -> None:

@@ -44,7 +44,7 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
         place.mkdir()
         if armed:
             fill(place / "bench.db", armed, hours * 3600.0)
-        beside = f", {armed:,} armed at {hours} h" if armed else ", none other armed"
+        beside = f", {armed:,} other jobs due in {hours} h" if armed else ", no other job"
         _measure_rates(arguments, place, beside, results)
 
 

@@ -42,7 +42,7 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
             _add_rate(results, name, load, floor.rate, bare)
             took, least = percentiles(load.latency_us), percentiles(floor.latency_us)
             for share in ("p50", "p99"):
-                what = f"submit to answer, {name}: {share}"
+                what = f"submit to response, {name}: {share}"
                 results.add(what, took[share], "us", least[share], "empty endpoint")
         server.kill()
         server.start_ready()

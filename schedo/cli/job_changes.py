@@ -84,15 +84,15 @@ def _change_each(
 ) -> None:
     """Change each job; set the exit code to 1 if the server rejected one of the changes."""
     changed, is_refused = [], False
-    for answer in _try_each(client, job_ids, change):
-        if isinstance(answer, SchedoError):
+    for record in _try_each(client, job_ids, change):
+        if isinstance(record, SchedoError):
             is_refused = True
-            click.echo(f"schedo: {escape(explain(answer))}", err=True)
+            click.echo(f"schedo: {escape(explain(record))}", err=True)
             continue
-        changed.append(answer)
+        changed.append(record)
         if not is_json:
-            stopping = " (stopping)" if answer["state"] == State.RUNNING else ""
-            click.echo(describe_state(answer) + stopping)
+            stopping = " (stopping)" if record["state"] == State.RUNNING else ""
+            click.echo(describe_state(record) + stopping)
     if is_json:
         print_json(changed)
     if is_refused:

@@ -132,17 +132,17 @@ async def _submit(client: AsyncClient, plan: LoadPlan, size: int, result: LoadRe
     operation = _make_submit({**plan.job, "tags": [plan.tag]}, size)
     began = time.monotonic()
     try:
-        answers = await _send_until_accepted(client, operation)
+        records = await _send_until_accepted(client, operation)
     except SchedoError as error:
         if error.code == "unreachable":
             raise
-        answers = [error] * size
+        records = [error] * size
     took_us = round((time.monotonic() - began) * 1_000_000)
-    for answer in answers:
-        if isinstance(answer, SchedoError):
-            result.refused.append(answer)
+    for record in records:
+        if isinstance(record, SchedoError):
+            result.refused.append(record)
         else:
-            result.ids.add(answer["id"])
+            result.ids.add(record["id"])
             result.accepted_us.append(took_us)
 
 
@@ -152,11 +152,11 @@ async def _send_until_accepted(
     """Send the request, and repeat it as long as the server answers 429."""
     while True:
         try:
-            answer = await client.send(operation)
+            record = await client.send(operation)
         except Overloaded:
             await asyncio.sleep(_RETRY_DELAY_S)
         else:
-            return [answer] if isinstance(answer, dict) else answer
+            return [record] if isinstance(record, dict) else record
 
 
 def _make_submit(request: Record, size: int) -> Operation[Any]:

@@ -89,7 +89,7 @@ def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
         raise click.UsageError("give --concurrency, --weight or --priority-step")
     if changes.get("concurrency") == _UNLIMITED:
         changes["concurrency"] = None
-    _answer(client.set_queue(name, **changes), is_json)
+    _show(client.set_queue(name, **changes), is_json)
 
 
 @queues.command()
@@ -98,7 +98,7 @@ def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
 @connected
 def pause(client: Client, name: str, is_json: bool) -> None:
     """Start no new jobs of the queue; running jobs continue."""
-    _answer(client.pause_queue(name), is_json)
+    _show(client.pause_queue(name), is_json)
 
 
 @queues.command()
@@ -107,8 +107,8 @@ def pause(client: Client, name: str, is_json: bool) -> None:
 @connected
 def resume(client: Client, name: str, is_json: bool) -> None:
     """Start jobs of the queue again."""
-    _answer(client.resume_queue(name), is_json)
+    _show(client.resume_queue(name), is_json)
 
 
-def _answer(queue: Record, is_json: bool) -> None:
+def _show(queue: Record, is_json: bool) -> None:
     print_json(queue) if is_json else _print([queue])

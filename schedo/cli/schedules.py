@@ -238,14 +238,14 @@ def resume(client: Client, name: str, start: str | None, is_json: bool) -> None:
 @connected
 def trigger(client: Client, name: str, overlap: str | None, is_json: bool) -> None:
     """Fire the schedule once now. The exit code is 1 if an unfinished run makes it skip."""
-    answer = client.send(operations.trigger_schedule(name, overlap))
-    job = answer.get("job")
+    triggered = client.send(operations.trigger_schedule(name, overlap))
+    job = triggered.get("job")
     if is_json:
-        print_json(answer)
+        print_json(triggered)
     elif job:
         click.echo(f"{escape(job['id'])}  {escape(job['state'])}")
     else:
-        blocking = escape(str(answer.get("blocking_job", "")))
+        blocking = escape(str(triggered.get("blocking_job", "")))
         click.echo(f"schedo: skipped, because job {blocking} is not finished", err=True)
     if not job:
         click.get_current_context().exit(1)

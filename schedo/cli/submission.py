@@ -73,7 +73,7 @@ def _show_broadcast(items: list[SyncJobHandle | SchedoError], *, is_json: bool) 
 
 
 def wait_and_print(client: Client, job_id: str, *, is_json: bool) -> int:
-    """Wait for the end of the job, print what it left, and return the exit code for it.
+    """Wait for the end of the job, print its output or result, and return the exit code for it.
 
     The output of a command is printed as it comes; another completed job leaves its result.
     """

@@ -247,10 +247,10 @@ class AsyncClient:
 
     async def trigger_schedule(self, name: str, overlap: str | None = None) -> AsyncTriggered:
         """Fire the schedule once now, unless its overlap policy skips the run."""
-        answer = await self.send(operations.trigger_schedule(name, overlap))
-        job = answer.get("job")
+        triggered = await self.send(operations.trigger_schedule(name, overlap))
+        job = triggered.get("job")
         return AsyncTriggered(
-            AsyncJobHandle(self, job) if job else None, answer.get("blocking_job")
+            AsyncJobHandle(self, job) if job else None, triggered.get("blocking_job")
         )
 
     async def list_queues(self) -> list[Record]:

@@ -14,11 +14,11 @@ import httptools
 
 from schedo.client.errors import Unreachable
 from schedo.client.messages import (
-    ANSWER_BYTES_MAX,
     IDLE_CONNECTIONS_MAX,
+    RESPONSE_BYTES_MAX,
     TIMEOUT_S,
     Address,
-    Answer,
+    HttpResponse,
     Operation,
     T,
     parse_address,
@@ -57,8 +57,8 @@ class _Response:
             raise ConnectionError("the response is incomplete")
         self.is_complete = True
 
-    def answer(self) -> Answer:
-        return Answer(self._parser.get_status_code(), self.headers, bytes(self._body))
+    def result(self) -> HttpResponse:
+        return HttpResponse(self._parser.get_status_code(), self.headers, bytes(self._body))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
@@ -68,8 +68,8 @@ class _Response:
 
     def on_body(self, data: bytes) -> None:
         self._body += data
-        if len(self._body) > ANSWER_BYTES_MAX:
-            raise ConnectionError(f"the response is larger than {ANSWER_BYTES_MAX} bytes")
+        if len(self._body) > RESPONSE_BYTES_MAX:
+            raise ConnectionError(f"the response is larger than {RESPONSE_BYTES_MAX} bytes")
 
     def on_message_complete(self) -> None:
         self.is_complete = True
@@ -88,7 +88,7 @@ class _Connection:
     def is_open(self) -> bool:
         return not self._reader.at_eof() and not self._writer.is_closing()
 
-    async def exchange(self, request: bytes) -> tuple[Answer, bool]:
+    async def exchange(self, request: bytes) -> tuple[HttpResponse, bool]:
         """Return the response, and whether the connection can be reused."""
         response = _Response()
         try:
@@ -101,7 +101,7 @@ class _Connection:
             if response.has_begun:
                 raise
             raise _Dropped(explain(error)) from error
-        return response.answer(), response.can_continue and self.is_open
+        return response.result(), response.can_continue and self.is_open
 
     def close(self) -> None:
         self._writer.close()
@@ -137,7 +137,7 @@ class AsyncTransport:
             connection = self._idle.pop()
             connection.close()
 
-    async def _ask(self, operation: Operation[Any]) -> Answer:
+    async def _ask(self, operation: Operation[Any]) -> HttpResponse:
         request = self._render(operation)
         connection = self._take_idle()
         if connection is not None:
@@ -164,9 +164,9 @@ class AsyncTransport:
             raise Unreachable(f"cannot reach schedo at {address.url}: {explain(error)}") from error
         return _Connection(*pair)
 
-    async def _exchange(self, connection: _Connection, request: bytes) -> Answer:
+    async def _exchange(self, connection: _Connection, request: bytes) -> HttpResponse:
         try:
-            answer, can_continue = await connection.exchange(request)
+            result, can_continue = await connection.exchange(request)
         except BaseException:
             connection.close()
             raise
@@ -174,7 +174,7 @@ class AsyncTransport:
             self._idle.append(connection)
         else:
             connection.close()
-        return answer
+        return result
 
     def _render(self, operation: Operation[Any]) -> bytes:
         headers = {**self.address.headers, **operation.headers}

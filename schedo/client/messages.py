@@ -19,13 +19,13 @@ T = TypeVar("T")
 Record = dict[str, Any]
 
 # A job's two streams are 2 MiB at most, and a page 500 jobs of 1 MiB payloads at worst.
-ANSWER_BYTES_MAX = 1 << 30
+RESPONSE_BYTES_MAX = 1 << 30
 # More idle connections than this are closed rather than kept.
 IDLE_CONNECTIONS_MAX = 32
 TIMEOUT_S = 30.0
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """An HTTP response; header names are in lower case."""
 
     status: int
@@ -47,18 +47,18 @@ class Operation(Generic[T]):
 
     method: str
     target: str  # path and query
-    parse: Callable[[Answer], T]
+    parse: Callable[[HttpResponse], T]
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     is_repeatable: bool = False  # sending it twice has the same effect as sending it once
     held_s: float = 0.0  # the server may hold the request open this long
-    answers: frozenset[int] = frozenset()  # error statuses that `read` handles
+    handled_statuses: frozenset[int] = frozenset()  # error statuses that `read` handles
 
-    def read(self, answer: Answer) -> T:
+    def read(self, response: HttpResponse) -> T:
         """Return the result of the response; raise the server's error."""
-        if answer.status >= 400 and answer.status not in self.answers:
-            raise parse_problem(answer.status, answer.headers, answer.body)
-        return self.parse(answer)
+        if response.status >= 400 and response.status not in self.handled_statuses:
+            raise parse_problem(response.status, response.headers, response.body)
+        return self.parse(response)
 
 
 @dataclass(frozen=True, slots=True)

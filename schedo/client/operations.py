@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from urllib.parse import quote, urlencode
 
 from schedo.client.errors import build_error
-from schedo.client.messages import Answer, Operation, Record
+from schedo.client.messages import HttpResponse, Operation, Record
 from schedo.client.metrics import Scrape, parse_metrics
 from schedo.client.options import Instant, render_options, render_value
 from schedo.core import limits
@@ -66,28 +66,28 @@ def _body(value: object) -> bytes:
         raise Invalid(f"the request cannot be written as JSON: {error}") from error
 
 
-def _record(answer: Answer) -> Record:
-    value = answer.json()
+def _record(response: HttpResponse) -> Record:
+    value = response.json()
     if not isinstance(value, dict):
         raise SchedoError("this is not a schedo server: it did not answer with a JSON object")
     return value
 
 
-def _page(answer: Answer) -> Page:
-    record = _record(answer)
+def _page(response: HttpResponse) -> Page:
+    record = _record(response)
     return {"items": record.get("items", []), "next_cursor": record.get("next_cursor")}
 
 
-def _items(answer: Answer) -> list[Record]:
-    return _page(answer)["items"]
+def _items(response: HttpResponse) -> list[Record]:
+    return _page(response)["items"]
 
 
-def _pauses(answer: Answer) -> list[Record]:
-    pauses: list[Record] = _record(answer).get("pauses", [])
+def _pauses(response: HttpResponse) -> list[Record]:
+    pauses: list[Record] = _record(response).get("pauses", [])
     return pauses
 
 
-def _nothing(answer: Answer) -> None:
+def _nothing(response: HttpResponse) -> None:
     return None
 
 
@@ -107,7 +107,7 @@ def _part(name: str) -> str:
         raise Invalid(f"{name!a} is not UTF-8 text") from None
 
 
-def _get(target: str, parse: Callable[[Answer], Any], held_s: float = 0.0) -> Operation[Any]:
+def _get(target: str, parse: Callable[[HttpResponse], Any], held_s: float = 0.0) -> Operation[Any]:
     return Operation("GET", target, parse, is_repeatable=True, held_s=held_s)
 
 
@@ -161,12 +161,12 @@ def submit_many(
         yield Operation("POST", "/v1/jobs:batch", _batch, _body(part), headers, is_repeatable=True)
 
 
-def _batch(answer: Answer) -> list[Record | SchedoError]:
+def _batch(response: HttpResponse) -> list[Record | SchedoError]:
     return [
         build_error({"status": item.get("status"), **item["problem"]})
         if item.get("problem")
         else item["job"]
-        for item in _items(answer)
+        for item in _items(response)
     ]
 
 
@@ -256,7 +256,7 @@ def put_schedule(name: str, spec: Mapping[str, Any]) -> Operation[tuple[Record, 
     return Operation(
         "PUT",
         _schedule(name),
-        lambda answer: (_record(answer), answer.status == 201),
+        lambda response: (_record(response), response.status == 201),
         body,
         _JSON,
         is_repeatable=True,
@@ -303,8 +303,10 @@ def trigger_schedule(name: str, overlap: str | None = None) -> Operation[Record]
 
 def get_readiness() -> Operation[Record]:
     """Return whether the server is ready, and the reasons if not."""
-    answers = frozenset({503})
-    return Operation("GET", "/readyz", _record, is_repeatable=True, answers=answers)
+    handled_statuses = frozenset({503})
+    return Operation(
+        "GET", "/readyz", _record, is_repeatable=True, handled_statuses=handled_statuses
+    )
 
 
 def pause_server(options: Mapping[str, Any]) -> Operation[list[Record]]:
@@ -322,14 +324,14 @@ def resume_server(scopes: Sequence[str]) -> Operation[list[Record]]:
 def create_backup() -> Operation[str]:
     """Copy the store: the body is the file, the result the instant that it shows."""
     return Operation(
-        *("POST", "/v1/backup", lambda answer: answer.headers.get("schedo-instant", "")),
+        *("POST", "/v1/backup", lambda response: response.headers.get("schedo-instant", "")),
         held_s=BACKUP_S,
     )
 
 
 def get_metrics() -> Operation[Scrape]:
     """Return the metrics of the server."""
-    return _get("/metrics", lambda answer: parse_metrics(answer.body))
+    return _get("/metrics", lambda response: parse_metrics(response.body))
 
 
 # Queues.

@@ -249,9 +249,9 @@ class Client:
 
     def trigger_schedule(self, name: str, overlap: str | None = None) -> Triggered:
         """Fire the schedule once now, unless its overlap policy skips the run."""
-        answer = self.send(operations.trigger_schedule(name, overlap))
-        job = answer.get("job")
-        return Triggered(SyncJobHandle(self, job) if job else None, answer.get("blocking_job"))
+        triggered = self.send(operations.trigger_schedule(name, overlap))
+        job = triggered.get("job")
+        return Triggered(SyncJobHandle(self, job) if job else None, triggered.get("blocking_job"))
 
     def list_queues(self) -> list[Record]:
         """Return the queues with their limits and counts of waiting jobs."""

@@ -2,7 +2,7 @@
 
 A server closes idle connections, and the client may notice only when it writes. So the client
 checks an idle connection before it reuses it. If it breaks all the same, a repeatable request is
-sent once more. Any other failure is raised, never repeated.
+sent again. Any other failure is raised, never repeated.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any, BinaryIO
 
 from schedo.client.errors import Unreachable
 from schedo.client.messages import (
-    ANSWER_BYTES_MAX,
     IDLE_CONNECTIONS_MAX,
+    RESPONSE_BYTES_MAX,
     TIMEOUT_S,
     Address,
-    Answer,
+    HttpResponse,
     Operation,
     T,
 )
@@ -118,9 +118,9 @@ class Transport:
             ) from error
         return connection
 
-    def _exchange(self, connection: HTTPConnection, operation: Operation[Any]) -> Answer:
+    def _exchange(self, connection: HTTPConnection, operation: Operation[Any]) -> HttpResponse:
         try:
-            answer = _read(self._request(connection, operation))
+            response = _read(self._request(connection, operation))
         except BaseException:
             connection.close()
             raise
@@ -128,7 +128,7 @@ class Transport:
             self._idle.append(connection)
         else:
             connection.close()
-        return answer
+        return response
 
     def _request(self, connection: HTTPConnection, operation: Operation[Any]) -> HTTPResponse:
         connection.sock.settimeout(self._timeout_s + operation.held_s)
@@ -164,14 +164,14 @@ def _is_readable(sock: Any) -> bool:
     return bool(poll.poll(0))
 
 
-def _read(response: HTTPResponse) -> Answer:
-    body = response.read(ANSWER_BYTES_MAX + 1)
-    if len(body) > ANSWER_BYTES_MAX:
-        raise HTTPException(f"the response is larger than {ANSWER_BYTES_MAX} bytes")
+def _read(response: HTTPResponse) -> HttpResponse:
+    body = response.read(RESPONSE_BYTES_MAX + 1)
+    if len(body) > RESPONSE_BYTES_MAX:
+        raise HTTPException(f"the response is larger than {RESPONSE_BYTES_MAX} bytes")
     response.close()
     return _head(response, body)
 
 
-def _head(response: HTTPResponse, body: bytes) -> Answer:
+def _head(response: HTTPResponse, body: bytes) -> HttpResponse:
     headers = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(response.status, headers, body)
+    return HttpResponse(response.status, headers, body)

@@ -45,7 +45,7 @@ class Admission:
     def submit(
         self, command: Submit, now: int, loaded: Loaded
     ) -> list[Accepted | SchedoError] | Needs:
-        """Accept the specs; return one answer for each, in their order."""
+        """Accept the specs; return one reply for each, in their order."""
         specs = command.specs
         keys = {unique.key for spec in specs if (unique := spec.options.unique) is not None}
         holders: Mapping[str, Job] = {}

@@ -3,7 +3,7 @@
 A paged index loads its order page by page. If its horizon itself is overdue, more is due than the
 index can load in time, and entries that become due now would wait behind all overdue ones. So the
 index skips to the present. The skipped range is the backlog: only the store has it, and it is moved
-page by page beside the index, oldest first.
+page by page, oldest first, while the index loads its own pages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The blocked runs: which schedules may have one, and what becomes of one after a recovery.
+"""The blocked runs: which schedules may have one, and how each continues after a recovery.
 
-Memory has no record of a blocked run. It only knows that another run of a schedule must not end
-unnoticed: then the schedule is loaded, if it is not in memory, with the run that may go now.
+Memory has no record of a blocked run. It only knows which schedules may have one. When another run
+of such a schedule ends, the schedule is loaded with its blocked run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class BlockedRuns:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._schedules: set[int] = set()
-        self._are_more = False  # than the capacity
+        self._are_more = False  # schedules than the capacity
         self._next: LoadBlocked | None = None  # the page after those that are restored
 
     def may_have(self, schedule_id: int) -> bool:
@@ -49,10 +49,10 @@ class BlockedRuns:
 
 
 def resolve(schedule: Schedule | None, job_id: int, follow_up: GiveFollowUp, now: int) -> bool:
-    """Unblock or cancel the blocked run as its schedule says; return whether it stays blocked.
+    """Unblock or cancel the run by the state of its schedule; return whether it stays blocked.
 
     The run that it waited for may have ended just before a crash; the requests to cancel the
-    earlier runs may be lost; or the schedule was deleted, which is None.
+    earlier runs may be lost; or the schedule was deleted: then it is None.
     """
     others = [] if schedule is None else [run for run in schedule.active if run != job_id]
     if schedule is None or not others:

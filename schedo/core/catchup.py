@@ -15,7 +15,7 @@ from schedo.core.triggers import latest_through, next_after
 
 
 class Firing(NamedTuple):
-    """One instant that runs; it also stands for `missed_count` earlier instants."""
+    """The fire of one instant, which also replaces `missed_count` earlier instants."""
 
     scheduled_for: int
     trigger: Trigger
@@ -89,7 +89,7 @@ def _plan_missed(
                 _decision_for(schedule, latest, now, Decision.MISSED, count - len(within))
             )
         return [Firing(instant, Trigger.CATCHUP) for instant in reversed(within)], decisions
-    if has_late:  # the late run stands for all missed ones
+    if has_late:  # the late run replaces all missed ones
         decisions.append(_decision_for(schedule, within[0], now, Decision.COALESCED, count))
         return [], decisions
     if count > 1:

@@ -1,7 +1,7 @@
 """The commands of the scheduler, as values: one class for each change.
 
 `Command[R]` has a reply of type R: `Scheduler.apply` returns it, or raises a SchedoError and has
-changed nothing. An AttemptResult (core/leases.py) is a command as it is; its reply is the job.
+changed nothing. An AttemptResult (core/leases.py) is itself a command; its reply is the job.
 
 Jobs and schedules in a reply are the records in memory. A caller that keeps one beyond the turn
 copies it.
@@ -47,14 +47,14 @@ class Command(msgspec.Struct, Generic[R], frozen=True, gc=False):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The answer to one spec: the new job, or the job that already holds its unique key."""
+    """The reply to one spec: the new job, or the job that already holds its unique key."""
 
     job: Job
     is_conflict: bool
 
 
 class Submit(Command[list[Accepted | SchedoError]], frozen=True):
-    """Make jobs in one step; the reply has one answer for each spec, in their order."""
+    """Make jobs in one step; the reply has one entry for each spec, in their order."""
 
     specs: Sequence[JobSpec]
 
@@ -117,7 +117,7 @@ class ResumeSchedule(ScheduleCommand[Schedule], frozen=True):
 
 
 class Triggered(NamedTuple):
-    """The answer to a manual trigger: the new job, or the id of the run that prevented it."""
+    """The reply to a manual trigger: the new job, or the id of the run that prevented it."""
 
     job: Job | None
     skipped_by: int | None
@@ -217,7 +217,7 @@ class Poll(Command[None], frozen=True):
 
 
 class PollBroken(Command[None], frozen=True):
-    """End a poll that cannot be answered, because its connection broke.
+    """End a poll that can get no response, because its connection broke.
 
     unsent: the leases of its response, if there is one already, and not all of them are sent;
     outcome: of their attempts.
@@ -241,8 +241,8 @@ class HoldStop(Command[None], frozen=True):
     stop: StopRequest
 
 
-class AnswerPolls(Command[None], frozen=True):
-    """Answer all open polls, because the server shuts down."""
+class CompletePolls(Command[None], frozen=True):
+    """Complete all open polls, because the server shuts down."""
 
 
 # Placement.
@@ -328,7 +328,7 @@ class UnblockRun(JobFollowUp, frozen=True):
     """Queue a blocked run, or schedule it if jitter makes it due later."""
 
 
-class GiveUpRetry(JobFollowUp, frozen=True):
+class FailRetry(JobFollowUp, frozen=True):
     """Fail the job if it still waits for the retry after this attempt."""
 
     key: LeaseKey

@@ -46,7 +46,7 @@ class FireOrder:
         return ident in self.index or ident in self.overdue or ident in self._frequent
 
     def arm(self, ident: int, at: int) -> bool:
-        """Set when the schedule fires; return False if that is after the horizon of the index."""
+        """Set the next fire; return False if it is after the horizon of the index."""
         self._frequent.cancel(ident)
         self.overdue.pop(ident, None)
         if self.index.add(at, ident):

@@ -1,9 +1,9 @@
-"""The deadlines of worker sessions: when a poll is answered at the latest, when a worker is lost.
+"""The deadlines of worker sessions: when a poll gets its response, when a worker is lost.
 
 Time in which the server cannot read requests does not count: a stopped process, a blocked loop, a
 suspended machine, a recovery. `next_at` asks for a tick every LOOK_US. A tick that comes later
 shows how long the server has stalled, and the deadlines of all silent workers move by that. And no
-worker is lost before the sockets have been read once more after its deadline.
+worker is lost before the sockets have been read again after its deadline.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Heartbeats:
         return due
 
     def _must_listen(self, session: Session, deadline_at: int, now: int) -> bool:
-        """Wait until the sockets have been read once more, if they may have a request."""
+        """Wait until the sockets have been read again, if they may have a request."""
         is_late = now - deadline_at > LISTEN_US
         if session.listened and not (is_late and session.listened < LISTENS_MAX):
             return False

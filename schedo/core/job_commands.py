@@ -11,7 +11,7 @@ from typing import Any
 from schedo.core.commands import (
     Cancel,
     CancelRun,
-    GiveUpRetry,
+    FailRetry,
     JobCommand,
     JobFollowUp,
     Reschedule,
@@ -140,7 +140,7 @@ class JobCommands:
         else:
             self._transitions.queue_at(job, job.due_at, now)
 
-    def _give_up_retry(self, job: Job, command: GiveUpRetry, now: int) -> None:
+    def _fail_retry(self, job: Job, command: FailRetry, now: int) -> None:
         if job.state is State.RETRYING and job.key == command.key:
             self._transitions.finish(self._jobs.track(job), State.FAILED, now)
 
@@ -161,5 +161,5 @@ _ACTIONS: dict[type[JobCommand], Callable[[JobCommands, Job, Any, int], Job]] = 
 _FOLLOW_UPS: dict[type[JobFollowUp], Callable[[JobCommands, Job, Any, int], None]] = {
     CancelRun: JobCommands._cancel_run,
     UnblockRun: JobCommands._unblock_run,
-    GiveUpRetry: JobCommands._give_up_retry,
+    FailRetry: JobCommands._fail_retry,
 }

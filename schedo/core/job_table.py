@@ -43,7 +43,9 @@ class JobTable:
         self.find: Callable[[int], Job | None] = self._jobs.get
         self._keys: dict[str, int] = {}  # unique keys of the records in memory
         self._committing: dict[int, Job] = {}
-        self._evictable: set[int] = set()  # perhaps held nowhere; checked at the next commit
+        self._evictable: set[int] = (
+            set()
+        )  # perhaps held by no index or worker; the next commit checks
         self._pool = JobPool()
         # Returns a recycled or new record that is not yet in the table.
         self.blank: Callable[[], Job] = self._pool.take

@@ -103,7 +103,7 @@ COMMIT_FIRES_MAX = 200
 
 # All bytes in flight between the HTTP server and its clients, in and out, of all connections.
 BYTES_IN_FLIGHT_MAX = 25_165_824
-# The part of it that large bodies and responses claim before they are there: pairs of the largest
+# The part of it that large bodies and responses claim beforehand: pairs of the largest
 # claim of a class and the share of the class. The rest is for what connections hold anyway: heads,
 # small bodies, what clients send ahead, small responses that they do not read.
 CLAIMED_BYTES = ((65_536, 4_194_304), (1_048_576, 4_194_304), (8_388_608, 8_388_608))

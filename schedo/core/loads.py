@@ -152,7 +152,7 @@ class Needs(NamedTuple):
 Loaded = Mapping[RecordLoad, Any]
 NOTHING_LOADED: Loaded = MappingProxyType({})
 
-# What carries out the commands of each type.
+# The functions that carry out the commands of each type.
 Appliers = dict[type, Callable[[Any, int, Loaded], Any]]
 
 

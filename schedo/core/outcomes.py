@@ -41,7 +41,7 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutcomeContext(msgspec.Struct, frozen=True, gc=False):
-    """The values besides the job and the outcome that determine the transition."""
+    """The values that determine the transition, in addition to the job and the outcome."""
 
     now: int
     random: float  # in [0, 1)

@@ -20,10 +20,10 @@ _END = 1 << 62
 
 
 class Window(NamedTuple):
-    """The entries of the store's orders that memory holds, and pages in and out."""
+    """How many entries of the store's orders memory holds."""
 
     capacity: int  # of each index
-    ready_limit: int | None = None  # of all ready indexes together; None: as IndexSize has it
+    ready_limit: int | None = None  # of all ready indexes together; None: the default of IndexSize
 
 
 DEFAULT_WINDOW = Window(WINDOW_ENTRIES)

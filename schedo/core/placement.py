@@ -226,7 +226,7 @@ class Placement:
         return bool(self._deadlines.live or self._reservations.deadlines.live)
 
     def tick(self, now: int) -> None:
-        """Reject the offers that were not answered in time, and end old reservations."""
+        """Reject the offers without a reply in time, and end old reservations."""
         self._reservations.tick(now, TURN_ENTRIES_MAX)
         for _, job_id in self._deadlines.pop_due(now, TURN_ENTRIES_MAX):
             offer = self._offers.get(job_id)

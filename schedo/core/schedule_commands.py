@@ -12,8 +12,8 @@ from schedo.core.catchup import Firing
 from schedo.core.commands import (
     CheckRetry,
     DeleteSchedule,
+    FailRetry,
     GiveFollowUp,
-    GiveUpRetry,
     PauseSchedule,
     PutSchedule,
     ResumeSchedule,
@@ -156,7 +156,7 @@ class ScheduleCommands:
     def _check_retry(self, schedule: Schedule | None, command: CheckRetry, now: int) -> None:
         bound = retry_before(schedule)
         if bound is not None and command.due + self._jobs.offset_us >= bound:
-            self._give_follow_up(GiveUpRetry(command.key.job_id, command.key), now)
+            self._give_follow_up(FailRetry(command.key.job_id, command.key), now)
 
     def _unblock_next(self, schedule: Schedule | None, command: UnblockNext, now: int) -> None:
         if schedule is not None:

@@ -102,7 +102,7 @@ class Scheduler:
         }
 
     def _make_sessions(self, random: Callable[[], float]) -> Appliers:
-        """Make the parts that handle results and workers; return what they carry out."""
+        """Make the parts that handle results and workers; return their commands with functions."""
         results = Results(
             self._jobs,
             self._transitions,

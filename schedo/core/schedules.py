@@ -75,7 +75,9 @@ class Schedules:
                 self._table.arm(schedule)  # the clock was set back
                 continue
             plan = plan_fires(schedule, now)
-            self._ids.reach(now)  # a later rule of a cron begins after what is decided here
+            self._ids.reach(
+                now
+            )  # a later cron rule begins after the instants that are decided here
             self._jobs.changes.decisions.extend(plan.decisions)
             schedule.missed += sum(d.count for d in plan.decisions if d.decision is Decision.MISSED)
             for fire in plan.fires:

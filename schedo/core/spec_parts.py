@@ -22,7 +22,7 @@ class SpecParts:
         self._names = 0
 
     def has_room(self, spec: WorkerSpec, instead_of: WorkerSpec | None) -> bool:
-        """Whether the spec can be registered beside the others, instead of the worker's old one."""
+        """Whether the spec fits with all others, in place of the worker's old one."""
         if instead_of is not None:
             self.remove(instead_of)
         new = {id(part): len(part) for part in _parts(spec) if id(part) not in self._users}

@@ -113,9 +113,8 @@ class WorkerGroup:
     def _draw(self, count: int) -> list[Worker]:
         chosen: list[Worker] = []
         drawn: list[Worker] = []
-        candidates: list[
-            tuple[int, int, int, Worker]
-        ] = []  # `drawn`, by their rank after the choice
+        # The drawn workers, in the order in which they get further jobs.
+        candidates: list[tuple[int, int, int, Worker]] = []
         while len(chosen) < count:
             worker = self._heap.first()
             if worker is not None:

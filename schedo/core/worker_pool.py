@@ -41,13 +41,13 @@ class WorkerSpec:
     durable_starts: bool = False  # it gets an attempt only when the start is on disk
 
     def isolates(self, task: str) -> bool:
-        """Whether a poison suspect of the task cannot harm what runs beside it."""
+        """Whether a poison suspect of the task cannot harm the attempts beside it."""
         return self.isolated or task in self.isolated_tasks
 
     def serves(self, ready_key: ReadyKey) -> bool:
         """Whether the worker can ever run jobs of the key, however busy it is.
 
-        A key without a task, as a reservation may have, stands for any task. Poison suspects run
+        A key without a task, as a reservation may have, matches any task. Poison suspects run
         where they are isolated, or on a remote worker, one at a time.
         """
         return (
@@ -184,7 +184,7 @@ class Worker:
         self.suspects.discard(key)
         for name, amount in amounts:
             self.used[name] -= amount
-        if key in self.reserved:  # the open poll can be answered with this slot again
+        if key in self.reserved:  # the open poll can use this slot again
             self.reserved.remove(key)
             self.requested += 1
         self.refresh()

@@ -20,11 +20,11 @@ from schedo.core.worker_pool import WorkerSpec, as_polling
 from schedo.errors import Overloaded
 
 RECONNECT_US = 5 * SECOND  # to reconnect after the connection of a poll broke
-RESTART_TIMEOUT_US = 30 * SECOND  # at least, for workers of the previous server
+RESTART_TIMEOUT_US = 30 * SECOND  # the least timeout for workers of the previous server
 REPORTED_KEPT = 4_096
 PREVIOUS_KEPT = 16
 DISCONNECTED_KEPT = 1_000
-EVICTED_AT_ONCE = 100  # at least, when there is no room for a worker; the oldest first
+EVICTED_AT_ONCE = 100  # disconnected sessions at least, when a new worker finds no room
 SESSIONS_MAX = 5_000
 
 
@@ -67,7 +67,7 @@ class HeldLease:
 
 
 class OpenPoll:
-    """A request without a response so far."""
+    """A request of a worker that has no response yet."""
 
     __slots__ = (
         *("accept", "gangs", "id", "is_durable", "max_leases", "refused", "revoked"),
@@ -80,7 +80,7 @@ class OpenPoll:
         self.wants_leases = request.max_leases != 0 and not request.is_draining
         self.supports_offers = request.supports_offers
         self.accept = request.accept
-        self.until = until  # it is answered then, also without a lease
+        self.until = until  # it gets its response then, even without a lease
         # Whether the results that it brought are on disk.
         self.is_durable = not request.reports
         self.gangs: Sequence[Invocation] = ()  # those whose offers it accepts

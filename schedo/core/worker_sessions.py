@@ -5,7 +5,7 @@ lists the running attempts, and may poll. A worker receives leases only while it
 after the session timeout, or RECONNECT_US after its poll broke off, if it sends no other request.
 
 The sessions outlive the scheduler (see SessionTable): in a recovery the workers stay attached, and
-each has its whole timeout again. The open polls end: the engine answers them when it drops the
+each has its whole timeout again. The open polls end: the engine completes them when it drops the
 scheduler.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from schedo.core.commands import AnswerPolls, HoldLease, HoldStop, Poll, PollBroken
+from schedo.core.commands import CompletePolls, HoldLease, HoldStop, Poll, PollBroken
 from schedo.core.commit_queue import CommitQueue
 from schedo.core.heartbeats import Heartbeats
 from schedo.core.held_leases import HeldLeases
@@ -76,7 +76,7 @@ class WorkerSessions:
             PollBroken: self.end_broken,
             HoldLease: self.hold,
             HoldStop: self.hold_stop,
-            AnswerPolls: self.answer_all,
+            CompletePolls: self.complete_all,
         }
 
     # Requests.
@@ -158,8 +158,8 @@ class WorkerSessions:
             session.held[stop.key].stop = stop
             self._touched[session] = None
 
-    def answer_all(self, command: AnswerPolls, now: int, loaded: Loaded) -> None:
-        """Answer all open polls, because the server shuts down."""
+    def complete_all(self, command: CompletePolls, now: int, loaded: Loaded) -> None:
+        """Complete all open polls, because the server shuts down."""
         for session in self._sessions.values():
             for poll in session.polls.values():
                 poll.until = 0
@@ -230,11 +230,11 @@ class WorkerSessions:
         for session in touched:
             for poll in list(session.polls.values()):
                 if _is_complete(session, poll, now):
-                    self._answer(session, poll, now)
+                    self._respond(session, poll, now)
         replies, self._replies = self._replies, []
         return replies
 
-    def _answer(self, session: Session, poll: OpenPoll, now: int) -> None:
+    def _respond(self, session: Session, poll: OpenPoll, now: int) -> None:
         del session.polls[poll.id]
         self._accepting.pop(poll.id, None)
         leases: list[Lease] = []
@@ -273,7 +273,7 @@ class WorkerSessions:
         That waits until the results of the request are durable: a lease must not wait for a disk.
         """
         if poll.wants_leases:
-            session.waiting = poll  # an earlier poll is answered without leases
+            session.waiting = poll  # an earlier poll gets a response without leases
             session.polled_at = now
             if poll.max_leases is None:
                 free = session.spec.slots - len(session.held)
@@ -301,7 +301,7 @@ class WorkerSessions:
     # Time.
 
     def tick(self, now: int) -> None:
-        """Open polls whose results are durable, answer those whose time is up, lose workers."""
+        """Open polls with durable results, complete those whose time is up, lose workers."""
         for session, poll in self.uncommitted.take():
             poll.is_durable = True
             if poll.id in session.polls:  # its connection is not broken
@@ -374,7 +374,7 @@ class WorkerSessions:
 def _is_complete(session: Session, poll: OpenPoll, now: int) -> bool:
     if not poll.is_durable or not all(gang.is_decided for gang in poll.gangs):
         return False
-    # A poll that requests no leases is answered at once, and so is one that a newer poll of its
+    # A poll that requests no leases is completed at once, and so is one that a newer poll of its
     # worker has replaced: the leases go into the response to the newer one.
     return session.waiting is not poll or poll.until <= now or session.has_response()
 

@@ -24,7 +24,7 @@ class QueuedCommand(msgspec.Struct, frozen=True):
 
 
 def refuse(reply: asyncio.Future[Any] | None, error: SchedoError) -> None:
-    """Set the error unless there is no caller, or it has gone or has a reply."""
+    """Raise the error in the caller, unless none waits or it has its reply."""
     if reply is not None and not reply.done():
         reply.set_exception(error)
 

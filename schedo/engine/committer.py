@@ -160,7 +160,7 @@ class Committer:
             del self._prunes[0]
 
     async def _load(self, load: Load) -> Any:
-        """Do the load. PromoteDue takes about PROMOTING_US, because commits wait meanwhile."""
+        """Do the load. PromoteDue takes about PROMOTING_US, because commits wait for it."""
         if not isinstance(load, PromoteDue):
             return await self._store.load(load)
         clock = self._monitor.clock

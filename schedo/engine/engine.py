@@ -31,7 +31,7 @@ from schedo.core.model import (
 from schedo.core.paged_index import Window
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.answers import Accepted, Health, QueueStatus
+from schedo.engine.call_results import Accepted, Health, QueueStatus
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.dispatch import AttachedWorker, Transport
 from schedo.engine.failures import log_fatal
@@ -53,7 +53,7 @@ from schedo.store.base import Retention, Snapshot, Store
 
 log = logging.getLogger("schedo.engine")
 T = TypeVar("T")
-Answer = Callable[[list[Any]], IdempotencyRecord | None]
+MakeRecord = Callable[[list[Any]], IdempotencyRecord | None]
 
 
 class Engine:
@@ -122,13 +122,13 @@ class Engine:
 
     async def stop(self) -> None:
         """Make everything durable and close the store; the caller stops the workers before."""
-        self._loop.enqueue(commands.AnswerPolls())
+        self._loop.enqueue(commands.CompletePolls())
         await self._maintenance.stop()
         await self._maintenance.check()
         await self._loop.stop()
 
     def use_retention(self, retention: Retention) -> None:
-        """Keep ended jobs as long as this says from now on."""
+        """Use these retention times from now on."""
         self._maintenance.retention = retention
 
     async def backup(self) -> tuple[BinaryIO, int]:
@@ -157,25 +157,25 @@ class Engine:
         specs: Sequence[JobSpec],
         *,
         view: Callable[[Job], T] = Job.copy,  # type: ignore[assignment]
-        answer: Answer | None = None,
+        make_record: MakeRecord | None = None,
     ) -> list[Accepted[T] | SchedoError]:
         """Accept all specs in one commit; the result has the error of each refused spec.
 
-        `answer` makes the idempotency record of the request, which goes into the same commit.
+        `make_record` makes the idempotency record of the request, which goes into the same commit.
         """
         size = sum(len(spec.payload) for spec in specs)
         self._check_room(size)
 
         def finish(
-            answers: list[commands.Accepted | SchedoError],
+            replies: list[commands.Accepted | SchedoError],
         ) -> list[Accepted[T] | SchedoError]:
             items = [
                 Accepted(view(item.job), item.is_conflict)
                 if isinstance(item, commands.Accepted)
                 else item
-                for item in answers
+                for item in replies
             ]
-            record = answer(items) if answer is not None else None
+            record = make_record(items) if make_record is not None else None
             if record is not None:
                 self._loop.scheduler.apply(commands.KeepIdempotencyRecord(record), self.clock.now())
             return items
@@ -183,9 +183,9 @@ class Engine:
         began_at = elapsed_us(self.clock)
         self._payload_bytes += size
         try:
-            answers = await self._loop.try_enqueue(commands.Submit(specs), finish)
+            accepted = await self._loop.try_enqueue(commands.Submit(specs), finish)
             self.metrics.note_submit(specs, elapsed_us(self.clock) - began_at)
-            return answers
+            return accepted
         finally:
             self._payload_bytes -= size
 

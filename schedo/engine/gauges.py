@@ -14,7 +14,7 @@ from typing import NamedTuple
 from schedo.clock import Clock, elapsed_us
 from schedo.core.limits import MILLISECOND, SECOND
 from schedo.core.states import State
-from schedo.engine.answers import QueueStatus
+from schedo.engine.call_results import QueueStatus
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.loop import EngineLoop
 from schedo.engine.metrics import OTHER_QUEUES, Metrics

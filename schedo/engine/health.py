@@ -1,4 +1,4 @@
-"""The monitor of the engine's punctuality: late turns, and a store that does not answer.
+"""The monitor of the engine's punctuality: late turns, and a store that does not respond.
 
 The engine loop and the committer note each event with one call. Reasons against readiness are
 computed at each query, so that a stuck commit is visible although no event follows it. All
@@ -99,7 +99,7 @@ class LoopMonitor:
         self.metrics.note_commit(changes, self.clock.now() - self._round_began_at)
 
     def round_ended(self) -> None:
-        """Note that the store has answered."""
+        """Note that the store has responded."""
         self._round_began_at = None
 
     # Readiness.

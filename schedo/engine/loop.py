@@ -177,7 +177,7 @@ class EngineLoop:
         self.monitor.turn_began(now)
         scheduler = self.scheduler
         items = iter(self._inbox.drain())
-        # Results come before the timers: one that has arrived counts, even as its timeout passes.
+        # Results before timers: a result that has arrived counts, even if its timeout is due now.
         try:
             for item in items:
                 if isinstance(item, AttemptResult):
@@ -231,7 +231,7 @@ class EngineLoop:
             log.warning("%s", error)
 
     def _take_notes(self, scheduler: Scheduler, now: int) -> None:
-        """Take what the scheduler notes, and the store does not have yet or never will."""
+        """Take the scheduler's notes: results that are not stored yet, progress, warnings."""
         results, decided, progress, warnings = scheduler.take_notes()
         self.decisions.note(decided)
         for message in progress:
@@ -302,7 +302,7 @@ class EngineLoop:
     def _release(self, batch: Batch) -> None:
         self.scheduler.committed()
         if batch.is_awaited:
-            self.wake()  # what is durable now may start, before its caller continues
+            self.wake()  # jobs that are durable now may start
         self.dispatcher.forget(batch.ended)
         for reply, value in batch.replies:
             if not reply.done():

@@ -21,7 +21,7 @@ STEP_S = 0.001
 BEGUN_MAX = 64  # more at a time gain nothing
 URGENT_MAX = 4  # health checks that begin in one turn before all others
 _BEGUN_AT_FIRST = 16
-_JUDGED_MIN = 4  # a turn with fewer requests is not worth a look at its length
+_JUDGED_MIN = 4  # a turn with fewer requests does not change the limit
 _LONG_TURN_S = 2 * SLICE_S
 _SHORT_TURN_S = SLICE_S / 2
 
@@ -174,7 +174,7 @@ class SharedCall(Generic[T]):
     async def result(self) -> T:
         """Return the result of a call that begins now or later.
 
-        The callers go on as requests begin, not all of them in the turn that brings the result.
+        The callers continue over several turns, not all of them in the turn that has the result.
         """
         if self._next is None:
             self._next = asyncio.ensure_future(self._run(self._running))

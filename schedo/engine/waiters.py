@@ -44,7 +44,7 @@ class EndWaiters:
         return [job.copy() for job in jobs if job.id in waiters and job.is_final] if waiters else []
 
     def release(self, jobs: Iterable[Job]) -> None:
-        """Give the callers the final records, which are durable now."""
+        """Complete the futures of the ended jobs, whose records are durable now."""
         for job in jobs:
             for waiter in self._waiters.pop(job.id, ()):
                 if not waiter.done():
@@ -73,7 +73,7 @@ class Decisions:
         self._decided += decided
 
     def release(self) -> None:
-        """Give the callers the decisions."""
+        """Complete the futures of the invocations that are decided."""
         decided, self._decided = self._decided, []
         for id_, rejections in decided:
             future = self._futures.get(id_)

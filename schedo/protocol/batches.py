@@ -1,22 +1,22 @@
-"""The answer for a batch of jobs."""
+"""The response for a batch of jobs."""
 
 from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
-from schedo.protocol.jobs import JobAnswer
-from schedo.protocol.problems import ProblemAnswer
+from schedo.protocol.jobs import JobResponse
+from schedo.protocol.problems import ProblemResponse
 
 
 class BatchItem(Struct, forbid_unknown_fields=True):
     """The result for one job of a batch."""
 
     status: int
-    job: JobAnswer | UnsetType = UNSET
-    problem: ProblemAnswer | UnsetType = UNSET
+    job: JobResponse | UnsetType = UNSET
+    problem: ProblemResponse | UnsetType = UNSET
 
 
-class BatchAnswer(Struct, forbid_unknown_fields=True):
+class BatchResponse(Struct, forbid_unknown_fields=True):
     """The results for a batch, in order."""
 
     items: list[BatchItem]

@@ -1,7 +1,7 @@
 """The types of the fields in messages: names, durations, instants, texts.
 
-A type here is what the JSON may hold and what openapi.json says about it; the read_ function beside
-it makes the value that the core wants, or raises Invalid with the field's JSON pointer.
+A type here defines the JSON of a field and its description in openapi.json. The read_ function next
+to it returns the value for the core, or raises Invalid with the field's JSON pointer.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ _NAME_RULE = (
     "and does not begin with a hyphen"
 )
 TRACEPARENT_PATTERN = "^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$"
-_TRACEPARENT = re.compile(TRACEPARENT_PATTERN)  # beside a length: $ also allows a line's end
+_TRACEPARENT = re.compile(
+    TRACEPARENT_PATTERN
+)  # the length is checked too: $ also allows a line break
 
 
 def is_name(value: str) -> bool:

@@ -110,7 +110,7 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
 
 
 class BackendResponse(msgspec.Struct, frozen=True, tag="answer"):
-    """The response to the request with this number: tickets, a record, or one error."""
+    """The response to the request with this number: submitted jobs, a record, or one error."""
 
     number: int
     tickets: list[SubmittedJob | Refusal] = []

@@ -16,10 +16,15 @@ from schedo.core.worker_messages import Reservation
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Id, Instant, Name, or_unset
-from schedo.protocol.jobs import JobAnswer, job_fields
+from schedo.protocol.jobs import JobResponse, job_fields
 from schedo.protocol.options import TaskFields, read_meta, read_tags
 from schedo.protocol.query import WAIT_US_MAX
-from schedo.protocol.requirements import Preferences, RequiresRequest, read_conditions, read_route
+from schedo.protocol.requirements import (
+    Preferences,
+    RequiresRequest,
+    read_conditions,
+    read_requirements,
+)
 from schedo.protocol.times import render_duration, render_instant
 
 COUNT_MAX = 1_000
@@ -41,7 +46,9 @@ class InvocationFields(TaskFields, kw_only=True):
         """Return how long the caller waits for the end, in seconds."""
         return _read_at_most("/wait", self.wait, 0, WAIT_US_MAX) / limits.SECOND
 
-    def make_spec(self, traceparent: str | None, route: Requirements | None = None) -> JobSpec:
+    def make_spec(
+        self, traceparent: str | None, requirements: Requirements | None = None
+    ) -> JobSpec:
         """Return the spec of a job without retries; only `on_loss` can run it a second time."""
         return JobSpec(
             task=fields.read_name("/task", self.task),
@@ -56,7 +63,7 @@ class InvocationFields(TaskFields, kw_only=True):
                 tags=read_tags(self.tags),
                 meta=read_meta(self.meta),
                 traceparent=traceparent,
-                requirements=route,
+                requirements=requirements,
             ),
         )
 
@@ -69,7 +76,7 @@ class InvokeRequest(InvocationFields, kw_only=True):
     count: Count = 1
 
     def to_spec(self, traceparent: str | None) -> JobSpec:
-        return self.make_spec(traceparent, read_route(self.requires, self.prefer))
+        return self.make_spec(traceparent, read_requirements(self.requires, self.prefer))
 
 
 class CommitRequest(InvocationFields, kw_only=True):
@@ -93,8 +100,8 @@ class ReserveRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
     def read_queue(self) -> str:
         return fields.read_name("/queue", self.queue)
 
-    def read_route(self) -> Requirements | None:
-        return read_route(self.requires, self.prefer)
+    def read_requirements(self) -> Requirements | None:
+        return read_requirements(self.requires, self.prefer)
 
     def read_ttl(self) -> float:
         """Return how long the slots stay reserved, in seconds."""
@@ -155,7 +162,7 @@ class ShortRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
         )
 
 
-class ReservationAnswer(Struct, forbid_unknown_fields=True):
+class ReservationResponse(Struct, forbid_unknown_fields=True):
     """Reserved slots; a request with the nonce uses them."""
 
     id: str
@@ -168,13 +175,13 @@ class ReservationAnswer(Struct, forbid_unknown_fields=True):
         return cls(slots.id, slots.nonce, list(slots.workers), render_instant(slots.expires_at))
 
 
-class JobsAnswer(Struct, forbid_unknown_fields=True):
+class JobsResponse(Struct, forbid_unknown_fields=True):
     """The jobs of an invocation with a count above 1."""
 
-    items: list[JobAnswer]
+    items: list[JobResponse]
 
 
-class ShortAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
+class ShortResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     """A command's state in the short form."""
 
     task_id: Id
@@ -219,7 +226,7 @@ class _Result(Struct):
 
 
 _PAYLOADS, _RESULTS = msgspec.json.Decoder(_Payload), msgspec.json.Decoder(_Result)
-_SHORT_INSTANTS = [name for name in ShortAnswer.__struct_fields__ if name.endswith("_at")]
+_SHORT_INSTANTS = [name for name in ShortResponse.__struct_fields__ if name.endswith("_at")]
 T = TypeVar("T", bound=Struct)
 
 

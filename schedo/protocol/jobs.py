@@ -1,6 +1,6 @@
-"""Jobs: the requests that submit and change them, and the answers that show them.
+"""Jobs: the requests that submit and change them, and the responses that show them.
 
-The answer for a job is rendered without its Struct, because that takes half the time (2.4 instead
+The response for a job is rendered without its Struct, because that takes half the time (2.4 instead
 of 4.5 microseconds); a test compares the two.
 """
 
@@ -22,7 +22,7 @@ from schedo.core.states import State
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Id, Instant, Priority, instant_or_unset, or_unset
-from schedo.protocol.options import JobFields, OptionsAnswer, option_fields
+from schedo.protocol.options import JobFields, OptionsResponse, option_fields
 from schedo.protocol.times import render_instant
 
 TraceParent = Annotated[str, Meta(extra_json_schema={"pattern": fields.TRACEPARENT_PATTERN})]
@@ -36,7 +36,7 @@ _ENDED_AT = {
 }
 _MASK = msgspec.Raw(b'"***"')
 _NULL = msgspec.Raw(b"null")
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])  # which are not read
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])  # whose values stay undecoded
 
 
 class JobRequest(JobFields, kw_only=True):
@@ -140,7 +140,7 @@ def _check_can_run(spec: JobSpec) -> None:
         raise Invalid.field("/expires_at", "the job would expire before it is due")
 
 
-class FailureAnswer(Struct, forbid_unknown_fields=True):
+class FailureResponse(Struct, forbid_unknown_fields=True):
     """The error of an attempt."""
 
     type: str
@@ -155,7 +155,7 @@ class FailureAnswer(Struct, forbid_unknown_fields=True):
         return cls(**msgspec.to_builtins(failure))
 
 
-class JobAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
+class JobResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True):
     """The current state of a job; fields without a value are left out."""
 
     id: Id
@@ -187,18 +187,18 @@ class JobAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
     cancel_requested_at: Instant | UnsetType = UNSET
     worker: str | UnsetType = UNSET
     result: Any = UNSET
-    error: FailureAnswer | UnsetType = UNSET
+    error: FailureResponse | UnsetType = UNSET
     conflict: bool | UnsetType = UNSET
 
 
 class JobPage(Struct, forbid_unknown_fields=True):
     """A page of jobs; without next_cursor it is the last. A page before it may be short."""
 
-    items: list[JobAnswer]
+    items: list[JobResponse]
     next_cursor: str | UnsetType = UNSET
 
 
-class AttemptAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
+class AttemptResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     """An ended attempt that did not complete its job."""
 
     attempt: int
@@ -206,7 +206,7 @@ class AttemptAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     ended_at: Instant
     worker: str | UnsetType = UNSET
     started_at: Instant | UnsetType = UNSET
-    error: FailureAnswer | UnsetType = UNSET
+    error: FailureResponse | UnsetType = UNSET
 
     @classmethod
     def of(cls, attempt: AttemptRecord) -> Self:
@@ -216,17 +216,17 @@ class AttemptAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
             worker=or_unset(attempt.worker),
             started_at=instant_or_unset(attempt.started_at),
             ended_at=render_instant(attempt.ended_at),
-            error=UNSET if attempt.failure is None else FailureAnswer.of(attempt.failure),
+            error=UNSET if attempt.failure is None else FailureResponse.of(attempt.failure),
         )
 
 
 class AttemptPage(Struct, forbid_unknown_fields=True):
     """All such attempts of a job."""
 
-    items: list[AttemptAnswer]
+    items: list[AttemptResponse]
 
 
-class OutputAnswer(Struct, forbid_unknown_fields=True):
+class OutputResponse(Struct, forbid_unknown_fields=True):
     """The captured output of one stream of one attempt."""
 
     attempt: int
@@ -241,10 +241,10 @@ class OutputAnswer(Struct, forbid_unknown_fields=True):
 class OutputPage(Struct, forbid_unknown_fields=True):
     """All captured streams of a job."""
 
-    items: list[OutputAnswer]
+    items: list[OutputResponse]
 
 
-class WhyAnswer(Struct, forbid_unknown_fields=True):
+class WhyResponse(Struct, forbid_unknown_fields=True):
     """The reason why a job waits."""
 
     id: Id
@@ -257,7 +257,7 @@ def job_fields(
 ) -> dict[str, Any]:
     """Return the fields of a job, without a payload or result above `inline_bytes_max`."""
     created_at = render_instant(job.created_at)
-    answer: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "id": render_id(job.id),
         "state": job.state,
         "task": job.task,
@@ -270,21 +270,21 @@ def job_fields(
         "scheduled_at": created_at if job.due_at == job.created_at else render_instant(job.due_at),
     }
     if job.payload is not None and _fits(job.payload, inline_bytes_max):
-        answer["payload"] = orjson.Fragment(show_payload(job.task, job.payload))
+        shown["payload"] = orjson.Fragment(show_payload(job.task, job.payload))
     if job.options.retry is not None:
-        answer["max_attempts"] = job.options.retry.max_attempts
+        shown["max_attempts"] = job.options.retry.max_attempts
     if job.expires_at is not None:
-        answer["expires_at"] = render_instant(job.expires_at)
+        shown["expires_at"] = render_instant(job.expires_at)
     if job.unique_key is not None:
-        answer["unique_key"] = job.unique_key
+        shown["unique_key"] = job.unique_key
     if job.schedule_id is not None:
-        answer |= _origin_fields(job, names)
+        shown |= _origin_fields(job, names)
     elif job.trigger is Trigger.INVOKE:
-        answer["trigger"] = job.trigger
+        shown["trigger"] = job.trigger
     if job.attempt or job.ended_at is not None:
-        answer |= _progress_fields(job, inline_bytes_max)
-    answer |= option_fields(job.options)
-    return answer
+        shown |= _progress_fields(job, inline_bytes_max)
+    shown |= option_fields(job.options)
+    return shown
 
 
 def show_payload(task: str, payload: bytes) -> bytes:
@@ -306,20 +306,20 @@ def show_payload(task: str, payload: bytes) -> bytes:
 
 def _origin_fields(job: Job, names: Names) -> dict[str, Any]:
     assert job.schedule_id is not None
-    answer: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "schedule": names.get(job.schedule_id) or render_id(job.schedule_id),
         "trigger": job.trigger.value,
     }
     if job.scheduled_for is not None:
-        answer["scheduled_for"] = render_instant(job.scheduled_for)
+        shown["scheduled_for"] = render_instant(job.scheduled_for)
     if job.missed_count:
-        answer["missed_count"] = job.missed_count
-    return answer
+        shown["missed_count"] = job.missed_count
+    return shown
 
 
 def _progress_fields(job: Job, inline_bytes_max: int | None) -> dict[str, Any]:
     """Return the fields of a job that was picked or has ended."""
-    answer: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "picked_at": _instant(job.picked_at),
         "started_at": _instant(job.started_at),
         "cancel_requested_at": _instant(job.cancel_requested_at),
@@ -327,15 +327,15 @@ def _progress_fields(job: Job, inline_bytes_max: int | None) -> dict[str, Any]:
         "error": job.failure and msgspec.to_builtins(job.failure),
     }
     if job.state in _ENDED_AT:
-        answer[_ENDED_AT[job.state]] = _instant(job.ended_at)
+        shown[_ENDED_AT[job.state]] = _instant(job.ended_at)
     if job.result is not None and _fits(job.result, inline_bytes_max):
-        answer["result"] = orjson.Fragment(job.result)
-    return _without_nulls(answer)
+        shown["result"] = orjson.Fragment(job.result)
+    return _without_nulls(shown)
 
 
-def _without_nulls(answer: dict[str, Any]) -> dict[str, Any]:
+def _without_nulls(shown: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that have a value."""
-    return {name: value for name, value in answer.items() if value is not None}
+    return {name: value for name, value in shown.items() if value is not None}
 
 
 def render_job(job: Job, names: Names = _NO_NAMES) -> bytes:
@@ -345,7 +345,7 @@ def render_job(job: Job, names: Names = _NO_NAMES) -> bytes:
 
 def job_id_in(body: bytes) -> str:
     """Return the id in a rendered job; job_fields puts it first, so nothing needs to be parsed."""
-    assert body.startswith(b'{"id":"'), "a job's answer begins with its id"
+    assert body.startswith(b'{"id":"'), "a job's response begins with its id"
     return body[7:20].decode()
 
 

@@ -1,4 +1,4 @@
-"""Leases in the worker protocol: their names, and the entry that hands one to a worker.
+"""Leases in the worker protocol: their names, and the entry that gives one to a worker.
 
 The name of a lease is <job id>.<attempt>.<epoch>. It never names another attempt.
 """
@@ -48,7 +48,7 @@ def parse_lease(text: str, pointer: str = "/lease") -> LeaseKey:
     raise Invalid.field(pointer, f"{text[:60]!a} is no lease; send it as the server did")
 
 
-class LeaseAnswer(CarriedOptions, kw_only=True):
+class LeaseResponse(CarriedOptions, kw_only=True):
     """An attempt that the worker has to run."""
 
     lease: LeaseText
@@ -71,7 +71,7 @@ class LeaseAnswer(CarriedOptions, kw_only=True):
     def of(cls, lease: Lease, is_offer: bool = False) -> Self:
         """Return the entry for a lease, with everything that the worker needs to run it."""
         key = lease.key
-        answer = cls(
+        entry = cls(
             lease=render_lease(key),
             job=render_id(key.job_id),
             attempt=key.attempt,
@@ -82,14 +82,14 @@ class LeaseAnswer(CarriedOptions, kw_only=True):
             trigger=lease.trigger.value,
         )
         if lease.missed_count:
-            answer.missed_count = lease.missed_count
+            entry.missed_count = lease.missed_count
         if lease.options is not PLAIN:
-            answer._set_options(lease.options)
+            entry._set_options(lease.options)
         if lease.is_suspect:
-            answer.suspect = True
+            entry.suspect = True
         if is_offer:
-            answer.offer = True
-        return answer
+            entry.offer = True
+        return entry
 
     def _set_options(self, options: Options) -> None:
         if options.timeout_us is not None:
@@ -123,7 +123,7 @@ class LeaseAnswer(CarriedOptions, kw_only=True):
 _TRIGGERS = frozenset(each.value for each in Trigger)
 
 
-class StopAnswer(Struct):
+class StopResponse(Struct):
     """An attempt that the worker has to stop."""
 
     lease: LeaseText

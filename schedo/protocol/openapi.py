@@ -17,9 +17,9 @@ from schedo.core import limits
 from schedo.core.leases import STREAMS
 from schedo.core.states import State
 from schedo.protocol.fields import INSTANT_SCHEMA
-from schedo.protocol.operation import JSON_TYPE, AnswerKind, Operation
+from schedo.protocol.operation import JSON_TYPE, Operation, ResponseKind
 from schedo.protocol.operations import OPERATIONS
-from schedo.protocol.problems import PROBLEM_TYPE, ProblemAnswer
+from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
 from schedo.protocol.query import (
     ATTEMPT_MAX,
     CURSOR_CHARACTERS_MAX,
@@ -117,7 +117,7 @@ PARAMETERS = _by_name(
         "name": "Idempotency-Key",
         "in": "header",
         "description": (
-            "The same key and body again within 24 hours get the same answer, "
+            "The same key and body again within 24 hours get the same response, "
             "and have no second effect."
         ),
         "schema": {"type": "string", "pattern": "^[ -~]{1,255}$"},
@@ -189,7 +189,7 @@ def build_document() -> dict[str, Any]:
             "responses": {
                 "Problem": {
                     "description": "The request failed; the problem document has the reason.",
-                    "content": {PROBLEM_TYPE.decode(): {"schema": references[ProblemAnswer]}},
+                    "content": {PROBLEM_TYPE.decode(): {"schema": references[ProblemResponse]}},
                 }
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -236,15 +236,15 @@ def _describe_raw(kind: type) -> dict[str, Any]:
 
 
 def _list_types() -> list[type[msgspec.Struct]]:
-    types: dict[type[msgspec.Struct], None] = {ProblemAnswer: None}
+    types: dict[type[msgspec.Struct], None] = {ProblemResponse: None}
     for operation in OPERATIONS:
         if operation.request is not None:
             types[operation.request] = None
-        types |= {shape: None for kind in operation.answers.values() for shape in _shapes(kind)}
+        types |= {shape: None for kind in operation.responses.values() for shape in _shapes(kind)}
     return list(types)
 
 
-def _shapes(kind: AnswerKind) -> tuple[type[msgspec.Struct], ...]:
+def _shapes(kind: ResponseKind) -> tuple[type[msgspec.Struct], ...]:
     if isinstance(kind, str):
         return ()
     return kind if isinstance(kind, tuple) else (kind,)
@@ -256,8 +256,8 @@ def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any])
         "summary": operation.summary,
         "tags": [operation.tag],
         "responses": {
-            str(status): _describe_answer(status, kind, references)
-            for status, kind in operation.answers.items()
+            str(status): _describe_response(status, kind, references)
+            for status, kind in operation.responses.items()
         }
         | {"default": {"$ref": "#/components/responses/Problem"}},
     }
@@ -275,19 +275,19 @@ def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any])
     return described
 
 
-def _describe_answer(
+def _describe_response(
     status: int,
-    kind: AnswerKind,
+    kind: ResponseKind,
     references: dict[type[msgspec.Struct], Any],
 ) -> dict[str, Any]:
-    answer: dict[str, Any] = {"description": _STATUS_TEXTS[status]}
+    described: dict[str, Any] = {"description": _STATUS_TEXTS[status]}
     if not isinstance(kind, str):
         found = [references[shape] for shape in _shapes(kind)]
         schema = found[0] if len(found) == 1 else {"anyOf": found}
-        answer["content"] = {JSON_TYPE: {"schema": schema}}
+        described["content"] = {JSON_TYPE: {"schema": schema}}
     elif kind:
-        answer["content"] = {kind: {"schema": {} if kind == JSON_TYPE else {"type": "string"}}}
-    return answer
+        described["content"] = {kind: {"schema": {} if kind == JSON_TYPE else {"type": "string"}}}
+    return described
 
 
 def _describe_body(operation: Operation, reference: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ LINES_TYPE = "application/x-ndjson"
 
 
 # By status: the shape of the JSON, or its possible shapes, or a media type.
-AnswerKind = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | str
+ResponseKind = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | str
 _CHAPTERS = {
     "jobs": "jobs",
     "schedules": "schedules",
@@ -34,7 +34,7 @@ class Operation(NamedTuple):
     name: str
     route: str  # method and path
     summary: str
-    answers: dict[int, AnswerKind]
+    responses: dict[int, ResponseKind]
     request: type[msgspec.Struct] | None = None
     is_batch: bool = False
     query: tuple[str, ...] = ()

@@ -2,51 +2,51 @@
 
 from __future__ import annotations
 
-from schedo.protocol.batches import BatchAnswer
+from schedo.protocol.batches import BatchResponse
 from schedo.protocol.invocations import (
     CommitRequest,
     InvokeRequest,
-    JobsAnswer,
-    ReservationAnswer,
+    JobsResponse,
+    ReservationResponse,
     ReserveRequest,
-    ShortAnswer,
     ShortRequest,
+    ShortResponse,
 )
 from schedo.protocol.jobs import (
     AttemptPage,
-    JobAnswer,
     JobPage,
     JobPatch,
     JobRequest,
+    JobResponse,
     OutputPage,
-    WhyAnswer,
+    WhyResponse,
 )
-from schedo.protocol.operation import JSON_TYPE, SQLITE_TYPE, AnswerKind, Operation
+from schedo.protocol.operation import JSON_TYPE, SQLITE_TYPE, Operation, ResponseKind
 from schedo.protocol.problems import ProblemKind
-from schedo.protocol.queues import QueueAnswer, QueuePage, QueuePatch
+from schedo.protocol.queues import QueuePage, QueuePatch, QueueResponse
 from schedo.protocol.schedules import (
-    CronAnswer,
     CronRequest,
+    CronResponse,
     DecisionPage,
     EmptyRequest,
     PauseRequest,
     ResumeRequest,
-    ScheduleAnswer,
     SchedulePage,
     ScheduleRequest,
-    TriggerAnswer,
+    ScheduleResponse,
     TriggerRequest,
+    TriggerResponse,
 )
 from schedo.protocol.system import (
-    HealthAnswer,
-    InfoAnswer,
-    PausesAnswer,
+    HealthResponse,
+    InfoResponse,
     PauseServerRequest,
-    ReadyAnswer,
+    PausesResponse,
+    ReadyResponse,
     ResumeServerRequest,
 )
-from schedo.protocol.work import WorkAnswer, WorkRequest
-from schedo.protocol.workers import ProgressPage, WorkerAnswer, WorkerPage
+from schedo.protocol.work import WorkRequest, WorkResponse
+from schedo.protocol.workers import ProgressPage, WorkerPage, WorkerResponse
 
 _JOB_FILTERS = (
     "state",
@@ -59,15 +59,15 @@ _JOB_FILTERS = (
     "created_before",
 )
 _PAGE = ("limit", "cursor")
-_JOB_OR_JOBS = (JobAnswer, JobsAnswer)
-_PLACED: dict[int, AnswerKind] = {200: _JOB_OR_JOBS, 201: _JOB_OR_JOBS, 202: _JOB_OR_JOBS}
+_JOB_OR_JOBS = (JobResponse, JobsResponse)
+_PLACED: dict[int, ResponseKind] = {200: _JOB_OR_JOBS, 201: _JOB_OR_JOBS, 202: _JOB_OR_JOBS}
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "create_job",
         "POST /v1/jobs",
         "Submit a job; the response arrives when the job is on disk.",
-        {201: JobAnswer, 200: (JobAnswer, BatchAnswer), 202: JobAnswer},
+        {201: JobResponse, 200: (JobResponse, BatchResponse), 202: JobResponse},
         request=JobRequest,
         query=("wait",),
         takes_key=True,
@@ -76,7 +76,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "create_jobs",
         "POST /v1/jobs:batch",
         "Submit up to 1,000 jobs in one commit; each has its own result, in order.",
-        {200: BatchAnswer},
+        {200: BatchResponse},
         request=JobRequest,
         is_batch=True,
         takes_key=True,
@@ -88,12 +88,12 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: JobPage},
         query=(*_JOB_FILTERS, *_PAGE),
     ),
-    Operation("get_job", "GET /v1/jobs/{id}", "Read a job.", {200: JobAnswer}),
+    Operation("get_job", "GET /v1/jobs/{id}", "Read a job.", {200: JobResponse}),
     Operation(
         "update_job",
         "PATCH /v1/jobs/{id}",
         "Change when a waiting job runs, or its priority.",
-        {200: JobAnswer},
+        {200: JobResponse},
         request=JobPatch,
     ),
     Operation(
@@ -113,7 +113,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "wait_for_job",
         "GET /v1/jobs/{id}/wait",
         "Wait for the end of a job: 200, or 202 if the time is up first.",
-        {200: JobAnswer, 202: JobAnswer},
+        {200: JobResponse, 202: JobResponse},
         query=("timeout",),
         may_wait=True,
     ),
@@ -121,34 +121,34 @@ OPERATIONS: tuple[Operation, ...] = (
         "explain_job",
         "GET /v1/jobs/{id}/why",
         "Explain in one sentence why the job waits.",
-        {200: WhyAnswer},
+        {200: WhyResponse},
     ),
     Operation(
         "cancel_job",
         "POST /v1/jobs/{id}:cancel",
         "Cancel a waiting job, or ask a running one to stop.",
-        {200: JobAnswer},
+        {200: JobResponse},
         request=EmptyRequest,
     ),
     Operation(
         "retry_job",
         "POST /v1/jobs/{id}:retry",
         "Queue a failed, cancelled or expired job again.",
-        {200: JobAnswer},
+        {200: JobResponse},
         request=EmptyRequest,
     ),
     Operation(
         "run_job",
         "POST /v1/jobs/{id}:run",
         "Queue a scheduled or retrying job now.",
-        {200: JobAnswer},
+        {200: JobResponse},
         request=EmptyRequest,
     ),
     Operation(
         "work",
         "POST /v1/work",
         "The worker protocol: report results, send heartbeats and poll for leases.",
-        {200: WorkAnswer},
+        {200: WorkResponse},
         request=WorkRequest,
         is_large=True,
         may_wait=True,
@@ -159,26 +159,26 @@ OPERATIONS: tuple[Operation, ...] = (
         "List workers: their state, slots, labels, resources and health.",
         {200: WorkerPage},
     ),
-    Operation("get_worker", "GET /v1/workers/{name}", "Read a worker.", {200: WorkerAnswer}),
+    Operation("get_worker", "GET /v1/workers/{name}", "Read a worker.", {200: WorkerResponse}),
     Operation(
         "cordon_worker",
         "POST /v1/workers/{name}:cordon",
         "Give the worker no new work; its attempts go on.",
-        {200: WorkerAnswer},
+        {200: WorkerResponse},
         request=EmptyRequest,
     ),
     Operation(
         "uncordon_worker",
         "POST /v1/workers/{name}:uncordon",
         "Give the worker new work again.",
-        {200: WorkerAnswer},
+        {200: WorkerResponse},
         request=EmptyRequest,
     ),
     Operation(
         "drain_worker",
         "POST /v1/workers/{name}:drain",
         "Tell the worker to finish its attempts and leave.",
-        {200: WorkerAnswer},
+        {200: WorkerResponse},
         request=EmptyRequest,
     ),
     Operation(
@@ -193,7 +193,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "reserve",
         "POST /v1/reservations",
         "Reserve slots for a short time: all of them or none.",
-        {201: ReservationAnswer},
+        {201: ReservationResponse},
         request=ReserveRequest,
     ),
     Operation(
@@ -230,14 +230,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "put_schedule",
         "PUT /v1/schedules/{name}",
         "Create or replace a schedule; the same again changes nothing.",
-        {201: ScheduleAnswer, 200: ScheduleAnswer},
+        {201: ScheduleResponse, 200: ScheduleResponse},
         request=ScheduleRequest,
     ),
     Operation(
         "get_schedule",
         "GET /v1/schedules/{name}",
         "Read a schedule with its next fires and counters.",
-        {200: ScheduleAnswer},
+        {200: ScheduleResponse},
     ),
     Operation(
         "delete_schedule",
@@ -256,28 +256,28 @@ OPERATIONS: tuple[Operation, ...] = (
         "pause_schedule",
         "POST /v1/schedules/{name}:pause",
         "Stop firing, with a note that says why.",
-        {200: ScheduleAnswer},
+        {200: ScheduleResponse},
         request=PauseRequest,
     ),
     Operation(
         "resume_schedule",
         "POST /v1/schedules/{name}:resume",
         "Fire again, from now or from the given instant.",
-        {200: ScheduleAnswer},
+        {200: ScheduleResponse},
         request=ResumeRequest,
     ),
     Operation(
         "trigger_schedule",
         "POST /v1/schedules/{name}:trigger",
         "Run the schedule's job now; its overlap policy decides unless another is given.",
-        {201: TriggerAnswer, 200: TriggerAnswer},
+        {201: TriggerResponse, 200: TriggerResponse},
         request=TriggerRequest,
     ),
     Operation(
         "explain_cron",
         "POST /v1/cron:explain",
         "Explain a cron expression in words, with its next fires.",
-        {200: CronAnswer},
+        {200: CronResponse},
         request=CronRequest,
     ),
     Operation(
@@ -290,28 +290,28 @@ OPERATIONS: tuple[Operation, ...] = (
         "update_queue",
         "PATCH /v1/queues/{name}",
         "Set a queue's limits.",
-        {200: QueueAnswer},
+        {200: QueueResponse},
         request=QueuePatch,
     ),
     Operation(
         "pause_queue",
         "POST /v1/queues/{name}:pause",
         "Start no new jobs of this queue; running ones go on.",
-        {200: QueueAnswer},
+        {200: QueueResponse},
         request=EmptyRequest,
     ),
     Operation(
         "resume_queue",
         "POST /v1/queues/{name}:resume",
         "Start jobs of this queue again.",
-        {200: QueueAnswer},
+        {200: QueueResponse},
         request=EmptyRequest,
     ),
     Operation(
         "short_schedule",
         "POST /schedule",
         "Short form: run a command after some seconds, or a Task right now.",
-        {201: ShortAnswer, 200: JSON_TYPE},
+        {201: ShortResponse, 200: JSON_TYPE},
         request=ShortRequest,
         takes_key=True,
         needs_body=True,
@@ -321,17 +321,17 @@ OPERATIONS: tuple[Operation, ...] = (
         "short_status",
         "GET /status",
         "Short form: the state of the command.",
-        {200: ShortAnswer},
+        {200: ShortResponse},
         query=("task_id",),
     ),
     Operation(
-        "check_health", "GET /healthz", "Check that the process is alive.", {200: HealthAnswer}
+        "check_health", "GET /healthz", "Check that the process is alive.", {200: HealthResponse}
     ),
     Operation(
         "check_ready",
         "GET /readyz",
         "Check that the server accepts jobs and fires them on time.",
-        {200: ReadyAnswer, 503: ReadyAnswer},
+        {200: ReadyResponse, 503: ReadyResponse},
     ),
     Operation(
         "get_metrics",
@@ -339,19 +339,21 @@ OPERATIONS: tuple[Operation, ...] = (
         "The metrics of the server, in the text format of Prometheus.",
         {200: "text/plain"},
     ),
-    Operation("get_info", "GET /v1/info", "Versions and limits of this server.", {200: InfoAnswer}),
+    Operation(
+        "get_info", "GET /v1/info", "Versions and limits of this server.", {200: InfoResponse}
+    ),
     Operation(
         "pause_server",
         "POST /v1/server:pause",
         "Start no more jobs, fire no schedules, or both, until a resume or the given end.",
-        {200: PausesAnswer},
+        {200: PausesResponse},
         request=PauseServerRequest,
     ),
     Operation(
         "resume_server",
         "POST /v1/server:resume",
         "Start jobs and fire schedules again.",
-        {200: PausesAnswer},
+        {200: PausesResponse},
         request=ResumeServerRequest,
     ),
     Operation(

@@ -1,7 +1,7 @@
-"""The options that jobs and schedules share: as a request gives them and as an answer shows them.
+"""The options that jobs and schedules share: as a request gives them and as a response shows them.
 
 An option that is stored, shown and given to handlers as the request has it is a field of JobFields,
-of CarriedOptions and of the core's Options; what renders and reads them goes by these names.
+of CarriedOptions and of the core's Options; the code that renders and reads them uses these names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ from schedo.protocol.fields import (
     duration_or_unset,
     instant_or_unset,
 )
-from schedo.protocol.requirements import Preferences, RequiresRequest, read_route, route_fields
+from schedo.protocol.requirements import (
+    Preferences,
+    RequiresRequest,
+    read_requirements,
+    requirements_fields,
+)
 from schedo.protocol.times import render_duration, render_instant
 
 # read_retry checks it: there the pointer is right also inside of a task's defaults.
@@ -85,7 +90,7 @@ class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
         )
 
 
-class RetryAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
+class RetryResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     """A retry policy; a ladder is the list of the delays of a preset."""
 
     max_attempts: int
@@ -131,7 +136,9 @@ class UniqueRequest(
         return Unique(self.key, tuple(dict.fromkeys(self.states)), for_us, self.on_conflict)
 
 
-class UniqueAnswer(Struct, forbid_unknown_fields=True, rename={"states": "while", "lasts": "for"}):
+class UniqueResponse(
+    Struct, forbid_unknown_fields=True, rename={"states": "while", "lasts": "for"}
+):
     """A unique key, and which jobs hold it."""
 
     key: str
@@ -191,7 +198,7 @@ class JobFields(TaskFields, kw_only=True):
             meta=read_meta(self.meta),
             traceparent=traceparent,
             tracestate=tracestate,
-            requirements=read_route(self.requires, self.prefer),
+            requirements=read_requirements(self.requires, self.prefer),
         )
 
     def read_expiry(self) -> int | None:
@@ -200,14 +207,14 @@ class JobFields(TaskFields, kw_only=True):
 
 
 class CarriedOptions(Struct, kw_only=True):
-    """The options that every answer shows under the name and with the value that the core has."""
+    """The options that every response shows under the name and with the value that the core has."""
 
     tags: tuple[str, ...] | UnsetType = UNSET
     meta: dict[str, Any] | UnsetType = UNSET
 
 
-class OptionsAnswer(CarriedOptions, kw_only=True):
-    """The options that the answers for jobs and schedules show, if they are set."""
+class OptionsResponse(CarriedOptions, kw_only=True):
+    """The options that the responses for jobs and schedules show, if they are set."""
 
     delivery: Literal["at_most_once"] | UnsetType = UNSET
     timeout: DurationText | UnsetType = UNSET
@@ -215,7 +222,7 @@ class OptionsAnswer(CarriedOptions, kw_only=True):
     prefer: Preferences | UnsetType = UNSET
 
 
-# The trace context is carried too, but only by the answers for jobs and by leases.
+# The trace context is carried too, but only by the responses for jobs and by leases.
 CARRIED = (*CarriedOptions.__struct_fields__, "traceparent", "tracestate")
 _get_carried = attrgetter(*CARRIED)
 _NOTHING_CARRIED = _get_carried(PLAIN)
@@ -231,27 +238,27 @@ def carried_fields(options: Options) -> dict[str, Any]:
 
 
 def option_fields(options: Options) -> dict[str, Any]:
-    """Return the options that the answers for jobs and schedules show, as plain JSON data.
+    """Return the options that the responses for jobs and schedules show, as plain JSON data.
 
     Every response with a job is made with it, so it takes each option by its name: that is twice as
     fast as by CARRIED.
     """
-    answer: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     if options.at_most_once:
-        answer["delivery"] = "at_most_once"
+        shown["delivery"] = "at_most_once"
     if options.timeout_us is not None:
-        answer["timeout"] = render_duration(options.timeout_us)
+        shown["timeout"] = render_duration(options.timeout_us)
     if options.tags:
-        answer["tags"] = options.tags
+        shown["tags"] = options.tags
     if options.meta is not None:
-        answer["meta"] = options.meta
+        shown["meta"] = options.meta
     if options.traceparent is not None:
-        answer["traceparent"] = options.traceparent
+        shown["traceparent"] = options.traceparent
     if options.tracestate is not None:
-        answer["tracestate"] = options.tracestate
+        shown["tracestate"] = options.tracestate
     if options.requirements is not None:
-        answer.update(route_fields(options.requirements))
-    return answer
+        shown.update(requirements_fields(options.requirements))
+    return shown
 
 
 def read_delivery(delivery: Delivery | None) -> bool | None:

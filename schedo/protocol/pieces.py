@@ -1,6 +1,6 @@
-"""Large JSON texts, checked piece by piece: no text, whatever it holds, keeps others waiting.
+"""Large JSON texts, checked piece by piece, so that no text blocks the event loop for long.
 
-A text is cut behind commas that stand outside of strings. Each piece is made whole with the
+A text is cut after commas outside of strings. Each piece is made whole with the
 brackets that are open around it, and then checked as strictly as a small text. What can only be
 seen over several pieces is remembered: which containers are open, and the keys of open objects.
 The values of a piece are dropped with it, so a text takes no more memory than its bytes.
@@ -45,7 +45,7 @@ class _Piece(NamedTuple):
 
     at: int
     end: int
-    outside: bytes  # what of it stands outside of strings
+    outside: bytes  # the part of it outside of strings
 
     def count_values(self) -> int:
         return sum(map(self.outside.count, _BEFORE_VALUES)) + 1
@@ -169,7 +169,7 @@ class _Checked:
         return kept
 
     def _open(self, kinds: bytes) -> bytes:
-        """Return what opens the containers around a piece."""
+        """Return the text that opens the containers around a piece."""
         outer = (b"[" if kind == _ARRAY else b'{"%b":' % self._mark.encode() for kind in kinds[:-1])
         return b"".join(outer) + kinds[-1:]
 
@@ -179,7 +179,7 @@ class _Checked:
             raise BadJson("the body is not JSON: a comma has no value behind it")
 
     def _check_ends(self, part: bytes, is_behind_comma: bool) -> None:
-        """Refuse a comma that nothing follows or precedes, or that stands behind the value."""
+        """Refuse a comma that nothing follows or precedes, or that follows the value."""
         if is_behind_comma:
             self._check_begin(part)
         if not self._kinds or part.rstrip(_SPACE)[-1:] in (b"", b"[", b"{"):

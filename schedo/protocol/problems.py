@@ -22,7 +22,7 @@ from schedo.errors import (
     all_errors,
 )
 from schedo.protocol.fields import or_unset
-from schedo.protocol.jobs import JobAnswer
+from schedo.protocol.jobs import JobResponse
 
 PROBLEM_TYPE = b"application/problem+json"
 _RETRY_AFTER_S = 1
@@ -103,8 +103,8 @@ class PointedProblem(Struct, forbid_unknown_fields=True, kw_only=True):
         return cls(detail=problem.detail, pointer=problem.pointer)
 
 
-class ProblemAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
-    """An error as RFC 9457 has it."""
+class ProblemResponse(Struct, forbid_unknown_fields=True, kw_only=True):
+    """An error as a problem document of RFC 9457."""
 
     type: str
     title: str
@@ -114,14 +114,14 @@ class ProblemAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
     errors: list[PointedProblem] | UnsetType = UNSET
     considered: int | UnsetType = UNSET
     rejected: dict[str, int] | UnsetType = UNSET
-    job: JobAnswer | UnsetType = UNSET
-    jobs: list[JobAnswer] | UnsetType = UNSET
+    job: JobResponse | UnsetType = UNSET
+    jobs: list[JobResponse] | UnsetType = UNSET
     request_id: str | UnsetType = UNSET
 
     @classmethod
     def of(cls, error: SchedoError, request_id: str | None = None) -> Self:
         kind = KINDS.get(error.code) or KINDS["internal"]
-        answer = cls(
+        document = cls(
             type=f"/problems/{kind.code}",
             title=kind.title,
             status=error.status,
@@ -130,10 +130,10 @@ class ProblemAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
             request_id=or_unset(request_id),
         )
         if isinstance(error, Invalid) and error.problems:
-            answer.errors = [PointedProblem.of(problem) for problem in error.problems]
+            document.errors = [PointedProblem.of(problem) for problem in error.problems]
         if isinstance(error, NoCapacity):
-            answer.considered, answer.rejected = error.considered, error.rejected
-        return answer
+            document.considered, document.rejected = error.considered, error.rejected
+        return document
 
     @classmethod
     def of_kind(cls, kind: ProblemKind) -> Self:
@@ -149,12 +149,12 @@ class ProblemAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
 
 def render_kind(kind: ProblemKind) -> bytes:
     """Return the problem document of a kind without details, as JSON."""
-    return msgspec.json.encode(ProblemAnswer.of_kind(kind))
+    return msgspec.json.encode(ProblemResponse.of_kind(kind))
 
 
 def render_problem(error: SchedoError, request_id: str | None = None) -> bytes:
     """Return the problem document for an error as JSON."""
-    return msgspec.json.encode(ProblemAnswer.of(error, request_id))
+    return msgspec.json.encode(ProblemResponse.of(error, request_id))
 
 
 def problem_headers(error: SchedoError) -> list[tuple[bytes, bytes]]:

@@ -44,7 +44,7 @@ def render_exposition(families: Iterable[Family]) -> bytes:
 
 
 def render_labels(**labels: str) -> str:
-    """Return labels as they stand between the braces."""
+    """Return labels as the text between the braces."""
     return ",".join(f'{name}="{text.translate(_LABEL_ESCAPES)}"' for name, text in labels.items())
 
 

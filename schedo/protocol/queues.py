@@ -1,4 +1,4 @@
-"""Queues: the request that changes their limits, and the answers that show them."""
+"""Queues: the request that changes their limits, and the responses that show them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class QueuePatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
         return changes
 
 
-class QueueAnswer(Struct, forbid_unknown_fields=True):
+class QueueResponse(Struct, forbid_unknown_fields=True):
     """The current state of a queue; concurrency null means no limit but the slots."""
 
     name: str
@@ -74,4 +74,4 @@ class QueueAnswer(Struct, forbid_unknown_fields=True):
 class QueuePage(Struct, forbid_unknown_fields=True):
     """All queues that are configured or in use."""
 
-    items: list[QueueAnswer]
+    items: list[QueueResponse]

@@ -212,7 +212,7 @@ def _alternatives(found: inspect.Type) -> Iterator[inspect.Type]:
 
 
 def split_array(body: bytes) -> Steps[list[Raw]]:
-    """Return the items of a JSON array; what they hold is not checked but for its syntax."""
+    """Return the items of a JSON array; of their content, only the syntax is checked."""
     if not body:
         raise BadJson("the body is empty; it must be a JSON value")
     yield from _check_count(body)

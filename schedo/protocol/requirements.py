@@ -83,7 +83,7 @@ class RequiresRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     worker: Name | None = None
 
 
-def read_route(
+def read_requirements(
     requires: RequiresRequest | None, prefer: list[dict[str, Any]] | None
 ) -> Requirements | None:
     """Return the requirements; None if any worker matches."""
@@ -240,7 +240,7 @@ def escape(name: str) -> str:
     return name[:128].replace("~", "~0").replace("/", "~1")
 
 
-def route_fields(requirements: Requirements | None) -> Iterator[tuple[str, Any]]:
+def requirements_fields(requirements: Requirements | None) -> Iterator[tuple[str, Any]]:
     """Yield `requires` and `prefer` as in the request; neither if any worker matches."""
     if requirements is None:
         return

@@ -71,17 +71,17 @@ class OutputRequest(Struct, omit_defaults=True):
     @classmethod
     def of(cls, capture: CapturedOutput) -> Self:
         data = capture.head + capture.tail
-        answer = cls(capture.stream, total_bytes=capture.total_bytes)
+        entry = cls(capture.stream, total_bytes=capture.total_bytes)
         try:
             text = data.decode()
         except UnicodeDecodeError:
             text = "\0"
         # A text cannot hold U+0000, and a text full of escapes is longer than its base64.
         if "\0" in text or len(msgspec.json.encode(text)) > 2 * len(data) + 2:
-            answer.base64 = base64.b64encode(data).decode()
+            entry.base64 = base64.b64encode(data).decode()
         else:
-            answer.text = text
-        return answer
+            entry.text = text
+        return entry
 
     def to_capture(self, pointer: str) -> CapturedOutput:
         """Return the output as a first and a last half."""

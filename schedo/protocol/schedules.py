@@ -1,4 +1,4 @@
-"""Schedules: the requests that put, explain and trigger them, and the answers that show them."""
+"""Schedules: the requests that put, explain and trigger them, and the responses that show them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from schedo.protocol.fields import (
     instant_or_unset,
     or_unset,
 )
-from schedo.protocol.jobs import JobAnswer, show_payload
+from schedo.protocol.jobs import JobResponse, show_payload
 from schedo.protocol.options import (
     JobFields,
-    OptionsAnswer,
-    RetryAnswer,
-    UniqueAnswer,
+    OptionsResponse,
+    RetryResponse,
+    UniqueResponse,
     option_fields,
 )
 from schedo.protocol.times import render_duration, render_instant
@@ -175,7 +175,7 @@ def _read_cron(text: str, tz: str | None, seed: str) -> ParsedRule:
     zone = _read_zone(tz)
     if parsed.tz is not None:
         if tz is not None and tz != parsed.tz:
-            raise Invalid.field("/tz", f"the expression itself says {parsed.tz}")
+            raise Invalid.field("/tz", f"the expression itself names the zone {parsed.tz}")
         zone = parsed.tz
     return ParsedRule(parsed.normalized, parsed.every_us, zone, tuple(parsed.warnings))
 
@@ -187,14 +187,14 @@ def _read_zone(tz: str | None) -> str:
     return tz
 
 
-class DstAnswer(Struct, forbid_unknown_fields=True):
+class DstResponse(Struct, forbid_unknown_fields=True):
     """The handling of fixed times when the clock changes."""
 
     gap: Gap
     fold: Fold
 
 
-class CountersAnswer(Struct, forbid_unknown_fields=True):
+class CountersResponse(Struct, forbid_unknown_fields=True):
     """The numbers of decisions on a schedule's instants."""
 
     fired: int
@@ -203,7 +203,7 @@ class CountersAnswer(Struct, forbid_unknown_fields=True):
     buffered: int
 
 
-class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
+class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True):
     """The current state of a schedule; fields without a value are left out."""
 
     name: str
@@ -212,7 +212,7 @@ class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
     every: DurationText | UnsetType = UNSET
     at: Instant | UnsetType = UNSET
     tz: str
-    dst: DstAnswer | UnsetType = UNSET
+    dst: DstResponse | UnsetType = UNSET
     jitter: DurationText | UnsetType = UNSET
     start_at: Instant | UnsetType = UNSET
     end_at: Instant | UnsetType = UNSET
@@ -221,9 +221,9 @@ class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
     payload: Raw
     queue: str
     priority: int
-    retry: RetryAnswer | UnsetType = UNSET
+    retry: RetryResponse | UnsetType = UNSET
     expires_in: DurationText | UnsetType = UNSET
-    unique: UniqueAnswer | UnsetType = UNSET
+    unique: UniqueResponse | UnsetType = UNSET
     overlap: Overlap
     catchup: Catchup
     catchup_window: DurationText
@@ -235,7 +235,7 @@ class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
     next_fires: list[Instant]
     last_fired_at: Instant | UnsetType = UNSET
     last_job: Id | UnsetType = UNSET
-    counters: CountersAnswer
+    counters: CountersResponse
     warnings: list[str]
 
     @classmethod
@@ -246,7 +246,7 @@ class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
         description: str | None = None,
         warnings: Sequence[str] = (),
     ) -> Self:
-        """Return the answer; fires are its next instants, description is in words."""
+        """Return the response; `fires` are its next instants, `description` explains its rule."""
         spec, rule, job = schedule.spec, schedule.spec.rule, schedule.spec.job
         options = job.options
         return cls(
@@ -256,7 +256,7 @@ class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
             every=duration_or_unset(rule.every_us),
             at=instant_or_unset(rule.at),
             tz=rule.tz,
-            dst=UNSET if rule.cron is None else DstAnswer(rule.gap, rule.fold),
+            dst=UNSET if rule.cron is None else DstResponse(rule.gap, rule.fold),
             jitter=duration_or_unset(rule.jitter_us or None),
             start_at=instant_or_unset(rule.start_at),
             end_at=instant_or_unset(rule.end_at),
@@ -265,9 +265,9 @@ class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
             payload=Raw(show_payload(job.task, job.payload)),
             queue=job.queue,
             priority=job.priority,
-            retry=UNSET if options.retry is None else RetryAnswer.of(options.retry),
+            retry=UNSET if options.retry is None else RetryResponse.of(options.retry),
             expires_in=duration_or_unset(job.expires_in_us),
-            unique=UNSET if options.unique is None else UniqueAnswer.of(options.unique),
+            unique=UNSET if options.unique is None else UniqueResponse.of(options.unique),
             overlap=spec.overlap,
             catchup=spec.catchup,
             catchup_window=render_duration(spec.catchup_window_us),
@@ -279,7 +279,7 @@ class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
             next_fires=[render_instant(fire) for fire in fires],
             last_fired_at=instant_or_unset(schedule.last_fired_at),
             last_job=UNSET if schedule.last_job_id is None else render_id(schedule.last_job_id),
-            counters=CountersAnswer(
+            counters=CountersResponse(
                 schedule.fired, schedule.missed, schedule.overlap_skipped, schedule.buffered
             ),
             warnings=list(warnings),
@@ -290,11 +290,11 @@ class ScheduleAnswer(OptionsAnswer, forbid_unknown_fields=True, kw_only=True):
 class SchedulePage(Struct, forbid_unknown_fields=True):
     """A page of schedules; without next_cursor it is the last."""
 
-    items: list[ScheduleAnswer]
+    items: list[ScheduleResponse]
     next_cursor: str | UnsetType = UNSET
 
 
-class DecisionAnswer(Struct, forbid_unknown_fields=True):
+class DecisionResponse(Struct, forbid_unknown_fields=True):
     """The decision on one instant, or on `count` instants that end with it."""
 
     scheduled_for: Instant
@@ -317,31 +317,31 @@ class DecisionAnswer(Struct, forbid_unknown_fields=True):
 class DecisionPage(Struct, forbid_unknown_fields=True):
     """The latest decisions of a schedule."""
 
-    items: list[DecisionAnswer]
+    items: list[DecisionResponse]
 
 
-class TriggerAnswer(Struct, forbid_unknown_fields=True):
+class TriggerResponse(Struct, forbid_unknown_fields=True):
     """The new job, or the unfinished job that prevented it."""
 
-    job: JobAnswer | UnsetType = UNSET
+    job: JobResponse | UnsetType = UNSET
     skipped_overlap: bool | UnsetType = UNSET
     blocking_job: Id | UnsetType = UNSET
 
 
-class ClockChangeAnswer(Struct, forbid_unknown_fields=True):
+class ClockChangeResponse(Struct, forbid_unknown_fields=True):
     """A fire that a change of the zone's clock moves or repeats, and how."""
 
     at: Instant
     description: str
 
 
-class CronAnswer(Struct, forbid_unknown_fields=True):
+class CronResponse(Struct, forbid_unknown_fields=True):
     """The meaning of a cron expression, and its next fires."""
 
     tz: str
     description: str
     next_fires: list[Instant]
-    clock_changes: list[ClockChangeAnswer]
+    clock_changes: list[ClockChangeResponse]
     warnings: list[str]
     normalized: str | UnsetType = UNSET
     every: DurationText | UnsetType = UNSET

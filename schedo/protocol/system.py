@@ -1,4 +1,4 @@
-"""The answers about the server itself."""
+"""The responses about the server itself."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from schedo.protocol.schedules import Note
 from schedo.protocol.times import render_instant
 
 
-class HealthAnswer(Struct, forbid_unknown_fields=True):
+class HealthResponse(Struct, forbid_unknown_fields=True):
     """The process is alive."""
 
     status: Literal["ok"]
 
 
-class ReadyAnswer(Struct, forbid_unknown_fields=True):
+class ReadyResponse(Struct, forbid_unknown_fields=True):
     """The readiness of the server, the reasons if it is not ready, and further notes."""
 
     ready: bool
@@ -73,7 +73,7 @@ class ServerPause(Struct, forbid_unknown_fields=True):
         return cls(pause.scope, render_instant(pause.since), pause.note, until)
 
 
-class PausesAnswer(Struct, forbid_unknown_fields=True):
+class PausesResponse(Struct, forbid_unknown_fields=True):
     """All pauses of the whole server."""
 
     pauses: list[ServerPause]
@@ -85,7 +85,7 @@ def _read_scopes(scopes: Sequence[PauseScope]) -> list[PauseScope]:
     return list(dict.fromkeys(scopes))
 
 
-class InfoAnswer(Struct, forbid_unknown_fields=True):
+class InfoResponse(Struct, forbid_unknown_fields=True):
     """Versions and limits."""
 
     version: str

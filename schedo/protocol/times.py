@@ -1,9 +1,9 @@
 """Durations and instants: the notations that requests may use, and that of responses.
 
 Durations: "90s", "1h30m", "1.5d", "250ms", "PT90S", or a number of seconds. Instants: RFC 3339 with
-an offset. Inside, both are integer microseconds. Everything here raises ValueError with a sentence
-for the user; the caller knows the field. Fractions finer than a microsecond are rounded up, so that
-nothing runs too soon.
+an offset. In the program, both are integer microseconds. All functions raise ValueError with a
+sentence for the user; the caller adds the field. Fractions finer than a microsecond are rounded up,
+so that no job runs too soon.
 """
 
 from __future__ import annotations

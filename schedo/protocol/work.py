@@ -25,9 +25,9 @@ from schedo.errors import Invalid, SchedoError, StaleLease
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Name
 from schedo.protocol.leases import (
-    LeaseAnswer,
+    LeaseResponse,
     LeaseText,
-    StopAnswer,
+    StopResponse,
     parse_lease,
     render_lease,
     whole_seconds,
@@ -231,7 +231,7 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
         return us / limits.SECOND
 
 
-class RefusedAnswer(Struct):
+class RefusedResponse(Struct):
     """A result that came too late: the attempt had ended, or another worker has the job."""
 
     lease: LeaseText
@@ -244,15 +244,15 @@ class RefusedAnswer(Struct):
         return cls(render_lease(key), StaleLease.status, StaleLease.code, reason)
 
 
-class WorkAnswer(Struct, kw_only=True):
+class WorkResponse(Struct, kw_only=True):
     """The response to a worker; heartbeat and session_timeout are seconds."""
 
     protocol: int
     epoch: int
-    leases: list[LeaseAnswer]
-    stop: list[StopAnswer]
+    leases: list[LeaseResponse]
+    stop: list[StopResponse]
     revoked: list[LeaseText]
-    refused: list[RefusedAnswer]
+    refused: list[RefusedResponse]
     heartbeat: float
     session_timeout: float
     drain: bool
@@ -262,23 +262,25 @@ class WorkAnswer(Struct, kw_only=True):
         return cls(
             protocol=PROTOCOL,
             epoch=epoch,
-            leases=[LeaseAnswer.of(each, each.key in response.offers) for each in response.leases],
-            stop=[StopAnswer.of(stop) for stop in response.stops],
+            leases=[
+                LeaseResponse.of(each, each.key in response.offers) for each in response.leases
+            ],
+            stop=[StopResponse.of(stop) for stop in response.stops],
             revoked=[render_lease(key) for key in response.revoked],
-            refused=[RefusedAnswer.of(key, reason) for key, reason in response.refused],
+            refused=[RefusedResponse.of(key, reason) for key, reason in response.refused],
             heartbeat=whole_seconds(session_timeout_s / HEARTBEATS_PER_TIMEOUT),
             session_timeout=whole_seconds(session_timeout_s),
             drain=response.drain,
         )
 
 
-_answers = msgspec.json.Decoder(WorkAnswer)
+_responses = msgspec.json.Decoder(WorkResponse)
 
 
-def parse_answer(body: bytes) -> WorkAnswer:
+def parse_response(body: bytes) -> WorkResponse:
     """Return the response in a body; raise SchedoError if there is none."""
     try:
-        return _answers.decode(body)
+        return _responses.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SchedoError(
             f"the response is not one of a schedo server to a worker: {error}"

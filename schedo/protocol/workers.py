@@ -1,4 +1,4 @@
-"""The answers about workers, and the progress of their attempts."""
+"""The responses about workers, and the progress of their attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedo.protocol.requirements import amount_fields
 from schedo.protocol.times import render_duration, render_instant
 
 
-class WorkerAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
+class WorkerResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     """A worker. Without tasks or queues it takes any, without health it is healthy."""
 
     name: str
@@ -60,10 +60,10 @@ class WorkerAnswer(Struct, forbid_unknown_fields=True, kw_only=True):
 class WorkerPage(Struct, forbid_unknown_fields=True):
     """All known workers."""
 
-    items: list[WorkerAnswer]
+    items: list[WorkerResponse]
 
 
-class ProgressAnswer(Struct, forbid_unknown_fields=True):
+class ProgressResponse(Struct, forbid_unknown_fields=True):
     """The progress of a running attempt."""
 
     at: Instant
@@ -95,4 +95,4 @@ class ProgressAnswer(Struct, forbid_unknown_fields=True):
 class ProgressPage(Struct, forbid_unknown_fields=True):
     """The latest progress of a job, oldest first."""
 
-    items: list[ProgressAnswer]
+    items: list[ProgressResponse]

@@ -41,7 +41,7 @@ log = logging.getLogger("schedo.worker")
 
 
 class Watcher:
-    """Callbacks about attempts besides their results; the default does nothing."""
+    """Callbacks about the course of attempts; the default does nothing."""
 
     def may_start(self, key: LeaseKey) -> bool:
         """Return whether the handler may start now; False releases the attempt."""

@@ -35,7 +35,7 @@ def is_shortage(error: BaseException | None) -> bool:
 class Shortage:
     """The growing delay of attempts that could not start; for one runner and one loop.
 
-    `what` says what is not possible, and begins the log message.
+    `what` names what is not possible; the log message begins with it.
     """
 
     def __init__(self, what: str) -> None:

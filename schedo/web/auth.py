@@ -29,7 +29,7 @@ from schedo.errors import (
     Unauthorized,
     Unavailable,
 )
-from schedo.web.http import answer_error, index_headers, send_answer
+from schedo.web.http import index_headers, problem_response, send_response
 from schedo.web.settings import WebSettings
 from schedo.web.token_throttle import TokenThrottle
 
@@ -81,13 +81,13 @@ class AccessMiddleware:
         except SchedoError as error:
             if error.status >= 500 and not isinstance(error, NoCapacity | Unavailable):
                 log.warning("request %s: %s", request_id, error)
-            await send_answer(send, answer_error(error, request_id), request_id)
+            await send_response(send, problem_response(error, request_id), request_id)
         except ClientGone:
             log.debug("request %s: the client went away", request_id)
         except Exception:
             log.exception("request %s: a bug in schedo", request_id)
             bug = SchedoError(f"a bug in schedo; its log has more under {request_id}")
-            await send_answer(send, answer_error(bug, request_id), request_id)
+            await send_response(send, problem_response(bug, request_id), request_id)
 
     def _check_host(self, headers: Mapping[bytes, bytes]) -> None:
         host = headers.get(b"host")

@@ -1,10 +1,10 @@
 """One account of the bytes in flight, in and out, of all connections.
 
-Connections count what they hold anyway: the heads and small bodies of requests that are not
-answered yet, what clients send ahead, and what they do not read. A large body or response claims
-its bytes before they are there, and waits until they are free. Claims share the bound by their
-size: large ones wait for large ones, and a small request waits for none of them. While others wait,
-a client that sends or reads too slowly loses its claim.
+Connections count what they hold anyway: the heads and small bodies of requests without a response,
+what clients send ahead, and what they do not read. A large body or response claims its bytes before
+they are received or rendered, and waits until they are free. Claims share the bound by their size:
+large ones wait for large ones, and a small request waits for none of them. While others wait, a
+client that sends or reads too slowly loses its claim.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TooSlow(Exception):
 
 
 class Pace(NamedTuple):
-    """What is too slow while others wait."""
+    """The pace below which a client is too slow while others wait."""
 
     bytes_per_s: int  # on average, since the claim; 0: any
     pause_s_max: float
@@ -57,10 +57,10 @@ class BytesInFlight:
         return next((each for each in self._classes if size <= each.largest), self._classes[-1])
 
     def refuse_waiting_bodies(self) -> None:
-        """Refuse the requests whose bodies wait: what has come of them takes too much memory."""
+        """Refuse the requests whose bodies wait: the parts received so far take too much memory."""
         now = asyncio.get_running_loop().time()
         while self.waiting_bodies:
-            with contextlib.suppress(RuntimeError):  # it has ended in this moment
+            with contextlib.suppress(RuntimeError):  # it has just ended
                 self.waiting_bodies.pop().reschedule(now)
 
 
@@ -128,7 +128,7 @@ class Claim:
         """
         size_class = self._account.class_of(size)
         if self.size and size_class is self._class:
-            self.release()  # it may not wait for itself
+            self.release()  # the request must not wait for its own bytes
         waiting = self._account.waiting_bodies if is_body else set()
         await size_class.take(size, wait_s_max, waiting)
         self.release()
@@ -136,7 +136,7 @@ class Claim:
         self._moved, self._since = 0, asyncio.get_running_loop().time()
 
     def release(self) -> None:
-        """Give the bytes back; harmless if there are none."""
+        """Free the bytes; harmless if there are none."""
         if self.size:
             self._class.room.leave(self.size)
             self.size = 0

@@ -85,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._shared.forget(self)
         exchange, self._exchange = self._exchange, None
-        if exchange is not None and not exchange.is_answered:
+        if exchange is not None and not exchange.has_responded:
             exchange.leave()
         self._rest, self._request_bytes, self._chunks = b"", 0, None
         self.outgoing.resume()
@@ -111,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         data = bytes(self._shared.long_buffer[:nbytes])
         if self.stage is Stage.BODY:
             self._take_body(data)
-        elif self.stage is Stage.ANSWER or self.stage is Stage.TURN:
+        elif self.stage is Stage.RESPONSE or self.stage is Stage.TURN:
             self._keep(self._rest + data)
             self._pause()
         else:
@@ -224,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _expect_more(self, exchange: Exchange, received: int) -> None:
         """Decide, after a part of a body, whether to read on, to pause or to give up."""
-        if exchange.is_answered:
+        if exchange.has_responded:
             # A chunked body can have any length, so bound the part that is skipped.
             self._skipped += received
             if self._skipped > SKIPPED_BYTES_MAX:
@@ -239,9 +239,9 @@ class Connection(asyncio.BufferedProtocol):
     def _end_body(self, rest: bytes) -> None:
         """Wait for the response, which may have been sent already."""
         self._chunks = None
-        self.stage = Stage.ANSWER
+        self.stage = Stage.RESPONSE
         self._keep(rest)
-        if self._exchange is None or self._exchange.is_answered:
+        if self._exchange is None or self._exchange.has_responded:
             self._end_exchange()
         elif rest:
             self._pause()
@@ -276,17 +276,17 @@ class Connection(asyncio.BufferedProtocol):
         is_short = self._chunks is not None or self._left <= SKIPPED_BYTES_MAX
         return self.stage is not Stage.BODY or is_short
 
-    def end_answer(self) -> None:
+    def end_response(self) -> None:
         exchange = self._exchange
         if exchange is None or self.transport.is_closing():
             return
         self._shared.requests += 1
         if not exchange.keeps_alive:
-            if self.stage is Stage.ANSWER and not self._rest:
+            if self.stage is Stage.RESPONSE and not self._rest:
                 self.transport.close()
             else:
                 self._linger()
-        elif self.stage is Stage.ANSWER:
+        elif self.stage is Stage.RESPONSE:
             self._end_exchange()
         else:  # skip the rest of the body
             self._skipped = 0
@@ -311,12 +311,12 @@ class Connection(asyncio.BufferedProtocol):
     # Ending.
 
     def refuse(self, kind: ProblemKind) -> None:
-        """Answer instead of the application, unless it may have acted already, and close."""
+        """Respond instead of the application, unless it may have acted already, and close."""
         if self.transport.is_closing() or self.stage is Stage.LINGER:
             return
         exchange = self._exchange
         if exchange is not None and not exchange.withdraw():
-            if exchange.is_answered:  # while its body is skipped
+            if exchange.has_responded:  # while its body is skipped
                 self._linger()
             else:
                 self.transport.close()
@@ -391,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
         """Update the account."""
         held = len(self._rest) + self._request_bytes + self.outgoing.kept_bytes
         exchange = self._exchange
-        if exchange is not None and not exchange.is_body_wanted:  # nor claimed
+        if exchange is not None and not exchange.is_body_wanted:  # so no claim counts it
             held += exchange.unread_bytes
         if held != self.held and self.stage is not Stage.GONE:
             change, self.held = held - self.held, held

@@ -17,7 +17,7 @@ class Stage(Enum):
     HEAD = "head"
     TURN = "turn"  # of the event loop, to begin the request
     BODY = "body"
-    ANSWER = "answer"  # the application
+    RESPONSE = "response"  # of the application
     LINGER = "linger"  # the client's close after the last response
     GONE = "gone"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SHORT_READ_BYTES = 8_192  # the most that a client may send ahead
 _LONG_READ_BYTES = 65_536
 _IDLE_CLOSED_AT_ONCE = 64
-# These must not wait behind a crowd, or the server counts as dead.
+# These requests must not wait behind many others, or the server counts as dead.
 HEALTH_CHECKS = (b"GET /healthz ", b"GET /readyz ", b"HEAD /healthz ", b"HEAD /readyz ")
 IDLE_KEPT_S = 1.0  # a connection this young is not closed for another one
 SLOW_BYTES_PER_S = 65_536  # a client that reads at this rate is not closed
@@ -71,9 +71,9 @@ class Connections:
             self.forget(connection)
             connection.shed()
 
-    def start(self, answering: Coroutine[Any, Any, None]) -> None:
-        """Run the coroutine that answers a request."""
-        task = self.loop.create_task(answering)
+    def start(self, responding: Coroutine[Any, Any, None]) -> None:
+        """Run the coroutine that responds to a request."""
+        task = self.loop.create_task(responding)
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 

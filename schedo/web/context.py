@@ -99,7 +99,7 @@ class AppContext:
         """As run_until_drain, but cheap enough for thousands: the work runs in the caller's task.
 
         The result can arrive in the same moment as the end. It is dropped then, so work that
-        hands something out must handle its cancellation.
+        reserves something must handle its cancellation.
         """
         task = asyncio.current_task()
         assert task is not None

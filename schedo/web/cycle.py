@@ -1,7 +1,7 @@
 """The ASGI side of one request and its response.
 
 A response in one piece is sent with one write, which saves a system call and a packet. A request
-can be withdrawn while the application has not acted on it, so that the connection can answer
+can be withdrawn while the application has not acted on it, so that the connection can respond
 instead.
 """
 
@@ -43,7 +43,7 @@ class Peer(Protocol):
     def may_stay_open(self) -> bool:
         """Return whether another request can follow; called when the response begins."""
 
-    def end_answer(self) -> None:
+    def end_response(self) -> None:
         """Continue with the next request, or close."""
 
     def abort(self) -> None:
@@ -63,7 +63,7 @@ class Exchange:
         "_start",
         "has_begun",
         "has_body",
-        "is_answered",
+        "has_responded",
         "is_body_wanted",
         "is_gone",
         "keeps_alive",
@@ -87,7 +87,7 @@ class Exchange:
         self._start: Any = None  # the head of the response, held until its body
         self._is_chunked = False
         self.has_begun = False  # the first byte of the response is written
-        self.is_answered = False
+        self.has_responded = False
         self.is_gone = False
 
     async def run(self, app: ASGIApp) -> None:
@@ -104,13 +104,13 @@ class Exchange:
             self._peer.abort()
             raise
         else:
-            if not self.is_answered and not self.is_gone:
+            if not self.has_responded and not self.is_gone:
                 self._peer.abort()
 
     def add(self, parts: list[bytes], is_complete: bool) -> None:
         """Add a part of the body; after the response it is dropped."""
         self.has_body = is_complete
-        if not self.is_answered:
+        if not self.has_responded:
             self._parts += parts
             self.unread_bytes += sum(map(len, parts))
         self._changed.set()
@@ -135,14 +135,14 @@ class Exchange:
     async def receive(self) -> dict[str, Any]:
         """Return the next ASGI message: a part of the body, or the disconnect."""
         self._lacks_body = self.is_body_wanted = True
-        if not self.is_gone and not self.is_answered:
+        if not self.is_gone and not self.has_responded:
             if self._expects_continue and not self.has_body:
                 self._peer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._expects_continue = False
             self._peer.want_body()
             await self._changed.wait()
             self._changed.clear()
-        if self.is_gone or self.is_answered:
+        if self.is_gone or self.has_responded:
             return {"type": "http.disconnect"}
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
@@ -172,11 +172,11 @@ class Exchange:
         if more:
             await self._peer.flushed()
             return
-        self.is_answered = True
+        self.has_responded = True
         self._parts.clear()
         self.unread_bytes = 0
         self._changed.set()
-        self._peer.end_answer()
+        self._peer.end_response()
 
     def _begin(self, start: Any, more: bool) -> bytes:
         """Return the head of the response."""

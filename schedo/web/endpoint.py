@@ -16,7 +16,7 @@ from schedo.web.auth import ClientGone
 from schedo.web.bytes_in_flight import RECEIVING, Claim, TooSlow
 from schedo.web.context import AppContext, Handler
 from schedo.web.cycle import UNREAD_BYTES_MAX
-from schedo.web.http import JSON_TYPE, Request, send_answer
+from schedo.web.http import JSON_TYPE, Request, send_response
 
 _PLAIN_ENCODINGS = frozenset({b"", b"identity"})
 _UTF8 = frozenset({"", "charset=utf-8", 'charset="utf-8"'})
@@ -59,9 +59,9 @@ class Endpoint:
             if operation.request is EmptyRequest:  # its handler does not read the body
                 await request.read(EmptyRequest)
                 request = request._replace(body=b"")
-            answering = handle(self._context, request)
+            responding = handle(self._context, request)
             del request, body  # the handler may wait for long; it frees the body
-            await send_answer(send, await answering, scope["schedo.request_id"], claim)
+            await send_response(send, await responding, scope["schedo.request_id"], claim)
         except TooSlow:
             raise ClientGone from None
         finally:

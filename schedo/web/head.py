@@ -28,7 +28,7 @@ _END = b"\r\n\r\n"
 
 
 class BadHead(Exception):
-    """A refused head; `kind` is the response."""
+    """The head is refused; `kind` selects the error response."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -120,7 +120,7 @@ def parse_head(data: bytes) -> Head:
 def _read_hop_fields(headers: list[tuple[bytes, bytes]]) -> tuple[int, bool, bytes, bytes]:
     """Return the body's length, whether it is chunked, and the Connection and Expect headers.
 
-    llhttp refuses a second Content-Length or Transfer-Encoding, and the two beside each other.
+    llhttp refuses a second Content-Length or Transfer-Encoding, and both of them in one head.
     """
     connection, length, is_chunked, expect = b"", 0, False, b""
     for name, value in headers:

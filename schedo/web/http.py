@@ -66,7 +66,7 @@ class Request(NamedTuple):
     async def read(self, kind: type[T], see: Callable[[Any], None] = _ignore) -> T:
         """Return the decoded body; raise BadJson or Invalid.
 
-        `see` gets the body's value, of a large one what names it.
+        `see` gets the body's value, or the SHA-256 of a large body.
         """
         if len(self.body) <= SMALL_BODY_BYTES_MAX:
             return decode_request(self.body, kind, see)
@@ -92,28 +92,28 @@ class Response(NamedTuple):
         return self._replace(headers=self.headers + headers)
 
 
-def answer_error(error: SchedoError, request_id: str) -> Response:
+def problem_response(error: SchedoError, request_id: str) -> Response:
     """Return the problem document for an error."""
     headers = tuple(problem_headers(error))
     return Response(error.status, render_problem(error, request_id), headers, PROBLEM_TYPE)
 
 
-async def send_answer(
-    send: Send, answer: Response, request_id: str, claim: Claim | None = None
+async def send_response(
+    send: Send, response: Response, request_id: str, claim: Claim | None = None
 ) -> None:
     """Send the response with the headers that all responses share.
 
     A large one is sent piece by piece; raise TooSlow if others wait for its claimed bytes.
     """
-    headers = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS, *answer.headers]
-    if answer.status != 204:
-        headers.append((b"content-type", answer.content_type))
-        if answer.pieces is None:
-            headers.append((b"content-length", b"%d" % len(answer.body)))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    last = answer.body
-    if claim is not None and (answer.pieces is not None or len(last) > PIECE_BYTES):
-        pieces, last = answer.pieces or _cut(answer.body), b""
+    headers = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS, *response.headers]
+    if response.status != 204:
+        headers.append((b"content-type", response.content_type))
+        if response.pieces is None:
+            headers.append((b"content-length", b"%d" % len(response.body)))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    last = response.body
+    if claim is not None and (response.pieces is not None or len(last) > PIECE_BYTES):
+        pieces, last = response.pieces or _cut(response.body), b""
         async for piece in pieces:
             async with claim.moving(SENDING):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -107,11 +107,11 @@ async def _replay(
         raise KeyReused("this Idempotency-Key was used with another body")
     is_problem = stored.status >= 400
     if complete is not None and not is_problem:
-        answer = await complete(stored.body)
+        response = await complete(stored.body)
     else:
         content_type = PROBLEM_TYPE if is_problem else JSON_TYPE
-        answer = Response(stored.status, stored.body, content_type=content_type)
-    return answer.with_headers((b"idempotency-replayed", b"true"))
+        response = Response(stored.status, stored.body, content_type=content_type)
+    return response.with_headers((b"idempotency-replayed", b"true"))
 
 
 def make_record(
@@ -122,7 +122,7 @@ def make_record(
         return None
 
     def record(results: Sequence[T]) -> IdempotencyRecord | None:
-        answer = render(results)
-        return record_of(answer.status, answer.body)
+        response = render(results)
+        return record_of(response.status, response.body)
 
     return record

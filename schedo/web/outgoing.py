@@ -19,8 +19,8 @@ class Outgoing:
         self._transport = transport
         self.is_unread = False
         self._read: LightEvent | None = None  # set when the client has read everything
-        self._began_at = 0.0  # when it last had
-        self._written = 0  # since then
+        self._began_at = 0.0  # when bytes began to be unread
+        self._written = 0  # bytes since then
         self.kept_bytes = 0  # the writes that it has not read whole; the transport keeps them
 
     def write(self, data: bytes) -> None:
@@ -39,7 +39,7 @@ class Outgoing:
             self._written = self._transport.get_write_buffer_size()
 
     def resume(self) -> bool:
-        """Note that nothing is unread, or that nothing will be read; return False if known."""
+        """Note that the client has read all, or never will; return False if that is known."""
         read, self._read = self._read, None
         if read is None:
             return False

@@ -1,6 +1,6 @@
 """Lists as JSON: a short one in one piece, a long one rendered while it is sent.
 
-So no list is in memory as a whole, and no list holds the event loop: other work of the loop runs
+So no list is in memory as a whole, and no list blocks the event loop: other work of the loop runs
 between the pieces, and the next one is rendered when the client has received the one before.
 """
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 LIST_BYTES = 1_048_576  # what a request for a list of unknown length claims
 
 
-async def answer_page(
+async def page_response(
     render: Callable[[T], Any],
     items: Iterable[T],
     next_cursor: str | None = None,
@@ -49,10 +49,8 @@ def _render_page(
     yield b"]}" if next_cursor is None else b'],"next_cursor":%b}' % orjson.dumps(next_cursor)
 
 
-def _encode(answer: Any) -> bytes:
-    return (
-        msgspec.json.encode(answer) if isinstance(answer, msgspec.Struct) else orjson.dumps(answer)
-    )
+def _encode(item: Any) -> bytes:
+    return msgspec.json.encode(item) if isinstance(item, msgspec.Struct) else orjson.dumps(item)
 
 
 async def _render_rest(begin: bytes, texts: Iterator[bytes]) -> AsyncIterator[bytes]:

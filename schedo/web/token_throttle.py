@@ -1,7 +1,7 @@
 """Rate limit for wrong tokens: five a second per address, then 429.
 
-Only wrong tokens count. The right token works at any time, also from an address that others guess
-from, because many clients may share one address behind a proxy.
+Only wrong tokens count. The right token works at any time, also from an address from which others
+send wrong tokens, because many clients may share one address behind a proxy.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from schedo.client import operations
-from schedo.client.messages import Answer, Operation
+from schedo.client.messages import HttpResponse, Operation
 from schedo.errors import Invalid, NotFound, SchedoError
 
 ID = "01K0000000001"
@@ -173,7 +173,7 @@ def test_a_batch_returns_a_job_or_an_error_at_each_position() -> None:
     refused = {"code": "not-found", "detail": "there is no task u"}
     body = {"items": [{"status": 201, "job": {"id": ID}}, {"status": 404, "problem": refused}]}
 
-    made, error = operation.read(Answer(200, {}, json.dumps(body).encode()))
+    made, error = operation.read(HttpResponse(200, {}, json.dumps(body).encode()))
 
     assert made == {"id": ID}
     assert isinstance(error, NotFound)
@@ -206,7 +206,7 @@ def test_a_wait_of_zero_sends_one_request() -> None:
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'"x"', b""], ids=repr)
 def test_a_response_of_another_kind_of_server_is_reported(body: bytes) -> None:
     with pytest.raises(SchedoError, match="not a schedo server"):
-        operations.get_job(ID).read(Answer(200, {"content-type": "text/html"}, body))
+        operations.get_job(ID).read(HttpResponse(200, {"content-type": "text/html"}, body))
 
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9")  # as Python decodes such an argument of a command

@@ -196,7 +196,7 @@ class Server:
         self.send(AttachWorker(worker), T0)
 
     def submit_all(self, specs: list[JobSpec], now: int = T0) -> list[Accepted | SchedoError]:
-        """Submit and make it durable; return the answers, their jobs as copies."""
+        """Submit and make it durable; return the replies, with copies of their jobs."""
         answers: list[Accepted | SchedoError] = []
 
         def then(call: list[Accepted | SchedoError]) -> None:

@@ -10,7 +10,7 @@ from schedo.core.commands import (
     Cancel,
     CancelRun,
     CloseWorker,
-    GiveUpRetry,
+    FailRetry,
     KeepIdempotencyRecord,
     PauseSchedule,
     Reschedule,
@@ -132,7 +132,7 @@ def test_a_closed_worker_gets_no_more_attempts() -> None:
 
 @pytest.mark.parametrize(
     "follow_up",
-    [CancelRun(5), UnblockRun(5), GiveUpRetry(5, LeaseKey(5, 1, 1))],
+    [CancelRun(5), UnblockRun(5), FailRetry(5, LeaseKey(5, 1, 1))],
     ids=lambda follow_up: type(follow_up).__name__,
 )
 def test_a_follow_up_on_a_deleted_job_changes_nothing(follow_up: CancelRun) -> None:

@@ -10,7 +10,7 @@ from tests.core.builders import HOUR, SECOND, T0, make_spec
 from tests.core.remote_site import MILLISECOND, Site, done, keys
 
 TIMEOUT = 5 * SECOND
-LISTENED = TIMEOUT + 100 * MILLISECOND  # the sockets were read once more
+LISTENED = TIMEOUT + 100 * MILLISECOND  # the sockets were read again
 
 
 def silent_site() -> Site:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from schedo.core.commands import (
-    AnswerPolls,
     Cancel,
+    CompletePolls,
     DetachWorker,
     HoldLease,
     Poll,
@@ -184,7 +184,7 @@ def test_a_shutdown_completes_all_open_polls() -> None:
     site = Site()
     polls = [site.poll("a"), site.poll("b")]
 
-    site.apply(AnswerPolls(), T0)
+    site.apply(CompletePolls(), T0)
     site.turn()
 
     assert [site.response(poll).leases for poll in polls] == [[], []]

@@ -9,7 +9,7 @@ from schedo.core.leases import Failed, Snoozed, Stopped, StopReason
 from schedo.core.limits import MILLISECOND, MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Failure, Job, Unique
 from schedo.core.states import State
-from schedo.engine.answers import Accepted
+from schedo.engine.call_results import Accepted
 from schedo.errors import DuplicateKey, IllegalTransition, NotFound
 from tests.engine.world import T0, THRICE, Answers, leased, running, spec
 

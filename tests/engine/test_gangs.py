@@ -62,7 +62,7 @@ async def half_offered(server: Server) -> tuple[Local, asyncio.Task[list[Job]], 
 
 
 async def refused(server: Server, call: asyncio.Task[list[Job]]) -> None:
-    """Check that the call is answered with no, and that nothing is left of it."""
+    """Check that the invocation is refused and leaves no record in memory."""
     with pytest.raises(NoCapacity):
         await asyncio.wait_for(call, 60)
     await server.engine.flush()

@@ -21,9 +21,12 @@ from tests.engine.world import T0, World, running
 EU = Requirements(labels=(Condition("region", "=", ("eu",)),))
 
 
-def spec(route: Requirements | None = None, **fields: Any) -> JobSpec:
+def spec(requirements: Requirements | None = None, **fields: Any) -> JobSpec:
     return JobSpec(
-        "increment", b'{"n":1}', options=Options(requirements=route, at_most_once=True), **fields
+        "increment",
+        b'{"n":1}',
+        options=Options(requirements=requirements, at_most_once=True),
+        **fields,
     )
 
 
@@ -51,7 +54,7 @@ class Remote:
         await self.engine.flush()
 
     async def response(self) -> PollResponse:
-        """Return the answer of the request that waits."""
+        """Return the response of the request that waits."""
         assert self.waiting is not None
         return await asyncio.wait_for(self.waiting, 5)
 

@@ -82,7 +82,7 @@ async def test_an_error_of_a_step_reaches_the_caller() -> None:
 
 async def test_a_handled_error_leaves_no_reference_cycle() -> None:
     class Body:
-        """Stands for megabytes."""
+        """A body that represents megabytes of memory."""
 
     def refuse(body: Body) -> Generator[None, None, None]:
         yield

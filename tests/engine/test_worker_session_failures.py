@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schedo.core.commands import AnswerPolls
+from schedo.core.commands import CompletePolls
 from schedo.core.states import State
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
@@ -70,7 +70,7 @@ def test_an_unsent_lease_is_released_when_its_worker_is_lost() -> None:
         poll = polling(server)
         await server.engine.flush()
         job = await submitted(server, spec(once=True))
-        server.engine._loop.enqueue(AnswerPolls())  # it is answered before the start is durable
+        server.engine._loop.enqueue(CompletePolls())  # it is answered before the start is durable
         assert (await poll).leases == []
         await server.engine.flush()
 
@@ -339,7 +339,7 @@ def test_a_draining_worker_releases_its_unsent_leases() -> None:
         poll = polling(server)
         await loop.pass_time(0.01)
         job = await submitted(server, spec(once=True))
-        server.engine._loop.enqueue(AnswerPolls())  # it is answered before the start is durable
+        server.engine._loop.enqueue(CompletePolls())  # it is answered before the start is durable
         assert (await poll).leases == []
         await loop.pass_time(1)
         for _ in range(2):

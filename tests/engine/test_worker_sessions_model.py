@@ -18,7 +18,7 @@ import pytest
 from schedo.core.model import Job, JobSpec, Options, Retry
 from schedo.core.placement import NO_CAPACITY
 from schedo.core.states import FINAL, State
-from schedo.engine.answers import Accepted
+from schedo.engine.call_results import Accepted
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
 from tests.engine.remote_worker import REQUIREMENTS, SECOND, ModelRun, RemoteWorker

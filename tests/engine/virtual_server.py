@@ -16,7 +16,7 @@ from schedo.core.paged_index import Window
 from schedo.core.requirements import Requirements
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.answers import Accepted
+from schedo.engine.call_results import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import StoreError
 from schedo.store.base import Snapshot, Store
@@ -207,8 +207,10 @@ def make_poll(
     return PollRequest(name, **(defaults | {"max_leases": 0, "supports_offers": True} | fields))
 
 
-def spec(task: str = "work", *, once: bool = False, route: Requirements | None = None) -> JobSpec:
-    return JobSpec(task, b"{}", options=Options(at_most_once=once, requirements=route))
+def spec(
+    task: str = "work", *, once: bool = False, requirements: Requirements | None = None
+) -> JobSpec:
+    return JobSpec(task, b"{}", options=Options(at_most_once=once, requirements=requirements))
 
 
 def done(lease: Lease) -> AttemptResult:

@@ -13,7 +13,7 @@ from schedo.core.limits import MINUTE
 from schedo.core.model import Job, JobSpec, Options, Retry
 from schedo.core.paged_index import Window
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.answers import Accepted
+from schedo.engine.call_results import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from schedo.store.base import Store

@@ -12,8 +12,8 @@ from schedo.core.model import PLAIN, Job, Options
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.errors import Invalid
 from schedo.protocol.decode import decode_request
-from schedo.protocol.jobs import JobAnswer, JobRequest, job_fields
-from schedo.protocol.requirements import read_amount, route_fields
+from schedo.protocol.jobs import JobRequest, JobResponse, job_fields
+from schedo.protocol.requirements import read_amount, requirements_fields
 from schedo.protocol.schedules import ScheduleRequest
 
 
@@ -264,13 +264,13 @@ ASKED: dict[str, Any] = {
 
 
 def test_requirements_are_rendered_as_they_were_given() -> None:
-    assert dict(route_fields(read(**ASKED))) == ASKED
+    assert dict(requirements_fields(read(**ASKED))) == ASKED
 
 
 def test_rendered_requirements_can_be_parsed_again() -> None:
     route = read(**ASKED)
 
-    assert read(**dict(route_fields(route))) == route
+    assert read(**dict(requirements_fields(route))) == route
 
 
 def test_a_job_shows_its_requirements() -> None:
@@ -279,10 +279,13 @@ def test_a_job_shows_its_requirements() -> None:
     answer = orjson.loads(orjson.dumps(job_fields(job)))
 
     assert {name: answer[name] for name in ASKED} == ASKED
-    msgspec.convert(answer, JobAnswer)
+    msgspec.convert(answer, JobResponse)
 
 
 def test_a_number_that_is_too_large_for_json_is_still_shown() -> None:
     route = read(requires={"labels": {"x": {">": 1e300}}})
 
-    assert orjson.dumps(dict(route_fields(route))) == b'{"requires":{"labels":{"x":{">":1e+300}}}}'
+    assert (
+        orjson.dumps(dict(requirements_fields(route)))
+        == b'{"requires":{"labels":{"x":{">":1e+300}}}}'
+    )

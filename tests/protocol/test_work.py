@@ -23,9 +23,9 @@ from schedo.core.leases import (
 )
 from schedo.core.model import Failure, LeaseKey, Trigger
 from schedo.errors import Invalid, SchedoError
-from schedo.protocol.leases import StopAnswer
+from schedo.protocol.leases import StopResponse
 from schedo.protocol.results import ResultRequest
-from schedo.protocol.work import parse_answer
+from schedo.protocol.work import parse_response
 from tests.worker.remote.server import LEASE, answer_of, lease_of
 
 KEY = LeaseKey(33, 1, 7)
@@ -110,7 +110,7 @@ def test_every_field_of_a_lease_is_read() -> None:
         )
     ).encode()
 
-    (given,) = parse_answer(body).leases
+    (given,) = parse_response(body).leases
     lease = given.read("w1")
 
     assert lease.key == KEY
@@ -132,12 +132,12 @@ def test_a_lease_without_a_promised_field_is_an_error(name: str) -> None:
     del given[name]
 
     with pytest.raises(SchedoError, match=f"missing required field `{name}`"):
-        parse_answer(json.dumps(answer_of(leases=[given])).encode())
+        parse_response(json.dumps(answer_of(leases=[given])).encode())
 
 
 @pytest.mark.parametrize("text", ["", "x", "0000000000011.1", "0000000000011.-1.7", "U.1.2"])
 def test_a_malformed_lease_is_refused(text: str) -> None:
-    (given,) = parse_answer(json.dumps(answer_of(leases=[lease_of(lease=text)])).encode()).leases
+    (given,) = parse_response(json.dumps(answer_of(leases=[lease_of(lease=text)])).encode()).leases
 
     with pytest.raises(Invalid, match="no lease"):
         given.read("w1")
@@ -150,10 +150,10 @@ def test_a_malformed_lease_is_refused(text: str) -> None:
 def test_every_reason_of_a_stop_is_read_and_an_unknown_one_means_cancel(
     reason: str, expected: StopReason
 ) -> None:
-    assert StopAnswer(LEASE, reason).read_reason() is expected
+    assert StopResponse(LEASE, reason).read_reason() is expected
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"drain": 3}', b"[" * 5_000], ids=len)
 def test_a_malformed_response_is_an_error(body: bytes) -> None:
     with pytest.raises(SchedoError, match="the response is not one of a schedo server"):
-        parse_answer(body)
+        parse_response(body)

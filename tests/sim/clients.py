@@ -27,7 +27,7 @@ from schedo.core.model import (
     ScheduleSpec,
     Unique,
 )
-from schedo.engine.answers import Accepted
+from schedo.engine.call_results import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from tests.sim.world import World

@@ -346,7 +346,7 @@ class Inline:
         self._drain()
         self.raw.close()
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         self.raw.close()
 
 

@@ -56,7 +56,7 @@ def replay_out_of_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(buffer_entries, "_ENTRIES", "SELECT id, body FROM {} ORDER BY id DESC")
 
 
-def delete_entries_before_they_are_folded(patch: pytest.MonkeyPatch) -> None:
+def delete_entries_before_they_are_flushed(patch: pytest.MonkeyPatch) -> None:
     """A flush deletes its entries in a transaction before the one that writes their jobs."""
 
     def fold(self: WriteBuffer, connection: sqlite3.Connection, count: int) -> None:
@@ -103,7 +103,7 @@ def acknowledge_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 BUGS = (
     forget_an_update,
     replay_out_of_order,
-    delete_entries_before_they_are_folded,
+    delete_entries_before_they_are_flushed,
     believe_memory_after_a_failure,
     acknowledge_what_is_not_synced,
 )

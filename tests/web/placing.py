@@ -126,7 +126,7 @@ class Invoked(NamedTuple):
     spec: JobSpec | None
     jobs: int
     wait_s: float
-    route: Requirements | None = None
+    requirements: Requirements | None = None
     task: str | None = None
 
 
@@ -158,9 +158,15 @@ class FakePlacing:
         return self.jobs
 
     async def reserve(
-        self, task: str | None, queue: str, route: Requirements | None, *, count: int, ttl_s: float
+        self,
+        task: str | None,
+        queue: str,
+        requirements: Requirements | None,
+        *,
+        count: int,
+        ttl_s: float,
     ) -> Reservation:
-        self.calls.append(Invoked(None, count, ttl_s, route, task))
+        self.calls.append(Invoked(None, count, ttl_s, requirements, task))
         if self.error is not None:
             raise self.error
         return Reservation("r1", "n1", ["w1", "w2"], T0 + 10 * SECOND)

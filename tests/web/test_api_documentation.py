@@ -10,7 +10,7 @@ import pytest
 
 from schedo.core import limits
 from schedo.protocol.invocations import InvokeRequest, ReserveRequest, ShortRequest
-from schedo.protocol.jobs import JobAnswer, JobRequest
+from schedo.protocol.jobs import JobRequest, JobResponse
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.options import RetryRequest, UniqueRequest
@@ -18,7 +18,7 @@ from schedo.protocol.problems import KINDS
 from schedo.protocol.queues import QueuePatch
 from schedo.protocol.requirements import RequiresRequest
 from schedo.protocol.schedules import ScheduleRequest
-from schedo.protocol.workers import ProgressAnswer, WorkerAnswer
+from schedo.protocol.workers import ProgressResponse, WorkerResponse
 from schedo.web.head import HEADERS_MAX
 from schedo.web.server import CONNECTIONS_MAX
 from tests.web.world import World
@@ -48,10 +48,10 @@ def test_every_error_code_is_documented_with_its_status() -> None:
 
 
 SECTIONS: dict[str, tuple[type[msgspec.Struct], ...]] = {
-    "Jobs": (JobRequest, RetryRequest, UniqueRequest, JobAnswer, ProgressAnswer),
+    "Jobs": (JobRequest, RetryRequest, UniqueRequest, JobResponse, ProgressResponse),
     "Where a job runs": (RequiresRequest,),
     "Right now": (InvokeRequest, ReserveRequest),
-    "Workers": (WorkerAnswer,),
+    "Workers": (WorkerResponse,),
     "Schedules": (ScheduleRequest,),
     "Queues": (QueuePatch,),
     "Short forms": (ShortRequest,),

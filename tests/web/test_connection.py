@@ -219,10 +219,10 @@ async def test_a_connection_accepted_just_before_a_stop_gets_its_response(world:
     await turn()
     for _, writer in streams:
         writer.write(HEAD + b"\r\n")
-    answers = [await reader.read() for reader, _ in streams]
+    responses = [await reader.read() for reader, _ in streams]
     await stopping
 
-    assert [answer[:15] for answer in answers] == [b"HTTP/1.1 200 OK"] * 10
+    assert [answer[:15] for answer in responses] == [b"HTTP/1.1 200 OK"] * 10
     for _, writer in streams:
         writer.close()
 

@@ -171,8 +171,8 @@ async def test_a_refusal_is_not_sent_before_an_earlier_response(served: Served) 
 
     world.app.drain()
 
-    answers = await reader.read()
-    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"202", b"400"]
+    responses = await reader.read()
+    assert re.findall(rb"HTTP/1.1 (\d+)", responses) == [b"202", b"400"]
     writer.close()
 
 

@@ -20,8 +20,8 @@ JOB = b'{"task":"a"}'
 MIB = 1_048_576
 
 
-def statuses(answers: bytes) -> list[int]:
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", answers)]
+def statuses(responses: bytes) -> list[int]:
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", responses)]
 
 
 async def deaf_client(port: int) -> socket.socket:
@@ -64,10 +64,10 @@ async def test_ten_thousand_pipelined_requests_get_their_responses(served: Serve
 
     sending = asyncio.create_task(send())
     async with asyncio.timeout(30):
-        answers = await reader.read()
+        responses = await reader.read()
     await sending
 
-    assert answers.count(b'{"status":"ok"}') == 10_001
+    assert responses.count(b'{"status":"ok"}') == 10_001
     writer.close()
 
 
@@ -244,9 +244,9 @@ async def test_the_body_of_a_request_with_an_upgrade_header_is_read_as_its_body(
     await turn()
     if is_split:
         writer.write(body + last)
-    answers = await reader.read()
+    responses = await reader.read()
 
-    assert statuses(answers) == [400 if path == b"/v1/jobs" else 404, 200]
+    assert statuses(responses) == [400 if path == b"/v1/jobs" else 404, 200]
     assert (await world.get("/v1/jobs")).json()["items"] == []
     writer.close()
 

@@ -10,24 +10,24 @@ import orjson
 import pytest
 
 from schedo.engine import sharing
-from schedo.web.pages import answer_page
+from schedo.web.pages import page_response
 from tests.web.world import World
 
 ITEM = {"text": "x" * 1_000}
 
 
 async def whole(render: Any, items: Any, cursor: str | None = None) -> Any:
-    answer = await answer_page(render, items, cursor)
+    answer = await page_response(render, items, cursor)
     pieces = [] if answer.pieces is None else [piece async for piece in answer.pieces]
     return orjson.loads(b"".join([*pieces, answer.body]))
 
 
 async def test_a_short_list_is_one_piece() -> None:
-    answer = await answer_page(str, [1, 2], "next")
+    answer = await page_response(str, [1, 2], "next")
 
     assert answer.pieces is None
     assert answer.body == b'{"items":["1","2"],"next_cursor":"next"}'
-    assert (await answer_page(str, [])).body == b'{"items":[]}'
+    assert (await page_response(str, [])).body == b'{"items":[]}'
 
 
 async def test_a_long_list_sent_in_pieces_is_complete() -> None:
@@ -49,7 +49,7 @@ async def test_the_items_of_a_long_list_are_made_as_the_client_reads() -> None:
             made += 1
             yield number
 
-    answer = await answer_page(lambda _: ITEM, items())
+    answer = await page_response(lambda _: ITEM, items())
     assert answer.pieces is not None
     seen = []
     async for piece in answer.pieces:
@@ -75,7 +75,7 @@ async def test_other_work_of_the_loop_runs_between_the_items(
     monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     monkeypatch.setattr("schedo.web.pages.STEP_S", 0.0)
     monkeypatch.setattr(sharing.LoopShare, "_turn", count)
-    await answer_page(str, range(500))
+    await page_response(str, range(500))
 
     assert turns >= 500
 

@@ -14,7 +14,7 @@ async def test_the_secret_of_a_webhook_is_stored_and_never_shown(world: World) -
     key = [("idempotency-key", "k")]
     first = await world.post("/v1/jobs", SIGNED, key)
     job_id = first.json()["id"]
-    answers = [
+    responses = [
         first,
         await world.post("/v1/jobs", SIGNED, key),
         await world.post("/v1/jobs?wait=0", SIGNED),
@@ -31,8 +31,8 @@ async def test_the_secret_of_a_webhook_is_stored_and_never_shown(world: World) -
         await world.post(f"/v1/jobs/{job_id}:cancel"),
     ]
 
-    assert [answer.status for answer in answers if answer.status >= 300] == []
-    assert [answer.body for answer in answers if SECRET.encode() in answer.body] == []
+    assert [answer.status for answer in responses if answer.status >= 300] == []
+    assert [answer.body for answer in responses if SECRET.encode() in answer.body] == []
     assert first.json()["payload"] == {"url": "https://example.org", "secret": "***"}
     world.attach_worker()
     assert orjson.loads((await world.worker.first()).payload or b"")["secret"] == SECRET

@@ -96,14 +96,14 @@ async def test_requests_that_arrive_together_begin_in_several_turns(
     counting = asyncio.ensure_future(count_turns())
     for _, writer in clients:
         writer.write(b"GET /v1/info HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    answers = [await reader.readuntil(b"\r\n") for reader, _ in clients]
+    responses = [await reader.readuntil(b"\r\n") for reader, _ in clients]
     counting.cancel()
     for _, writer in clients:
         writer.close()
     await asyncio.gather(*(writer.wait_closed() for _, writer in clients))
     await server.stop(grace_s=0.2)
 
-    assert answers == [b"HTTP/1.1 200 OK\r\n"] * 400
+    assert responses == [b"HTTP/1.1 200 OK\r\n"] * 400
     assert begun.total() == 400
     assert max(begun.values()) <= BEGUN_MAX
 

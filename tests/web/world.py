@@ -17,7 +17,7 @@ from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import VirtualClock
 from schedo.web.app import WebApp, build_app
 from schedo.web.settings import WebSettings
-from tests.web.answers import check_answer
+from tests.web.responses import check_response
 
 SECOND = 1_000_000
 T0 = 1_795_172_645_000_000  # 2026-11-20T11:04:05Z
@@ -85,7 +85,7 @@ class Browser:
         }
         reply = await self._exchange(scope, pieces)
         kind = reply.headers.get("content-type", "")
-        check_answer(method, path, reply.status, kind, reply.body)
+        check_response(method, path, reply.status, kind, reply.body)
         return reply
 
     async def _exchange(self, scope: dict[str, Any], pieces: list[bytes]) -> Reply:

@@ -11,7 +11,7 @@ from schedo.clock import SystemClock
 from schedo.core.leases import AttemptResult, Completed, Failed, Stopped
 from schedo.core.model import ONCE, Failure, Job, JobSpec, Options
 from schedo.core.states import State
-from schedo.engine.answers import Accepted
+from schedo.engine.call_results import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from schedo.store.sqlite.store import SqliteStore

@@ -35,7 +35,7 @@ class Layout(NamedTuple):
     known: tuple[str, ...]
 
     def merger(self) -> Callable[[Row], Row]:
-        """Return the function from a new row followed by a known one to the merged new row."""
+        """Return a function that merges a new row and a known row, given as one tuple."""
         changed = {name: len(self.new) + at for at, name in enumerate(self.known)}
         return itemgetter(*(changed.get(name, at) for at, name in enumerate(self.new)))
 

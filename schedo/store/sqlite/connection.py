@@ -101,7 +101,7 @@ class Connection(aiosqlite.Connection):
         await super().close()
         self._thread.join()
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Close a connection whose opening was cancelled: its thread opens it nevertheless."""
         self._thread.join()
         if self._raw is not None:

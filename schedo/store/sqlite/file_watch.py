@@ -101,7 +101,7 @@ class Files:
         """Raise StoreBroken if the index of the log was truncated.
 
         SQLite maps it into memory, and an access beyond the end of the file kills the process with
-        SIGBUS. So the file gets its length back, and the closing of SQLite finds zeros there.
+        SIGBUS. So the file gets its old length, and SQLite finds zeros there when it closes.
         """
         size = os.fstat(self._index).st_size
         if size < self._index_bytes:

@@ -1,7 +1,7 @@
 """The rows of jobs, schedules and their dependent records.
 
 `*_row` returns the values to bind, `*_from_row` returns the record. A new field of a record needs a
-migration that adds its column, and a word here only if it is a special one.
+migration that adds its column, and a codec here only if its type does not define its column.
 
 Instants that count elapsed time are stored on the elapsed timeline, so that no row is rewritten
 when the clock is set. The store has one offset: it is subtracted on a write and added on a read.
@@ -68,7 +68,7 @@ ATTEMPT = Columns(AttemptRecord)
 DECISION = Columns(DecisionRecord)
 IDEMPOTENCY_RECORD = Columns(IdempotencyRecord)
 
-# The arguments of new_job_row are what several jobs of a commit may share, or what depends on size.
+# These values are arguments: jobs of one commit may share them, or they depend on the size.
 new_job_row = JOB.compile_row(JOB.inserted, "payload", "options", "requirements", "offset_us")
 known_job_row = JOB.compile_row((*JOB.mutable, "id"), "offset_us")
 _job_from_row: Callable[[Row], Job] = JOB.compile_record()

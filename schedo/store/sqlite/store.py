@@ -264,7 +264,7 @@ class SqliteStore(ConcurrentReads):
         except sqlite3.Error as error:
             raise self._translate_error(error) from error
         except asyncio.CancelledError:
-            connection.give_up()
+            connection.abandon()
             raise
         return connection
 

@@ -138,8 +138,8 @@ DELETE FROM decision WHERE (schedule_id, number) IN (
 )"""
 
 
-# An instant that made no job leaves no id. This mark keeps it out of the reach of a later rule when
-# the clock was set back, whatever has become of the decision itself.
+# An instant that made no job leaves no id. This mark keeps a later rule from deciding it
+# again after the clock was set back, even if the decision itself is deleted.
 MARK_DECIDED = """
 INSERT INTO meta (name, value) VALUES ('decided_at', ?)
 ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)"""

@@ -123,7 +123,7 @@ class OutputFile:
         else:
             await asyncio.shield(self._writing)  # it closes the descriptor when its thread is done
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Drop unwritten bytes, and close the file when the thread no longer uses it."""
         self._is_closing = True
         self._pending.clear()

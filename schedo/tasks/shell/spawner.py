@@ -3,7 +3,7 @@
 The first command starts the spawner process (spawner_process.py), and a command after its death
 starts it again. When the spawner dies, the exit codes of its commands are lost, so each of them
 fails with SpawnerDied and its runner must kill what is left of it. The server pings the spawner
-while it has commands, and kills a spawner that does not answer (stopped, or stuck in a system
+while it has commands, and kills a spawner that does not respond (stopped, or stuck in a system
 call). A command leads its own session, and has only the descriptors 0, 1 and 2, umask 077 and no
 core dumps.
 """
@@ -31,7 +31,7 @@ from schedo.silence_timer import SilenceTimer
 from schedo.tasks.shell import spawner_process
 
 PULSE_S = 1.0  # between two liveness checks
-STALLED_S = 3.0  # without an answer to a ping
+STALLED_S = 3.0  # without a response to a ping
 _READ_BYTES = 65_536
 _END_S = 0.5  # the longest time that the end of the spawner may block the loop
 _SPAWNER_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME")  # for the interpreter

@@ -244,7 +244,7 @@ class _Attempt:
         for pipe in self._pipes:
             pipe.close()
             if pipe.file is not None:
-                pipe.file.give_up()
+                pipe.file.abandon()
 
     def _start(self, spawner: Spawner, on_start: Callable[[], None]) -> Running:
         payload = self._payload

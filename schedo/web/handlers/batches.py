@@ -16,18 +16,18 @@ import orjson
 
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import JobSpec
-from schedo.engine.answers import Accepted
+from schedo.engine.call_results import Accepted
 from schedo.engine.sharing import STEP_S, in_steps
 from schedo.errors import BadJson, Invalid, SchedoError, TooLarge
 from schedo.protocol.jobs import JobRequest, job_fields, show_payload
 from schedo.protocol.pieces import PIECE_BYTES
-from schedo.protocol.problems import ProblemAnswer
+from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.reading import Steps, read_item, read_small_item, split_array, split_lines
 from schedo.web.context import AppContext
 from schedo.web.handlers.invocations import read_traceparent
 from schedo.web.http import Request, Response
 from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
-from schedo.web.pages import answer_page
+from schedo.web.pages import page_response
 
 Fields = dict[str, Any]
 Result = Accepted[Fields] | SchedoError
@@ -106,15 +106,15 @@ async def submit_many(
     good = [spec for spec in specs if isinstance(spec, JobSpec)]
     view = partial(job_fields, inline_bytes_max=PAYLOAD_INLINE_BYTES_MAX)
     record = make_record(record_of, render)
-    results = await context.engine.submit(good, view=view, answer=record) if good else []
+    results = await context.engine.submit(good, view=view, make_record=record) if good else []
     items = zip(_render_items(specs, results), specs, strict=True)
-    return await answer_page(_add_payload, items)
+    return await page_response(_add_payload, items)
 
 
 async def replay_many(specs: Iterable[Spec], record: bytes) -> Response:
     """Return the recorded response, with the payloads of the specs where it has none."""
     items = (orjson.loads(bytes(item)) for item in _RECORD.decode(record).items)
-    return await answer_page(_add_payload, zip(items, specs, strict=False))
+    return await page_response(_add_payload, zip(items, specs, strict=False))
 
 
 def _render_items(specs: Sequence[Spec], results: Sequence[Result]) -> list[Fields]:
@@ -131,7 +131,7 @@ def _render_item(result: Result) -> Fields:
 
 
 def _refusal(error: SchedoError) -> Fields:
-    return {"status": error.status, "problem": msgspec.to_builtins(ProblemAnswer.of(error))}
+    return {"status": error.status, "problem": msgspec.to_builtins(ProblemResponse.of(error))}
 
 
 def _add_payload(pair: tuple[Fields, Spec]) -> Fields:

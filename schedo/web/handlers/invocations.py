@@ -18,17 +18,17 @@ from schedo.protocol.fields import is_traceparent
 from schedo.protocol.invocations import (
     CommitRequest,
     InvokeRequest,
-    ReservationAnswer,
+    ReservationResponse,
     ReserveRequest,
     ShortRequest,
 )
 from schedo.protocol.jobs import job_fields
-from schedo.protocol.problems import PROBLEM_TYPE, ProblemAnswer
+from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext
 from schedo.web.handlers.jobs import JOB_BYTES
 from schedo.web.handlers.workers import spec_of
-from schedo.web.http import Header, Request, Response, answer_error
+from schedo.web.http import Header, Request, Response, problem_response
 from schedo.web.idempotency import HEADER
 
 NONCE_HEADER = b"schedo-lease-nonce"
@@ -46,7 +46,7 @@ async def invoke(context: AppContext, request: Request) -> Response:
     request = request._replace(body=b"")
     del fields, spec  # nothing large is kept during the wait
     jobs = await _place(context, request, placing, wait_s)
-    return await _answer_placed(context, request, jobs, wait_s, count > 1)
+    return await _respond_placed(context, request, jobs, wait_s, count > 1)
 
 
 async def reserve(context: AppContext, request: Request) -> Response:
@@ -55,11 +55,11 @@ async def reserve(context: AppContext, request: Request) -> Response:
     reservation = await context.engine.reserve(
         fields.read_task(),
         fields.read_queue(),
-        fields.read_route(),
+        fields.read_requirements(),
         count=fields.count,
         ttl_s=fields.read_ttl(),
     )
-    return Response(201, msgspec.json.encode(ReservationAnswer.of(reservation)))
+    return Response(201, msgspec.json.encode(ReservationResponse.of(reservation)))
 
 
 async def commit_reservation(context: AppContext, request: Request) -> Response:
@@ -76,7 +76,7 @@ async def commit_reservation(context: AppContext, request: Request) -> Response:
     request = request._replace(body=b"")
     del fields, spec
     jobs = await _place(context, request, placing, wait_s)
-    return await _answer_placed(context, request, jobs, wait_s, len(jobs) > 1)
+    return await _respond_placed(context, request, jobs, wait_s, len(jobs) > 1)
 
 
 async def release_reservation(context: AppContext, request: Request) -> Response:
@@ -85,7 +85,7 @@ async def release_reservation(context: AppContext, request: Request) -> Response
 
 
 async def invoke_short(context: AppContext, request: Request, fields: ShortRequest) -> Response:
-    """Run a Task right now; the response is its bare result."""
+    """Run a Task right now; the response is only its result."""
     _refuse_key(request)
     spec = fields.to_invocation(read_traceparent(request))
     context.check_work(spec)
@@ -95,9 +95,9 @@ async def invoke_short(context: AppContext, request: Request, fields: ShortReque
     if job.state is State.COMPLETED:
         return Response(200, job.result or b"null")
     if job.is_final:
-        return await _answer_failed(context, request, [job], False)
+        return await _respond_failed(context, request, [job], False)
     late = InvocationTimeout(f"job {render_id(job.id)} has not ended within {SHORT_WAIT_S:g} s")
-    return answer_error(late, request.id).with_headers(_location(job))
+    return problem_response(late, request.id).with_headers(_location(job))
 
 
 def _match_label_case(spec: JobSpec, workers: list[WorkerStatus]) -> JobSpec:
@@ -144,7 +144,7 @@ async def _place(
     )
 
 
-async def _answer_placed(
+async def _respond_placed(
     context: AppContext, request: Request, jobs: list[Job], wait_s: float, is_many: bool
 ) -> Response:
     status = 200
@@ -153,14 +153,14 @@ async def _answer_placed(
     elif not all(job.is_final for job in jobs):
         status = 202
     elif any(job.state is not State.COMPLETED for job in jobs):
-        return await _answer_failed(context, request, jobs, is_many)
+        return await _respond_failed(context, request, jobs, is_many)
     shown = await _show(context, request, jobs)
     if is_many:
         return Response(status, orjson.dumps({"items": shown}))
     return Response(status, orjson.dumps(shown[0])).with_headers(_location(jobs[0]))
 
 
-async def _answer_failed(
+async def _respond_failed(
     context: AppContext, request: Request, jobs: list[Job], is_many: bool
 ) -> Response:
     """Respond with the failure of the first job that did not succeed."""
@@ -168,7 +168,7 @@ async def _answer_failed(
     why = f": {job.failure.message}" if job.failure is not None else ""
     error = InvocationFailed(f"job {render_id(job.id)} is {job.state.value}{why}")
     shown = await _show(context, request, jobs)
-    problem = msgspec.to_builtins(ProblemAnswer.of(error, request.id))
+    problem = msgspec.to_builtins(ProblemResponse.of(error, request.id))
     body = problem | ({"jobs": shown} if is_many else {"job": shown[0]})
     return Response(error.status, orjson.dumps(body), content_type=PROBLEM_TYPE)
 

@@ -12,8 +12,8 @@ from schedo.core.leases import STREAMS
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
 from schedo.errors import NotFound
-from schedo.protocol.invocations import ShortAnswer
-from schedo.protocol.jobs import AttemptAnswer, JobPatch, WhyAnswer, job_fields, render_job
+from schedo.protocol.invocations import ShortResponse
+from schedo.protocol.jobs import AttemptResponse, JobPatch, WhyResponse, job_fields, render_job
 from schedo.protocol.query import (
     ATTEMPT_MAX,
     WAIT_US_DEFAULT,
@@ -34,7 +34,7 @@ from schedo.store.base import JobFilter
 from schedo.web.context import AppContext
 from schedo.web.handlers.outputs import read_output, render_outputs
 from schedo.web.http import JSON_TYPE, PIECE_BYTES, Request, Response
-from schedo.web.pages import answer_page
+from schedo.web.pages import page_response
 
 # What requests claim: for a job with its payload and result, and for a job of a list.
 JOB_BYTES = 1_048_576
@@ -43,7 +43,7 @@ _PLAIN_TEXT = b"text/plain; charset=utf-8"
 
 
 async def get_job(context: AppContext, request: Request) -> Response:
-    return await _answer_job(context, await _load_job(context, request))
+    return await _respond_job(context, await _load_job(context, request))
 
 
 async def list_jobs(context: AppContext, request: Request) -> Response:
@@ -52,15 +52,15 @@ async def list_jobs(context: AppContext, request: Request) -> Response:
     before = parse_number_cursor("jobs", query)
     which = await _read_filter(context, query)
     if which is None:
-        return await answer_page(job_fields, ())
+        return await page_response(job_fields, ())
     await request.claim.take(limit * _LISTED_JOB_BYTES)
     jobs, before = await context.engine.store.list_jobs(which, before, limit)
     names = await context.load_schedule_names(jobs)
     describe = partial(job_fields, names=names, inline_bytes_max=PAYLOAD_INLINE_BYTES_MAX)
     if before is None:
-        return await answer_page(describe, jobs)
+        return await page_response(describe, jobs)
     cursor = render_cursor("jobs", query, str(before))
-    return await answer_page(describe, jobs, cursor, (request.next_link(cursor),))
+    return await page_response(describe, jobs, cursor, (request.next_link(cursor),))
 
 
 async def _read_filter(context: AppContext, query: Values) -> JobFilter | None:
@@ -91,29 +91,29 @@ async def update_job(context: AppContext, request: Request) -> Response:
     change = context.engine.reschedule(
         job_id, due_at=due_at, delay_us=delay_us, priority=patch.priority
     )
-    return await _answer_change(context, request, change)
+    return await _respond_changed(context, request, change)
 
 
 async def cancel_job(context: AppContext, request: Request) -> Response:
-    return await _answer_change(context, request, context.engine.cancel(_job_id(request)))
+    return await _respond_changed(context, request, context.engine.cancel(_job_id(request)))
 
 
 async def retry_job(context: AppContext, request: Request) -> Response:
-    return await _answer_change(context, request, context.engine.retry(_job_id(request)))
+    return await _respond_changed(context, request, context.engine.retry(_job_id(request)))
 
 
 async def run_job(context: AppContext, request: Request) -> Response:
-    return await _answer_change(context, request, context.engine.run_now(_job_id(request)))
+    return await _respond_changed(context, request, context.engine.run_now(_job_id(request)))
 
 
 async def wait_for_job(context: AppContext, request: Request) -> Response:
     timeout_s = read_wait(request.query, "timeout")
     if timeout_s is None:
         timeout_s = WAIT_US_DEFAULT / SECOND
-    return await answer_when_ended(context, request, _job_id(request), timeout_s)
+    return await respond_when_ended(context, request, _job_id(request), timeout_s)
 
 
-async def answer_when_ended(
+async def respond_when_ended(
     context: AppContext, request: Request, job_id: int, timeout_s: float
 ) -> Response:
     """Return 200 with the ended job, or 202 with its current record after the timeout."""
@@ -122,20 +122,20 @@ async def answer_when_ended(
     await request.claim.take(JOB_BYTES, None)
     if job is None:
         job = await context.engine.get(job_id)
-    return await _answer_job(context, job, 200 if job.is_final else 202)
+    return await _respond_job(context, job, 200 if job.is_final else 202)
 
 
 async def explain_job(context: AppContext, request: Request) -> Response:
     job = await _load_job(context, request)
     why = context.engine.why(job)
-    answer = WhyAnswer(render_id(job.id), job.state, why)
-    return Response(200, msgspec.json.encode(answer))
+    response = WhyResponse(render_id(job.id), job.state, why)
+    return Response(200, msgspec.json.encode(response))
 
 
 async def list_attempts(context: AppContext, request: Request) -> Response:
     job = await _load_job(context, request)
     attempts = await context.engine.store.list_attempts(job.id)
-    return await answer_page(AttemptAnswer.of, attempts)
+    return await page_response(AttemptResponse.of, attempts)
 
 
 async def get_output(context: AppContext, request: Request) -> Response:
@@ -170,7 +170,7 @@ async def short_status(context: AppContext, request: Request) -> Response:
         raise bad_parameter("task_id", "this parameter is required")
     await request.claim.take(JOB_BYTES)
     job = await context.engine.get(parse_id(task_id))
-    return Response(200, msgspec.json.encode(ShortAnswer.of(job)))
+    return Response(200, msgspec.json.encode(ShortResponse.of(job)))
 
 
 async def _load_job(context: AppContext, request: Request) -> Job:
@@ -178,14 +178,16 @@ async def _load_job(context: AppContext, request: Request) -> Job:
     return await context.engine.get(_job_id(request))
 
 
-async def _answer_change(context: AppContext, request: Request, change: Awaitable[Job]) -> Response:
+async def _respond_changed(
+    context: AppContext, request: Request, change: Awaitable[Job]
+) -> Response:
     job = await change
     if job.payload is None:
         await request.claim.take(JOB_BYTES, None)
-    return await _answer_job(context, job)
+    return await _respond_job(context, job)
 
 
-async def _answer_job(context: AppContext, job: Job, status: int = 200) -> Response:
+async def _respond_job(context: AppContext, job: Job, status: int = 200) -> Response:
     if job.payload is None:
         job.payload = await context.engine.store.load_payload(job.id)
     return Response(status, render_job(job, await context.load_schedule_names([job])))

@@ -137,7 +137,7 @@ def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
         ),
         _one(
             "schedo_http_bytes_in_flight",
-            "Bytes of requests and answers, of all connections.",
+            "Bytes of requests and responses, of all connections.",
             context.in_flight.total,
         ),
         _one(

@@ -8,8 +8,8 @@ import msgspec
 
 from schedo.core.model import Pause
 from schedo.protocol.system import (
-    PausesAnswer,
     PauseServerRequest,
+    PausesResponse,
     ResumeServerRequest,
     ServerPause,
 )
@@ -29,4 +29,4 @@ async def resume_server(context: AppContext, request: Request) -> Response:
 
 
 def _answer(pauses: Sequence[Pause]) -> Response:
-    return Response(200, msgspec.json.encode(PausesAnswer([*map(ServerPause.of, pauses)])))
+    return Response(200, msgspec.json.encode(PausesResponse([*map(ServerPause.of, pauses)])))

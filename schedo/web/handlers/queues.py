@@ -6,34 +6,36 @@ import msgspec
 
 from schedo.core.model import Queue
 from schedo.protocol import fields
-from schedo.protocol.queues import QueueAnswer, QueuePatch
+from schedo.protocol.queues import QueuePatch, QueueResponse
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
-from schedo.web.pages import LIST_BYTES, answer_page
+from schedo.web.pages import LIST_BYTES, page_response
 
 
 async def list_queues(context: AppContext, request: Request) -> Response:
     await request.claim.take(LIST_BYTES)
     queues = await context.engine.list_queues()
-    return await answer_page(lambda status: QueueAnswer.of(*status), queues)
+    return await page_response(lambda status: QueueResponse.of(*status), queues)
 
 
 async def update_queue(context: AppContext, request: Request) -> Response:
     patch = await request.read(QueuePatch)
-    return await _answer(context, await context.engine.change_queue(_name(request), **patch.read()))
+    return await _respond(
+        context, await context.engine.change_queue(_name(request), **patch.read())
+    )
 
 
 async def pause_queue(context: AppContext, request: Request) -> Response:
-    return await _answer(context, await context.engine.pause_queue(_name(request)))
+    return await _respond(context, await context.engine.pause_queue(_name(request)))
 
 
 async def resume_queue(context: AppContext, request: Request) -> Response:
-    return await _answer(context, await context.engine.resume_queue(_name(request)))
+    return await _respond(context, await context.engine.resume_queue(_name(request)))
 
 
-async def _answer(context: AppContext, queue: Queue) -> Response:
+async def _respond(context: AppContext, queue: Queue) -> Response:
     status = await context.engine.get_queue_status(queue.name)
-    return Response(200, msgspec.json.encode(QueueAnswer.of(*status._replace(queue=queue))))
+    return Response(200, msgspec.json.encode(QueueResponse.of(*status._replace(queue=queue))))
 
 
 def _name(request: Request) -> str:

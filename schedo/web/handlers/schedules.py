@@ -20,22 +20,22 @@ from schedo.protocol.fields import duration_or_unset, or_unset
 from schedo.protocol.jobs import job_fields
 from schedo.protocol.query import parse_name_cursor, read_limit, render_cursor
 from schedo.protocol.schedules import (
-    ClockChangeAnswer,
-    CronAnswer,
+    ClockChangeResponse,
     CronRequest,
-    DecisionAnswer,
+    CronResponse,
+    DecisionResponse,
     PauseRequest,
     ResumeRequest,
-    ScheduleAnswer,
     ScheduleRequest,
-    TriggerAnswer,
+    ScheduleResponse,
     TriggerRequest,
+    TriggerResponse,
 )
 from schedo.protocol.times import render_duration, render_instant
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 from schedo.web.idempotency import HEADER
-from schedo.web.pages import answer_page
+from schedo.web.pages import page_response
 
 # What requests claim: for a schedule with its payload, which the server loads, and for a list.
 _SCHEDULE_BYTES = 1_048_576
@@ -50,12 +50,12 @@ async def put_schedule(context: AppContext, request: Request) -> Response:
     await request.claim.take(max(len(request.body), _SCHEDULE_BYTES))
     schedule, is_new = await context.engine.put_schedule(spec)
     location = (b"location", f"/v1/schedules/{schedule.name}".encode())
-    return _answer(context, schedule, 201 if is_new else 200).with_headers(location)
+    return _respond(context, schedule, 201 if is_new else 200).with_headers(location)
 
 
 async def get_schedule(context: AppContext, request: Request) -> Response:
     await request.claim.take(_SCHEDULE_BYTES)
-    return _answer(context, await context.engine.get_schedule(_name(request)))
+    return _respond(context, await context.engine.get_schedule(_name(request)))
 
 
 async def list_schedules(context: AppContext, request: Request) -> Response:
@@ -65,9 +65,9 @@ async def list_schedules(context: AppContext, request: Request) -> Response:
     schedules, is_last = await _load_page(context, after, limit)
     describe = partial(_describe, context)
     if is_last:
-        return await answer_page(describe, schedules)
+        return await page_response(describe, schedules)
     cursor = render_cursor("schedules", request.query, schedules[-1].name)
-    return await answer_page(describe, schedules, cursor, (request.next_link(cursor),))
+    return await page_response(describe, schedules, cursor, (request.next_link(cursor),))
 
 
 async def _load_page(
@@ -98,13 +98,13 @@ async def list_decisions(context: AppContext, request: Request) -> Response:
     await request.claim.take(_SCHEDULE_BYTES)
     schedule = await context.engine.get_schedule(_name(request))
     decisions = await context.engine.store.list_decisions(schedule.id, limit)
-    return await answer_page(DecisionAnswer.of, decisions)
+    return await page_response(DecisionResponse.of, decisions)
 
 
 async def pause_schedule(context: AppContext, request: Request) -> Response:
     note = (await request.read(PauseRequest)).note
     await request.claim.take(_SCHEDULE_BYTES)
-    return _answer(context, await context.engine.pause_schedule(_name(request), note))
+    return _respond(context, await context.engine.pause_schedule(_name(request), note))
 
 
 async def resume_schedule(context: AppContext, request: Request) -> Response:
@@ -112,7 +112,7 @@ async def resume_schedule(context: AppContext, request: Request) -> Response:
         "/resume_from", (await request.read(ResumeRequest)).resume_from
     )
     await request.claim.take(_SCHEDULE_BYTES)
-    return _answer(context, await context.engine.resume_schedule(_name(request), resume_from))
+    return _respond(context, await context.engine.resume_schedule(_name(request), resume_from))
 
 
 async def trigger_schedule(context: AppContext, request: Request) -> Response:
@@ -125,7 +125,7 @@ async def trigger_schedule(context: AppContext, request: Request) -> Response:
         made = {"job": job_fields(job, await context.load_schedule_names([job]))}
         return Response(201, orjson.dumps(made))
     blocking = UNSET if skipped_by is None else render_id(skipped_by)
-    skipped = TriggerAnswer(skipped_overlap=True, blocking_job=blocking)
+    skipped = TriggerResponse(skipped_overlap=True, blocking_job=blocking)
     return Response(200, msgspec.json.encode(skipped))
 
 
@@ -133,7 +133,7 @@ async def explain_cron(context: AppContext, request: Request) -> Response:
     when = (await request.read(CronRequest)).read()
     rule = Rule(cron=when.normalized, every_us=when.every_us, tz=when.tz)
     fires = _next_fires(rule, context.engine.clock.now())
-    answer = CronAnswer(
+    response = CronResponse(
         tz=when.tz,
         description=_explain(rule),
         next_fires=[render_instant(fire) for fire in fires],
@@ -142,14 +142,14 @@ async def explain_cron(context: AppContext, request: Request) -> Response:
         normalized=or_unset(when.normalized),
         every=duration_or_unset(when.every_us),
     )
-    return Response(200, msgspec.json.encode(answer))
+    return Response(200, msgspec.json.encode(response))
 
 
-def _answer(context: AppContext, schedule: Schedule, status: int = 200) -> Response:
+def _respond(context: AppContext, schedule: Schedule, status: int = 200) -> Response:
     return Response(status, msgspec.json.encode(_describe(context, schedule)))
 
 
-def _describe(context: AppContext, schedule: Schedule) -> ScheduleAnswer:
+def _describe(context: AppContext, schedule: Schedule) -> ScheduleResponse:
     rule, source = schedule.spec.rule, schedule.spec.cron_source
     now = context.engine.clock.now()
     # If the clock was set back, it passes instants again that have a decision already.
@@ -159,7 +159,7 @@ def _describe(context: AppContext, schedule: Schedule) -> ScheduleAnswer:
     if not fires:
         warnings.append(f"it will not fire again: {_why_never(rule)}")
     shown = [] if schedule.paused else fires
-    return ScheduleAnswer.of(schedule, shown, _explain(rule), warnings)
+    return ScheduleResponse.of(schedule, shown, _explain(rule), warnings)
 
 
 def _why_never(rule: Rule) -> str:
@@ -179,12 +179,12 @@ def _next_fires(rule: Rule, after: int) -> list[int]:
     return fires
 
 
-def _list_clock_changes(rule: Rule, fires: Iterable[int]) -> Iterator[ClockChangeAnswer]:
+def _list_clock_changes(rule: Rule, fires: Iterable[int]) -> Iterator[ClockChangeResponse]:
     if rule.cron is not None:
         for fire in fires:
             description = describe_clock_change(rule.cron, rule.tz, fire, rule.gap)
             if description is not None:
-                yield ClockChangeAnswer(render_instant(fire), description)
+                yield ClockChangeResponse(render_instant(fire), description)
 
 
 def _explain(rule: Rule) -> str:

@@ -15,30 +15,30 @@ from schedo.core.model import JobSpec, ReadyKey
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.worker_messages import WorkerStatus
 from schedo.core.worker_pool import PLACE_LABEL
-from schedo.engine.answers import Accepted
+from schedo.engine.call_results import Accepted
 from schedo.errors import Invalid, SchedoError, TooLarge, Unsatisfiable
-from schedo.protocol.invocations import ShortAnswer, ShortRequest
+from schedo.protocol.invocations import ShortRequest, ShortResponse
 from schedo.protocol.jobs import JobRequest, job_fields, job_id_in, show_payload
 from schedo.protocol.query import bad_parameter, read_wait
 from schedo.web.context import AppContext
 from schedo.web.handlers.batches import Fields, Result, replay_many, submit_many
 from schedo.web.handlers.invocations import invoke_short, read_traceparent
-from schedo.web.handlers.jobs import answer_when_ended
+from schedo.web.handlers.jobs import respond_when_ended
 from schedo.web.handlers.workers import spec_of
-from schedo.web.http import Request, Response, answer_error
+from schedo.web.http import Request, Response, problem_response
 from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
 
 
 async def create_job(context: AppContext, request: Request) -> Response:
     """Submit one job; with ?wait= the response comes at its end."""
     wait_s = read_wait(request.query, "wait")
-    answer = await _submit(context, request, wait_s)
-    if wait_s is None or answer.status >= 400:
-        return answer
-    job_id, headers = parse_id(job_id_in(answer.body)), answer.headers
-    del answer  # nothing large is kept during the wait
+    response = await _submit(context, request, wait_s)
+    if wait_s is None or response.status >= 400:
+        return response
+    job_id, headers = parse_id(job_id_in(response.body)), response.headers
+    del response  # nothing large is kept during the wait
     request = request._replace(body=b"")
-    ended = await answer_when_ended(context, request, job_id, wait_s)
+    ended = await respond_when_ended(context, request, job_id, wait_s)
     return ended._replace(headers=headers)
 
 
@@ -61,12 +61,12 @@ async def _submit(context: AppContext, request: Request, wait_s: float | None) -
 
     async def submit(record_of: StoreResponse | None) -> Response:
         record = make_record(record_of, render)
-        return render(await context.engine.submit([spec], view=job_fields, answer=record))
+        return render(await context.engine.submit([spec], view=job_fields, make_record=record))
 
-    answer = await idempotent.perform(context, submit)
-    if answer.status >= 400:
-        return answer
-    return answer.with_headers((b"location", f"/v1/jobs/{job_id_in(answer.body)}".encode()))
+    response = await idempotent.perform(context, submit)
+    if response.status >= 400:
+        return response
+    return response.with_headers((b"location", f"/v1/jobs/{job_id_in(response.body)}".encode()))
 
 
 def _check_broadcast(job: JobRequest, wait_s: float | None) -> None:
@@ -115,21 +115,23 @@ async def short_schedule(context: AppContext, request: Request) -> Response:
     spec = job.to_spec()
     context.check_work(spec)
 
-    def render(results: Sequence[Accepted[ShortAnswer] | SchedoError]) -> Response:
+    def render(results: Sequence[Accepted[ShortResponse] | SchedoError]) -> Response:
         if isinstance(results[0], SchedoError):
-            return answer_error(results[0], request.id)
+            return problem_response(results[0], request.id)
         return Response(201, msgspec.json.encode(results[0].job))
 
     async def submit(record_of: StoreResponse | None) -> Response:
         record = make_record(record_of, render)
-        return render(await context.engine.submit([spec], view=ShortAnswer.of, answer=record))
+        return render(
+            await context.engine.submit([spec], view=ShortResponse.of, make_record=record)
+        )
 
     return await idempotent.perform(context, submit)
 
 
 def _render_one(result: Result, spec: JobSpec, request_id: str) -> Response:
     if isinstance(result, SchedoError):
-        return answer_error(result, request_id)
+        return problem_response(result, request_id)
     return Response(200 if result.conflict else 201, orjson.dumps(_complete(result, spec)))
 
 

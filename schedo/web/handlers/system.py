@@ -16,11 +16,11 @@ from schedo.engine.engine import describe_pauses
 from schedo.errors import NotFound
 from schedo.protocol.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
 from schedo.protocol.problems import get_kind
-from schedo.protocol.system import HealthAnswer, InfoAnswer, ReadyAnswer, ServerPause
+from schedo.protocol.system import HealthResponse, InfoResponse, ReadyResponse, ServerPause
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 
-_ALIVE = msgspec.json.encode(HealthAnswer("ok"))
+_ALIVE = msgspec.json.encode(HealthResponse("ok"))
 _FILES = {
     "openapi.json": b"application/json",
     "docs.html": b"text/html; charset=utf-8",
@@ -44,12 +44,12 @@ async def check_ready(context: AppContext, request: Request) -> Response:
     pauses = context.engine.pauses()
     if pauses:
         notes.append(f"the server is paused: {describe_pauses(pauses)}; schedo resume ends that")
-    body = msgspec.json.encode(ReadyAnswer(is_ready, reasons, notes or UNSET))
+    body = msgspec.json.encode(ReadyResponse(is_ready, reasons, notes or UNSET))
     return Response(200 if is_ready else 503, body)
 
 
 async def get_info(context: AppContext, request: Request) -> Response:
-    info = InfoAnswer(
+    info = InfoResponse(
         version=context.settings.version,
         python=platform.python_version(),
         sqlite=sqlite3.sqlite_version,
@@ -70,18 +70,18 @@ async def get_info(context: AppContext, request: Request) -> Response:
 
 
 async def get_openapi(context: AppContext, request: Request) -> Response:
-    return _answer_file("openapi.json")
+    return _respond_file("openapi.json")
 
 
 async def get_docs(context: AppContext, request: Request) -> Response:
-    return _answer_file("docs.html")
+    return _respond_file("docs.html")
 
 
 async def get_docs_file(context: AppContext, request: Request) -> Response:
     name = request.params["file"]
     if name not in _DOCS_FILES:  # an allow-list, so that no path can name another file
         raise NotFound(f"there is no file {name[:40]!a}")
-    return _answer_file(name)
+    return _respond_file(name)
 
 
 async def get_problem(context: AppContext, request: Request) -> Response:
@@ -95,7 +95,7 @@ def _describe_clock(behind_us: int) -> str:
     )
 
 
-def _answer_file(name: str) -> Response:
+def _respond_file(name: str) -> Response:
     return Response(200, _read_file(name), content_type=_FILES[name])
 
 

@@ -1,7 +1,7 @@
 """POST /v1/work, the worker protocol.
 
 Thousands of polls may be open for a minute each, so an open poll holds as little memory as
-possible. A worker that hangs up cancels its poll in the engine.
+possible. A worker that disconnects cancels its poll in the engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from schedo.engine.sharing import in_steps
 from schedo.engine.worker_polls import Claim
 from schedo.errors import Forbidden, NotFound, Overloaded, Unavailable
 from schedo.protocol.reading import Steps, at_once
-from schedo.protocol.work import WorkAnswer, WorkRequest
+from schedo.protocol.work import WorkRequest, WorkResponse
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext, KnownWorker
 from schedo.web.http import Request, Response
@@ -63,7 +63,7 @@ async def _respond(context: AppContext, request: Request, poll: PollRequest) -> 
         request = request._replace(body=b"")
         work = context.engine.sessions.work(poll, _claim(request))
         found = await context.run_until_disconnect(work, request.gone)
-        return await _answer_stopping(context, poll) if found is None else found
+        return await _respond_stopping(context, poll) if found is None else found
     return await _apply(context, request, poll._replace(wait_s=0.0))
 
 
@@ -82,13 +82,13 @@ def _claim(request: Request) -> Claim:
 
 
 def _render(response: PollResponse, epoch: int, session_timeout_s: float) -> Steps[bytes]:
-    answer = WorkAnswer.of(response, epoch, session_timeout_s)
+    body = WorkResponse.of(response, epoch, session_timeout_s)
     yield
-    return msgspec.json.encode(answer)
+    return msgspec.json.encode(body)
 
 
-async def _answer_stopping(context: AppContext, poll: PollRequest) -> PollResponse:
-    """Answer a poll that the server's shutdown has ended; its results are applied already."""
+async def _respond_stopping(context: AppContext, poll: PollRequest) -> PollResponse:
+    """Respond to a poll that the server's shutdown has ended; its results are applied already."""
     if not context.draining.is_set():
         raise ClientGone
     if not poll.reports:

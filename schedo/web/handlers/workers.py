@@ -8,39 +8,39 @@ from schedo.core.ids import parse_id
 from schedo.core.worker_messages import WorkerStatus
 from schedo.core.worker_pool import WorkerSpec
 from schedo.protocol import fields
-from schedo.protocol.workers import ProgressAnswer, WorkerAnswer
+from schedo.protocol.workers import ProgressResponse, WorkerResponse
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
-from schedo.web.pages import LIST_BYTES, answer_page
+from schedo.web.pages import LIST_BYTES, page_response
 
 
 async def list_workers(context: AppContext, request: Request) -> Response:
     await request.claim.take(LIST_BYTES)
     workers = sorted(context.engine.sessions.list(), key=lambda seen: seen.name)
-    return await answer_page(WorkerAnswer.of, workers)
+    return await page_response(WorkerResponse.of, workers)
 
 
 async def get_worker(context: AppContext, request: Request) -> Response:
-    return _answer(context.engine.sessions.get(_name(request)))
+    return _respond(context.engine.sessions.get(_name(request)))
 
 
 async def cordon_worker(context: AppContext, request: Request) -> Response:
-    return _answer(await context.engine.sessions.cordon(_name(request), True))
+    return _respond(await context.engine.sessions.cordon(_name(request), True))
 
 
 async def uncordon_worker(context: AppContext, request: Request) -> Response:
-    return _answer(await context.engine.sessions.cordon(_name(request), False))
+    return _respond(await context.engine.sessions.cordon(_name(request), False))
 
 
 async def drain_worker(context: AppContext, request: Request) -> Response:
-    return _answer(await context.engine.sessions.drain(_name(request)))
+    return _respond(await context.engine.sessions.drain(_name(request)))
 
 
 async def get_progress(context: AppContext, request: Request) -> Response:
     await request.claim.take(LIST_BYTES)
     job = await context.engine.get(parse_id(request.params["id"]))
     lines = context.engine.sessions.progress_of(job.id)
-    return await answer_page(ProgressAnswer.of, lines)
+    return await page_response(ProgressResponse.of, lines)
 
 
 def spec_of(seen: WorkerStatus) -> WorkerSpec:
@@ -56,8 +56,8 @@ def spec_of(seen: WorkerStatus) -> WorkerSpec:
     )
 
 
-def _answer(seen: WorkerStatus) -> Response:
-    return Response(200, msgspec.json.encode(WorkerAnswer.of(seen)))
+def _respond(seen: WorkerStatus) -> Response:
+    return Response(200, msgspec.json.encode(WorkerResponse.of(seen)))
 
 
 def _name(request: Request) -> str:

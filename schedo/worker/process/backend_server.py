@@ -25,7 +25,7 @@ class BackendServer:
         self._send = send
         self._pending: set[asyncio.Task[None]] = set()
 
-    def answer(self, request: BackendRequest) -> None:
+    def serve(self, request: BackendRequest) -> None:
         """Start to serve the request; the response is sent later, or an error at once."""
         if len(self._pending) >= REQUESTS_MAX:
             too_many = Overloaded(
@@ -34,7 +34,7 @@ class BackendServer:
             )
             self._send(BackendResponse(request.number, refusal=_refuse(too_many)))
             return
-        task = asyncio.create_task(self._answer(request))
+        task = asyncio.create_task(self._serve(request))
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 
@@ -43,25 +43,27 @@ class BackendServer:
         for task in self._pending:
             task.cancel()
 
-    async def _answer(self, request: BackendRequest) -> None:
+    async def _serve(self, request: BackendRequest) -> None:
         try:
-            answer = await self._execute(request)
+            response = await self._execute(request)
         except SchedoError as error:
-            answer = BackendResponse(request.number, refusal=_refuse(error))
+            response = BackendResponse(request.number, refusal=_refuse(error))
         except Exception:
             log.exception("an internal error in a backend request of a child process")
-            answer = BackendResponse(request.number, refusal=Refusal("internal", "internal error"))
+            response = BackendResponse(
+                request.number, refusal=Refusal("internal", "internal error")
+            )
         try:
-            self._send(answer)
+            self._send(response)
         except BadFrame as error:
             self._send(BackendResponse(request.number, refusal=Refusal("too-large", str(error))))
 
     async def _execute(self, request: BackendRequest) -> BackendResponse:
         match request.verb:
             case "submit":
-                answers = await self._backend.submit_specs(request.specs)
+                results = await self._backend.submit_specs(request.specs)
                 tickets = [
-                    item if isinstance(item, SubmittedJob) else _refuse(item) for item in answers
+                    item if isinstance(item, SubmittedJob) else _refuse(item) for item in results
                 ]
                 return BackendResponse(request.number, tickets)
             case "get":

@@ -1,6 +1,6 @@
 """The supervisor of one child process: sends leases, receives results, handles its failures.
 
-The supervisor pings a child that holds leases. If the child does not answer (a handler blocks its
+The supervisor pings a child that holds leases. If the child does not respond (a handler blocks its
 loop), it gets no new leases. After `stalled_s` the supervisor releases the leases that the child
 has not started and retires the child, and the pool starts another one. A retired child finishes its
 running attempts and ends. The supervisor kills only a child that ignores a stop. The attempts that
@@ -62,7 +62,7 @@ class ChildTimeouts(NamedTuple):
 
     import_s: float = 60.0
     pulse_s: float = 0.25  # between two liveness checks
-    stalled_s: float = 2.0  # without an answer to a ping
+    stalled_s: float = 2.0  # without a response to a ping
     grace_s: float = GRACE_S  # for a handler after its stop
 
     @property
@@ -193,7 +193,7 @@ class ChildSupervisor:
                 self._has_pinged = False
                 self._set_open(not self.retired.is_set())
             case frames.BackendRequest():
-                self._backend_server.answer(frame)
+                self._backend_server.serve(frame)
 
     def _on_result(self, result: AttemptResult) -> None:
         """End the attempt; a large result is checked in steps before."""

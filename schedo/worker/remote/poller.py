@@ -1,4 +1,4 @@
-"""Speaks the worker protocol: it has one open poll, and at most one report in flight beside it.
+"""Speaks the worker protocol: one open poll, and at most one report in flight with it.
 
 The poll lists the running attempts and brings leases and stops. Results that arrive while it is
 open are sent at once in a separate report; messages that arrive while a report is in flight are
@@ -22,20 +22,20 @@ import msgspec
 
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.errors import parse_problem
-from schedo.client.messages import Answer, Operation
+from schedo.client.messages import HttpResponse, Operation
 from schedo.core.leases import AttemptResult, Lease, Released
 from schedo.core.model import LeaseKey
 from schedo.core.progress import ProgressUpdate
 from schedo.core.value_limits import fit_report
 from schedo.errors import Conflict, SchedoError, Unavailable
-from schedo.protocol.leases import LeaseAnswer, StopAnswer, parse_lease, render_lease
+from schedo.protocol.leases import LeaseResponse, StopResponse, parse_lease, render_lease
 from schedo.protocol.results import ResultRequest
 from schedo.protocol.work import (
     ProgressRequest,
     RejectRequest,
-    WorkAnswer,
     WorkRequest,
-    parse_answer,
+    WorkResponse,
+    parse_response,
 )
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.runner import Runner
@@ -90,7 +90,7 @@ class Poller:
         self._has_spoken = False
         self._is_in_contact = False  # the last poll got a response
         self._waking = asyncio.Event()
-        self._polling: asyncio.Task[WorkAnswer] | None = None
+        self._polling: asyncio.Task[WorkResponse] | None = None
         self._is_polling = asyncio.Event()
         self._report_lock = asyncio.Lock()
         self._poll_delay = RetryDelay(random, self._waking)
@@ -278,7 +278,7 @@ class Poller:
 
     # Requests and responses.
 
-    async def _exchange(self, request: WorkRequest, wait_s: float) -> WorkAnswer:
+    async def _exchange(self, request: WorkRequest, wait_s: float) -> WorkResponse:
         operation = Operation(
             "POST",
             "/v1/work",
@@ -286,11 +286,11 @@ class Poller:
             msgspec.json.encode(request),
             _HEADERS,
             held_s=wait_s,
-            answers=_BUSY,
+            handled_statuses=_BUSY,
         )
         return await self._transport.send(operation)
 
-    def _apply_response(self, messages: list[Message], response: WorkAnswer) -> bool:
+    def _apply_response(self, messages: list[Message], response: WorkResponse) -> bool:
         """Apply the response; return whether it or its request had any news."""
         self.outbox.confirm(messages)
         self._heartbeat_s = min(max(response.heartbeat, HEARTBEAT_S_MIN), HEARTBEAT_S_MAX)
@@ -307,7 +307,7 @@ class Poller:
             self.drain_requested.set()
         return bool(messages) or any(news)
 
-    def _receive(self, given: LeaseAnswer) -> bool:
+    def _receive(self, given: LeaseResponse) -> bool:
         try:
             lease = given.read(self._registration.worker)
         except (SchedoError, ValueError) as error:
@@ -333,7 +333,7 @@ class Poller:
         lease = self._offers.pop(text, None)
         return lease is not None and text not in gone and self.executor.start(lease)
 
-    def _stop(self, stop: StopAnswer) -> bool:
+    def _stop(self, stop: StopResponse) -> bool:
         key = _read_key(stop.lease)
         return key is not None and self.executor.stop(key, stop.read_reason())
 
@@ -361,9 +361,9 @@ async def _yield_once() -> None:
     await turned
 
 
-def _read_response(answer: Answer) -> WorkAnswer:
-    if answer.status in _BUSY:
-        seconds = answer.headers.get("retry-after", "")
-        error = parse_problem(answer.status, answer.headers, answer.body)
+def _read_response(response: HttpResponse) -> WorkResponse:
+    if response.status in _BUSY:
+        seconds = response.headers.get("retry-after", "")
+        error = parse_problem(response.status, response.headers, response.body)
         raise Busy(str(error), float(seconds[:6]) if seconds.isdecimal() else 1.0)
-    return parse_answer(answer.body)
+    return parse_response(response.body)

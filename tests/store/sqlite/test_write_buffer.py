@@ -31,7 +31,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-async def fold_old(store: SqliteStore) -> None:
+async def flush_old_entries(store: SqliteStore) -> None:
     """Let a flush period pass."""
     assert store._writer is not None
     await store._writer.run(store._buffer.flush_old)
@@ -187,14 +187,14 @@ async def test_the_oldest_jobs_are_flushed_first_with_their_later_updates(
 
 async def test_a_job_is_flushed_after_one_period_and_before_two(store: SqliteStore) -> None:
     await put(store, make_job(id=1))
-    await fold_old(store)
+    await flush_old_entries(store)
     assert await in_table(store) == {}
     await put(store, make_job(id=2))
 
-    await fold_old(store)
+    await flush_old_entries(store)
 
     assert await in_table(store) == {1: "queued"}
-    await fold_old(store)
+    await flush_old_entries(store)
     assert await in_table(store) == {1: "queued", 2: "queued"}
     assert not store._buffer
 

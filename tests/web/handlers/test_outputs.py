@@ -11,7 +11,7 @@ import pytest
 
 from schedo.core.changes import Changes, Output
 from schedo.core.leases import CapturedOutput
-from schedo.protocol.jobs import OutputAnswer
+from schedo.protocol.jobs import OutputResponse
 from schedo.store.sqlite.store import SqliteStore
 from schedo.web.handlers.outputs import read_output, render_outputs
 from tests.factories import make_job
@@ -26,7 +26,7 @@ async def rendered(*outputs: Output) -> tuple[list[Any], int]:
     pieces = [piece async for piece in render_outputs(store, 1, sizes)]
     page = orjson.loads(b"".join(pieces))
     for item in page["items"]:
-        msgspec.convert(item, OutputAnswer)
+        msgspec.convert(item, OutputResponse)
     return page["items"], max(map(len, pieces))
 
 

@@ -13,7 +13,7 @@ from schedo.core.model import LeaseKey
 from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_messages import Progress, ProgressLine
 from schedo.protocol import workers
-from schedo.protocol.work import parse_answer
+from schedo.protocol.work import parse_response
 from schedo.web.settings import WebSettings
 from tests.web.placing import PlacingWorld, make_lease
 from tests.web.world import T0
@@ -128,7 +128,7 @@ async def test_progress_is_read_while_the_job_runs(world: PlacingWorld) -> None:
 async def test_a_worker_can_decode_the_response_to_its_poll(world: PlacingWorld) -> None:
     world.sessions.given = world.sessions.given._replace(leases=[make_lease()])
 
-    parse_answer(msgspec.json.encode(await world.work()))
+    parse_response(msgspec.json.encode(await world.work()))
 
 
 async def test_commands_are_accepted_if_a_worker_runs_them_and_the_server_does_not() -> None:

@@ -10,16 +10,16 @@ import msgspec
 import pytest
 
 from schedo.protocol.decode import decode_request
-from schedo.protocol.leases import LeaseAnswer, StopAnswer
+from schedo.protocol.leases import LeaseResponse, StopResponse
 from schedo.protocol.reading import at_once
 from schedo.protocol.results import ErrorRequest, OutputRequest, ResultRequest
 from schedo.protocol.work import (
     ProgressRequest,
-    RefusedAnswer,
+    RefusedResponse,
     RejectRequest,
-    WorkAnswer,
     WorkRequest,
-    parse_answer,
+    WorkResponse,
+    parse_response,
 )
 from tests.sources import ROOT
 
@@ -37,7 +37,7 @@ def examples(arrow: str) -> Iterator[bytes]:
 
 SECTIONS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "The request": (WorkRequest, RejectRequest),
-    "The response: 200": (WorkAnswer, LeaseAnswer, StopAnswer, RefusedAnswer),
+    "The response: 200": (WorkResponse, LeaseResponse, StopResponse, RefusedResponse),
     "Results": (ResultRequest, ErrorRequest, OutputRequest),
     "Progress": (ProgressRequest,),
 }
@@ -65,5 +65,5 @@ def test_the_worker_takes_the_responses_of_the_examples() -> None:
 
     assert len(bodies) == 10
     for body in bodies:
-        for lease in parse_answer(body).leases:
+        for lease in parse_response(body).leases:
             lease.read("w1")

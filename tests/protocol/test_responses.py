@@ -26,10 +26,10 @@ from schedo.core.model import (
 )
 from schedo.core.states import State
 from schedo.errors import BadJson, Invalid, NoCapacity, Overloaded, Problem, SchedoError, StoreError
-from schedo.protocol.invocations import ShortAnswer
+from schedo.protocol.invocations import ShortResponse
 from schedo.protocol.jobs import (
-    AttemptAnswer,
-    JobAnswer,
+    AttemptResponse,
+    JobResponse,
     job_fields,
     job_id_in,
     render_job,
@@ -37,13 +37,13 @@ from schedo.protocol.jobs import (
 )
 from schedo.protocol.problems import (
     KINDS,
-    ProblemAnswer,
+    ProblemResponse,
     get_kind,
     problem_headers,
     render_problem,
 )
-from schedo.protocol.queues import QueueAnswer
-from schedo.protocol.schedules import DecisionAnswer, ScheduleAnswer
+from schedo.protocol.queues import QueueResponse
+from schedo.protocol.schedules import DecisionResponse, ScheduleResponse
 from tests.job_requests import FIRST, meaning
 
 T0 = 1_795_172_645_000_000
@@ -83,14 +83,14 @@ def test_a_job_has_its_documented_shape_in_every_state(job: Job, state: State) -
     changed = job.copy()
     changed.state = state
 
-    read(render_job(changed), JobAnswer)
-    read(msgspec.json.encode(ShortAnswer.of(changed)), ShortAnswer)
+    read(render_job(changed), JobResponse)
+    read(msgspec.json.encode(ShortResponse.of(changed)), ShortResponse)
 
 
 def test_a_job_with_every_field_set_shows_every_field() -> None:
     answer = orjson.loads(render_job(FULL, {9: "daily"}))
 
-    assert set(answer) == set(JobAnswer.__struct_fields__) - {
+    assert set(answer) == set(JobResponse.__struct_fields__) - {
         "failed_at",
         "cancelled_at",
         "expired_at",
@@ -139,7 +139,7 @@ def test_the_id_is_found_in_a_rendered_job_without_parsing_it() -> None:
 
 
 def test_the_short_form_of_a_job_shows_its_command_and_how_it_ended() -> None:
-    answer = ShortAnswer.of(FULL)
+    answer = ShortResponse.of(FULL)
 
     assert (answer.command, answer.exit_code, answer.error) == ("x", 0, "killed")
 
@@ -158,19 +158,19 @@ def test_a_schedule_has_its_documented_shape() -> None:
     for rule in (spec.rule, Rule(every_us=5), Rule(at=T0)):
         changed = msgspec.structs.replace(spec, rule=rule)
         schedule.spec = changed
-        answer = ScheduleAnswer.of(schedule, [T0], "words", ["careful"])
-        read(msgspec.json.encode(answer), ScheduleAnswer)
+        answer = ScheduleResponse.of(schedule, [T0], "words", ["careful"])
+        read(msgspec.json.encode(answer), ScheduleResponse)
     assert answer.at == "2026-11-20T11:04:05.000000Z"
 
 
 def test_the_other_responses_have_their_documented_shapes() -> None:
     failure = Failure("timeout", "too late")
     answers: tuple[msgspec.Struct, ...] = (
-        QueueAnswer.of(Queue("q"), 1, {"queued": 2}, 0),
-        DecisionAnswer.of(DecisionRecord(1, T0, T0, Decision.FIRED, 7)),
-        DecisionAnswer.of(DecisionRecord(1, T0, T0, Decision.MISSED)),
-        AttemptAnswer.of(AttemptRecord(1, 1, 1, "w", T0, T0, "failed", failure)),
-        AttemptAnswer.of(AttemptRecord(1, 1, 1, None, None, T0, "lost", None)),
+        QueueResponse.of(Queue("q"), 1, {"queued": 2}, 0),
+        DecisionResponse.of(DecisionRecord(1, T0, T0, Decision.FIRED, 7)),
+        DecisionResponse.of(DecisionRecord(1, T0, T0, Decision.MISSED)),
+        AttemptResponse.of(AttemptRecord(1, 1, 1, "w", T0, T0, "failed", failure)),
+        AttemptResponse.of(AttemptRecord(1, 1, 1, None, None, T0, "lost", None)),
         get_kind("invalid"),
     )
     for answer in answers:
@@ -182,7 +182,7 @@ def test_a_problem_names_its_fields_and_its_parameters() -> None:
 
     text = render_problem(error, "r-1")
 
-    read(text, ProblemAnswer)
+    read(text, ProblemResponse)
     assert orjson.loads(text) == {
         "type": "/problems/invalid",
         "title": "Invalid",

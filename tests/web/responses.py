@@ -9,18 +9,18 @@ import msgspec
 
 from schedo.protocol.operation import JSON_TYPE, Operation
 from schedo.protocol.operations import OPERATIONS
-from schedo.protocol.problems import PROBLEM_TYPE, ProblemAnswer
+from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
 
 
-def check_answer(method: str, path: str, status: int, content_type: str, body: bytes) -> None:
+def check_response(method: str, path: str, status: int, content_type: str, body: bytes) -> None:
     """Raise ValidationError or AssertionError if the document does not describe this answer."""
     if content_type == PROBLEM_TYPE.decode():
-        assert msgspec.json.decode(body, type=ProblemAnswer).status == status
+        assert msgspec.json.decode(body, type=ProblemResponse).status == status
         return
     operation = find_operation(method, path)
     if operation is None or content_type != JSON_TYPE:
         return
-    kind = operation.answers[status]
+    kind = operation.responses[status]
     if isinstance(kind, str):
         return
     kinds = kind if isinstance(kind, tuple) else (kind,)
