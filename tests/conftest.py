@@ -6,7 +6,9 @@ import pytest
 from hypothesis import settings
 
 # pytest explains failed assertions of an imported module only if the module is registered here.
-pytest.register_assert_rewrite("tests.store.contract")
+for name in ("contract", "contract_jobs", "contract_lists", "contract_reads", "contract_schedules"):
+    pytest.register_assert_rewrite(f"tests.store.{name}")
+pytest.register_assert_rewrite("tests.store.steps")
 
 # A shared machine can be slow, so examples have no deadline; a failure prints how to replay it.
 settings.register_profile("schedo", deadline=None, print_blob=True)

@@ -148,7 +148,7 @@ class Job:
     result: bytes | None = None
     failure: Failure | None = None
     due_elapsed: bool = False  # due_at counts elapsed time, until an attempt starts
-    expires_elapsed: bool = False  # so does expires_at
+    expires_elapsed: bool = False  # expires_at counts elapsed time
     offset_us: int = 0  # the offset when the job was created
 
     # Memory only.

@@ -65,7 +65,7 @@ class BytesInFlight:
 
 
 class SizeClass:
-    """The share of claims up to one size, and those whose bytes move."""
+    """The claims up to one size: their share of the bytes, and those that send or receive now."""
 
     def __init__(self, largest: int, bytes_max: int) -> None:
         self.largest = largest

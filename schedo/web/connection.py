@@ -223,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
             self._expect_more(exchange, len(data))
 
     def _expect_more(self, exchange: Exchange, received: int) -> None:
-        """Decide, after a part of a body, whether to read on, to pause or to give up."""
+        """Decide, after a part of a body, whether to read on, to pause or to refuse the request."""
         if exchange.has_responded:
             # A chunked body can have any length, so bound the part that is skipped.
             self._skipped += received

@@ -1,13 +1,10 @@
-"""A place for a database, and pytest's explanations for claims that others import."""
+"""A place for a database."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
-for name in ("contract_jobs", "contract_lists", "contract_reads", "contract_schedules", "steps"):
-    pytest.register_assert_rewrite(f"tests.store.{name}")
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_a_percentage_that_is_no_number_is_refused(percent: object) -> None:
         report_progress(percent)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("said", [{"message": b"half"}, {"log": 1}], ids=["bytes", "number"])
+@pytest.mark.parametrize("fields", [{"message": b"half"}, {"log": 1}], ids=["bytes", "number"])
 def test_progress_with_a_message_or_log_that_is_no_string_is_refused(
     fields: dict[str, Any],
 ) -> None:

@@ -132,7 +132,7 @@ class SqliteStore(ConcurrentReads):
     async def check(self) -> None:
         await self._run(self._require_open(self._writer), self._guard.check)
 
-    # Ordered with commits.
+    # Calls that run in one order with the commits.
 
     async def snapshot(self) -> Snapshot:
         def read_snapshot(connection: sqlite3.Connection) -> Snapshot:

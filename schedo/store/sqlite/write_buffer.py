@@ -194,7 +194,7 @@ class WriteBuffer:
             self._flush(connection, self._oldest(count, size, waiting))
 
     def _oldest(self, count: int, size: int = 0, waiting: int = 0) -> int:
-        """Return how many of the oldest entries hold these numbers of jobs, bytes, waiting jobs."""
+        """Return how many of the oldest entries to write, to flush this many jobs and bytes."""
         for number, entry in enumerate(self._entries):
             if count <= 0 and size <= 0 and waiting <= 0:
                 return number
