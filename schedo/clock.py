@@ -74,7 +74,7 @@ class SystemClock:
     def __init__(self) -> None:
         self.boot = _read_boot()
         self.base_us = (time.time_ns() - _since_boot_ns()) // 1000
-        self._wake: Callable[[], None] = _nothing
+        self._step_us = 0  # at the last call of `now`
         self._stepped: Callable[[], None] = _nothing
         self._alarm: _TimerFd | _LoopAlarm | None = None
 
@@ -83,8 +83,9 @@ class SystemClock:
         wall_ns, since_boot_ns = time.time_ns(), _since_boot_ns()
         base_us = (wall_ns - since_boot_ns) // 1000
         if -STEP_MIN_US < base_us - self.base_us < STEP_MIN_US:
-            self.base_us = base_us
+            self.base_us, self._step_us = base_us, 0
             return wall_ns // 1000
+        self._step_us = base_us - self.base_us
         self._stepped()
         return since_boot_ns // 1000 + self.base_us
 
@@ -99,14 +100,14 @@ class SystemClock:
 
     def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
         """Bind to the running loop."""
-        self._wake, self._stepped = wake, stepped
+        self._stepped = stepped
         loop = asyncio.get_running_loop()
-        self._alarm = _TimerFd(loop, self._fire) if _has_timerfd() else _LoopAlarm(loop, self._fire)
+        self._alarm = _TimerFd(loop, wake) if _has_timerfd() else _LoopAlarm(loop, wake)
 
     def arm(self, at: int | None) -> None:
         """Set the alarm to the instant, or to at most SLEEP_MAX_US ahead."""
         assert self._alarm is not None, "the clock was started"
-        now, step = self.now(), self.step_us()
+        now, step = self.now(), self._step_us
         latest = now + SLEEP_MAX_US
         if at is not None and at <= latest:
             self._alarm.arm(at + step)
@@ -120,10 +121,6 @@ class SystemClock:
         if self._alarm is not None:
             self._alarm.close()
             self._alarm = None
-
-    def _fire(self) -> None:
-        self.now()
-        self._wake()
 
 
 class _TimerFd:

@@ -13,17 +13,18 @@ from schedo.core.transitions import JobTransitions
 class Expiry:
     """Loads expired jobs from the store and ends them. Only one page is loading at a time."""
 
-    def __init__(self, jobs: JobTable, transitions: JobTransitions) -> None:
+    def __init__(self, jobs: JobTable, transitions: JobTransitions, loads: list[Load]) -> None:
+        """loads: where this adds the loads that it requests."""
         self._jobs = jobs
         self._transitions = transitions
         self._is_loading = False
-        self.loads: list[Load] = []
+        self._loads = loads
 
     def sweep(self, now: int) -> None:
         """Request a page, unless one is loading."""
         if not self._is_loading:
             self._is_loading = True
-            self.loads.append(LoadExpired(now, PAGE_ENTRIES_MAX))
+            self._loads.append(LoadExpired(now, PAGE_ENTRIES_MAX))
 
     def take(self, load: LoadExpired, page: list[Job], now: int) -> None:
         """End the expired jobs of the page (memory wins), and request the next page."""

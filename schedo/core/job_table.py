@@ -160,6 +160,11 @@ class JobTable:
             job.unique_key = None
             self.mark_dirty(job)
 
+    @property
+    def awaits_commit(self) -> bool:
+        """Whether new jobs wait for their commit, or schedules for room to fire again."""
+        return self.has_new or bool(self.changes.schedules)
+
     def take_changes(self) -> Changes:
         """Return all changes since the last call. They are being committed until `committed`."""
         changes = self.changes

@@ -66,22 +66,22 @@ class Scheduler:
         self._loads: list[loads.Load] = []
         self._session_table = sessions = SessionTable()
         self._workers = WorkerPool(sessions.cordoned)
-        self._jobs = JobTable(*window, workers=self._workers, offset_us=offset_us)
+        self._jobs = jobs = JobTable(*window, workers=self._workers, offset_us=offset_us)
         self._schedule_table = table = ScheduleTable(self._jobs, window.capacity)
         self._schedules = Schedules(table, self._jobs, self._ids, self._make_run, self._follow_up)
         self._transitions = JobTransitions(self._jobs, self._schedules, ended)
-        self._expiry = Expiry(self._jobs, self._transitions)
+        self._expiry = Expiry(jobs, self._transitions, self._loads)
         self._attempts = RunningAttempts(self._jobs, self._workers, epoch)
         # Queries of records in memory and of running attempts.
         self.find_job, self.find_schedule = self._jobs.find, table.find
         self.is_live, self.runs = self._attempts.is_live, self._attempts.runs
         self.stop_reason = self._attempts.stop_reason
+        # The leases of running attempts that wait for a commit or for their gang.
+        self.unsent: Set[LeaseKey] = self._attempts.unsent
         # The attempts that the workers must start and stop.
         self.take_leases, self.take_stops = self._attempts.take_leases, self._attempts.take_stops
         of_jobs = JobCommands(self._jobs, self._transitions, self._attempts)
-        of_schedules = ScheduleCommands(
-            table, self._schedules, self._jobs, self._ids, self._follow_up
-        )
+        of_schedules = ScheduleCommands(table, self._schedules, jobs, self._ids, self._follow_up)
         self._admission = Admission(self._jobs, self._ids, self._workers, of_jobs.cancel)
         self._placement = Placement(
             self._jobs, self._admission, self._workers, self._attempts, self._transitions, sessions
@@ -298,11 +298,6 @@ class Scheduler:
         """Return one sentence about what the job waits for, or how it ended."""
         return explain(job, self._jobs, self._workers, self._pauses.all())
 
-    @property
-    def unsent(self) -> Set[LeaseKey]:
-        """The leases of running attempts that wait for a commit or for their gang."""
-        return self._attempts.unsent
-
     # The results that the engine takes after a turn.
 
     def take_notes(self) -> Notes:
@@ -333,28 +328,30 @@ class Scheduler:
         self._sessions.uncommitted.committed()
 
     @property
-    def has_pending_work(self) -> bool:
-        """Whether the engine has something to commit or to load."""
-        return self.awaits_round or bool(self._jobs.changes)
+    def has_changes(self) -> bool:
+        """Whether the store has something to write."""
+        return bool(self._jobs.changes)
 
     @property
-    def awaits_round(self) -> bool:
-        """Whether a commit or a load lets something go on: a job, a lease, a reply, a page."""
-        return bool(
-            self._jobs.has_new
-            or self._jobs.changes.schedules
+    def awaits_commit(self) -> bool:
+        """Whether something goes on after the next commit: a job, a schedule, a lease, a poll."""
+        return (
+            self._jobs.awaits_commit
             or self._attempts.deferred.needs_commit
             or self._sessions.uncommitted.needs_commit
-            or self._loads
-            or self._expiry.loads
-            or self._jobs.needs_loads()
-            or self._schedule_table.order.needs_page()
+        )
+
+    @property
+    def awaits_load(self) -> bool:
+        """Whether a record or a page must be loaded."""
+        return bool(
+            self._loads or self._jobs.needs_loads() or self._schedule_table.order.needs_page()
         )
 
     def take_loads(self) -> list[loads.Load]:
         """Return the loads that the store must carry out, each once."""
-        pending = self._loads + self._expiry.loads
-        self._loads, self._expiry.loads = [], []
+        pending = self._loads.copy()
+        self._loads.clear()
         # Promotions change the store, and all other loads must see that change: they go first.
         return self._jobs.loads() + pending + self._schedule_table.order.loads()
 

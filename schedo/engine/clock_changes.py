@@ -80,22 +80,22 @@ class ClockChanges:
         self._mark = mark
 
 
-def tick(scheduler: Scheduler, clock: Clock, now: int) -> None:
+def tick(scheduler: Scheduler, now: int, step_us: int) -> None:
     """Handle what is due and start ready jobs.
 
     After a change of the clock, `now` follows the old clock until the store has saved the change.
     Jobs and schedules wait until then, so that none becomes due before it is shifted. Timeouts
     count elapsed time, for which the old clock is right.
     """
-    if clock.step_us():
+    if step_us:
         scheduler.tick_attempts(now)
     else:
         scheduler.tick(now)
 
 
-def next_wake_at(scheduler: Scheduler, clock: Clock) -> int | None:
+def next_wake_at(scheduler: Scheduler, step_us: int) -> int | None:
     """Return the next instant at which `tick` has something to do, or None."""
-    return scheduler.next_timeout_at() if clock.step_us() else scheduler.next_wake_at()
+    return scheduler.next_timeout_at() if step_us else scheduler.next_wake_at()
 
 
 def behind_us(scheduler: Scheduler | None, clock: Clock) -> int:

@@ -60,12 +60,10 @@ class LoopMonitor:
             self.metrics.loop_lag.observe(lag_us)
             self.note_lag(lag_us, now)
 
-    def started(
-        self, leases: Sequence[Lease], scheduler: Scheduler, ready: Set[int], now: int
-    ) -> None:
+    def started(self, leases: Sequence[Lease], scheduler: Scheduler, ready: Set[int]) -> None:
         """Note the attempts that the turn dispatched; `ready`: jobs that found a slot at once."""
         if leases:
-            self.metrics.note_starts(leases, scheduler, ready, now)
+            self.metrics.note_starts(leases, scheduler, ready, self.clock.now())
 
     def is_turn_long(self, began_at: int) -> bool:
         """Whether a turn has taken so long that the remaining commands wait for the next one."""

@@ -173,21 +173,20 @@ class EngineLoop:
         self._is_turn_due = False
         if not self._is_open:
             return
-        now = self.clock.now()
+        now, step_us = self.clock.now(), self.clock.step_us()
         self.monitor.turn_began(now)
         scheduler = self.scheduler
-        items = iter(self._inbox.drain())
+        items, count = self._inbox.drain(), 0
         # Results before timers: a result that has arrived counts, even if its timeout is due now.
         try:
-            for item in items:
+            for count, item in enumerate(items, 1):
                 if isinstance(item, AttemptResult):
                     self._apply_result(scheduler, item, now)
                     continue
                 self._apply(item, now)
-                if self.monitor.is_turn_long(now):
+                if count < len(items) and self.monitor.is_turn_long(now):
                     break  # the other commands run in the next turn, after its timers
-            self._inbox.put_back(list(items))
-            tick(scheduler, self.clock, now)
+            tick(scheduler, now, step_us)
             leases, ready = scheduler.take_leases(), scheduler.take_ready()
             self._is_dispatching = True
             self.dispatcher.dispatch(leases, scheduler.take_stops())
@@ -195,13 +194,15 @@ class EngineLoop:
             self.polls.complete(scheduler.take_replies(now))
             self._take_notes(scheduler, now)
             self.decisions.release()
-            wake_at = next_wake_at(scheduler, self.clock)
+            wake_at = next_wake_at(scheduler, step_us)
         except Exception as error:
-            self._inbox.put_back(list(items))  # they run with the new scheduler
+            self._inbox.put_back(items[count:])  # they run with the new scheduler
             self.fail_and_recover(error)
             return
+        if count < len(items):
+            self._inbox.put_back(items[count:])
         self._wake_committer(scheduler)
-        self.monitor.started(leases, scheduler, ready, now := self.clock.now())
+        self.monitor.started(leases, scheduler, ready)
         self._sleep_until(wake_at, now)
 
     def _wake_committer(self, scheduler: Scheduler) -> None:
@@ -209,11 +210,12 @@ class EngineLoop:
         if (
             self._replies
             or self._unloaded
-            or scheduler.awaits_round
+            or scheduler.awaits_commit
+            or scheduler.awaits_load
             or self.waiters.has_ended(scheduler.uncommitted, scheduler.find_job)
         ):
             self._committer.wake()
-        elif scheduler.has_pending_work:
+        elif scheduler.has_changes:
             self._committer.wake_later()
 
     def _apply_now(self, command: Command[None]) -> None:
@@ -287,7 +289,7 @@ class EngineLoop:
 
     def _take_batch(self) -> Batch:
         scheduler = self.scheduler
-        is_awaited = scheduler.awaits_round
+        is_awaited = scheduler.awaits_commit
         batch = self._batch = Batch(scheduler.take_changes(), scheduler.take_loads())
         batch.is_awaited = is_awaited
         batch.later = scheduler.uncommitted

@@ -170,7 +170,7 @@ class Server:
         for _ in range(100):
             self.tick(now)
             wake_at = self.scheduler.next_wake_at()
-            is_idle = not (self.scheduler.has_pending_work or self.unloaded)
+            is_idle = not (has_pending_work(self.scheduler) or self.unloaded)
             if is_idle and (wake_at is None or wake_at > now):
                 return
             self.round(now)
@@ -351,3 +351,8 @@ def job_in(state: State, server: Server) -> Job:
     server.round(10 * SECOND)
     assert server.state(job.id) is state
     return job
+
+
+def has_pending_work(scheduler: Scheduler) -> bool:
+    """Return whether something is to be committed or loaded."""
+    return scheduler.has_changes or scheduler.awaits_commit or scheduler.awaits_load

@@ -281,14 +281,14 @@ def test_a_turn_makes_a_bounded_number_of_changes_and_the_next_one_continues() -
     assert server.scheduler.next_wake_at() is None
 
 
-def test_the_scheduler_has_pending_work_while_a_commit_or_a_load_is_due() -> None:
+def test_a_load_is_awaited_until_a_round_has_done_it() -> None:
     server = Server()
-    news = [server.scheduler.has_pending_work]
+    news = [server.scheduler.awaits_load]
 
     server.expire_and_trim(T0)
-    news.append(server.scheduler.has_pending_work)
+    news.append(server.scheduler.awaits_load)
     server.round(T0)
-    news.append(server.scheduler.has_pending_work)
+    news.append(server.scheduler.awaits_load)
 
     assert news == [False, True, False]
 

@@ -57,7 +57,7 @@ from tests.core.builders import (
 )
 from tests.core.fake_store import OOPS
 from tests.core.invariants import check
-from tests.core.server import Server
+from tests.core.server import Server, has_pending_work
 
 CAPACITY = 2
 TASKS = ("a", "b")
@@ -378,7 +378,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             for key in list(self.server.leases):
                 scheduler.apply(AttemptResult(key, Completed(b"1")), self.now)
                 del self.server.leases[key]
-            if not scheduler.has_pending_work and not self.server.store.unfinished():
+            if not has_pending_work(scheduler) and not self.server.store.unfinished():
                 break
         left = self.server.store.unfinished()
         assert not left, f"{len(left)} jobs never end: {[(j.id, j.state) for j in left[:5]]}"

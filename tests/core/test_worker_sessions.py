@@ -99,7 +99,7 @@ def test_a_repeated_result_waits_for_a_commit_too() -> None:
     site.tick(T0)
 
     assert 99 not in site.replies
-    assert site.scheduler.has_pending_work
+    assert site.scheduler.awaits_commit
 
 
 def test_a_response_confirms_results_and_carries_the_next_lease() -> None:
