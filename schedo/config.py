@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
@@ -24,7 +23,18 @@ from schedo.client.tokens import check_token, read_token
 from schedo.core import limits
 from schedo.errors import Invalid
 from schedo.log_format import LogFormat
-from schedo.protocol.times import parse_duration, render_duration
+from schedo.protocol.times import render_duration
+from schedo.setting_values import (
+    read_app,
+    read_choice,
+    read_duration,
+    read_host_name,
+    read_list_of,
+    read_number,
+    read_switch,
+    read_target,
+    read_text,
+)
 from schedo.store.base import Retention
 
 PREFIX = "SCHEDO_"
@@ -67,6 +77,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8080  # 0: any free port
     concurrency: int = 16
+    async_concurrency: int = 1_000  # 0: async tasks of the app share `concurrency` with the others
     processes: int = msgspec.field(default_factory=lambda: _count_processors())
     allow_shell: bool = False
     output_dir: str | None = None
@@ -89,87 +100,6 @@ def _count_processors() -> int:
     return os.cpu_count() or 1
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("expected a non-empty text")
-    if any(ord(character) < 32 for character in value):
-        raise ValueError("expected a text without control characters")
-    return value.strip()
-
-
-def _number(low: int, high: int) -> Callable[[object], int]:
-    def parse(value: object) -> int:
-        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise ValueError(f"expected a whole number from {low} to {high}")
-        return value
-
-    return parse
-
-
-_SWITCH = {"1": True, "true": True, "yes": True, "on": True}
-_SWITCH |= {"0": False, "false": False, "no": False, "off": False}
-
-
-def _switch(value: object) -> bool:
-    flag = value if isinstance(value, bool) else _SWITCH.get(str(value).strip().lower())
-    if flag is None:
-        raise ValueError("expected true or false")
-    return flag
-
-
-def _choice(*words: str) -> Callable[[object], str]:
-    def parse(value: object) -> str:
-        if not isinstance(value, str) or value.strip().lower() not in words:
-            raise ValueError(f"expected one of {', '.join(words)}")
-        return value.strip().lower()
-
-    return parse
-
-
-def _duration(value: object) -> int:
-    if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise ValueError('expected a duration like "90s", "1h30m" or a number of seconds')
-    return parse_duration(value)
-
-
-def _app(value: object) -> str:
-    text = _text(value)
-    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
-        raise ValueError("expected module:name, as in myapp:app")
-    return text
-
-
-def _list_of(parse: Callable[[str], str]) -> Callable[[object], tuple[str, ...]]:
-    def parse_list(value: object) -> tuple[str, ...]:
-        items = value.split(",") if isinstance(value, str) else value
-        if not isinstance(items, Sequence) or not all(isinstance(item, str) for item in items):
-            raise ValueError("expected a list of texts")
-        return tuple(parse(item.strip()) for item in items)
-
-    return parse_list
-
-
-_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
-
-
-def _host_name(text: str) -> str:
-    if not re.fullmatch(rf"(\*\.)?{_NAME}|\[?[0-9A-Fa-f:.]+\]?", text):
-        raise ValueError(f"{text!r} is not a host name (no scheme, no port, no path)")
-    return text.lower()
-
-
-def _target(text: str) -> str:
-    """Accept host, host:port, [v6]:port, an address or a CIDR block."""
-    try:
-        return str(ipaddress.ip_network(text)) if "/" in text else str(ipaddress.ip_address(text))
-    except ValueError:
-        if re.fullmatch(rf"({_NAME}|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?", text):
-            return text.lower()
-    raise ValueError(f"{text!r} is not a host, host:port or CIDR block")
-
-
 class Setting(NamedTuple):
     """One key: the parser of its value (which raises ValueError) and its help text."""
 
@@ -180,60 +110,72 @@ class Setting(NamedTuple):
 
 
 SETTINGS: dict[str, Setting] = {
-    "app": Setting(_app, "Run the tasks of this Schedo object in child processes.", "MODULE:NAME"),
-    "store": Setting(_text, "SQLite file that holds all jobs and schedules.", "FILE"),
-    "host": Setting(_text, "Address to listen on; any but loopback requires a token.", "HOST"),
-    "port": Setting(_number(0, 65_535), "Port to listen on; 0 means any free port.", "PORT"),
+    "app": Setting(
+        read_app, "Run the tasks of this Schedo object in child processes.", "MODULE:NAME"
+    ),
+    "store": Setting(read_text, "SQLite file that holds all jobs and schedules.", "FILE"),
+    "host": Setting(read_text, "Address to listen on; any but loopback requires a token.", "HOST"),
+    "port": Setting(read_number(0, 65_535), "Port to listen on; 0 means any free port.", "PORT"),
     "concurrency": Setting(
-        _number(1, CONCURRENCY_MAX), "How many shell and http jobs run at once.", "N"
+        read_number(1, CONCURRENCY_MAX),
+        "How many shell and http jobs run at once, and how many jobs of the app's tasks.",
+        "N",
+    ),
+    "async_concurrency": Setting(
+        read_number(0, CONCURRENCY_MAX),
+        "How many async tasks of the app run at once, besides its plain functions; 0: concurrency"
+        " counts both, as it does where only concurrency is set.",
+        "N",
     ),
     "processes": Setting(
-        _number(1, PROCESSES_MAX), "Number of child processes for the app's tasks.", "N"
+        read_number(1, PROCESSES_MAX), "Number of child processes for the app's tasks.", "N"
     ),
-    "allow_shell": Setting(_switch, "Allow jobs to run commands on this machine.", "BOOL"),
+    "allow_shell": Setting(read_switch, "Allow jobs to run commands on this machine.", "BOOL"),
     "output_dir": Setting(
-        _text, "Directory in which to also store the complete output of commands.", "DIR"
+        read_text, "Directory in which to also store the complete output of commands.", "DIR"
     ),
-    "token_file": Setting(_text, "File with the token that clients must send.", "FILE"),
+    "token_file": Setting(read_text, "File with the token that clients must send.", "FILE"),
     "worker_tokens": Setting(
-        _text,
+        read_text,
         "File with a line 'TOKEN queues=a,b tasks=x' for each worker token; such a token is valid"
         " only for /v1/work.",
         "FILE",
     ),
-    "log_format": Setting(_choice("text", "json"), "Format of log lines: text or json.", "FORMAT"),
+    "log_format": Setting(
+        read_choice("text", "json"), "Format of log lines: text or json.", "FORMAT"
+    ),
     "log_level": Setting(
-        _choice("debug", "info", "warning", "error"),
+        read_choice("debug", "info", "warning", "error"),
         "Lowest level to log: debug, info, warning or error.",
         "LEVEL",
     ),
     "drain_grace": Setting(
-        _duration,
+        read_duration,
         "How long running jobs may take to finish after SIGTERM.",
         "DURATION",
         "drain_grace_us",
     ),
     "allowed_hosts": Setting(
-        _list_of(_host_name), "Additional host name to accept in the Host header.", "NAME"
+        read_list_of(read_host_name), "Additional host name to accept in the Host header.", "NAME"
     ),
     "webhook_allow": Setting(
-        _list_of(_target),
+        read_list_of(read_target),
         "Private host[:port] or CIDR block that http jobs may call.",
         "TARGET",
     ),
     "webhook_secrets_file": Setting(
-        _text,
+        read_text,
         'TOML file of webhook secrets, such as orders = "whsec_..."; http jobs use them by name.',
         "FILE",
     ),
     "retention.completed": Setting(
-        _duration, "How long completed jobs are kept.", "DURATION", "completed_us"
+        read_duration, "How long completed jobs are kept.", "DURATION", "completed_us"
     ),
     "retention.failed": Setting(
-        _duration, "How long failed jobs are kept.", "DURATION", "failed_us"
+        read_duration, "How long failed jobs are kept.", "DURATION", "failed_us"
     ),
     "retention.cancelled": Setting(
-        _duration, "How long cancelled and expired jobs are kept.", "DURATION", "cancelled_us"
+        read_duration, "How long cancelled and expired jobs are kept.", "DURATION", "cancelled_us"
     ),
 }
 
@@ -277,6 +219,8 @@ def load_config(
     for key, value in (flags or {}).items():
         if value is not None:
             found[key] = _Found(value, f"flag {option(key)}")
+    if "concurrency" in found:  # who sets one number bounds all handlers by it
+        found.setdefault("async_concurrency", _Found(0, found["concurrency"].source))
     token, token_source = _choose_token(found, environ.pop("SCHEDO_TOKEN", None))
     config = _build(found)
     sources = {key: source for key, (_, source) in found.items()}
@@ -389,7 +333,7 @@ def describe_config(config: Config) -> Iterator[tuple[str, object, str]]:
     for key, setting in SETTINGS.items():
         owner = config.retention if key.startswith("retention.") else config
         value = getattr(owner, setting.field or key)
-        shown = render_duration(value) if setting.parse is _duration else value
+        shown = render_duration(value) if setting.parse is read_duration else value
         yield (
             key,
             list(shown) if isinstance(shown, tuple) else shown,

@@ -240,10 +240,10 @@ class _Workers:
         self._local = LocalWorker(engine, "local", config.concurrency, self._runners)
         self._children: ProcessPool | None = None
         if config.app is not None:
-            slots = -(-config.concurrency // config.processes)
             settings = PoolSettings(
                 processes=config.processes,
-                slots=slots,
+                slots=_share(config.concurrency, config.processes),
+                async_slots=_share(config.async_concurrency, config.processes),
                 log_format=config.log_format,
                 log_level=config.log_level,
             )
@@ -279,6 +279,10 @@ class _Workers:
         self._local.stop_now()
         if self._children is not None:
             self._children.stop_now()
+
+
+def _share(count: int, processes: int) -> int:
+    return -(-count // processes)
 
 
 def _read_secrets(path: str | None) -> dict[str, str]:

@@ -63,7 +63,25 @@ def test_flags_override_the_environment_which_overrides_files(tmp_path: Path) ->
         "host": "flag --host",
         "port": "environment SCHEDO_PORT",
         "concurrency": str(tmp_path / "schedo.toml"),
+        "async_concurrency": str(tmp_path / "schedo.toml"),
     }
+
+
+@pytest.mark.parametrize(
+    ("toml", "concurrency", "async_concurrency"),
+    [
+        ("", 16, 1_000),
+        ("concurrency = 8", 8, 0),
+        ("async_concurrency = 50", 16, 50),
+        ("concurrency = 8\nasync_concurrency = 50", 8, 50),
+    ],
+)
+def test_async_tasks_share_a_concurrency_that_is_set_alone(
+    tmp_path: Path, toml: str, concurrency: int, async_concurrency: int
+) -> None:
+    config = load(toml, folder=tmp_path)
+
+    assert (config.concurrency, config.async_concurrency) == (concurrency, async_concurrency)
 
 
 def test_a_later_file_overrides_an_earlier_one(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ LAYERS = (
     ("errors", "log_format", "hardening", "child_process", "silence_timer", "loops", "version"),
 )
 # These modules are the composition root; they count as one part.
-COMPOSITION = dict.fromkeys(("", "app", "config", "reload"), "serve")
+COMPOSITION = dict.fromkeys(("", "app", "config", "reload", "setting_values"), "serve")
 
 OUTSIDE_FOR_CORE = {"msgspec", "cronsim", "orjson"}
 # fmt: off

@@ -36,6 +36,7 @@ class Attach(msgspec.Struct, frozen=True, tag="attach"):
     pid: int
     tasks: dict[str, Options]  # and the default options of each
     schedules: list[ScheduleSpec]
+    async_tasks: frozenset[str] = frozenset()  # those that take no thread
     protocol: int = PROTOCOL
 
 

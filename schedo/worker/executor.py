@@ -31,6 +31,9 @@ STOP_GRACE_S = 3.0  # for a runner to end after its stop, when the grace time of
 # The server measures the timeout. If a worker cannot reach it, the executor stops the attempt this
 # much later.
 LATE_S = 2.0
+# How many handlers begin in one pass of the event loop. A handler may compute for a while before it
+# waits, and between two passes the loop serves its sockets and the other handlers.
+BEGINS_MAX = 32
 
 log = logging.getLogger("schedo.worker")
 
@@ -63,19 +66,18 @@ class _Attempt:
 class Executor:
     """Runs each attempt with the runner of its task.
 
-    slots: how many attempts run at once; the connection must not start more.
+    The connection starts no more attempts than the worker has slots.
+
     watches_timeouts: stop an attempt whose timeout is over and whose stop has not come.
     """
 
     def __init__(
         self,
         runners: Mapping[str, Runner | TaskRunner],
-        slots: int,
         connection: Connection,
         *,
         watches_timeouts: bool = False,
     ) -> None:
-        self._slots = slots
         self._connection = connection
         self._watches_timeouts = watches_timeouts
         self._handlers = {n: each for n, each in runners.items() if isinstance(each, TaskRunner)}
@@ -85,6 +87,9 @@ class Executor:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._grace = Grace()
+        # Attempts of an application's tasks that have not begun; how many may begin in this pass.
+        self._unbegun: deque[tuple[TaskRunner, _Attempt]] = deque()
+        self._begins_left = BEGINS_MAX
         # The pool of coroutines.
         self._pending: deque[_Attempt] = deque()
         self._waiting: list[asyncio.Future[None]] = []  # of idle coroutines
@@ -92,11 +97,6 @@ class Executor:
 
     def __len__(self) -> int:
         return len(self._running)
-
-    @property
-    def free(self) -> int:
-        """The number of free slots."""
-        return max(0, self._slots - len(self._running))
 
     @property
     def running(self) -> list[LeaseKey]:
@@ -117,12 +117,27 @@ class Executor:
             )
         handler = self._handlers.get(lease.task)
         if handler is not None:
-            attempt.handler = handler.begin(context, attempt.end)
+            self._unbegun.append((handler, attempt))
+            self._begin_some()
         else:
             self._pending.append(attempt)
             if len(self._pending) == 1:
                 self._wake_one()
         return True
+
+    def _begin_some(self) -> None:
+        """Begin attempts, at most BEGINS_MAX of them in one pass of the event loop."""
+        if self._unbegun and self._begins_left == BEGINS_MAX:
+            asyncio.get_running_loop().call_soon(self._start_pass)
+        while self._unbegun and self._begins_left:
+            handler, attempt = self._unbegun.popleft()
+            if self._running.get(attempt.context.lease.key) is attempt:
+                self._begins_left -= 1
+                attempt.handler = handler.begin(attempt.context, attempt.end)
+
+    def _start_pass(self) -> None:
+        self._begins_left = BEGINS_MAX
+        self._begin_some()
 
     def stop(self, key: LeaseKey, reason: StopReason) -> bool:
         """Request the attempt to stop; return False if it does not run or is already stopping."""

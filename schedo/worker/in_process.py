@@ -31,7 +31,7 @@ class LocalWorker:
         isolated: bool = False,
     ) -> None:
         self._engine = engine
-        self._executor = Executor(runners, slots, self)
+        self._executor = Executor(runners, self)
         self._spec = WorkerSpec(
             worker_id,
             slots,

@@ -30,10 +30,12 @@ class Site:
     """An engine on a real file with an application's child processes."""
 
     def __init__(
-        self, path: Path, target: str, processes: int, slots: int, timeouts: ChildTimeouts
+        self,
+        path: Path,
+        target: str,
+        settings: PoolSettings,
     ) -> None:
         self.engine = Engine(SqliteStore(path / "jobs.db"), SystemClock())
-        settings = PoolSettings(processes=processes, slots=slots, timeouts=timeouts)
         self.children = ProcessPool(self.engine, target, settings)
         self.backend = EngineBackend(self.engine)
 
@@ -65,9 +67,10 @@ async def serving(
     *,
     processes: int = 1,
     slots: int = 4,
+    async_slots: int = 0,
     timeouts: ChildTimeouts = BRISK,
 ) -> AsyncIterator[Site]:
-    site = Site(path, target, processes, slots, timeouts)
+    site = Site(path, target, PoolSettings(processes, slots, async_slots, timeouts))
     await site.engine.start()
     try:
         await site.children.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -18,7 +18,7 @@ from schedo.tasks.current_job import enter
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext, Runner
-from schedo.worker.executor import Executor
+from schedo.worker.executor import BEGINS_MAX, Executor
 from tests.worker.calls import failure_of, make_context
 
 LONG_S = 20.0
@@ -48,6 +48,8 @@ class Work:
         self.is_called = asyncio.Event()
         self.ends = asyncio.Event()
         self.was_cancelled = asyncio.Event()
+        self.calls = 0
+        self.on_call: Callable[[], None] | None = None
 
     async def run(self, context: AttemptContext) -> AttemptResult:
         self.contexts.append(context)
@@ -57,6 +59,9 @@ class Work:
 
     async def handle(self) -> None:
         self.is_called.set()
+        self.calls += 1
+        if self.on_call is not None:
+            self.on_call()
         report_progress(50.0)
         try:
             await self.ends.wait()
@@ -84,7 +89,7 @@ async def executor(notes: Notes, work: Work) -> AsyncIterator[Executor]:
             "run": work.run,
             "handle": TaskRunner(spec, threads),
         }
-        executor = Executor(runners, 2, notes, watches_timeouts=True)
+        executor = Executor(runners, notes, watches_timeouts=True)
         yield executor
         await executor.close()
 
@@ -117,7 +122,36 @@ async def test_a_lease_that_is_sent_twice_runs_once(
     assert executor.start(lease(task))
 
     assert not executor.start(lease(task))
-    assert (len(executor), executor.free, executor.running) == (1, 1, [LeaseKey(1, 1, 1)])
+    assert (len(executor), executor.running) == (1, [LeaseKey(1, 1, 1)])
+
+
+async def test_the_event_loop_turns_between_the_starts_of_many_handlers(
+    executor: Executor, work: Work
+) -> None:
+    calls: list[str] = []
+    work.on_call = lambda: calls.append("handler")
+    for number in range(BEGINS_MAX + 2):
+        executor.start(lease("handle", number))
+    asyncio.get_running_loop().call_soon(calls.append, "loop")
+    work.ends.set()
+    await asyncio.wait_for(executor.wait_idle(), LONG_S)
+
+    assert calls == ["handler"] * BEGINS_MAX + ["loop"] + ["handler"] * 2
+
+
+async def test_a_handler_that_is_stopped_or_abandoned_in_time_does_not_start(
+    executor: Executor, notes: Notes, work: Work
+) -> None:
+    for number in range(BEGINS_MAX + 2):
+        executor.start(lease("handle", number))
+    executor.stop(LeaseKey(BEGINS_MAX, 1, 1), StopReason.CANCEL)
+    executor.abandon(LeaseKey(BEGINS_MAX + 1, 1, 1))
+    work.ends.set()
+    await asyncio.wait_for(executor.wait_idle(), LONG_S)
+
+    assert work.calls == BEGINS_MAX
+    assert notes.results[-1] == AttemptResult(LeaseKey(BEGINS_MAX, 1, 1), Stopped())
+    assert len(notes.results) == BEGINS_MAX + 1
 
 
 @both

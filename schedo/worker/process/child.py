@@ -77,7 +77,7 @@ class Child(Watcher):
             name: TaskRunner(task, threads, grace_s=grace_s, watcher=self)
             for name, task in app.registry.tasks.items()
         }
-        self._executor = Executor(runners, slots, self)
+        self._executor = Executor(runners, self)
         # By lease, until its handler starts: its position in the order of all leases sent to this
         # process, from 1, and the instant until which it may start, on the monotonic clock.
         self._queued: dict[LeaseKey, tuple[int, float]] = {}
@@ -89,7 +89,10 @@ class Child(Watcher):
         self._backend = ChildBackend(self._connection.send)
         app.use_backend(self._backend)
         self._attach = frames.Attach(
-            os.getpid(), app.registry.task_defaults(), list(app.registry.schedules.values())
+            os.getpid(),
+            app.registry.task_defaults(),
+            list(app.registry.schedules.values()),
+            frozenset(name for name, task in app.registry.tasks.items() if task.is_async),
         )
 
     async def run(self, server: socket.socket) -> None:
@@ -198,7 +201,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--fd", type=int, required=True, help="the socket to the server")
     parser.add_argument("--starts", type=int, required=True, help="shared memory for the starts")
     parser.add_argument("--environment", type=int, required=True, help="file of more variables")
-    parser.add_argument("--slots", type=int, required=True, help="attempts to run at once")
+    parser.add_argument("--slots", type=int, required=True, help="plain functions to run at once")
     parser.add_argument("--grace", type=float, required=True, help="seconds for a stopped handler")
     parser.add_argument("--parent", type=int, required=True, help="process id of the server")
     parser.add_argument("--closed", type=int, default=0, help="1: make the process not dumpable")

@@ -26,6 +26,7 @@ from schedo.engine.engine import Engine
 from schedo.hardening import is_undumpable
 from schedo.log_format import LogFormat
 from schedo.protocol.frames import Attach
+from schedo.worker.process.child_slots import ChildSlots
 from schedo.worker.process.start_counter import StartCounter, make_memory
 from schedo.worker.process.supervisor import CannotServe, ChildSupervisor, ChildTimeouts
 from schedo.worker.shutdown import Grace
@@ -44,7 +45,8 @@ class PoolSettings(NamedTuple):
     """How many child processes run, and how each of them runs."""
 
     processes: int
-    slots: int  # attempts that a process runs at a time
+    slots: int  # attempts that a process runs at a time; without those in async_slots
+    async_slots: int = 0  # slots for async tasks only; 0: these use the others
     timeouts: ChildTimeouts = ChildTimeouts()
     log_format: LogFormat = "text"
     log_level: str = "info"
@@ -151,7 +153,8 @@ class ProcessPool:
         raise error
 
     async def _spawn(self, place: int, isolated: bool) -> ChildSupervisor:
-        slots = 1 if isolated else self._settings.slots
+        settings = self._settings
+        slots, async_slots = (1, 0) if isolated else (settings.slots, settings.async_slots)
         with contextlib.ExitStack() as owned:
             start_memory = make_memory()
             owned.callback(os.close, start_memory)
@@ -176,7 +179,12 @@ class ProcessPool:
             labels={PLACE_LABEL: str(place)},
         )
         child = ChildSupervisor(
-            self._engine, process, starts, spec, self._settings.timeouts, self._on_child_gone
+            self._engine,
+            process,
+            starts,
+            ChildSlots(spec, async_slots),
+            settings.timeouts,
+            self._on_child_gone,
         )
         self._children.add(child)
         ours.setblocking(False)

@@ -32,7 +32,6 @@ from schedo.core.leases import (
     StopRequest,
 )
 from schedo.core.model import LeaseKey
-from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.errors import BadJson, SchedoError
 from schedo.protocol import frames
@@ -42,6 +41,7 @@ from schedo.tasks.checked_json import check_json
 from schedo.tasks.python import GRACE_S
 from schedo.worker.engine_backend import note_progress
 from schedo.worker.process.backend_server import BackendServer
+from schedo.worker.process.child_slots import ChildSlots
 from schedo.worker.process.connection import FrameConnection
 from schedo.worker.process.lease_batch import LeaseBatch
 from schedo.worker.process.start_counter import StartCounter
@@ -96,7 +96,7 @@ class ChildSupervisor:
         engine: Engine,
         process: ChildHandle,
         starts: StartCounter,
-        spec: WorkerSpec,  # without tasks, which the child sends when it attaches
+        slots: ChildSlots,  # without tasks, which the child sends when it attaches
         timeouts: ChildTimeouts,
         on_gone: Callable[[ChildSupervisor, str], None],
     ) -> None:
@@ -106,7 +106,7 @@ class ChildSupervisor:
         self._leases_sent = 0  # sent to the child so far
         self._timeouts = timeouts
         self._on_gone = on_gone
-        self._spec = spec
+        self._slots = slots
         self._held: dict[LeaseKey, _Held] = {}
         self._unchecked: dict[LeaseKey, AttemptResult] = {}  # large results
         self._checks: set[asyncio.Future[None]] = set()
@@ -136,7 +136,7 @@ class ChildSupervisor:
 
     @property
     def worker_id(self) -> str:
-        return self._spec.id
+        return self._slots.worker_id
 
     @property
     def connection(self) -> asyncio.Protocol:
@@ -219,7 +219,7 @@ class ChildSupervisor:
             self._fault = f"it attached with protocol {attach.protocol}, or twice"
             self.kill()
             return
-        self._spec = replace(self._spec, tasks=frozenset(attach.tasks), task_defaults=attach.tasks)
+        self._slots.set_tasks(attach)
         self._set_open(True)
         self.attached.set_result(attach)
 
@@ -242,6 +242,8 @@ class ChildSupervisor:
 
     def _check_liveness(self) -> None:
         self._liveness_timer = None
+        if self._slots.adapt(self._leases_sent, self._starts.count) and self._is_open:
+            self._attach_workers()
         if not self._has_pinged:
             if not self._held:
                 return
@@ -259,8 +261,11 @@ class ChildSupervisor:
         if is_open != self._is_open:
             self._is_open = is_open
             self._is_known = True
-            spec = self._spec if is_open else replace(self._spec, slots=0)
-            self._engine.attach(spec, self, self._room)
+            self._attach_workers()
+
+    def _attach_workers(self) -> None:
+        for spec in self._slots.workers:
+            self._engine.attach(spec if self._is_open else replace(spec, slots=0), self, self._room)
 
     def _on_stalled(self) -> None:
         begun = self._starts.count
@@ -373,7 +378,8 @@ class ChildSupervisor:
             for key in list(self._held):
                 self._end_attempt(AttemptResult(key, Lost(loss, Blame.SHARED)))
         if self._is_known:
-            self._engine.detach(self.worker_id, loss)
+            for spec in self._slots.workers:
+                self._engine.detach(spec.id, loss)
         self._held.clear()
 
     def _can_release(self, held: _Held) -> bool:

@@ -81,7 +81,7 @@ class Poller:
         self._registration = registration
         self._slots = registration.slots or 1
         self.outbox = Outbox()
-        self.executor = Executor(runners, self._slots, self, watches_timeouts=True)
+        self.executor = Executor(runners, self, watches_timeouts=True)
         self.drain_requested = asyncio.Event()
         self._offers: dict[str, Lease] = {}  # accepted, not yet confirmed
         self._heartbeat_s = HEARTBEAT_S
@@ -113,6 +113,10 @@ class Poller:
         finally:
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
+
+    @property
+    def _free_slots(self) -> int:
+        return max(0, self._slots - len(self.executor))
 
     def drain(self) -> None:
         """Take no new work from now on."""
@@ -155,7 +159,7 @@ class Poller:
             if self.outbox.has_messages or not len(self.executor):
                 return
             await _yield_once()
-        if self.executor.free == 0:
+        if self._free_slots == 0:
             await self._await_message(LINGER_S)
 
     async def _await_message(self, most_s: float) -> None:
@@ -320,7 +324,7 @@ class Poller:
             self.send_result(AttemptResult(lease.key, Released()))
         elif text in self._offers:
             return False
-        elif self._is_draining or self.executor.free <= len(self._offers):
+        elif self._is_draining or self._free_slots <= len(self._offers):
             reason = "draining" if self._is_draining else "no free slot"
             self.outbox.add(Message.of(RejectRequest(text, reason)))
         else:

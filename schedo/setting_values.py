@@ -1,0 +1,104 @@
+"""The values of settings: each function reads one kind, or raises ValueError.
+
+A value comes from a file, the environment or a flag, so a number may be a text.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Sequence
+
+from schedo.protocol.times import parse_duration
+
+
+def read_text(value: object) -> str:
+    """Return the text without spaces around it."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("expected a non-empty text")
+    if any(ord(character) < 32 for character in value):
+        raise ValueError("expected a text without control characters")
+    return value.strip()
+
+
+def read_number(low: int, high: int) -> Callable[[object], int]:
+    """Return the parser of a whole number from `low` to `high`."""
+
+    def parse(value: object) -> int:
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise ValueError(f"expected a whole number from {low} to {high}")
+        return value
+
+    return parse
+
+
+_SWITCH = {"1": True, "true": True, "yes": True, "on": True}
+_SWITCH |= {"0": False, "false": False, "no": False, "off": False}
+
+
+def read_switch(value: object) -> bool:
+    """Return whether the value means yes."""
+    flag = value if isinstance(value, bool) else _SWITCH.get(str(value).strip().lower())
+    if flag is None:
+        raise ValueError("expected true or false")
+    return flag
+
+
+def read_choice(*words: str) -> Callable[[object], str]:
+    """Return the parser of one of the words."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or value.strip().lower() not in words:
+            raise ValueError(f"expected one of {', '.join(words)}")
+        return value.strip().lower()
+
+    return parse
+
+
+def read_duration(value: object) -> int:
+    """Return the duration in microseconds."""
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise ValueError('expected a duration like "90s", "1h30m" or a number of seconds')
+    return parse_duration(value)
+
+
+def read_app(value: object) -> str:
+    """Return the name of an application, as in myapp:app."""
+    text = read_text(value)
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
+        raise ValueError("expected module:name, as in myapp:app")
+    return text
+
+
+def read_list_of(parse: Callable[[str], str]) -> Callable[[object], tuple[str, ...]]:
+    """Return the parser of a list, or of a text with commas."""
+
+    def parse_list(value: object) -> tuple[str, ...]:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, Sequence) or not all(isinstance(item, str) for item in items):
+            raise ValueError("expected a list of texts")
+        return tuple(parse(item.strip()) for item in items)
+
+    return parse_list
+
+
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+
+
+def read_host_name(text: str) -> str:
+    """Return the host name in lower case; it may begin with `*.`."""
+    if not re.fullmatch(rf"(\*\.)?{_NAME}|\[?[0-9A-Fa-f:.]+\]?", text):
+        raise ValueError(f"{text!r} is not a host name (no scheme, no port, no path)")
+    return text.lower()
+
+
+def read_target(text: str) -> str:
+    """Return a host, host:port, [v6]:port, an address or a CIDR block."""
+    try:
+        return str(ipaddress.ip_network(text)) if "/" in text else str(ipaddress.ip_address(text))
+    except ValueError:
+        if re.fullmatch(rf"({_NAME}|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?", text):
+            return text.lower()
+    raise ValueError(f"{text!r} is not a host, host:port or CIDR block")
