@@ -7,26 +7,27 @@ They take most of the memory of a worker. The workers of a fleet share them, as
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from schedo.core.worker_pool import WorkerSpec
 
-WORKER_NAMES_MAX = 65_536  # of all workers, each at most 128 characters
+SPECS_BYTES_MAX = 8_388_608  # of all workers
+TEXT_BYTES = 128  # of a text in a set, besides its characters
 
 
 class SpecParts:
-    """How many names the registered workers have together."""
+    """How many bytes the specs of the registered workers take together."""
 
     def __init__(self) -> None:
         self._users: Counter[int] = Counter()  # by the identity of the part
-        self._names = 0
+        self._bytes = 0
 
     def has_room(self, spec: WorkerSpec, instead_of: WorkerSpec | None) -> bool:
         """Whether the spec fits with all others, in place of the worker's old one."""
         if instead_of is not None:
             self.remove(instead_of)
-        new = {id(part): len(part) for part in _parts(spec) if id(part) not in self._users}
-        found = self._names + sum(new.values()) <= WORKER_NAMES_MAX
+        new = {id(part): _measure(part) for part in _parts(spec) if id(part) not in self._users}
+        found = self._bytes + sum(new.values()) <= SPECS_BYTES_MAX
         if instead_of is not None:
             self.add(instead_of)
         return found
@@ -36,7 +37,7 @@ class SpecParts:
         for part in _parts(spec):
             self._users[id(part)] += 1
             if self._users[id(part)] == 1:
-                self._names += len(part)
+                self._bytes += _measure(part)
 
     def remove(self, spec: WorkerSpec) -> None:
         """Subtract the parts that no other worker has."""
@@ -44,7 +45,7 @@ class SpecParts:
             self._users[id(part)] -= 1
             if not self._users[id(part)]:
                 del self._users[id(part)]
-                self._names -= len(part)
+                self._bytes -= _measure(part)
 
 
 def _parts(spec: WorkerSpec) -> Iterator[Collection[str]]:
@@ -52,3 +53,11 @@ def _parts(spec: WorkerSpec) -> Iterator[Collection[str]]:
     for part in (*named, spec.labels, spec.resources, spec.task_defaults):
         if part:
             yield part
+
+
+def _measure(part: Collection[str]) -> int:
+    """Return about the bytes that the part takes."""
+    texts = [*part, *part.values()] if isinstance(part, Mapping) else part
+    return sum(len(text) if isinstance(text, str) else 0 for text in texts) + TEXT_BYTES * len(
+        texts
+    )

@@ -14,7 +14,7 @@ from schedo.core.leases import Lease, Outcome, StopRequest, measure_lease
 from schedo.core.limits import LEASES_BYTES_MAX, SECOND
 from schedo.core.model import LeaseKey, ReadyKey
 from schedo.core.offers import Invocation, Offer
-from schedo.core.spec_parts import WORKER_NAMES_MAX, SpecParts
+from schedo.core.spec_parts import SPECS_BYTES_MAX, SpecParts
 from schedo.core.worker_messages import PollRequest
 from schedo.core.worker_pool import WorkerSpec, as_polling
 from schedo.errors import Overloaded
@@ -265,7 +265,7 @@ class SessionTable:
             if not self._evict_disconnected():
                 raise Overloaded(
                     "the registered workers have too many different tasks, queues, labels,"
-                    f" resources and task defaults: the limit is {WORKER_NAMES_MAX}"
+                    f" resources and task defaults: the limit is {SPECS_BYTES_MAX} bytes"
                 )
         if known is not None:
             return known

@@ -24,9 +24,13 @@ class QueuedCommand(msgspec.Struct, frozen=True):
 
 
 def refuse(reply: asyncio.Future[Any] | None, error: SchedoError) -> None:
-    """Raise the error in the caller, unless none waits or it has its reply."""
+    """Raise the error in the caller, unless none waits or it has its reply.
+
+    The error's traceback refers to frames that refer to the reply. Without it there is no cycle,
+    which would hold the caller's request until the next garbage collection.
+    """
     if reply is not None and not reply.done():
-        reply.set_exception(error)
+        reply.set_exception(error.with_traceback(None))
 
 
 def as_is(reply: Any) -> Any:

@@ -74,6 +74,8 @@ class Invocations:
                 with contextlib.suppress(SchedoError):  # its time will be up
                     self._loop.try_enqueue(ReleaseReservation(id_, nonce))
             raise
+        finally:
+            del reply  # an error in it refers to this frame by its traceback
 
     async def commit(
         self,
@@ -103,7 +105,10 @@ class Invocations:
         with self._loop.decisions.expect(id_) as decided:
             starting = self._loop.try_enqueue(command, _ids_of)
             del command
-            job_ids = await starting
+            try:
+                job_ids = await starting
+            finally:
+                del starting  # an error in it refers to this frame by its traceback
             on_started()
             if not wait_s:
                 await decided

@@ -63,6 +63,7 @@ class WorkerPolls:
             raise
         finally:
             self._polls.pop(id_, None)
+            del reply  # an error in it refers to this frame by its traceback
 
     async def _complete_leases(
         self, id_: int, worker: str, response: PollResponse, claim: Claim | None, size: int

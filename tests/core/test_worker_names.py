@@ -12,7 +12,7 @@ from schedo.core.commands import (
     Drain,
     Poll,
 )
-from schedo.core.spec_parts import WORKER_NAMES_MAX
+from schedo.core.spec_parts import SPECS_BYTES_MAX, TEXT_BYTES
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
 from schedo.core.worker_session import EVICTED_AT_ONCE, SESSIONS_MAX
@@ -67,9 +67,25 @@ def test_a_worker_beyond_the_limit_of_sessions_is_refused() -> None:
     assert isinstance(site.replies[site.poll("new")], Overloaded)
 
 
-def spec_with_tasks(name: str, count: int = WORKER_NAMES_MAX // 2) -> WorkerSpec:
+NAME_CHARACTERS = 128
+NAMES_MAX = SPECS_BYTES_MAX // (NAME_CHARACTERS + TEXT_BYTES)
+
+
+def spec_with_tasks(name: str, count: int = NAMES_MAX // 2) -> WorkerSpec:
     """Return the spec of a worker with `count` tasks that no other worker has."""
-    return WorkerSpec(name, 1, frozenset(f"{name}-{number}" for number in range(count)))
+    names = (f"{name}-{number}".ljust(NAME_CHARACTERS, "x") for number in range(count))
+    return WorkerSpec(name, 1, frozenset(names))
+
+
+def test_long_values_of_labels_count_too() -> None:
+    site = Site()
+    labels = {f"label-{number}": "v" * 250 for number in range(60)}
+
+    for number in range(SPECS_BYTES_MAX // (60 * 250)):
+        name = f"w{number}"
+        last = site.poll(name, spec=WorkerSpec(name, 1, labels=dict(labels)))
+
+    assert isinstance(site.replies[last], Overloaded)
 
 
 def test_the_names_of_all_workers_together_are_limited_and_a_retry_is_refused_too() -> None:
@@ -90,7 +106,7 @@ def test_a_worker_may_replace_its_names_at_the_limit_but_not_add_to_them() -> No
         site.report_in(name, spec=spec_with_tasks(name))
 
     site.report_in("a", spec=replace(spec_with_tasks("c"), id="a"))
-    more = spec_with_tasks("a", WORKER_NAMES_MAX // 2 + 1)
+    more = spec_with_tasks("a", NAMES_MAX // 2 + 1)
 
     assert isinstance(site.replies[site.poll("a", spec=more)], Overloaded)
     assert site.status("a") == "active"
@@ -98,7 +114,7 @@ def test_a_worker_may_replace_its_names_at_the_limit_but_not_add_to_them() -> No
 
 def test_names_that_several_workers_register_count_once() -> None:
     site = Site()
-    first = spec_with_tasks("a", WORKER_NAMES_MAX)
+    first = spec_with_tasks("a", NAMES_MAX)
 
     for name in "abc":
         site.report_in(name, spec=replace(first, id=name))
@@ -122,7 +138,7 @@ def test_a_disconnected_worker_makes_room_for_the_names_of_another() -> None:
 
 def test_the_names_are_still_counted_after_a_recovery() -> None:
     site = Site()
-    site.report_in(spec=spec_with_tasks("a", WORKER_NAMES_MAX))
+    site.report_in(spec=spec_with_tasks("a", NAMES_MAX))
 
     site.recover(T0)
 
