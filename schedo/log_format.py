@@ -9,7 +9,7 @@ import logging
 import re
 import sys
 import time
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
@@ -41,20 +41,24 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one JSON object."""
+    """Formats a record as one JSON object, with the members of its `fields`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, Any] = {
             "at": _instant(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["traceback"] = logging.Formatter().formatException(record.exc_info)
         # An exception's text may contain lone surrogates, for example from file names.
-        text = {key: value.encode("utf-8", "replace").decode() for key, value in line.items()}
-        return orjson.dumps(text).decode()
+        return orjson.dumps({key: _clean(value) for key, value in line.items()}).decode()
+
+
+def _clean(value: Any) -> Any:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _instant(record: logging.LogRecord) -> str:

@@ -1,8 +1,8 @@
-"""Explains in one sentence what a job waits for, so that no job waits without a visible reason."""
+"""Explains what a job waits for, so that no job waits without a visible reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from schedo.core.job_table import JobTable
 from schedo.core.model import Job, Location, Pause, PauseScope, ReadyKey
@@ -11,34 +11,52 @@ from schedo.core.states import State
 from schedo.core.worker_pool import Worker, WorkerPool, first_unmet_requirement
 
 
-def explain(job: Job, jobs: JobTable, workers: WorkerPool, pauses: Sequence[Pause]) -> str:
-    """Return why the job is not running, that it is running, or how it ended."""
+def explain(job: Job, jobs: JobTable, workers: WorkerPool, pauses: Sequence[Pause]) -> list[str]:
+    """Return all reasons why the job is not running, or that it is running, or how it ended.
+
+    An obstacle that time alone does not remove comes first: no worker could ever run the job.
+    """
     if job.state is State.QUEUED:
-        for pause in pauses:
-            if pause.scope is PauseScope.STARTS:
-                note = f" ({pause.note})" if pause.note else ""
-                return f"the server is paused{note}: no job starts until it is resumed"
-        return _explain_queued(job, jobs, workers)
-    return _SENTENCES[job.state](job)
+        return [*_explain_queued(job, jobs, workers, pauses)]
+    reasons = [_SENTENCES[job.state](job)]
+    if job.state in _WAITING and not workers.eligible_workers(job.ready_key):
+        reasons.insert(0, _explain_no_worker(job.ready_key, workers))
+    return reasons
 
 
-def _explain_queued(job: Job, jobs: JobTable, workers: WorkerPool) -> str:
-    queue_state = jobs.ready_queues.queue_state(job.queue)
-    if queue_state.queue.paused:
-        return f"queue {job.queue} is paused"
-    if not queue_state.is_open:
-        return f"queue {job.queue} runs {queue_state.running} jobs, which is its concurrency limit"
+def _explain_queued(
+    job: Job, jobs: JobTable, workers: WorkerPool, pauses: Sequence[Pause]
+) -> Iterator[str]:
     ready_key = job.ready_key
     eligible = workers.eligible_workers(ready_key)
-    if not eligible:
-        return _explain_no_worker(ready_key, workers)
-    busy = _explain_busy(ready_key, eligible)
-    if busy is not None:
-        return busy
-    if job.location is not Location.READY:
+    obstacles = [
+        None if eligible else _explain_no_worker(ready_key, workers),
+        *(_explain_pause(pause) for pause in pauses if pause.scope is PauseScope.STARTS),
+        _explain_queue(job.queue, jobs),
+        _explain_busy(ready_key, eligible) if eligible else None,
+    ]
+    if any(obstacles):
+        yield from filter(None, obstacles)
+    elif job.location is not Location.READY:
         ahead = len(jobs.ready_queues.ready_index(ready_key) or ())
-        return f"at least {ahead} ready jobs of its queue and task go first"
-    return "it is next"
+        yield f"at least {ahead} ready jobs of its queue and task go first"
+    else:
+        yield "it is next"
+
+
+def _explain_pause(pause: Pause) -> str:
+    note = f" ({pause.note})" if pause.note else ""
+    return f"the server is paused{note}: no job starts until it is resumed"
+
+
+def _explain_queue(name: str, jobs: JobTable) -> str | None:
+    """Return why the queue starts no job now, or None."""
+    queue_state = jobs.ready_queues.queue_state(name)
+    if queue_state.queue.paused:
+        return f"queue {name} is paused"
+    if not queue_state.is_open:
+        return f"queue {name} runs {queue_state.running} jobs, which is its concurrency limit"
+    return None
 
 
 def _explain_busy(ready_key: ReadyKey, eligible: Sequence[Worker]) -> str | None:
@@ -79,6 +97,7 @@ def _render_needs(ready_key: ReadyKey) -> str:
     return ", ".join(f"{render_amount(amount)} {name}" for name, amount in needs)
 
 
+_WAITING = (State.SCHEDULED, State.RETRYING, State.BLOCKED)
 _NAMED_MAX = 5
 _SUSPECT = "its last worker died with several jobs"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,21 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
     failures: int = 0  # to add
     losses: int = 0  # to add
     poison_suspect: bool = False  # the next attempt runs isolated
+
+
+class FailedAttempt(NamedTuple):
+    """An attempt that failed or was lost, and what happens to its job, for the log."""
+
+    job_id: int
+    task: str
+    attempt: int
+    outcome: str  # as in AttemptRecord
+    failure: Failure | None
+    failures: int
+    failures_max: int
+    state: State  # of the job now
+    due_at: int
+    payload: bytes | None  # None if it is not in memory
 
 
 class OutcomeContext(msgspec.Struct, frozen=True, gc=False):

@@ -294,8 +294,8 @@ class Scheduler:
         """Return figures for monitoring; this goes through all ready keys and workers."""
         return read_stats(self._jobs, self._schedule_table, self._workers)
 
-    def explain(self, job: Job) -> str:
-        """Return one sentence about what the job waits for, or how it ended."""
+    def explain(self, job: Job) -> list[str]:
+        """Return, as sentences, all that the job waits for, or how it ended."""
         return explain(job, self._jobs, self._workers, self._pauses.all())
 
     # The results that the engine takes after a turn.
@@ -307,6 +307,7 @@ class Scheduler:
             self._placement.take_decided(),
             self._sessions.take_progress(),
             self._sessions.take_warnings(),
+            self._transitions.take_failed(),
         )
 
     def take_changes(self) -> Changes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from schedo.core.changes import AttemptRecord
 from schedo.core.job_table import JobTable
-from schedo.core.model import Job
-from schedo.core.outcomes import Transition, requeue_rank
+from schedo.core.model import ONCE, Job
+from schedo.core.outcomes import FailedAttempt, Transition, requeue_rank
 from schedo.core.schedules import Schedules
 from schedo.core.states import FINAL, State
 
@@ -19,6 +19,12 @@ class JobTransitions:
         self._jobs = jobs
         self._schedules = schedules
         self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # the caller's counters
+        self._failed: list[FailedAttempt] = []
+
+    def take_failed(self) -> list[FailedAttempt]:
+        """Return the attempts that failed or were lost since the last call."""
+        failed, self._failed = self._failed, []
+        return failed
 
     def apply(self, job: Job, transition: Transition, now: int) -> None:
         """End the running attempt and move the job as the transition says."""
@@ -46,6 +52,25 @@ class JobTransitions:
             self.wait_until(job, transition.state, transition.due_at)
         else:
             self.finish(job, transition.state, now)
+        if transition.failure is not None and transition.state is not State.CANCELLED:
+            self._note_failed(job, transition)
+
+    def _note_failed(self, job: Job, transition: Transition) -> None:
+        retry = job.options.retry or ONCE
+        self._failed.append(
+            FailedAttempt(
+                job.id,
+                job.task,
+                job.attempt,
+                transition.evidence or "failed",
+                transition.failure,
+                job.failures,
+                retry.max_attempts,
+                transition.state,
+                job.due_at,
+                job.payload,
+            )
+        )
 
     def finish(self, job: Job, state: State, now: int) -> None:
         """End the job."""

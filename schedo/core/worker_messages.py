@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from schedo.core.leases import AttemptResult, Lease, StopRequest
 from schedo.core.model import LeaseKey
+from schedo.core.outcomes import FailedAttempt
 from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_pool import WorkerSpec
 
@@ -102,3 +103,4 @@ class Notes(NamedTuple):
     decided: list[Decided]
     progress: list[Progress]  # of attempts that remote workers run
     warnings: list[str]  # about remote workers, for the log
+    failed: list[FailedAttempt]

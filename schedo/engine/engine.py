@@ -353,8 +353,8 @@ class Engine:
         """Return the queue's status, also of one that has neither limits nor jobs."""
         return await read_queue_status(self._loop, self._counts, name)
 
-    def why(self, job: Job) -> str:
-        """Explain in one sentence what the job waits for."""
+    def why(self, job: Job) -> list[str]:
+        """Explain in sentences what the job waits for, permanent obstacles first."""
         return self._loop.scheduler.explain(job)
 
     # Workers.

@@ -31,6 +31,7 @@ from schedo.engine.clock_changes import ClockChanges, next_wake_at, tick
 from schedo.engine.command_queue import QueuedCommand, as_is, refuse
 from schedo.engine.committer import Batch, Committer
 from schedo.engine.dispatch import Dispatcher
+from schedo.engine.failure_log import FailureLog
 from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.progress import ProgressLog
@@ -72,11 +73,11 @@ class EngineLoop:
         # Applies the result of an attempt in the next turn.
         self.report: Callable[[AttemptResult], None] = self._inbox.send
         self.progress = ProgressLog()
+        self.failure_log = FailureLog()
         self.polls = WorkerPolls(self.send, self.enqueue, store.load_payload)
         remote = RemoteTransport(self._apply_now)
         self.dispatcher = Dispatcher(store.load_payload, self.report, remote)
-        self.waiters = EndWaiters()
-        self.decisions = Decisions()
+        self.waiters, self.decisions = EndWaiters(), Decisions()
         self.failure: SchedoError | None = Unavailable("the server is starting")
         self._bugs = Bugs()
 
@@ -233,8 +234,8 @@ class EngineLoop:
             log.warning("%s", error)
 
     def _take_notes(self, scheduler: Scheduler, now: int) -> None:
-        """Take the scheduler's notes: results that are not stored yet, progress, warnings."""
-        results, decided, progress, warnings = scheduler.take_notes()
+        """Take the scheduler's notes: results that are not stored yet, progress, what to log."""
+        results, decided, progress, warnings, failed = scheduler.take_notes()
         self.decisions.note(decided)
         for message in progress:
             self.progress.note(message, now)
@@ -245,6 +246,7 @@ class EngineLoop:
         self.progress.forget(results)
         for warning in warnings:
             log.warning("%s", warning)
+        self.failure_log.note(failed, now)
 
     def _apply(  # noqa: C901, PLR0912  # hot: no further call for each command
         self, queued: QueuedCommand, now: int, loaded: Loaded = NOTHING_LOADED

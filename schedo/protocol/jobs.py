@@ -245,11 +245,12 @@ class OutputPage(Struct, forbid_unknown_fields=True):
 
 
 class WhyResponse(Struct, forbid_unknown_fields=True):
-    """The reason why a job waits."""
+    """The reasons why a job waits, as one sentence and one by one; permanent obstacles first."""
 
     id: Id
     state: State
     why: str
+    reasons: list[str]
 
 
 def job_fields(

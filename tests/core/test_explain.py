@@ -13,7 +13,7 @@ from tests.core.server import Server
 
 
 def why(server: Server, job: Job) -> str:
-    return server.scheduler.explain(server.job(job.id))
+    return "; ".join(server.scheduler.explain(server.job(job.id)))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def why(server: Server, job: Job) -> str:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_state_of_a_job_has_an_explanation(job: Job, sentence: str) -> None:
-    assert Server().scheduler.explain(job) == sentence
+    assert Server().scheduler.explain(job) == [sentence]
 
 
 def test_a_job_of_a_paused_queue_is_explained() -> None:
@@ -60,6 +60,26 @@ def test_a_job_without_a_worker_is_explained() -> None:
     job = server.submit(make_spec("mail", queue="q"))
 
     assert why(server, job) == "no worker offers task mail on queue q"
+
+
+def test_all_obstacles_are_named_and_the_permanent_ones_come_first() -> None:
+    server = Server(slots=0)
+    server.set_queue(Queue("q", paused=True))
+    queued = server.submit(make_spec("mail", queue="q"))
+    later = server.submit(make_spec("mail", queue="q", delay_us=HOUR))
+    unoffered = "no worker offers task mail on queue q"
+
+    assert server.scheduler.explain(server.job(queued.id)) == [unoffered, "queue q is paused"]
+    assert server.scheduler.explain(server.job(later.id)) == [unoffered, "it is not due yet"]
+
+
+def test_a_paused_queue_whose_slots_are_taken_names_both() -> None:
+    server = Server(slots=1)
+    jobs = [server.submit(make_spec()) for _ in range(2)]
+    server.run(T0)
+    server.set_queue(Queue("default", paused=True))
+
+    assert why(server, jobs[1]) == "queue default is paused; all 1 slots for task work are taken"
 
 
 def test_the_explanation_of_a_job_that_waits_for_a_slot_counts_the_slots() -> None:
@@ -104,10 +124,9 @@ def test_a_job_with_an_unknown_ready_key_is_explained() -> None:
     server = Server()
     elsewhere = make_job(state=State.QUEUED, due_at=HOUR)
 
-    assert (
-        server.scheduler.explain(elsewhere)
-        == "at least 0 ready jobs of its queue and task go first"
-    )
+    assert server.scheduler.explain(elsewhere) == [
+        "at least 0 ready jobs of its queue and task go first"
+    ]
 
 
 NEEDS_GPU = Options(requirements=Requirements(resources=(("gpu", 1_000),)))

@@ -176,12 +176,12 @@ def test_the_pause_explains_why_a_job_waits() -> None:
     server = Server()
     job = server.submit(make_spec())
     pause(server, SCHEDULES)
-    assert server.scheduler.explain(server.job(job.id)) == "it is next"
+    assert server.scheduler.explain(server.job(job.id)) == ["it is next"]
 
     pause(server, STARTS)
-    plain = server.scheduler.explain(server.job(job.id))
+    [plain] = server.scheduler.explain(server.job(job.id))
     pause(server, STARTS, note="the disk is being moved")
-    noted = server.scheduler.explain(server.job(job.id))
+    [noted] = server.scheduler.explain(server.job(job.id))
 
     assert plain == "the server is paused: no job starts until it is resumed"
     assert noted == (

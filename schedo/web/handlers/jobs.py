@@ -127,8 +127,8 @@ async def respond_when_ended(
 
 async def explain_job(context: AppContext, request: Request) -> Response:
     job = await _load_job(context, request)
-    why = context.engine.why(job)
-    response = WhyResponse(render_id(job.id), job.state, why)
+    reasons = context.engine.why(job)
+    response = WhyResponse(render_id(job.id), job.state, "; ".join(reasons), reasons)
     return Response(200, msgspec.json.encode(response))
 
 
