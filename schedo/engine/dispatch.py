@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from schedo.core.leases import AttemptResult, Lease, Snoozed, StopRequest
+from schedo.core.leases import AttemptResult, Failed, Lease, Snoozed, StopRequest
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PAUSE_US
 from schedo.core.model import LeaseKey
 from schedo.core.scheduler import Scheduler
@@ -129,9 +129,11 @@ class Dispatcher:
     # Results.
 
     def record_results(self, results: Iterable[AttemptResult]) -> None:
-        """Keep the results of attempts until they are durable."""
+        """Keep the results of attempts until they are durable; log those that are no result."""
         for result in results:
             key = result.key
+            if type(result.outcome) is Failed and is_refused(result):
+                log.error("the result of %s is refused: %s", key, result.outcome)
             self._ended.append(key)
             if key in self._leases:
                 self._results[key] = result

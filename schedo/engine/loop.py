@@ -21,10 +21,9 @@ from typing import Any, TypeVar
 
 from schedo.core.changes import Changes
 from schedo.core.commands import AttachWorker, Command, Flush
-from schedo.core.leases import AttemptResult, Failed
+from schedo.core.leases import AttemptResult
 from schedo.core.loads import NOTHING_LOADED, Load, Loaded, Needs
 from schedo.core.scheduler import Scheduler
-from schedo.core.value_limits import is_refused
 from schedo.core.worker_messages import Progress
 from schedo.engine.channel import Channel
 from schedo.engine.clock_changes import ClockChanges, next_wake_at, tick
@@ -239,9 +238,6 @@ class EngineLoop:
         self.decisions.note(decided)
         for message in progress:
             self.progress.note(message, now)
-        for result in results:
-            if type(result.outcome) is Failed and is_refused(result):
-                log.error("the result of %s is refused: %s", result.key, result.outcome)
         self.dispatcher.record_results(results)
         self.progress.forget(results)
         for warning in warnings:
