@@ -101,3 +101,13 @@ def write_unnamed_file(data: bytes) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def describe_exit(status: int) -> str:
+    """Describe how a process ended, from its exit code or its negated signal number."""
+    if status >= 0:
+        return f"the process exited with code {status}"
+    try:
+        return f"the process was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"the process was killed by signal {-status}"

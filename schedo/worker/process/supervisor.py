@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from schedo.child_process import ChildHandle
+from schedo.child_process import ChildHandle, describe_exit
 from schedo.core.leases import (
     AttemptResult,
     Blame,
@@ -44,6 +44,7 @@ from schedo.worker.process.backend_server import BackendServer
 from schedo.worker.process.child_slots import ChildSlots
 from schedo.worker.process.connection import FrameConnection
 from schedo.worker.process.lease_batch import LeaseBatch
+from schedo.worker.process.payload_room import PayloadRoom
 from schedo.worker.process.start_counter import StartCounter
 
 _CLOSE_AFTER_S = 1.0  # a process that the dead child started may still hold its socket open
@@ -85,6 +86,7 @@ class _Held:
 
     number: int  # the position in the order of all leases sent to the child, from 1
     is_once: bool  # its job has the delivery at_most_once
+    payload_bytes: int  # of a large payload
     stop_timer: SilenceTimer | None = None
 
 
@@ -121,11 +123,10 @@ class ChildSupervisor:
         self._culprit_known = False  # the attempt that caused the child's death is known
         self.has_suspects = False  # the child died with several attempts, and any may be the cause
         self._fault: str | None = None
+        self._room = PayloadRoom()
         self._connection = FrameConnection(
-            frames.child_frames(), self._on_frame, self._on_closed, self._on_room
+            frames.child_frames(), self._on_frame, self._on_closed, self._room.note_reading
         )
-        self._room = asyncio.Event()  # for large payloads
-        self._room.set()
         self._batch = LeaseBatch(self._send_leases)
         self._backend_server = BackendServer(engine, self._connection.send)
         self._closed = asyncio.Event()
@@ -151,7 +152,9 @@ class ChildSupervisor:
             self._engine.report(AttemptResult(lease.key, Released()))
             return
         self._leases_sent += 1
-        self._held[lease.key] = _Held(self._leases_sent, bool(lease.options.at_most_once))
+        self._held[lease.key] = _Held(
+            self._leases_sent, bool(lease.options.at_most_once), self._room.hold(lease)
+        )
         self._batch.add(lease)
         if self._liveness_timer is None:
             self._liveness_timer = SilenceTimer(self._timeouts.pulse_s, self._check_liveness)
@@ -168,10 +171,6 @@ class ChildSupervisor:
 
     def _send_leases(self, leases: list[Lease]) -> None:
         self._connection.send(frames.Leases(leases, time.monotonic() + self._timeouts.start_s))
-
-    def _on_room(self, has_room: bool) -> None:
-        # A retired child gets no lease: those that wait for room are released at once.
-        (self._room.set if has_room or self.retired.is_set() else self._room.clear)()
 
     # The child's side.
 
@@ -235,6 +234,7 @@ class ChildSupervisor:
             return
         if held.stop_timer is not None:
             held.stop_timer.cancel()
+        self._room.release(held.payload_bytes)
         self._engine.report(result)
         self._end_if_retired()
 
@@ -265,7 +265,9 @@ class ChildSupervisor:
 
     def _attach_workers(self) -> None:
         for spec in self._slots.workers:
-            self._engine.attach(spec if self._is_open else replace(spec, slots=0), self, self._room)
+            self._engine.attach(
+                spec if self._is_open else replace(spec, slots=0), self, self._room.event
+            )
 
     def _on_stalled(self) -> None:
         begun = self._starts.count
@@ -288,7 +290,7 @@ class ChildSupervisor:
         """Send no more leases; the child ends when its running attempts have ended."""
         if not self.retired.is_set():
             self.retired.set()
-            self._on_room(True)
+            self._room.retire()
             self._set_open(False)
             self._connection.send(frames.Drain())
             self._end_if_retired()
@@ -345,7 +347,7 @@ class ChildSupervisor:
         self._end_held(f"{self.worker_id}: {message}")
         self._starts.close()
         self.retired.set()
-        self._on_room(True)
+        self._room.retire()
         self.gone.set()
         self._on_gone(self, message)
 
@@ -387,13 +389,3 @@ class ChildSupervisor:
         if self._is_terminated or self._culprit_known:
             return not held.is_once
         return held.number > self._starts.count and not self._protocol_error
-
-
-def describe_exit(status: int) -> str:
-    """Describe how a process ended, from its exit code or its negated signal number."""
-    if status >= 0:
-        return f"the process exited with code {status}"
-    try:
-        return f"the process was killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"the process was killed by signal {-status}"

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from schedo.child_process import describe_exit
 from schedo.core.ids import parse_id
 from schedo.core.model import Options, Retry
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.strict_json import CheckedJson, decode_strictly
 from schedo.core.worker_pool import PLACE_LABEL
 from schedo.protocol.pieces import PIECE_BYTES
-from schedo.worker.process.supervisor import describe_exit
 from tests.worker.calls import both_loops, wait_gone
 from tests.worker.raised import KINDS, shown
 from tests.worker.site import LONG_S, Site, read_from, serving, write_to
