@@ -31,7 +31,8 @@ from schedo.client.tokens import check_token, read_private
 from schedo.clock import SystemClock
 from schedo.config import Config, check_config
 from schedo.core.built_in import BUILT_IN, find_permissions, may_run
-from schedo.engine.engine import Engine, describe_pauses
+from schedo.engine.call_results import describe_pauses
+from schedo.engine.engine import Engine
 from schedo.errors import Exit, Invalid, SchedoError, Unavailable, exit_of_server
 from schedo.logs import set_level, start_logging
 from schedo.loops import new_loop

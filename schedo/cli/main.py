@@ -42,6 +42,8 @@ COMMANDS = {
     "pause": _Entry("schedo.cli.pauses:pause", "Start no more jobs, fire no schedules, or both."),
     "resume": _Entry("schedo.cli.pauses:resume", "End the pauses of the whole server."),
     "backup": _Entry("schedo.cli.backup:backup", "Copy the store of a running server to a file."),
+    "restore": _Entry("schedo.cli.restore:restore", "Put a backup in place of a store, paused."),
+    "check": _Entry("schedo.cli.check:check", "Check a store or a backup."),
     "crontab": _Entry("schedo.cli.crontab_import:crontab", "Import a crontab as schedules."),
     "cron": _Entry("schedo.cli.cron:cron", "Explain cron expressions."),
     "config": _Entry("schedo.cli.settings:config", "Show the configuration of the server."),

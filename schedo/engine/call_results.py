@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from schedo.core.model import Queue
+from schedo.core.model import Pause, Queue
 
 T = TypeVar("T")
 
@@ -35,3 +36,13 @@ class Health(NamedTuple):
     epoch: int
     lag_us: int
     clock_behind_us: int = 0  # how far the clock is behind the newest instant of the store
+
+
+def describe_pauses(pauses: Sequence[Pause]) -> str:
+    """Return what is paused, and the notes, as a text."""
+    by_note: dict[str | None, list[str]] = {}
+    for pause in pauses:
+        by_note.setdefault(pause.note, []).append(pause.scope.value)
+    return "; ".join(
+        ", ".join(scopes) + (f" ({note})" if note else "") for note, scopes in by_note.items()
+    )

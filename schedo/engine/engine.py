@@ -31,7 +31,7 @@ from schedo.core.model import (
 from schedo.core.paged_index import Window
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.call_results import Accepted, Health, QueueStatus
+from schedo.engine.call_results import Accepted, Health, QueueStatus, describe_pauses
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.dispatch import AttachedWorker, Transport
 from schedo.engine.failures import log_fatal
@@ -386,13 +386,6 @@ class Engine:
 
         command = commands.DetachWorker(worker_id, message, dispatcher.waiting)
         self._loop.enqueue(command, detached)
-
-
-def describe_pauses(pauses: Sequence[Pause]) -> str:
-    """Return what is paused, and the notes, as a text."""
-    return "; ".join(
-        f"{pause.scope.value}{f' ({pause.note})' if pause.note else ''}" for pause in pauses
-    )
 
 
 def _copy_triggered(reply: commands.Triggered) -> commands.Triggered:

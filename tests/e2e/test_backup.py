@@ -115,3 +115,77 @@ def test_a_backup_that_cannot_be_made_leaves_no_file(tmp_path: Path) -> None:
     assert (unreachable.returncode, nowhere.returncode) == (1, 78)
     assert "is `schedo serve` running?" in unreachable.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+SHELL = {"task": "shell", "payload": {"command": "echo ran >> ../ran"}}
+
+
+def test_a_restored_server_runs_nothing_beside_its_original_until_it_is_resumed(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, "--allow-shell") as original:
+        original.ask("POST", "/v1/server:pause", {"scopes": ["starts"]})
+        job = original.submit(**SHELL)
+        body = {"every": "1s", **SHELL}
+        assert original.ask("PUT", "/v1/schedules/beat", body)[0] == 201
+        original.ask("POST", "/v1/server:pause", {"scopes": ["schedules"]})
+        assert schedo(tmp_path, "backup", "copy.db", url=original.url).returncode == 0
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir(mode=0o700)
+        held = schedo(tmp_path, "restore", "copy.db", "--force")
+        restored = schedo(tmp_path, "restore", "copy.db", "--store", "elsewhere/data/schedo.db")
+        assert (held.returncode, restored.returncode) == (73, 0)
+        assert "its server starts paused" in restored.stdout
+
+        with serving(elsewhere, "--allow-shell") as copy:
+            _, ready = copy.ask("GET", "/readyz")
+            assert ready["ready"]
+            assert "the server is paused: starts, schedules (restored" in ready["notes"][0]
+            assert "`schedo resume` ends that" in copy.log()
+            _, why = copy.ask("GET", f"/v1/jobs/{job['id']}/why")
+            assert "the server is paused (restored from the backup of" in str(why)
+            accepted = copy.submit(**SHELL)
+            assert copy.ask("GET", f"/v1/jobs/{accepted['id']}")[1]["state"] == "queued"
+            assert not (tmp_path / "ran").exists()
+
+            assert schedo(tmp_path, "resume", url=copy.url).returncode == 0
+
+            assert copy.ended(job["id"])["state"] == "completed"
+        assert original.ask("GET", f"/v1/jobs/{job['id']}")[1]["state"] == "queued"
+
+
+def test_a_plain_copy_of_a_running_server_is_refused_with_the_way_to_copy_it(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as server:
+        server.submit(task="http", payload={"url": "http://127.0.0.1:1/"}, delay="1h")
+        (tmp_path / "copied").mkdir(mode=0o700)
+        (tmp_path / "copied" / "schedo.db").write_bytes((tmp_path / "data/schedo.db").read_bytes())
+
+    started = schedo(tmp_path, "serve", "--port", "0", "--store", "copied/schedo.db")
+
+    assert started.returncode == 65
+    assert "`schedo backup` makes a complete copy" in started.stderr
+
+
+def test_a_check_reads_a_store_that_a_server_uses(tmp_path: Path) -> None:
+    with serving(tmp_path) as server, loading(server, threads=1) as acknowledged:
+        eventually(lambda: len(acknowledged) > 100, "load")
+
+        checked = schedo(tmp_path, "check", "--full")
+
+        assert checked.returncode == 0, checked.stdout
+        assert "schedo.db, which a server uses" in checked.stdout
+        assert "WRONG" not in checked.stdout
+        assert server.is_running
+
+
+def test_a_check_of_a_damaged_store_ends_with_65(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        server.kill()
+    (tmp_path / "data/schedo.db").write_bytes(b"")
+
+    checked = schedo(tmp_path, "check", "--json")
+
+    assert checked.returncode == 65
+    assert "schedo.db is empty" in checked.stdout

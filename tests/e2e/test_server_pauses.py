@@ -23,7 +23,7 @@ def test_a_pause_outlives_a_kill_until_a_start_resumes(tmp_path: Path) -> None:
         _, info = server.ask("GET", "/v1/info")
         assert [each["scope"] for each in info["pauses"]] == ["starts", "schedules"]
         assert server.ask("GET", f"/v1/jobs/{job['id']}")[1]["state"] == "queued"
-        assert "the server is paused: starts (moving)" in server.log()
+        assert "the server is paused: starts, schedules (moving);" in server.log()
         server.kill()
 
     with serving(tmp_path, "--allow-shell", "--resume") as server:

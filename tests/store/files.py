@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from schedo.core.model import Job
+from schedo.store.sqlite.last_commit import SUFFIX
 from schedo.store.sqlite.schema import APPLICATION_ID, list_migrations
 from schedo.store.sqlite.store import SqliteStore
 from tests.store.steps import listed
 
 
 class Crashed:
-    """The files as a crash now would leave them: a copy of the database and its log."""
+    """The files as a crash now would leave them: copies of the database and the files beside it."""
 
     def __init__(self, path: Path, name: str = "crashed") -> None:
         self.path = path.parent / f"{name}.db"
         shutil.copy(path, self.path)
-        shutil.copy(f"{path}-wal", f"{self.path}-wal")
+        for suffix in ("-wal", SUFFIX):
+            shutil.copy(f"{path}{suffix}", f"{self.path}{suffix}")
 
     def run(self, statement: str, *values: object) -> list[Any]:
         """Run a statement as no schedo would."""

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from schedo.errors import StoreFull, StoreUnsuitable
 from schedo.store.sqlite.connection import open_reader, store_error
+from schedo.store.sqlite.copy_marks import mark_backup
 from schedo.store.sqlite.last_commit import read_mark
 from schedo.store.sqlite.lock import FileLock
 from schedo.store.sqlite.path_checks import size_bytes
@@ -31,10 +32,6 @@ _SYNC_STEPS = 8
 # A copy that leaves less room on the disk ends, because the server needs the room for its log.
 FREE_BYTES_MIN = 64 * 1024 * 1024
 _NICENESS = 10  # the loop and the commits of the server go first
-
-# The copy is complete without a log, see path_checks.py.
-_CLOSE = "UPDATE meta SET value = 0 WHERE name = 'open_schema'"
-_NOTE = "INSERT OR REPLACE INTO meta (name, value) VALUES ('backed_up_at', ?)"
 
 
 # Beside the store, while a server writes a backup for a client; a killed server leaves it behind.
@@ -149,8 +146,7 @@ def _complete(target: str, instant: int) -> None:
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
         copy.execute("PRAGMA journal_mode = DELETE")  # so that reading it makes no other files
         copy.execute("BEGIN")
-        copy.execute(_CLOSE)
-        copy.execute(_NOTE, (instant,))
+        mark_backup(copy, instant)
         copy.execute("COMMIT")
 
 

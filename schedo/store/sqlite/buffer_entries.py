@@ -137,6 +137,19 @@ def replay(connection: sqlite3.Connection) -> None:
     connection.execute(f"DELETE FROM {table}")
 
 
+def find_unreadable(connection: sqlite3.Connection) -> tuple[int, list[int]]:
+    """Return the number of entries, and those that a replay would skip."""
+    bodies = connection.execute(_ENTRIES.format("write_buffer")).fetchall()
+    layout = _find_layout(connection, "write_buffer", bodies)
+    unreadable = []
+    for entry, body in bodies:
+        try:
+            _read(body, layout, is_numbered=False)
+        except ValueError:
+            unreadable.append(entry)
+    return len(bodies), unreadable
+
+
 def _find_layout(
     connection: sqlite3.Connection, table: str, bodies: list[tuple[int, bytes]]
 ) -> Layout:

@@ -15,7 +15,8 @@ import sqlite3
 from collections.abc import Callable
 
 from schedo.store.sqlite import startup_checks
-from schedo.store.sqlite.connection import last_commit
+from schedo.store.sqlite.connection import last_commit, transaction
+from schedo.store.sqlite.copy_marks import begin_anew, mark_closed, mark_open, renew_identity
 from schedo.store.sqlite.file_watch import Files
 from schedo.store.sqlite.last_commit import SUFFIX, CommitMark, LastCommitFile, read_mark
 from schedo.store.sqlite.lock import FileLock, hold_database
@@ -23,8 +24,6 @@ from schedo.store.sqlite.path_checks import prepare_directory
 
 log = logging.getLogger("schedo.store")
 
-_NEW_STORE = "UPDATE meta SET value = random() WHERE name = 'store'"
-_SKIP_EPOCHS = "UPDATE meta SET value = value + ? WHERE name = 'epoch'"
 _STORE = "SELECT value FROM meta WHERE name = 'store'"
 
 
@@ -41,7 +40,10 @@ class DatabaseGuard:
     # While SQLite has the file open. All of this runs in the writer's thread.
 
     def attach(self, connection: sqlite3.Connection) -> None:
-        """Give a store that lost commits a new identity; needs a transaction."""
+        """Mark the store as open. One that lost commits, or a backup, gets a new identity.
+
+        Needs a transaction.
+        """
 
     def begin(self, connection: sqlite3.Connection) -> None:
         """Note the identity of the database and of its files, which SQLite has just opened."""
@@ -73,6 +75,9 @@ class DatabaseGuard:
 
     def note_leaving(self) -> None:
         """Count the end of this server as an orderly one from now on, even if it is killed."""
+
+    def detach(self, connection: sqlite3.Connection) -> None:
+        """Mark the store as closed, before the log is copied for the last time."""
 
     # After SQLite has closed the file.
 
@@ -125,8 +130,9 @@ class FileGuard(DatabaseGuard):
         # The files with the lost commits do not belong to the store any more. And no new lease may
         # equal a lease of the lost commits, so the epoch skips all epochs that they can have had.
         if self._accepted is not None:
-            connection.execute(_NEW_STORE)
-            connection.execute(_SKIP_EPOCHS, (self._accepted.missing or 0,))
+            renew_identity(connection, self._accepted.missing or 0)
+        begin_anew(connection)
+        mark_open(connection)
 
     def begin(self, connection: sqlite3.Connection) -> None:
         (store,) = connection.execute(_STORE).fetchone()
@@ -159,6 +165,12 @@ class FileGuard(DatabaseGuard):
             self._mark.commits = self._mark.copied = last_commit(connection)
             self._mark.is_copying = False
             self._last_commit_file.write(self._mark)
+
+    def detach(self, connection: sqlite3.Connection) -> None:
+        if self._is_attached:
+            with transaction(connection):
+                mark_closed(connection)
+            self.committed(connection)
 
     def check_index(self) -> None:
         if self._is_attached:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from schedo.errors import StoreDamaged
 from schedo.store.sqlite import last_commit
+from schedo.store.sqlite.copy_marks import is_plain_copy
 from schedo.store.sqlite.last_commit import CommitMark
 
 _MAGIC = b"SQLite format 3\0"
@@ -52,7 +53,7 @@ def find_damage(path: str, mark: CommitMark | None) -> Damage | None:
     if truncated is not None:
         return truncated
     if mark is None:
-        return None
+        return _find_plain_copy(path)
     try:
         whole = _read_extent(path) if log_bytes else _read_extent(path, "immutable=1")
     except sqlite3.DatabaseError as error:
@@ -116,6 +117,16 @@ def _describe_extent(path: str, damage: Damage) -> str:
         return ""
     last = last_commit.last_written(path)
     return f"; up to {damage.missing} commits are missing, the last of them made at {last}"
+
+
+def _find_plain_copy(path: str) -> Damage | None:
+    """Return the damage of a copy of the database file of a store that a server had open."""
+    if os.path.lexists(path + "-wal") or not is_plain_copy(path):
+        return None
+    return Damage(
+        f"{path} is a plain copy of the file of a store that was open, and the log beside the"
+        " original is missing here; `schedo backup` makes a complete copy"
+    )
 
 
 def _read_header(path: str) -> bytes | None:

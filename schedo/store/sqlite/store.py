@@ -291,6 +291,8 @@ class SqliteStore(ConcurrentReads):
             writes.raise_epoch(connection)
             self._guard.attach(connection)
         self._guard.begin(connection)
+        if self.path is not None:
+            self._checkpoint(connection)  # so that the file itself says that it is open
         return reads.read_snapshot(connection)
 
     def _post(
@@ -366,6 +368,7 @@ class SqliteStore(ConcurrentReads):
             if self._broken is None:
                 with contextlib.suppress(sqlite3.Error, StoreError):  # the next start recovers then
                     self._buffer.flush(connection)
+                    self._guard.detach(connection)
                     self._guard.copy_log(connection, connections.truncate_log)
             connection.close()
         finally:

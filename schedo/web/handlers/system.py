@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from schedo.core import limits
 from schedo.core.built_in import may_run
-from schedo.engine.engine import describe_pauses
+from schedo.engine.call_results import describe_pauses
 from schedo.errors import NotFound
 from schedo.protocol.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
 from schedo.protocol.problems import get_kind
