@@ -19,6 +19,7 @@ from schedo.core.paged_index import IndexSize, PagedIndex, Pair
 from schedo.core.pool import JobPool
 from schedo.core.ready_queues import ReadyQueues
 from schedo.core.states import FOLLOWERS, TIMED, State, check_transition
+from schedo.core.waiting_counts import WaitingCounts
 from schedo.core.worker_pool import WorkerPool
 
 # Access to an enum member through its class costs as much as a small call, and happens per job.
@@ -56,6 +57,7 @@ class JobTable:
         )
         self.changes = Changes()
         self.has_new = False  # among the changes are new jobs, which wait for their commit
+        self.waiting = WaitingCounts()
         self.offset_us = offset_us  # the wall clock minus the elapsed timeline
         self.ready: set[int] = set()  # jobs that a timer or a commit has just made runnable
 
@@ -87,6 +89,7 @@ class JobTable:
         if known is not None:
             return known
         self._jobs[job.id] = job
+        job.counted = job.state
         if job.unique_key is not None:
             self._keys[job.unique_key] = job.id
         return job
@@ -169,6 +172,7 @@ class JobTable:
         """Return all changes since the last call. They are being committed until `committed`."""
         changes = self.changes
         self.changes, self.has_new = Changes(), False
+        self.waiting.update(changes.jobs.values())
         self._committing = changes.jobs
         return changes
 
@@ -249,8 +253,12 @@ class JobTable:
             firsts[ready_key] = min(pair, firsts.get(ready_key, pair))
         for ready_key, first in firsts.items():
             self._evict(self.ready_queues.retreat(ready_key, first))
-        for _, (_, job_id) in promoted.jobs:
+        for ready_key, (_, job_id) in promoted.jobs:
+            before = State.RETRYING if job_id in promoted.retrying else State.SCHEDULED
+            self.waiting.promoted(ready_key.queue, before)
             job = self._jobs.get(job_id)
+            if job is not None and job.counted is before:
+                job.counted = _QUEUED
             if job is not None and job.state in TIMED and job.due_at <= load.until:
                 self._queue(job)  # memory wins over the store, so its record must change as well
 

@@ -45,6 +45,7 @@ class Promoted(NamedTuple):
 
     jobs: list[tuple[ReadyKey, Pair]]  # the ready key and (rank, id) of each
     last: Pair | None  # due time and id of the last one; None: no more are due
+    retrying: frozenset[int] = frozenset()  # the ids of those that were; the others were scheduled
 
 
 @dataclass(frozen=True, slots=True)

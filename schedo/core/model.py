@@ -155,6 +155,7 @@ class Job:
     is_new: bool = False  # the store has no row of it yet
     location: Location = Location.NOWHERE
     poison_suspect: bool = False  # its worker died while other jobs ran there too
+    counted: State | None = field(default=None, compare=False)  # see WaitingCounts
 
     @property
     def is_final(self) -> bool:

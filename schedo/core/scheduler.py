@@ -72,6 +72,7 @@ class Scheduler:
         self._transitions = JobTransitions(self._jobs, self._schedules, ended)
         self._expiry = Expiry(jobs, self._transitions, self._loads)
         self._attempts = RunningAttempts(self._jobs, self._workers, epoch)
+        self.waiting = self._jobs.waiting  # the numbers of waiting jobs, by queue and state
         # Queries of records in memory and of running attempts.
         self.find_job, self.find_schedule = self._jobs.find, table.find
         self.is_live, self.runs = self._attempts.is_live, self._attempts.runs

@@ -37,7 +37,6 @@ from schedo.engine.dispatch import AttachedWorker, Transport
 from schedo.engine.failures import log_fatal
 from schedo.engine.gauges import (
     Gauges,
-    JobCounts,
     list_queue_statuses,
     read_gauges,
     read_queue_status,
@@ -78,7 +77,6 @@ class Engine:
         self._scheduler: Scheduler | None = None
         monitor = LoopMonitor(clock, self.metrics)
         self._loop = EngineLoop(store, self._make_scheduler, monitor, on_fatal)
-        self._counts = JobCounts(store, clock)
         self._maintenance = Maintenance(self._loop, store.check, retention or Retention())
         self._payload_bytes = 0
         self.was_killed = False  # the previous server was killed, and its host was not restarted
@@ -148,7 +146,7 @@ class Engine:
 
     async def gauges(self) -> Gauges:
         """Return the engine's gauges for monitoring."""
-        return await read_gauges(self._loop, self.store, self._counts)
+        return await read_gauges(self._loop, self.store)
 
     # Jobs.
 
@@ -345,13 +343,14 @@ class Engine:
     async def list_queues(self) -> Iterator[QueueStatus]:
         """Return every queue that has limits or unfinished jobs, by name; made one by one.
 
-        In a large store the counts of waiting jobs are some seconds old: see `counted_at`.
+        In the first seconds after the start of a large store, this waits until it has counted its
+        waiting jobs.
         """
-        return await list_queue_statuses(self._loop, self._counts)
+        return await list_queue_statuses(self._loop, self.store)
 
     async def get_queue_status(self, name: str) -> QueueStatus:
         """Return the queue's status, also of one that has neither limits nor jobs."""
-        return await read_queue_status(self._loop, self._counts, name)
+        return await read_queue_status(self._loop, self.store, name)
 
     def why(self, job: Job) -> list[str]:
         """Explain in sentences what the job waits for, permanent obstacles first."""

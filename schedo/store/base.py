@@ -11,12 +11,13 @@ There are two kinds of calls:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.loads import Load
 from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Schedule
+from schedo.core.states import State
 
 
 class ClockMark(NamedTuple):
@@ -96,11 +97,8 @@ class OutputPiece(NamedTuple):
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The numbers of unfinished jobs by queue and state."""
-
-    by_queue: dict[str, dict[str, int]] = field(default_factory=dict)
+# The numbers of waiting jobs by queue and state.
+Waiting = dict[str, dict[State, int]]
 
 
 class Reader(Protocol):
@@ -117,11 +115,11 @@ class Reader(Protocol):
         Creation times are compared by id.
         """
 
-    async def count_jobs(self) -> Counts:
-        """Return the number of unfinished jobs of each queue in each state.
+    async def count_waiting(self, epoch: int) -> Waiting:
+        """Return how many jobs waited in the snapshot of this epoch; of each queue, in each state.
 
-        A large store counts in parts, so a job that changes meanwhile can be missed or counted
-        twice.
+        A large store counts them for seconds beside later commits. Raise StoreError if they cannot
+        be counted, or if there is a newer snapshot.
         """
 
     async def list_attempts(self, job_id: int) -> list[AttemptRecord]:

@@ -154,10 +154,11 @@ class FakeStore:
             after,
             PROMOTED,
         )
+        retrying = frozenset(job.id for job in page if job.state is State.RETRYING)
         for job in page:
             self.jobs[job.id].state = State.QUEUED
         last = (page[-1].due_at, page[-1].id) if len(page) == PROMOTED else None
-        return loads.Promoted([(job.ready_key, (job.rank, job.id)) for job in page], last)
+        return loads.Promoted([(job.ready_key, (job.rank, job.id)) for job in page], last, retrying)
 
     def load_job(self, job_id: int) -> Job | None:
         """Return a copy of the job, or None."""
@@ -187,6 +188,15 @@ class FakeStore:
     def ready_keys(self) -> list[ReadyKey]:
         """Return the ready keys that have queued jobs."""
         return sorted({job.ready_key for job in self.jobs.values() if job.state is State.QUEUED})
+
+    def count_waiting(self) -> dict[str, dict[State, int]]:
+        """Return the numbers of the waiting jobs by queue and state."""
+        counts: dict[str, dict[State, int]] = {}
+        for job in self.jobs.values():
+            if job.state in WAITING:
+                by_state = counts.setdefault(job.queue, {})
+                by_state[job.state] = by_state.get(job.state, 0) + 1
+        return counts
 
     def has_blocked(self) -> bool:
         """Return whether a run is blocked."""

@@ -22,6 +22,7 @@ def check(server: Server) -> None:
     check_running(server)
     check_blocked(server)
     check_memory(server)
+    check_counts(server)
 
 
 def current_jobs(server: Server) -> list[Job]:
@@ -135,3 +136,9 @@ def check_memory(server: Server) -> None:
     passing = len(jobs.changes.jobs) + len(jobs._committing) + len(jobs._evictable)
     assert len(jobs) <= most + passing
     assert len(server.scheduler._schedule_table.order) <= 5 * server.capacity
+
+
+def check_counts(server: Server) -> None:
+    """The numbers of waiting jobs are those of the store, once it has the changes."""
+    if server.taken is None and not undelivered(server):
+        assert server.scheduler.waiting.by_queue == server.store.count_waiting()

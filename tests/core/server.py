@@ -99,6 +99,7 @@ class Server:
         )
         queues = [queue.changed() for queue in store.queues.values()]
         pauses = [pause for pause in store.pauses.values() if pause is not None]
+        scheduler.waiting.add_snapshot(store.count_waiting())
         scheduler.restore(queues, store.ready_keys(), store.has_blocked(), pauses)
         for job in store.unfinished():
             if job.state is State.RUNNING:

@@ -1,96 +1,116 @@
-"""Waiting jobs are counted for each request while that is cheap, else in the background."""
+"""The numbers of waiting jobs: they follow each commit, and outlive restarts and recoveries."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+import sqlite3
+from pathlib import Path
 
 import pytest
 
-from schedo.engine.gauges import JobCounts
+from schedo.core.leases import Failed
+from schedo.core.limits import SECOND
+from schedo.core.model import Failure
 from schedo.errors import StoreError
-from schedo.store.base import Counts, Store
-from schedo.testing.clock import VirtualClock
+from schedo.store.base import Waiting
+from schedo.store.sqlite import waiting_count
+from schedo.store.sqlite.connection import Connection
+from tests.engine.world import THRICE, World, running
+from tests.store.files import Crashed
 
-MILLISECOND = 1_000
-T0 = 1_000_000_000
-
-
-class Clock(VirtualClock):
-    def advance(self, us: int) -> None:
-        self._now += us
+FAILED = Failed(Failure("boom", "it broke"))
 
 
-class CountingStore:
-    """Returns one job more at each count; a count lasts until the test ends it."""
-
-    def __init__(self, clock: Clock, takes_us: int) -> None:
-        self.clock = clock
-        self.takes_us = takes_us
-        self.counted = 0
-        self.gate: asyncio.Event | None = None
-        self.fails = False
-
-    async def count_jobs(self) -> Counts:
-        if self.fails:
-            raise StoreError("the disk is gone")
-        if self.gate is not None:
-            await self.gate.wait()
-        self.clock.advance(self.takes_us)
-        self.counted += 1
-        return Counts({"default": {"queued": self.counted}})
+async def counts(world: World) -> dict[str, dict[str, int]]:
+    """Return the numbers of waiting jobs by queue and state."""
+    await world.engine.flush()
+    return {each.queue.name: each.waiting for each in await world.engine.list_queues()}
 
 
-def make(takes_us: int) -> tuple[JobCounts, CountingStore, Clock]:
-    clock = Clock(T0)
-    store = CountingStore(clock, takes_us)
-    return JobCounts(cast(Store, store), clock), store, clock
+async def test_each_change_of_a_job_is_counted(path: Path) -> None:
+    async with running(path) as world:
+        later = await world.submit(delay_us=SECOND)
+        assert await counts(world) == {"default": {"scheduled": 1}}
+        await world.engine.pause_queue("default")
+        await world.submit()
+        await world.submit(queue="mail", task="other")
+        assert await counts(world) == {
+            "default": {"scheduled": 1, "queued": 1},
+            "mail": {"queued": 1},
+        }
+        await world.engine.cancel(later.id)
+        assert (await counts(world))["default"] == {"queued": 1}
+        await world.engine.resume_queue("default")
+        assert (await counts(world))["default"] == {}
 
 
-def queued(counts: Counts) -> int:
-    return counts.by_queue["default"]["queued"]
+async def test_a_job_is_counted_while_it_waits_for_its_retry(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit(retry=THRICE)
+        world.worker.end(FAILED)
+
+        assert await counts(world) == {"default": {"retrying": 1}}
 
 
-async def test_cheap_counts_are_current_for_each_request() -> None:
-    counts, _, clock = make(takes_us=MILLISECOND)
+async def test_counts_are_right_after_a_crash(path: Path) -> None:
+    async with running(path) as world:
+        await world.engine.pause_queue("mail")
+        for _ in range(3):
+            await world.submit(queue="mail")
+        await world.submit(delay_us=SECOND)
+        crashed = Crashed(path)
 
-    seen = [await counts.read_soon() for _ in range(3)]
-
-    assert [queued(each) for each, _ in seen] == [1, 2, 3]
-    assert seen[-1][1] == clock.now()
-
-
-async def test_a_request_does_not_wait_for_an_expensive_count() -> None:
-    counts, store, clock = make(takes_us=300 * MILLISECOND)
-    await counts.read_soon()
-    store.gate = asyncio.Event()  # no count ends any more
-    clock.advance(60_000 * MILLISECOND)
-
-    found, counted_at = await counts.read_soon()
-
-    assert (queued(found), counted_at) == (1, T0 + 300 * MILLISECOND)
-    store.gate.set()
-    assert queued((await counts.read())[0]) == 2  # counted in the background
+    async with running(crashed.path, worker="process-2") as after:
+        assert await counts(after) == {"default": {"scheduled": 1}, "mail": {"queued": 3}}
+        await after.run_until(after.clock.now() + SECOND)
+        assert await counts(after) == {"default": {}, "mail": {"queued": 3}}
 
 
-async def test_expensive_counts_take_at_most_a_tenth_of_the_time() -> None:
-    counts, store, clock = make(takes_us=300 * MILLISECOND)
-    await counts.read_soon()
+async def test_overdue_jobs_that_the_store_queues_itself_are_counted(path: Path) -> None:
+    async with running(path, window=4) as world:
+        await world.engine.pause_queue("default")
+        for _ in range(40):
+            await world.submit(delay_us=SECOND)
+        crashed = Crashed(path)
+        now = world.clock.now()
 
-    for _ in range(29):
-        clock.advance(100 * MILLISECOND)
-        found, _ = await counts.read_soon()
-        assert queued(found) == 1
-    clock.advance(200 * MILLISECOND)  # more than ten times as long as the count took
-    await counts.read_soon()
-    found, _ = await counts.read()  # waits for the count under way
+    async with running(crashed.path, window=4, now=now + 60 * SECOND) as after:
+        await after.run_until(now + 61 * SECOND)
 
-    assert queued(found) == store.counted == 2
+        assert await counts(after) == {"default": {"queued": 40}}
 
 
-async def test_a_failed_first_count_raises_its_error() -> None:
-    counts, store, _ = make(takes_us=MILLISECOND)
-    store.fails = True
+async def test_changes_during_the_count_of_the_store_are_counted_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=SECOND)
+    go_on = asyncio.Event()
+    count = waiting_count._count
 
-    with pytest.raises(StoreError):
-        await counts.read_soon()
+    async def count_late(connection: Connection) -> Waiting:
+        await go_on.wait()
+        return await count(connection)
+
+    monkeypatch.setattr(waiting_count, "_count", count_late)
+    async with running(path, worker="process-2") as world:
+        await world.submit(delay_us=SECOND)
+        listing = asyncio.ensure_future(counts(world))
+        await world.submit(delay_us=SECOND)
+        go_on.set()
+
+        assert await listing == {"default": {"scheduled": 3}}
+
+
+async def test_a_count_that_fails_is_an_error_for_each_caller(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(connection: Connection) -> Waiting:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(waiting_count, "_count", fail)
+    async with running(path) as world:
+        for _ in range(2):
+            with pytest.raises(StoreError, match="cannot be counted: disk I/O error"):
+                await counts(world)
+        assert (await world.engine.gauges()).queues == {}

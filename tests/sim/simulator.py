@@ -14,8 +14,9 @@ from schedo.core.states import FINAL
 from schedo.errors import NotFound
 from tests.sim.clients import Clients
 from tests.sim.plan import Plan
-from tests.sim.trace import Ended, Trace
+from tests.sim.trace import Broke, Ended, Trace
 from tests.sim.world import ENGINE_LOG, BugLog, World
+from tests.store.model import count_waiting
 from tests.store.steps import all_jobs
 
 PROBE_EVERY_S = 10.0
@@ -135,5 +136,10 @@ async def _record_end(world: World) -> None:
         with contextlib.suppress(NotFound):  # the job has been pruned meanwhile
             jobs.append(await engine.get(job.id))
     schedules = await engine.list_schedules(None, 1_000)
-    running = sum(status.running for status in await engine.list_queues())
+    statuses = [*await engine.list_queues()]
+    running = sum(status.running for status in statuses)
+    waiting = {status.queue.name: status.waiting for status in statuses if status.waiting}
+    expected = count_waiting(world.disk.memory._jobs.values())
+    if waiting != expected:
+        world.record(Broke, f"the engine counts {waiting}, it should be {expected}")
     world.record(Ended, tuple(jobs), tuple(schedules), running)

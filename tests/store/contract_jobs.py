@@ -279,7 +279,7 @@ class JobClaims(Claims):
         before = {n: await store.get_job(n) for n in range(1, 7)}
 
         assert await store.load(PromoteDue((0, 0), 20, 2)) == Promoted(
-            [(key, (9, 1)), (other, (8, 2))], (10, 2)
+            [(key, (9, 1)), (other, (8, 2))], (10, 2), frozenset({2})
         )
         assert ids(await store.load(LoadTimers(START, 9))) == [3, 4, 5]
         assert await store.load(PromoteDue((10, 2), 20, 2)) == Promoted(

@@ -12,6 +12,7 @@ from schedo.core.loads import LoadExpired, LoadJob, LoadReady, LoadTimers, LoadU
 from schedo.core.model import Queue, ReadyKey
 from schedo.core.paged_index import START
 from schedo.core.states import State
+from schedo.errors import StoreError
 from schedo.store.base import Retention, Store
 from tests.factories import make_job
 from tests.store.steps import all_jobs, ended, listed, of_jobs, put
@@ -77,14 +78,24 @@ class ReadClaims:
 
         assert await store.load_payload(1) == b"[1]"
 
-    async def test_counts_include_every_commit(self, store: Store) -> None:
+    async def test_a_count_has_what_its_snapshot_has(self, store: Store) -> None:
         job = make_job(id=1)
         await put(store, job, make_job(id=2))
-        assert (await store.count_jobs()).by_queue == {"default": {"queued": 2}}
+        epoch = (await store.snapshot()).epoch
 
         await store.commit(of_jobs(ended(job)))
+        await put(store, make_job(id=3), make_job(id=4, state=State.SCHEDULED))
 
-        assert (await store.count_jobs()).by_queue == {"default": {"queued": 1}}
+        assert await store.count_waiting(epoch) == {"default": {State.QUEUED: 2}}
+
+    async def test_the_jobs_of_an_earlier_snapshot_are_not_counted_any_more(
+        self, store: Store
+    ) -> None:
+        epoch = (await store.snapshot()).epoch
+        await store.snapshot()
+
+        with pytest.raises(StoreError):
+            await store.count_waiting(epoch)
 
     async def test_snapshots_include_every_commit(self, store: Store) -> None:
         job = make_job(id=5)

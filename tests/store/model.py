@@ -6,7 +6,7 @@ The simulation compares SQLite's results with the model's.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -16,17 +16,17 @@ from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.ids import first_id
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Job, Location, Pause, PauseScope, Queue, Schedule
-from schedo.core.states import FINAL, TIMED, State
+from schedo.core.states import FINAL, TIMED, WAITING, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
     ClockMark,
-    Counts,
     JobFilter,
     JobPage,
     OutputPiece,
     OutputSize,
     Retention,
     Snapshot,
+    Waiting,
 )
 from schedo.store.sqlite.pruning import kept_us
 from tests.store.model_checks import check_jobs, check_schedules
@@ -54,6 +54,7 @@ class ModelStore:
         self._decisions: dict[int, list[DecisionRecord]] = {}
         self._idempotency_records: dict[str, IdempotencyRecord] = {}
         self._clock = ClockMark()
+        self._waiting: Waiting = {}
 
     async def open(self) -> Snapshot:
         assert not self._is_open, "the store is open already"
@@ -107,6 +108,7 @@ class ModelStore:
         self._check_open()
         self._epoch += 1
         jobs = self._jobs.values()
+        self._waiting = count_waiting(jobs)
         queued = {job.ready_key for job in jobs if job.state is State.QUEUED}
         return Snapshot(
             epoch=self._epoch,
@@ -150,10 +152,11 @@ class ModelStore:
             lambda job: job.state in TIMED and job.due_at <= load.until,
             *(_DUE, load.after, load.limit),
         )
+        retrying = frozenset(job.id for job in page if job.state is State.RETRYING)
         for job in page:
             self._jobs[job.id].state = State.QUEUED
         last = _DUE(page[-1]) if len(page) == load.limit else None
-        return loads.Promoted([(job.ready_key, _RANK(job)) for job in page], last)
+        return loads.Promoted([(job.ready_key, _RANK(job)) for job in page], last, retrying)
 
     def _page_of_blocked(self, load: loads.LoadBlocked) -> list[loads.BlockedRun]:
         after = (load.after, 1 << 62)
@@ -265,14 +268,11 @@ class ModelStore:
         self._check_open()
         return list(reversed(self._decisions.get(schedule_id, ())))[:limit]
 
-    async def count_jobs(self) -> Counts:
+    async def count_waiting(self, epoch: int) -> Waiting:
         self._check_open()
-        counts = Counts()
-        for job in self._jobs.values():
-            if job.state not in FINAL:
-                by_state = counts.by_queue.setdefault(job.queue, {})
-                by_state[job.state.value] = by_state.get(job.state.value, 0) + 1
-        return counts
+        if epoch != self._epoch:
+            raise StoreError("the waiting jobs of this snapshot were not counted")
+        return self._waiting
 
     async def find_idempotency_record(
         self, scope: str, fingerprint: bytes
@@ -377,3 +377,13 @@ def _trim(outputs: dict[tuple[int, str], CapturedOutput]) -> None:
         oldest = min(attempt for attempt, _ in outputs)
         for key in [key for key in outputs if key[0] == oldest]:
             del outputs[key]
+
+
+def count_waiting(jobs: Iterable[Job]) -> Waiting:
+    """Return the numbers of the waiting jobs by queue and state."""
+    counts: Waiting = {}
+    for job in jobs:
+        if job.state in WAITING:
+            by_state = counts.setdefault(job.queue, {})
+            by_state[job.state] = by_state.get(job.state, 0) + 1
+    return counts

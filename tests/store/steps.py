@@ -8,7 +8,7 @@ from typing import Any
 from schedo.core.changes import Changes
 from schedo.core.model import Job, Schedule
 from schedo.core.states import State
-from schedo.store.base import JobFilter, Reader, Snapshot, Store
+from schedo.store.base import JobFilter, Reader, Snapshot, Store, Waiting
 
 MINUTE = 60_000_000
 LARGE = b'"' + b"x" * 5_000 + b'"'  # above PAYLOAD_INLINE_BYTES_MAX
@@ -45,6 +45,11 @@ async def listed(
 ) -> list[int]:
     """Return the ids of the jobs that the filter lists."""
     return ids((await store.list_jobs(JobFilter(**which), before, limit)).jobs)
+
+
+async def counted(store: Store) -> Waiting:
+    """Return the numbers of the waiting jobs."""
+    return await store.count_waiting((await store.snapshot()).epoch)
 
 
 async def all_jobs(store: Reader, **which: Any) -> list[Job]:

@@ -101,6 +101,12 @@ class Connection(aiosqlite.Connection):
         await super().close()
         self._thread.join()
 
+    def interrupt_now(self) -> None:
+        """End the statement that runs now with an error; any thread may call, also after close."""
+        with suppress(sqlite3.ProgrammingError):
+            if self._raw is not None:
+                self._raw.interrupt()
+
     def abandon(self) -> None:
         """Close a connection whose opening was cancelled: its thread opens it nevertheless."""
         self._thread.join()

@@ -81,6 +81,7 @@ def _promote_due(connection: sqlite3.Connection, load: PromoteDue, offset_us: in
             connection.execute(queries.QUEUE_JOBS, (ids,))
     last = page[-1][0] if len(page) == load.limit else None
     return Promoted(
-        [(rows.ready_key_from_row(row[3:]), (row[2], job_id)) for (_, job_id), row in page],
+        [(rows.ready_key_from_row(row[4:]), (row[2], job_id)) for (_, job_id), row in page],
         last,
+        frozenset(job_id for (_, job_id), row in page if row[3] == "retrying"),
     )

@@ -79,7 +79,7 @@ WHERE state = 'blocked' AND {LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
 
 TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {TIMED} AND due_elapsed = :elapsed", "due_at")
 DUE = _paged(
-    "SELECT due_at, id, rank, queue, task, requirements FROM job"
+    "SELECT due_at, id, rank, state, queue, task, requirements FROM job"
     f" WHERE {TIMED} AND due_elapsed = :elapsed AND due_at <= :until",
     "due_at",
 )
@@ -144,11 +144,11 @@ IDEMPOTENCY_RECORD = (
     f"SELECT {', '.join(rows.IDEMPOTENCY_RECORD.names)} FROM idempotency_record WHERE scope = ?"
 ).replace(" body,", " CASE WHEN fingerprint = ? THEN body ELSE x'' END AS body,")
 
-# Covering scans of unfinished jobs; ended jobs are not read.
+# Covering scans of waiting jobs; ended jobs are not read.
 COUNTS = f"""
 SELECT queue, 'queued', count(*) FROM job WHERE state = 'queued' GROUP BY queue
-UNION ALL SELECT queue, state, count(*) FROM job
-    WHERE (state = 'running' OR state = 'blocked') AND {LISTED_STATE} GROUP BY queue, state"""
+UNION ALL SELECT queue, 'blocked', count(*) FROM job
+    WHERE state = 'blocked' AND {LISTED_STATE} GROUP BY queue"""
 # GROUP BY queue sorts in memory. So the jobs that wait for an instant are counted in parts.
 COUNT_SAME = f"""
 SELECT queue, state, count(*), max(id) FROM (

@@ -8,14 +8,13 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.model import DecisionRecord, Job, Schedule
-from schedo.store.base import Counts, JobFilter, JobPage, OutputPiece, OutputSize
+from schedo.store.base import JobFilter, JobPage, OutputPiece, OutputSize
 from schedo.store.sqlite import queries, reads, rows
 from schedo.store.sqlite.job_search import search
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-COUNTED_AT_ONCE = 10_000  # jobs: SQLite sorts them in half a MiB and a few milliseconds
 PARTS_OF_A_PAGE_MAX = 20  # of job_search.LOOKED_AT_ONCE jobs each
 
 
@@ -87,19 +86,6 @@ class ConcurrentReads:
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         found = await self._read(reads.fetch_all, queries.DECISIONS, (schedule_id, limit))
         return [rows.decision_from_row(row) for row in found]
-
-    async def count_jobs(self) -> Counts:
-        counts = Counts()
-        for queue, state, count in await self._read_jobs(reads.fetch_all, queries.COUNTS, ()):
-            counts.by_queue.setdefault(queue, {})[state] = count
-        after: tuple[int, int, int] | None = None
-        while True:  # other reads run between two parts
-            counted, after = await self._read_jobs(reads.count_timed, after, COUNTED_AT_ONCE)
-            for queue, state, count in counted:
-                by_state = counts.by_queue.setdefault(queue, {})
-                by_state[state] = by_state.get(state, 0) + count
-            if after is None:
-                return counts
 
     async def find_idempotency_record(
         self, scope: str, fingerprint: bytes

@@ -30,7 +30,7 @@ _decode_options = lru_cache(maxsize=256)(msgspec.json.Decoder(Options).decode)
 
 JOB = Columns(
     Job,
-    memory_only=("is_new", "location", "poison_suspect"),
+    memory_only=("is_new", "location", "poison_suspect", "counted"),
     fixed=(
         *("id", "task", "queue", "payload", "options", "created_at", "schedule_id"),
         *("scheduled_for", "trigger", "offset_us"),

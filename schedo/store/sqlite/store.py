@@ -30,7 +30,7 @@ from schedo.errors import (
     StoreRefused,
     StoreUnsuitable,
 )
-from schedo.store.base import ClockMark, Retention, Snapshot
+from schedo.store.base import ClockMark, Retention, Snapshot, Waiting
 from schedo.store.sqlite import bad_values, loads, queries, reads, writes
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite.backup import UNFINISHED_SUFFIX, write_backup_behind
@@ -41,6 +41,7 @@ from schedo.store.sqlite.path_checks import size_bytes
 from schedo.store.sqlite.pruning import prune
 from schedo.store.sqlite.read_connection import ConcurrentReads
 from schedo.store.sqlite.schema import check_file, migrate
+from schedo.store.sqlite.waiting_count import WaitingCount
 from schedo.store.sqlite.write_buffer import WriteBuffer
 from schedo.store.sqlite.writes import Commit
 
@@ -68,6 +69,7 @@ class SqliteStore(ConcurrentReads):
         self._broken: StoreBroken | None = None
         self._buffer = WriteBuffer()
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._waiting: WaitingCount | None = None
         self._is_copied = False  # a backup runs, which keeps the log from starting over
 
     async def open(self) -> Snapshot:
@@ -85,6 +87,7 @@ class SqliteStore(ConcurrentReads):
             self._reader = self._writer
             if self.path is not None:
                 self._reader = await self._connect(connections.connect_reader(self.path))
+            await self._begin_count(snapshot.epoch)
         except BaseException as error:
             await self.close()
             if isinstance(error, sqlite3.Error | OSError):
@@ -145,7 +148,22 @@ class SqliteStore(ConcurrentReads):
 
         snapshot = await self._run(self._require_open(self._writer), read_snapshot)
         self._offset_us = snapshot.clock.offset_us
+        await self._begin_count(snapshot.epoch)
         return snapshot
+
+    async def _begin_count(self, epoch: int) -> None:
+        if self._waiting is not None:
+            await self._waiting.end()
+        connection = self._require_open(self._writer)
+        if self.path is not None:
+            connection = await self._connect(connections.connect_reader(self.path))
+        self._waiting = WaitingCount(epoch, connection)
+        await self._waiting.begin()
+
+    async def count_waiting(self, epoch: int) -> Waiting:
+        self._require_open(self._writer)
+        assert self._waiting is not None, "each snapshot begins a count"
+        return await self._waiting.result(epoch)
 
     async def save_clock(self, mark: ClockMark) -> None:
         def save_clock(connection: sqlite3.Connection) -> None:
@@ -340,6 +358,8 @@ class SqliteStore(ConcurrentReads):
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
+        if self._waiting is not None:
+            await self._waiting.end()
         if writer is not None:
             with contextlib.suppress(StoreError):
                 await self._run(writer, self._guard.check)

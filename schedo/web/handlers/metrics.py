@@ -165,11 +165,6 @@ def _render_queues(gauges: Gauges) -> list[Family]:
     paused = {name: queue.paused for name, queue in queues.items()}
     return [
         Family("schedo_queue_waiting_jobs", "gauge", "Jobs that wait, in the store.", waiting),
-        _one(
-            "schedo_queue_waiting_age_seconds",
-            "How old the numbers of waiting jobs are.",
-            gauges.count_age_us / SECOND,
-        ),
         _each("schedo_queue_running_jobs", "Jobs that run.", "queue", running.items()),
         _each("schedo_queue_paused", "Whether the queue is paused.", "queue", paused.items()),
     ]

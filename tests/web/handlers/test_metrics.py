@@ -15,10 +15,8 @@ from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec
 from schedo.engine.engine import Engine
 from schedo.engine.gauges import Gauges
-from schedo.store.base import Counts
-from schedo.store.sqlite.store import SqliteStore
 from schedo.web.settings import WebSettings
-from tests.web.world import SECOND, T0, World
+from tests.web.world import World
 
 TOKEN = "a-token-of-enough-characters"
 
@@ -137,43 +135,6 @@ async def test_metrics_need_the_token() -> None:
         assert (await world.get("/metrics")).code == "unauthorized"
         authorized = [("authorization", f"Bearer {TOKEN}")]
         assert (await world.get("/metrics", authorized)).status == 200
-
-
-class SlowCounts(SqliteStore):
-    """Counts its calls; each call lasts until the test ends it."""
-
-    asked = 0
-    world: World
-    takes_us = 0
-
-    async def count_jobs(self) -> Counts:
-        self.asked += 1
-        self.world.clock.stall(self.takes_us)
-        return await super().count_jobs()
-
-
-@pytest.mark.parametrize(
-    ("takes_us", "fresh_us"),
-    [(0, 5 * SECOND), (SECOND // 2, 25 * SECOND)],
-    ids=["at most every 5 s", "at most a fiftieth of the time"],
-)
-async def test_requests_for_metrics_share_the_count_of_waiting_jobs(
-    takes_us: int, fresh_us: int
-) -> None:
-    store = SlowCounts(":memory:")
-    async with World(store=store) as world:
-        store.world, store.takes_us = world, takes_us
-        await scrape(world)
-        world.clock.stall(fresh_us - 1)
-        age = values((await scrape(world))["schedo_queue_waiting_age_seconds"])[()]
-        assert store.asked == 1
-        assert age == pytest.approx(fresh_us / SECOND, abs=1e-5)
-
-        world.clock.stall(1)
-        await scrape(world)
-
-        assert store.asked == 2
-        assert world.clock.now() > T0
 
 
 async def test_concurrent_requests_for_metrics_share_one_text(

@@ -1,0 +1,89 @@
+"""The count of the waiting jobs of a snapshot, which goes on beside later commits.
+
+A count of ten million jobs takes seconds. So it has a connection of its own, and reads inside one
+transaction, which sees no later commit. The core counts those itself (core/waiting_counts.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+
+from schedo.core.states import State
+from schedo.errors import StoreError
+from schedo.store.base import Waiting
+from schedo.store.sqlite import queries, reads
+from schedo.store.sqlite.connection import Connection, InlineConnection
+
+COUNTED_AT_ONCE = 10_000  # jobs: SQLite sorts them in half a MiB and a few milliseconds
+
+
+class WaitingCount:
+    """The count for one epoch, on a connection of its own; or at once on that of a memory store."""
+
+    def __init__(self, epoch: int, connection: Connection) -> None:
+        self._epoch = epoch
+        self._connection = connection
+        self._counting: asyncio.Future[Waiting] = asyncio.get_running_loop().create_future()
+
+    async def begin(self) -> None:
+        """Fix what is counted: the jobs that the tables have now."""
+        if isinstance(self._connection, InlineConnection):
+            self._counting.set_result(await _count(self._connection))
+            return
+        await self._connection.run(_fix_snapshot)
+        self._counting = asyncio.create_task(self._count(), name="schedo count of waiting jobs")
+        self._counting.add_done_callback(_forget_error)
+
+    async def _count(self) -> Waiting:
+        try:
+            return await _count(self._connection)
+        finally:
+            await self._connection.close()
+
+    async def result(self, epoch: int) -> Waiting:
+        """Return the numbers of waiting jobs; raise StoreError if they cannot be counted."""
+        try:
+            if epoch == self._epoch:
+                return await asyncio.shield(self._counting)
+            reason = "the store has recovered meanwhile"
+        except sqlite3.Error as error:
+            reason = str(error)
+        except asyncio.CancelledError:
+            if not self._counting.cancelled():
+                raise
+            reason = "the store is closed"
+        raise StoreError(f"the waiting jobs cannot be counted: {reason}")
+
+    async def end(self) -> None:
+        """Stop the count and close its connection; harmless after its end."""
+        if self._counting.done():
+            return
+        self._connection.interrupt_now()
+        self._counting.cancel()
+        await asyncio.wait((self._counting,))
+
+
+def _forget_error(counting: asyncio.Future[Waiting]) -> None:
+    """Mark an error as seen: `result` raises it in each caller, if there is one."""
+    if not counting.cancelled():
+        counting.exception()
+
+
+def _fix_snapshot(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN")
+    connection.execute(queries.LAST_ID).fetchone()  # the first read fixes what all others see
+
+
+async def _count(connection: Connection) -> Waiting:
+    counts: Waiting = {}
+    for queue, state, count in await connection.run(reads.fetch_all, queries.COUNTS, ()):
+        counts.setdefault(queue, {})[State(state)] = count
+    after: tuple[int, int, int] | None = None
+    while True:
+        counted, after = await connection.run(reads.count_timed, after, COUNTED_AT_ONCE)
+        for queue, state, count in counted:
+            by_state = counts.setdefault(queue, {})
+            by_state[State(state)] = by_state.get(State(state), 0) + count
+        if after is None:
+            return counts
