@@ -80,7 +80,7 @@ HEADLINES = (
     Headline(
         "one submit at a time, embedded, jobs that run at once",
         "public",
-        "embedded, one submit at a time, that run at once",
+        "embedded, one submit at a time, jobs run at once",
     ),
     Headline(
         "HTTP submits, 32 connections",

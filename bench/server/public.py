@@ -100,7 +100,7 @@ def _measure_singly(directory: Path, count: int, results: Results) -> None:
     store = directory / "single.db"
     result = run(schedo_embedded.stream(store, work))
     for what, seconds, floor_s in (
-        ("embedded, one submit at a time, that run at once", result.submit_s, bare.submit_s),
+        ("embedded, one submit at a time, jobs run at once", result.submit_s, bare.submit_s),
         ("embedded, one at a time to durable ends", result.total_s, bare.total_s),
     ):
         results.add(what, count / seconds, "/s", count / floor_s, "bare commits of 1 row")
