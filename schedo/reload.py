@@ -7,7 +7,6 @@ and the log says which settings these are. A bad file changes nothing.
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -25,14 +24,6 @@ RELOADED = frozenset(
         *(key for key in SETTINGS if key.startswith("retention.")),
     }
 )
-
-
-def survive_hangups() -> None:
-    """Ignore SIGHUP until there is something to reload.
-
-    Unlike SIG_IGN, a handler is not inherited by the commands and children of this process.
-    """
-    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 class Reload:

@@ -36,7 +36,7 @@ from schedo.engine.engine import Engine
 from schedo.errors import Exit, Invalid, SchedoError, Unavailable, exit_of_server
 from schedo.logs import set_level, start_logging
 from schedo.loops import new_loop
-from schedo.reload import Reload, survive_hangups
+from schedo.reload import Reload
 from schedo.store import open_store
 from schedo.tasks.built_in import RunnerSettings, make_runners, payload_checks
 from schedo.tasks.http.signatures import parse_secrets
@@ -79,7 +79,6 @@ def run_server(
 
     read: reads the settings again; by default they stay as they are.
     """
-    survive_hangups()
     _limit_freed_memory()  # before there is a second thread
     listener = start_logging(config.log_format, config.log_level)
     faulthandler.enable()  # a crash by a signal such as SIGBUS leaves a traceback, too

@@ -29,14 +29,21 @@ class BadConfiguration(Failure):
     exit_code = Exit.MISUSED
 
 
+class FileFailure(Failure):
+    """A command that works on files failed; its exit code is the one that a server would have."""
+
+    def __init__(self, error: SchedoError) -> None:
+        super().__init__(explain(error))
+        self.exit_code = exit_of_server(error)  # type: ignore[misc]  # click has one for a class
+
+
 @contextmanager
 def on_files() -> Iterator[None]:
-    """Print a SchedoError of the block, and exit with the code that a server would end with."""
+    """Turn a SchedoError of the block into a FileFailure."""
     try:
         yield
     except SchedoError as error:
-        Failure(explain(error)).show()
-        click.get_current_context().exit(exit_of_server(error))
+        raise FileFailure(error) from error
 
 
 def explain(error: SchedoError) -> str:

@@ -119,7 +119,9 @@ def main() -> None:
 def _end_on_signals() -> None:
     """Let SIGTERM and SIGINT end the process as a drain does, until the command handles them.
 
-    It has begun nothing so far, but loading it and its application may take seconds.
+    It has begun nothing so far, but loading it and its application may take seconds. SIGHUP has
+    nothing to reload yet. Unlike SIG_IGN, its handler is not inherited by commands.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(Exit.DONE))
+    signal.signal(signal.SIGHUP, lambda *_: None)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from schedo.cli.connection import as_json
 from schedo.cli.errors import on_files
 from schedo.cli.escapes import escape
 from schedo.cli.serve import config_file, load
+from schedo.cli.tables import print_json
 from schedo.clock import SystemClock
 
 
@@ -17,7 +19,8 @@ from schedo.clock import SystemClock
     "--force", "is_forced", is_flag=True, help="Keep an existing store aside, under a dated name."
 )
 @config_file
-def restore(file: str, store: str | None, is_forced: bool, path: str | None) -> None:
+@as_json
+def restore(file: str, store: str | None, is_forced: bool, path: str | None, is_json: bool) -> None:
     """Put the backup FILE in place of a store whose server is stopped.
 
     The backup is checked before. Its server starts paused, because the original may still run the
@@ -30,6 +33,9 @@ def restore(file: str, store: str | None, is_forced: bool, path: str | None) -> 
     target = store or load(path, {}).store
     with on_files():
         kept = restore_store(file, target, SystemClock().now(), is_replacing=is_forced)
+    if is_json:
+        print_json({"store": target, "kept": kept})
+        return
     for name in kept:
         click.echo(f"kept {escape(name)}")
     click.echo(f"{escape(target)} is restored; its server starts paused")

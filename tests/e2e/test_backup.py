@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
@@ -186,6 +187,9 @@ def test_a_check_of_a_damaged_store_ends_with_65(tmp_path: Path) -> None:
     (tmp_path / "data/schedo.db").write_bytes(b"")
 
     checked = schedo(tmp_path, "check", "--json")
+    missing = schedo(tmp_path, "check", "none.db", "--json")
 
     assert checked.returncode == 65
     assert "schedo.db is empty" in checked.stdout
+    assert missing.returncode == 78
+    assert "there is no store at" in json.loads(missing.stderr)["detail"]

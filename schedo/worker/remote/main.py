@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable
 
@@ -34,8 +33,6 @@ def run_worker(
 
     read_token: reads the token again, after a SIGHUP.
     """
-    # Unlike SIG_IGN, a handler is not inherited by the commands of this process.
-    signal.signal(signal.SIGHUP, lambda *_: None)
     listener = start_logging(log_format, log_level, has_application=True)
     os.umask(0o077)
     try:
