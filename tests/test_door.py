@@ -21,7 +21,7 @@ EFFECTS = {
 QUERIES = {
     "find_job", "find_schedule", "queue", "queue_names", "explain", "worker_status",
     "worker_statuses", "held_by", "is_live", "runs", "stop_reason", "unsent", "uncommitted",
-    "offset_us", "delays", "stats", "waiting", "pauses",
+    "offset_us", "delays", "stats", "waiting", "pauses", "unserved",
 }
 # fmt: on
 DOOR = CHANGES | RECOVERY | EFFECTS | QUERIES

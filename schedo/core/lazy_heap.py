@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count
+from itertools import count, islice
 from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -34,6 +34,10 @@ class LazyHeap(Generic[Item]):
     def __len__(self) -> int:
         """Return the number of items, including those that may have lost their key."""
         return len(self._bounds)
+
+    def sample(self, count: int) -> list[Item]:
+        """Return at most `count` items in any order; some of them may have lost their key."""
+        return [*islice(self._bounds, count)]
 
     def push(self, item: Item, bound: Key) -> bool:
         """File the item, whose key is at least `bound`; return False if it already is filed so."""

@@ -77,6 +77,7 @@ class Scheduler:
         self.find_job, self.find_schedule = self._jobs.find, table.find
         self.is_live, self.runs = self._attempts.is_live, self._attempts.runs
         self.stop_reason = self._attempts.stop_reason
+        self.unserved = self._workers.groups.unserved
         # The leases of running attempts that wait for a commit or for their gang.
         self.unsent: Set[LeaseKey] = self._attempts.unsent
         # The attempts that the workers must start and stop.

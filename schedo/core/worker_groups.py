@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KINDS_KNOWN_MAX = 4_096
 IDLE_GROUPS_MAX = 64
+UNSERVED_SAMPLED = 100
 _LATER = 1 << 62  # after every assignment that was made
 _GroupKey = tuple[frozenset[int], ResourceAmounts, tuple[Preference, ...], bool]
 
@@ -60,6 +61,11 @@ class WorkerGroup:
     def members(self) -> list[Worker]:
         """All workers, including busy ones, in the order in which they were attached."""
         return sorted(self._members, key=attrgetter("number"))
+
+    @property
+    def has_members(self) -> bool:
+        """Whether any attached worker serves its ready keys."""
+        return bool(self._members)
 
     @property
     def key(self) -> _GroupKey:
@@ -178,6 +184,19 @@ class WorkerGroups:
             group = self._by_kind[kind] = self._find_or_make(kind)
             group.kinds.add(kind)
         return group
+
+    def unserved(self) -> dict[str, int]:
+        """Return how many due jobs in memory no attached worker can run, by task.
+
+        It looks at UNSERVED_SAMPLED queues at most, and at as many ready keys of each.
+        """
+        waiting: dict[str, int] = {}
+        for group in self._groups.values():
+            if group.key_count and not group.has_members:
+                for section in group.waiting.sample(UNSERVED_SAMPLED):
+                    for index in section.heap.sample(UNSERVED_SAMPLED):
+                        waiting[index.key.task] = waiting.get(index.key.task, 0) + len(index)
+        return {task: count for task, count in waiting.items() if count}
 
     def note_freed(self) -> None:
         """Notify the groups of each worker in `freed` that it may be available."""

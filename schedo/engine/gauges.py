@@ -45,6 +45,7 @@ class Gauges(NamedTuple):
     store_bytes: int
     lag_us: int
     clock_behind_us: int
+    unserved: dict[str, int]  # due jobs in memory that no worker can run, by task
 
 
 async def count_waiting(loop: EngineLoop, store: Store) -> Mapping[str, Mapping[State, int]]:
@@ -100,6 +101,7 @@ async def read_gauges(loop: EngineLoop, store: Store) -> Gauges:
         await store.size_bytes(),
         loop.monitor.lag_us,
         behind_us(scheduler, loop.clock),
+        scheduler.unserved(),
     )
 
 

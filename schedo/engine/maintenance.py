@@ -10,6 +10,7 @@ from schedo.core.commands import ExpireAndTrim
 from schedo.engine.failures import MUST_END
 from schedo.engine.health import ReadinessLog
 from schedo.engine.loop import EngineLoop
+from schedo.engine.unserved_log import UnservedLog
 from schedo.errors import SchedoError, StoreBroken
 from schedo.store.base import Retention
 
@@ -33,6 +34,7 @@ class Maintenance:
         self.retention = retention
         self._tasks: list[asyncio.Task[None]] = []
         self._readiness = ReadinessLog()
+        self._unserved = UnservedLog()
 
     def start(self) -> None:
         """Start the tasks in the running event loop."""
@@ -60,6 +62,7 @@ class Maintenance:
             self._readiness.note(self._loop.not_ready_reasons())
             self._loop.failure_log.end_windows(monitor.clock.now())
             if self._loop.failure is None:
+                self._unserved.note(self._loop.scheduler.unserved(), loop.time())
                 self._loop.enqueue(ExpireAndTrim())
 
     async def _check_loop(self) -> None:

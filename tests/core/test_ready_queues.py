@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from schedo.core.model import Job, LeaseKey, Queue, ReadyKey
+from schedo.core.model import Job, LeaseKey, Options, Queue, ReadyKey
 from schedo.core.ready_queues import ReadyQueues
+from schedo.core.requirements import Requirements
+from schedo.core.worker_groups import UNSERVED_SAMPLED
 from schedo.core.worker_pool import WorkerPool
 from tests.core.builders import worker_spec
 
@@ -70,6 +72,35 @@ def test_a_ready_key_without_a_worker_blocks_no_other() -> None:
 
     assert order(ready_queues) == [2]
     assert ready_queues.ready_index(ReadyKey("default", "nobody")) is not None
+
+
+def test_jobs_that_no_worker_can_run_are_counted_by_task() -> None:
+    workers = worker_pool(tasks=frozenset({"work"}))
+    gpu = Requirements(resources=(("gpu", 1),))
+    ready_queues = filled(
+        job(1),
+        job(2, task="mail"),
+        job(3, task="mail", queue="q"),
+        Job(id=4, queue="q", task="train", options=Options(requirements=gpu)),
+        workers=workers,
+    )
+    assert order(ready_queues) == [1]
+    assert workers.groups.unserved() == {"mail": 2, "train": 1}
+
+    workers.attach(worker_spec("other", tasks=frozenset({"mail"})))
+    assert sorted(order(ready_queues)) == [2, 3]
+    assert workers.groups.unserved() == {"train": 1}
+
+    ready_queues.remove(Job(id=4, queue="q", task="train", options=Options(requirements=gpu)))
+    assert workers.groups.unserved() == {}
+
+
+def test_the_count_of_jobs_that_no_worker_can_run_looks_at_some_queues_only() -> None:
+    workers = WorkerPool()
+    ready_queues = filled(*(job(n, queue=f"q{n}") for n in range(1, 301)), workers=workers)
+
+    assert order(ready_queues) == []
+    assert workers.groups.unserved() == {"work": UNSERVED_SAMPLED}
 
 
 def test_a_ready_key_whose_worker_is_full_blocks_no_other() -> None:

@@ -135,6 +135,12 @@ def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
             "kind",
             [(kind, age_us / SECOND) for kind, age_us in gauges.backlogs_us.items()],
         ),
+        _each(
+            "schedo_unserved_jobs",
+            "Due jobs in memory that no connected worker can run.",
+            "task",
+            gauges.unserved.items(),
+        ),
         _one(
             "schedo_http_bytes_in_flight",
             "Bytes of requests and responses, of all connections.",

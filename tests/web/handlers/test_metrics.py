@@ -91,6 +91,14 @@ async def test_the_metrics_include_gauges(world: World) -> None:
     assert one("process_start_time_seconds") > 1_700_000_000
 
 
+async def test_due_jobs_that_no_worker_can_run_are_counted_by_task(world: World) -> None:
+    await world.submit(task="nosuch")
+
+    page = await scrape(world)
+
+    assert values(page["schedo_unserved_jobs"]) == {("nosuch",): 1}
+
+
 async def test_every_metric_has_help_and_type_and_a_unit_in_its_name(world: World) -> None:
     await world.submit()
 
