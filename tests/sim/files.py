@@ -173,7 +173,11 @@ class FileStore(ServerStore):
             self._transaction = []
         elif sql == "COMMIT":
             self._committed.append(self._transaction)
-        elif sql.startswith(_APPEND) and done.rowcount == 1:
+        elif (
+            sql.startswith(_APPEND)
+            and done.rowcount == 1
+            and not done.connection.in_transaction  # alone, it is a transaction by itself
+        ):
             self._committed.append([sql])
         else:
             self._transaction.append(sql)

@@ -22,7 +22,7 @@ log = logging.getLogger("schedo.store")
 
 
 class BufferableJobs(NamedTuple):
-    """The rows of jobs that change only the job table, and none of its unique indexes."""
+    """The rows of the jobs of a commit."""
 
     new: list[Row]
     known: list[Row]

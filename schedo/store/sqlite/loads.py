@@ -23,14 +23,41 @@ from schedo.core.loads import (
 )
 from schedo.store.sqlite import queries, reads, rows
 from schedo.store.sqlite.connection import transaction, unsynced
+from schedo.store.sqlite.write_buffer import WriteBuffer
 
-_encode_ids = _encode_keys = msgspec.json.Encoder().encode
+_encode_list = msgspec.json.Encoder().encode
 
 
-def carry_out(  # noqa: C901, PLR0912  # one arm for each kind of load
-    connection: sqlite3.Connection, load: Load, offset_us: int
+def carry_out(
+    connection: sqlite3.Connection, buffer: WriteBuffer, load: Load, offset_us: int
 ) -> Any:
     """Return the result of the load; base.Store defines it for each kind."""
+    if not _is_in_tables(connection, buffer, load):
+        buffer.flush(connection)
+    return _read(connection, load, offset_us)
+
+
+def _is_in_tables(connection: sqlite3.Connection, buffer: WriteBuffer, load: Load) -> bool:
+    """Return whether the tables have all that the load may find, whatever else is buffered."""
+    match load:
+        case LoadJob():
+            return not buffer.holds(load.job_id)
+        case LoadUniqueHolders():
+            if any(map(buffer.holds_key, load.keys)):
+                return False
+            holders = reads.fetch_all(connection, queries.UNIQUE_IDS, (_keys(load),))
+            return not any(buffer.holds(job_id) for (job_id,) in holders)
+        case _:
+            return not buffer
+
+
+def _keys(load: LoadUniqueHolders) -> str:
+    return _encode_list(load.keys).decode()
+
+
+def _read(  # noqa: C901, PLR0912  # one arm for each kind of load
+    connection: sqlite3.Connection, load: Load, offset_us: int
+) -> Any:
     match load:
         case LoadTimers():
             return reads.page_of_timers(connection, offset_us, load)
@@ -45,8 +72,7 @@ def carry_out(  # noqa: C901, PLR0912  # one arm for each kind of load
         case LoadJob():
             return reads.job(connection, offset_us, queries.JOB, load.job_id)
         case LoadUniqueHolders():
-            keys = (_encode_keys(load.keys).decode(),)
-            found = reads.jobs(connection, offset_us, queries.UNIQUE, keys)
+            found = reads.jobs(connection, offset_us, queries.UNIQUE, (_keys(load),))
             return {job.unique_key: job for job in found}
         case LoadSchedule():
             return reads.schedule(connection, offset_us, load.which)
@@ -76,7 +102,7 @@ def _promote_due(connection: sqlite3.Connection, load: PromoteDue, offset_us: in
     key = itemgetter(0, 1)
     page = reads.page_of_timelines(connection, offset_us, queries.DUE, load, key, load.until)
     if page:
-        ids = _encode_ids([job_id for (_, job_id), _ in page]).decode()
+        ids = _encode_list([job_id for (_, job_id), _ in page]).decode()
         with unsynced(connection), transaction(connection):
             connection.execute(queries.QUEUE_JOBS, (ids,))
     last = page[-1][0] if len(page) == load.limit else None

@@ -99,8 +99,10 @@ WHERE expires_at IS NOT NULL AND {_WAITING} AND expires_elapsed = ? AND expires_
 ORDER BY expires_at, id LIMIT ?"""
 JOB = f"SELECT {_JOB} FROM job WHERE id = ?"
 WHOLE_JOB = JOB.replace(" payload,", f" {_WHOLE_PAYLOAD},")
+UNIQUE_IDS = "SELECT id FROM job WHERE unique_key IN (SELECT value FROM json_each(?))"
 UNIQUE = f"SELECT {_JOB} FROM job WHERE unique_key IN (SELECT value FROM json_each(?))"
 PAYLOAD = f"SELECT {_WHOLE_PAYLOAD} FROM job WHERE id = ?"
+LARGE_PAYLOAD = "SELECT payload FROM job_payload WHERE job_id = ?"
 
 SCHEDULES = _paged(
     f"SELECT {_SCHEDULE} FROM schedule WHERE paused = 0 AND next_fire_at IS NOT NULL"

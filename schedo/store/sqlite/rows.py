@@ -127,15 +127,16 @@ def schedule_from_row(row: Row, offset_us: int) -> Schedule:
     return schedule
 
 
-def attempt_row(attempt: AttemptRecord) -> dict[str, Any]:
-    """Return the named values of an attempt."""
-    return dict(zip(ATTEMPT.names, _attempt_row(attempt), strict=True))
+def attempt_row(attempt: AttemptRecord, *, has_job: bool) -> dict[str, Any]:
+    """Return the named values of an attempt; has_job: its commit writes the job too."""
+    return dict(zip(ATTEMPT.names, _attempt_row(attempt), strict=True)) | {"has_job": has_job}
 
 
-def output_row(output: Output) -> dict[str, Any]:
-    """Return the named values of an output."""
+def output_row(output: Output, *, has_job: bool) -> dict[str, Any]:
+    """Return the named values of an output; has_job: its commit writes the job too."""
     capture = output.capture
     return {
+        "has_job": has_job,
         "job_id": output.job_id,
         "attempt": output.attempt,
         "stream": capture.stream,

@@ -175,7 +175,8 @@ class SqliteStore(ConcurrentReads):
         self._offset_us = mark.offset_us
 
     async def load(self, load: Load) -> Any:
-        found = await self._load(loads.carry_out, load, self._offset_us)
+        writer = self._require_open(self._writer)
+        found = await self._run(writer, loads.carry_out, self._buffer, load, self._offset_us)
         if isinstance(load, PromoteDue):
             self._checkpoint_if_long(self._guard.log_bytes())
         return found
@@ -184,7 +185,10 @@ class SqliteStore(ConcurrentReads):
         return await self._load(reads.jobs, self._offset_us, queries.RUNNING, (after, limit))
 
     async def load_payload(self, job_id: int) -> bytes:
-        found = await self._load(reads.fetch_all, queries.PAYLOAD, (job_id,))
+        # A large payload is never in the buffer, and small ones stay in memory with their jobs.
+        writer = self._require_open(self._writer)
+        found = await self._run(writer, reads.fetch_all, queries.LARGE_PAYLOAD, (job_id,))
+        found = found or await self._load(reads.fetch_all, queries.PAYLOAD, (job_id,))
         if not found:
             raise NotFound(f"job {job_id} is not in the store")
         payload: bytes = found[0][0]

@@ -1,9 +1,9 @@
 """The write buffer: jobs that are durable in a table of their own and not yet in the job table.
 
 To insert and update a job takes ten times as long as to append it to a table without an index, and
-most jobs end within milliseconds of their first commit. So a commit with nothing but bufferable
-jobs is one row of that table, as durable as any other commit. Memory merges the entries of
-each job into one row, and a later flush writes these rows to the job table together.
+most jobs end within milliseconds of their first commit. So the jobs of a commit are one row of that
+table, as durable as any other commit. Memory merges the entries of each job into one row, and a
+later flush writes these rows to the job table together.
 
 - The tables alone are complete only while the buffer is empty: each read or write of them flushes
   first.
@@ -35,6 +35,7 @@ from schedo.store.sqlite.buffer_entries import (
     merge_entry,
     replay,
 )
+from schedo.store.sqlite.buffered_keys import BufferedKeys
 from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.connection import (
     count_statement,
@@ -95,6 +96,7 @@ class WriteBuffer:
         # By job id, in the order of the entries that added the jobs.
         self._new: dict[int, Row] = {}
         self._known: dict[int, Row] = {}
+        self._keys = BufferedKeys(self._new, self._known)
         self._entries: deque[Entry] = deque()
         self._size = 0
         self._waiting = 0
@@ -111,6 +113,10 @@ class WriteBuffer:
         with suppress(IndexError):
             return self._entries[-1].id
         return 0
+
+    def holds_key(self, key: str) -> bool:
+        """Whether a buffered job holds the unique key; only the writer's thread may call."""
+        return key in self._keys or not self._is_consistent
 
     def holds(self, job_id: int) -> bool:
         """Whether the tables may be without the newest row of the job; any thread may call."""
@@ -137,12 +143,22 @@ class WriteBuffer:
     def commit(self, connection: sqlite3.Connection, commit: Commit) -> None:
         """Make the commit durable: as an entry if possible, else in the tables."""
         with self._guarded(connection):
-            if commit.bufferable is not None and self._append(connection, commit.bufferable):
+            may_enter = self._may_enter(connection, commit)
+            # An entry alone is a transaction by itself, which takes one step.
+            if may_enter and not commit.others and self._append(connection, commit):
                 return
             with transaction(connection):
-                self._write(connection, len(self._entries))
-                writes.run(connection, commit.statements())
-            self._clear()
+                if may_enter and commit.others and self._append(connection, commit):
+                    writes.run(connection, commit.others)
+                else:
+                    self._write(connection, len(self._entries))
+                    writes.run(connection, commit.statements())
+                    self._clear()
+
+    def _may_enter(self, connection: sqlite3.Connection, commit: Commit) -> bool:
+        if not commit.is_bufferable:
+            return False
+        return not (commit.has_keys or self._keys) or self._keys.admit(connection, commit.jobs)
 
     def flush(self, connection: sqlite3.Connection) -> None:
         """Write all buffered jobs to the tables."""
@@ -216,8 +232,9 @@ class WriteBuffer:
             self.forget()
             raise
 
-    def _append(self, connection: sqlite3.Connection, jobs: BufferableJobs) -> bool:
-        """Append the rows as an entry; return False if they must go to the tables at once."""
+    def _append(self, connection: sqlite3.Connection, commit: Commit) -> bool:
+        """Append the jobs as an entry; return False if they must go to the tables at once."""
+        jobs = commit.jobs
         body = encode(jobs)
         size = len(body)
         if (
@@ -234,6 +251,8 @@ class WriteBuffer:
         entry = appended.lastrowid
         assert entry is not None
         new, known = len(self._new), len(self._known)
+        if commit.has_keys or self._keys:
+            self._keys.note(jobs)
         merge_entry(self._new, self._known, jobs, _merge)
         waiting = sum(1 for row in jobs.new if row[_STATE] != _QUEUED)
         self._entries.append(
@@ -268,8 +287,8 @@ class WriteBuffer:
             entry = self._entries.popleft()
             self._size -= entry.size
             self._waiting -= entry.waiting
-            _drop_first(self._new, entry.new)
-            _drop_first(self._known, entry.known)
+            self._drop_first(self._new, entry.new)
+            self._drop_first(self._known, entry.known)
 
     def _write(self, connection: sqlite3.Connection, count: int) -> None:
         """Write the jobs that the oldest `count` entries added, and delete the entries."""
@@ -288,10 +307,12 @@ class WriteBuffer:
     def _clear(self) -> None:
         self._new.clear()
         self._known.clear()
+        self._keys.clear()
         self._entries.clear()
         self._size = self._waiting = self._old = 0
 
-
-def _drop_first(pending: dict[int, Row], count: int) -> None:
-    for job_id in [*islice(pending, count)]:
-        del pending[job_id]
+    def _drop_first(self, rows: dict[int, Row], count: int) -> None:
+        for job_id in [*islice(rows, count)]:
+            if self._keys:
+                self._keys.forget(job_id)
+            del rows[job_id]

@@ -18,7 +18,7 @@ from schedo.core.model import PLAIN, Job
 from schedo.errors import StoreRefused
 from schedo.store.base import ClockMark
 from schedo.store.sqlite import bulk, rows
-from schedo.store.sqlite.buffer_entries import BufferableJobs
+from schedo.store.sqlite.buffer_entries import LAYOUT, BufferableJobs
 from schedo.store.sqlite.bulk import COUNTS, Shape, make_shape
 from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.rows import (
@@ -38,6 +38,7 @@ _SELDOM = (
 )
 _NO_RESULT = (*_SELDOM, "result")
 _NOT_STARTED = (*_NO_RESULT, "picked_at", "started_at", "ended_at", "worker")
+_KEYED = tuple(name for name in _SELDOM if name != "unique_key")
 
 
 def _insert(table: str, names: Sequence[str], count: int = 1) -> str:
@@ -67,14 +68,15 @@ def _update_jobs(bound: Sequence[str], count: int) -> str:
 INSERT_JOB = _insert("job", JOB.inserted)
 INSERT_JOBS = tuple(
     make_shape(JOB.inserted, nulls, partial(_insert, "job"))
-    for nulls in (_NOT_STARTED, _NO_RESULT, _SELDOM)
+    for nulls in (_NOT_STARTED, _NO_RESULT, _SELDOM, _KEYED)
 )
 UPDATE_JOB = f"UPDATE job SET {', '.join(f'{name} = ?' for name in JOB.mutable)} WHERE id = ?"
 UPDATE_JOBS = tuple(
-    make_shape((*JOB.mutable, "id"), nulls, _update_jobs) for nulls in (_NO_RESULT, _SELDOM)
+    make_shape((*JOB.mutable, "id"), nulls, _update_jobs) for nulls in (_NO_RESULT, _SELDOM, _KEYED)
 )
 INSERT_PAYLOAD = "INSERT INTO job_payload (job_id, payload) VALUES (?, ?)"
 INSERT_TAG = "INSERT OR IGNORE INTO job_tag (tag, job_id) VALUES (?, ?)"
+INSERT_TAGS = Shape({count: INSERT_TAG.replace("(?, ?)", _rows(2, count)) for count in COUNTS})
 
 _OR_UPDATE_SCHEDULE = _or_update("id", SCHEDULE.inserted)
 UPSERT_SCHEDULE = _insert("schedule", SCHEDULE.inserted) + _OR_UPDATE_SCHEDULE
@@ -88,12 +90,13 @@ UPSERT_PAUSE = _insert("pause", PAUSE.names) + _or_update("scope", PAUSE.names)
 DELETE_PAUSE = "DELETE FROM pause WHERE scope = ?"
 UPSERT_QUEUE = _insert("queue", QUEUE.names) + _or_update("name", QUEUE.names)
 
-# A late result may belong to a pruned job; its record would never be deleted.
+# A late result may belong to a pruned job; its record would never be deleted. A job that the same
+# commit writes is there, perhaps in the write buffer only.
 INSERT_ATTEMPT = f"""
 INSERT INTO attempt (number, {", ".join(ATTEMPT.names)})
 SELECT (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE job_id = :job_id),
     {", ".join(f":{name}" for name in ATTEMPT.names)}
-WHERE EXISTS (SELECT 1 FROM job WHERE id = :job_id)"""
+WHERE :has_job OR EXISTS (SELECT 1 FROM job WHERE id = :job_id)"""
 TRIM_ATTEMPTS = f"""
 DELETE FROM attempt WHERE job_id = :id
 AND number <= (SELECT max(number) FROM attempt WHERE job_id = :id) - {limits.ATTEMPTS_MAX}"""
@@ -101,7 +104,7 @@ AND number <= (SELECT max(number) FROM attempt WHERE job_id = :id) - {limits.ATT
 INSERT_OUTPUT = """
 INSERT OR REPLACE INTO output (job_id, attempt, stream, head, tail, total_bytes)
 SELECT :job_id, :attempt, :stream, :head, :tail, :total_bytes
-WHERE EXISTS (SELECT 1 FROM job WHERE id = :job_id)"""
+WHERE :has_job OR EXISTS (SELECT 1 FROM job WHERE id = :job_id)"""
 # The sum runs back from the latest attempt. The streams of an attempt are deleted together.
 TRIM_OUTPUTS = f"""
 DELETE FROM output WHERE job_id = :id AND attempt <= (
@@ -163,6 +166,8 @@ _JOB_ID_POSITIONS: dict[str, int | str] = {
     INSERT_OUTPUT: "job_id",
 }
 
+_KEY = LAYOUT.known.index("unique_key")
+
 # A rank is an instant less some priority steps. A commit with a rank outside this range is written
 # to the tables, where SQLite checks each value; the write buffer would accept any value.
 _RANK_MIN, _RANK_MAX = -(2**62), 2**62
@@ -185,37 +190,52 @@ class Statement(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The writes of one commit: its only jobs are bufferable, or else there are statements."""
+    """The writes of one commit.
 
-    bufferable: BufferableJobs | None
-    others: Sequence[Statement] = ()
+    is_bufferable: the jobs may enter the write buffer; then the other statements are those that do
+    not read the job table. has_keys: jobs have unique keys, which the buffer must check.
+    """
+
+    jobs: BufferableJobs
+    others: Sequence[Statement]
+    is_bufferable: bool
+    has_keys: bool
 
     def statements(self) -> Sequence[Statement]:
         """Return the statements that write all of it to the tables, in the order of writing."""
-        if self.bufferable is None:
-            return self.others
-        jobs = self.bufferable
-        return [each for each in (update_jobs(jobs.known), insert_jobs(jobs.new)) if each.rows]
+        new, known = self.jobs
+        with_key = [row for row in known if row[_KEY] is not None] if self.has_keys else []
+        # Updates without a unique key come first: they may free a key that another job takes.
+        without_key = [row for row in known if row[_KEY] is None] if with_key else known
+        jobs = (
+            update_jobs(without_key),
+            Statement(UPDATE_JOB, with_key, must_match=True),
+            insert_jobs(new),
+        )
+        return [*(each for each in jobs if each.rows), *self.others]
 
 
 def encode(changes: Changes, offset_us: int = 0) -> Commit:
     """Return the writes that make the changes durable."""
-    jobs = _encode_jobs(changes.jobs.values(), offset_us)
-    if (
+    commit = _encode_jobs(changes.jobs.values(), offset_us)
+    others = _encode_others(changes, offset_us)
+    if not others:
+        return commit
+    # What is rare, or may read the row of a job, is not written beside an entry of the buffer.
+    is_bufferable = commit.is_bufferable and not (
         changes.schedules
         or changes.schedules_deleted
         or changes.queues
         or changes.pauses
-        or changes.attempts
-        or changes.outputs
         or changes.decisions
-        or changes.idempotency_records
-    ):
-        return Commit(None, [*jobs.statements(), *_encode_others(changes, offset_us)])
-    return jobs
+        or any(each.job_id not in changes.jobs for each in changes.attempts)
+        or any(each.job_id not in changes.jobs for each in changes.outputs)
+    )
+    return commit._replace(others=[*commit.others, *others], is_bufferable=is_bufferable)
 
 
 def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
+    jobs = changes.jobs
     deleted = set(changes.schedules_deleted)
     schedules = [
         rows.schedule_row(schedule, offset_us)
@@ -236,9 +256,15 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
         Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
         Statement(UPSERT_PAUSE, [rows.pause_row(p) for p in changes.pauses.values() if p]),
         Statement(DELETE_PAUSE, [(scope.value,) for scope, p in changes.pauses.items() if not p]),
-        Statement(INSERT_ATTEMPT, [*map(rows.attempt_row, changes.attempts)]),
+        Statement(
+            INSERT_ATTEMPT,
+            [rows.attempt_row(each, has_job=each.job_id in jobs) for each in changes.attempts],
+        ),
         Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_with_attempt]),
-        Statement(INSERT_OUTPUT, [*map(rows.output_row, changes.outputs)]),
+        Statement(
+            INSERT_OUTPUT,
+            [rows.output_row(each, has_job=each.job_id in jobs) for each in changes.outputs],
+        ),
         Statement(TRIM_OUTPUTS, [{"id": each} for each in jobs_with_output]),
         Statement(
             INSERT_DECISION, [*map(rows.decision_row, decisions)], shapes=(INSERT_DECISIONS,)
@@ -251,20 +277,19 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
 
 
 def _encode_jobs(jobs: Iterable[Job], offset_us: int) -> Commit:  # noqa: C901  # hot: no call per job
-    # Updates without a unique key come first: they may free a key that another job takes.
-    without_key: list[Row] = []
-    with_key: list[Row] = []
+    known: list[Row] = []
     new: list[Row] = []
     payloads: list[tuple[int, bytes]] = []
     tags: list[tuple[str, int]] = []
-    is_bufferable = True
+    is_bufferable, has_keys = True, False
     options, text, requirements = PLAIN, None, ""  # most jobs of a batch share their options
     for job in jobs:
         if job.due_at > limits.INSTANT_MAX or not _RANK_MIN < job.rank < _RANK_MAX:
             is_bufferable = False  # SQLite checks it, and may refuse it
+        if job.unique_key is not None:
+            has_keys = True
         if not job.is_new:
-            row = rows.known_job_row(job, offset_us)
-            (without_key if job.unique_key is None else with_key).append(row)
+            known.append(rows.known_job_row(job, offset_us))
             continue
         payload = job.payload
         assert payload is not None, "a new job has its payload"
@@ -279,19 +304,19 @@ def _encode_jobs(jobs: Iterable[Job], offset_us: int) -> Commit:  # noqa: C901  
             payload = None
         if options.tags:
             tags.extend((tag, job.id) for tag in options.tags)
-        if job.unique_key is not None or job.schedule_id is not None:
+        if job.schedule_id is not None:
             is_bufferable = False
         new.append(rows.new_job_row(job, payload, text, requirements, offset_us))
-    if is_bufferable and (new or without_key) and not (with_key or payloads or tags):
-        return Commit(BufferableJobs(new, without_key))
-    statements = [
-        update_jobs(without_key),
-        Statement(UPDATE_JOB, with_key, must_match=True),
-        insert_jobs(new),
+    others = (
         Statement(INSERT_PAYLOAD, payloads),
-        Statement(INSERT_TAG, tags),
-    ]
-    return Commit(None, [statement for statement in statements if statement.rows])
+        Statement(INSERT_TAG, tags, shapes=(INSERT_TAGS,)),
+    )
+    return Commit(
+        BufferableJobs(new, known),
+        [statement for statement in others if statement.rows],
+        is_bufferable and bool(new or known),
+        has_keys,
+    )
 
 
 def job_of(sql: str, row: Any) -> int | None:
@@ -307,7 +332,7 @@ def insert_jobs(new: Sequence[Row]) -> Statement:
 
 
 def update_jobs(known: Sequence[Row]) -> Statement:
-    """Return the statement that writes known jobs, none of them with a unique key."""
+    """Return the statement that writes known jobs, none of which takes a unique key."""
     return Statement(UPDATE_JOB, known, must_match=True, shapes=UPDATE_JOBS)
 
 

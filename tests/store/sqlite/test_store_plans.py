@@ -37,6 +37,7 @@ PLANS = {
     "load_running": (queries.RUNNING, "INDEX job_state (state=? AND id>?)"),
     "LoadExpired": (queries.EXPIRED, "INDEX job_expires (expires_elapsed=? AND expires_at"),
     "LoadJob": (queries.JOB, KEY),
+    "LoadUniqueHolders, ids": (queries.UNIQUE_IDS, "COVERING INDEX job_unique (unique_key=?)"),
     "LoadUniqueHolders": (queries.UNIQUE, "INDEX job_unique (unique_key=?)"),
     "LoadSchedules, same": (
         queries.SCHEDULES.same,
@@ -54,6 +55,7 @@ PLANS = {
     "LoadBlocked": (queries.BLOCKED, "INDEX job_state (state=? AND id>?)"),
     "get_job": (queries.WHOLE_JOB, KEY),
     "load_payload": (queries.PAYLOAD, KEY),
+    "load_payload, large": (queries.LARGE_PAYLOAD, KEY),
     "list_decisions": (queries.DECISIONS, "PRIMARY KEY (schedule_id=?)"),
     "list_attempts": (queries.ATTEMPTS, "PRIMARY KEY (job_id=?)"),
     "list_output_sizes": (queries.OUTPUT_SIZES, "INDEX sqlite_autoindex_output_1 (job_id=?)"),

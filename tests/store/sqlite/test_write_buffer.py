@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from schedo.core.changes import Changes
-from schedo.core.loads import LoadJob
-from schedo.core.model import Options, Queue
+from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord, Output
+from schedo.core.leases import CapturedOutput
+from schedo.core.loads import LoadJob, LoadUniqueHolders
+from schedo.core.model import Failure, Options, Queue
 from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import JobFilter, Retention
@@ -111,11 +112,55 @@ async def test_new_jobs_may_be_committed_in_any_order_of_their_ids(store: Sqlite
     assert await listed(store) == [9, 8, 7, 6, 5]
 
 
-NOT_PLAIN = {
+def make_attempt(job_id: int) -> AttemptRecord:
+    return AttemptRecord(job_id, 1, 1, "w", 3, 4, "failed", Failure("Error", "no"))
+
+
+WITH_RECORDS = {
     "a unique key": of_jobs(make_job(id=2, unique_key="k")),
-    "a schedule's job": of_jobs(make_job(id=2, schedule_id=3)),
     "tags": of_jobs(make_job(id=2, options=Options(tags=("a",)))),
     "a large payload": of_jobs(make_job(id=2, payload=LARGE)),
+    "evidence": Changes(jobs={2: make_job(id=2)}, attempts=[make_attempt(2)]),
+    "an output": Changes(
+        jobs={2: make_job(id=2)},
+        outputs=[Output(2, 1, CapturedOutput("stdout", b"head", b"", 4))],
+    ),
+    "a stored response": Changes(
+        jobs={2: make_job(id=2)},
+        idempotency_records=[IdempotencyRecord("scope", b"", 201, b"{}", 5)],
+    ),
+}
+
+
+async def records_of(store: SqliteStore) -> list[object]:
+    """Return what a store has of job 2."""
+    return [
+        await store.load_payload(2),
+        await store.list_attempts(2),
+        await store.list_output_sizes(2),
+        await store.find_idempotency_record("scope", b""),
+        await listed(store, tag="a"),
+        await listed(store, unique_key="k"),
+        {key: job.id for key, job in (await store.load(LoadUniqueHolders(("k",)))).items()},
+    ]
+
+
+@pytest.mark.parametrize("changes", WITH_RECORDS.values(), ids=WITH_RECORDS)
+async def test_a_job_is_buffered_whatever_belongs_to_it(
+    path: Path, store: SqliteStore, changes: Changes
+) -> None:
+    await store.commit(changes)
+
+    assert (await in_buffer(store), await in_table(store)) == (1, {})
+    copy = SqliteStore(Crashed(path).path)
+    await copy.open()
+    assert await records_of(copy) == await records_of(store)
+    await copy.close()
+
+
+NOT_PLAIN = {
+    "a schedule's job": of_jobs(make_job(id=2, schedule_id=3)),
+    "evidence of another job": Changes(jobs={2: make_job(id=2)}, attempts=[make_attempt(1)]),
     "a large result": of_jobs(make_job(id=2, result=b"x" * write_buffer.ENTRY_BYTES_MAX)),
     "a queue": Changes(jobs={2: make_job(id=2)}, queues={"a": Queue("a")}),
 }
