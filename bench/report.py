@@ -40,13 +40,15 @@ class Plan(NamedTuple):
     options: str = ""
 
 
-# drift makes hundreds of thousands of commits but does not measure the disk, so it may use memory.
+# drift makes hundreds of thousands of commits, and stages shows what is not the disk: both may use
+# memory.
 _IN_MEMORY = " --directory /dev/shm" if Path("/dev/shm").is_dir() else ""
 SCRIPTS = {
     "public": Plan(),
     "timed": Plan(options="--seconds 5"),
     "submits": Plan(options="--count 10000 --connections 1,32,256"),
     "start": Plan(),
+    "stages": Plan(options=_IN_MEMORY),
     "backlog": Plan(runs=1),
     "throughput": Plan(options="--count 20000 --batches 1,100,1000"),
     "lateness": Plan(runs=1, options="--rates 200,5000 --armed 0,1000000 --hours 4"),
