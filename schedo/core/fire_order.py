@@ -45,6 +45,12 @@ class FireOrder:
     def __contains__(self, ident: int) -> bool:
         return ident in self.index or ident in self.overdue or ident in self._frequent
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no schedule fires: neither memory nor the store has one."""
+        index = self.index
+        return index.is_exhausted and not (self._frequent.live or self.overdue or self.backlog)
+
     def arm(self, ident: int, at: int) -> bool:
         """Set the next fire; return False if it is after the horizon of the index."""
         self._frequent.cancel(ident)
@@ -120,8 +126,8 @@ class FireOrder:
 
     def _needs_overdue(self) -> bool:
         return (
-            len(self.overdue) <= self.index.page_size
-            and self.backlog.needs_page()
+            self.backlog.needs_page()
+            and len(self.overdue) <= self.index.page_size
             and self._has_room(self.overdue)
         )
 

@@ -271,7 +271,9 @@ class Scheduler:
     @property
     def _may_fire(self) -> bool:
         """Whether a schedule may fire before the next commit, which makes room for more."""
-        return not self._pauses.schedules and len(self._jobs.changes.schedules) < COMMIT_FIRES_MAX
+        if self._pauses.schedules or self._schedule_table.order.is_exhausted:
+            return False
+        return len(self._jobs.changes.schedules) < COMMIT_FIRES_MAX
 
     # Queries.
 
