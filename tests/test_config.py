@@ -314,14 +314,25 @@ def test_a_weak_token_is_refused_with_the_fix_and_without_showing_it(
         assert not token or token not in str(caught.value)
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o604, 0o602, 0o666], ids=oct)
-def test_a_token_file_that_other_users_can_read_is_refused_with_the_fix(
+@pytest.mark.parametrize("mode", [0o602, 0o622, 0o666], ids=oct)
+def test_a_token_file_that_every_user_can_write_is_refused_with_the_fix(
     tmp_path: Path, mode: int
 ) -> None:
     path = write_token(tmp_path, mode=mode)
 
-    with pytest.raises(Invalid, match=re.escape(f"fix: chmod o= {path}")):
+    with pytest.raises(Invalid, match=re.escape(f"can write it; fix: chmod 600 {path}")):
         load(token_file=path)
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o644, 0o604], ids=oct)
+def test_a_token_file_with_the_mode_of_a_container_is_accepted_with_a_warning(
+    tmp_path: Path, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_token(tmp_path, mode=mode)
+
+    assert load(token_file=path).token is not None
+    assert f"to close it: chmod 600 {path!r}, in Kubernetes `defaultMode: 0400`" in caplog.text
+    assert TOKEN not in caplog.text
 
 
 def test_a_token_file_of_the_group_is_allowed(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def explain(error: SchedoError) -> str:
         text = "; ".join([text, *(place for place in places if place not in text)])
     if error.code == "unreachable" and text.startswith("cannot reach"):
         text += "; is `schedo serve` running? Give another address with --url or SCHEDO_URL"
-    if error.code == "unauthorized":
+    if error.code == "unauthorized" and "wrong" not in text:
         text += "; give the token with --token-file or SCHEDO_TOKEN"
     if error.status >= 500:
         text = "; ".join([text, *getattr(error, "__notes__", [])])

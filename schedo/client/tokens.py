@@ -1,15 +1,18 @@
-"""Reads tokens of servers and clients: one line in a file that other users cannot read.
+"""Reads tokens of servers and clients: one line in a file that other users should not read.
 
 Both sides refuse a token that could be guessed.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
 
 from schedo.errors import Invalid
+
+log = logging.getLogger("schedo")
 
 TOKEN_CHARACTERS_MIN = 16
 TOKEN_CHARACTERS_MAX = 4_096
@@ -18,22 +21,34 @@ _PLACEHOLDERS = ("changeme", "defaulttoken", "yourtoken", "replaceme", "password
 
 
 def read_token(path: str) -> str:
-    """Return the token in the file; raise Invalid if it is weak or readable by other users."""
+    """Return the token in the file; raise Invalid if it is weak or other users can write it."""
     text = read_private(path, "token_file", TOKEN_CHARACTERS_MAX + 2)
     return check_token(text.removesuffix("\n").removesuffix("\r"), f"file {path}")
 
 
 def read_private(path: str, setting: str, characters_max: int) -> str:
-    """Return the file's first characters; raise Invalid if other users may read it."""
+    """Return the file's first characters; raise Invalid if every user can write it.
+
+    A file that every user can read is accepted with a warning, because the secrets of Docker and
+    Kubernetes have the modes 0444 and 0644.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(characters_max)
     except (OSError, ValueError) as error:
         raise Invalid(f"{setting} = {path!r}: cannot be read: {error}") from error
-    if mode & (stat.S_IROTH | stat.S_IWOTH):
+    if mode & stat.S_IWOTH:
         raise Invalid(
-            f"{setting} = {path!r}: every user of this machine can read it; fix: chmod o= {path}"
+            f"{setting} = {path!r}: every user of this machine can write it; fix: chmod 600 {path}"
+        )
+    if mode & stat.S_IROTH:
+        log.warning(
+            "%s = %r: every user of this machine can read it; to close it: chmod 600 %r, in"
+            " Kubernetes `defaultMode: 0400` with `fsGroup`, in Docker Swarm `mode: 0400`",
+            setting,
+            path,
+            path,
         )
     return text
 

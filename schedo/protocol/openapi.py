@@ -270,7 +270,7 @@ def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any])
         described["parameters"] = parameters
     if operation.request is not None:
         described["requestBody"] = _describe_body(operation, references[operation.request])
-    if operation.path == "/healthz":
+    if operation.path in ("/healthz", "/readyz"):
         described["security"] = [{}]
     return described
 

@@ -21,11 +21,18 @@ class HealthResponse(Struct, forbid_unknown_fields=True):
     status: Literal["ok"]
 
 
+ReadyCode = Literal["ready", "late", "stopping", "store-failed"]
+
+
 class ReadyResponse(Struct, forbid_unknown_fields=True):
-    """The readiness of the server, the reasons if it is not ready, and further notes."""
+    """The readiness of the server, and why it is not ready as a code.
+
+    Clients that may read jobs also get the reasons as sentences, and further notes.
+    """
 
     ready: bool
-    reasons: list[str]
+    code: ReadyCode
+    reasons: list[str] | UnsetType = UNSET
     notes: list[str] | UnsetType = UNSET
 
 

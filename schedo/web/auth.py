@@ -36,10 +36,11 @@ from schedo.web.token_throttle import TokenThrottle
 log = logging.getLogger("schedo.web")
 
 WORK_PATH = "/v1/work"
-OPEN_PATHS = frozenset({"/healthz"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # what a probe asks for, which has no token
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({b"same-origin", b"none"})
 _HOSTS_REMEMBERED_MAX = 64
+_HOW = "send it as 'Authorization: Bearer <token>'"
 
 
 class ClientGone(Exception):
@@ -72,11 +73,11 @@ class AccessMiddleware:
         scope["schedo.request_id"] = request_id
         try:
             headers = scope["schedo.headers"] = index_headers(scope)
-            if scope["path"] not in OPEN_PATHS:
-                self._check_host(headers)
-                scope["schedo.client_id"] = self._check_token(headers, scope)
-                if scope["method"] not in _SAFE_METHODS:
-                    _check_site(headers)
+            try:
+                self._check(headers, scope)
+            except SchedoError:
+                if scope["path"] not in OPEN_PATHS:
+                    raise
             await self._app(scope, receive, send)
         except SchedoError as error:
             if error.status >= 500 and not isinstance(error, NoCapacity | Unavailable):
@@ -88,6 +89,12 @@ class AccessMiddleware:
             log.exception("request %s: a bug in schedo", request_id)
             bug = SchedoError(f"a bug in schedo; its log has more under {request_id}")
             await send_response(send, problem_response(bug, request_id), request_id)
+
+    def _check(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
+        self._check_host(headers)
+        scope["schedo.client_id"] = self._check_token(headers, scope)
+        if scope["method"] not in _SAFE_METHODS:
+            _check_site(headers)
 
     def _check_host(self, headers: Mapping[bytes, bytes]) -> None:
         host = headers.get(b"host")
@@ -120,9 +127,14 @@ class AccessMiddleware:
         elif self._tokens is None:
             return "anyone"
         elif not matches or not is_bearer:
-            if b"authorization" in headers:
-                self._throttle.count(_find_address(scope), time.monotonic())
-            raise Unauthorized("send the token as 'Authorization: Bearer <token>'")
+            if b"authorization" not in headers:
+                raise Unauthorized(f"the token is missing; {_HOW}")
+            self._throttle.count(_find_address(scope), time.monotonic())
+            raise Unauthorized(
+                "the token is wrong"
+                if is_bearer and token.strip()
+                else f"the Authorization header has no bearer token; {_HOW}"
+            )
         return digest.hex()[:16]
 
 

@@ -64,6 +64,14 @@ def test_a_response_of_another_kind_of_server_is_recognized(
     assert "this is not a schedo server" in result.stderr
 
 
+def test_a_wrong_token_is_called_wrong_without_a_hint_at_the_option(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("GET", "/v1/jobs", 401, problem(401, "unauthorized", "the token is wrong"))
+
+    assert schedo("jobs", "ls").stderr == "schedo: the token is wrong\n"
+
+
 def test_the_token_comes_from_a_file(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("0123456789abcdef0123\n")

@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from schedo.core.ids import render_id
+from schedo.core.model import PauseScope
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
 from schedo.web.app import HANDLERS
@@ -17,6 +18,7 @@ from schedo.web.http import Request, Response
 from schedo.web.settings import WebSettings
 from tests.web.world import Reply, World
 
+HOW = "send it as 'Authorization: Bearer <token>'"
 TOKEN = "correct-horse-battery-staple-0123456789"
 SECURED = WebSettings(
     token_sha256=[hashlib.sha256(TOKEN.encode()).digest()], permissions={"allow_shell"}
@@ -46,14 +48,14 @@ def test_every_operation_has_a_handler_and_every_handler_an_operation() -> None:
     "authorization",
     [None, "", "Bearer", "Bearer ", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x"],
 )
-async def test_without_the_token_only_the_health_check_succeeds(
+async def test_without_the_token_only_the_health_checks_succeed(
     operation: Operation, authorization: str | None
 ) -> None:
     async with World(SECURED) as world:
         headers = [] if authorization is None else [("authorization", authorization)]
         reply = await call(world, operation, headers)
 
-        if operation.path == "/healthz":
+        if operation.path in ("/healthz", "/readyz"):
             assert reply.status == 200
         else:
             assert (reply.status, reply.code) == (401, "unauthorized")
@@ -67,6 +69,51 @@ async def test_with_the_token_every_operation_is_reached(operation: Operation) -
         reply = await call(world, operation, [("authorization", f"bearer  {TOKEN}")])
 
         assert reply.status not in {401, 403, 405, 415, 421, 500}
+
+
+@pytest.mark.parametrize(
+    ("headers", "detail"),
+    [
+        ([], f"the token is missing; {HOW}"),
+        ([("authorization", "Bearer wrong")], "the token is wrong"),
+        ([("authorization", "Bearer ")], f"the Authorization header has no bearer token; {HOW}"),
+        ([("authorization", TOKEN)], f"the Authorization header has no bearer token; {HOW}"),
+    ],
+    ids=["missing", "wrong", "empty", "no bearer"],
+)
+async def test_a_wrong_token_is_called_wrong_and_a_missing_one_missing(
+    headers: list[tuple[str, str]], detail: str
+) -> None:
+    async with World(SECURED) as world:
+        assert (await world.get("/v1/jobs", headers)).json()["detail"] == detail
+
+
+@pytest.mark.parametrize("authorization", [None, "Bearer wrong", f"Bearer {TOKEN}"])
+async def test_only_with_the_token_does_the_readiness_have_reasons_and_notes(
+    authorization: str | None,
+) -> None:
+    headers = [] if authorization is None else [("authorization", authorization)]
+    async with World(SECURED) as world:
+        await world.engine.pause([PauseScope.STARTS], note="a private note")
+        ready = await world.send("GET", "/readyz", headers=headers, host="10.1.2.3")
+        world.app.drain()
+        stopping = await world.send("GET", "/readyz", headers=headers, host="10.1.2.3")
+
+    assert (ready.status, stopping.status) == (200, 503)
+    if authorization == f"Bearer {TOKEN}":
+        assert b"a private note" in ready.body
+        assert stopping.json()["reasons"] == ["the server is stopping"]
+    else:
+        assert ready.json() == {"ready": True, "code": "ready"}
+        assert stopping.json() == {"ready": False, "code": "stopping"}
+
+
+async def test_a_page_with_a_foreign_host_name_reads_only_the_code_of_the_readiness(
+    world: World,
+) -> None:
+    reply = await world.send("GET", "/readyz", host="evil.example")
+
+    assert reply.json() == {"ready": True, "code": "ready"}
 
 
 async def test_without_the_token_an_unknown_path_is_refused_like_a_known_one() -> None:

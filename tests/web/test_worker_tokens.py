@@ -62,7 +62,7 @@ async def test_a_worker_token_is_valid_only_for_the_worker_protocol(
 
     reply = await world.send(operation.method, path, body if operation.request else b"", headers)
 
-    if operation.path in ("/healthz", "/v1/work"):
+    if operation.path in ("/healthz", "/readyz", "/v1/work"):
         assert reply.status == 200
     else:
         assert (reply.status, reply.code) == (403, "forbidden")
@@ -245,7 +245,7 @@ def test_the_file_of_tokens_is_read_once_at_the_start(tmp_path: Path) -> None:
     assert read_worker_tokens(Config()) == {}
 
 
-def test_a_file_of_tokens_that_all_users_can_read_or_that_has_the_servers_token_is_refused(
+def test_a_file_of_tokens_that_all_users_can_write_or_that_has_the_servers_token_is_refused(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "tokens"
@@ -255,8 +255,8 @@ def test_a_file_of_tokens_that_all_users_can_read_or_that_has_the_servers_token_
 
     with pytest.raises(Invalid, match="the server's own token"):
         read_worker_tokens(config)
-    path.chmod(0o644)
-    with pytest.raises(Invalid, match="every user of this machine can read it"):
+    path.chmod(0o646)
+    with pytest.raises(Invalid, match="every user of this machine can write it"):
         read_worker_tokens(config)
     path.unlink()
     with pytest.raises(Invalid, match="cannot be read"):

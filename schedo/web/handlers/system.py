@@ -12,11 +12,17 @@ from msgspec import UNSET
 
 from schedo.core import limits
 from schedo.core.built_in import may_run
-from schedo.engine.call_results import describe_pauses
+from schedo.engine.call_results import Health, describe_pauses
 from schedo.errors import NotFound
 from schedo.protocol.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
 from schedo.protocol.problems import get_kind
-from schedo.protocol.system import HealthResponse, InfoResponse, ReadyResponse, ServerPause
+from schedo.protocol.system import (
+    HealthResponse,
+    InfoResponse,
+    ReadyCode,
+    ReadyResponse,
+    ServerPause,
+)
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 
@@ -40,12 +46,15 @@ async def check_ready(context: AppContext, request: Request) -> Response:
     if context.draining.is_set():
         reasons.append("the server is stopping")
     is_ready = health.ready and not context.draining.is_set()
+    status, code = 200 if is_ready else 503, _find_code(context, health)
+    if not request.client_id or request.grant is not None:  # who may read nothing else here
+        return Response(status, msgspec.json.encode(ReadyResponse(is_ready, code)))
     notes = [_describe_clock(health.clock_behind_us)] if health.clock_behind_us else []
     pauses = context.engine.pauses()
     if pauses:
         notes.append(f"the server is paused: {describe_pauses(pauses)}; schedo resume ends that")
-    body = msgspec.json.encode(ReadyResponse(is_ready, reasons, notes or UNSET))
-    return Response(200 if is_ready else 503, body)
+    body = msgspec.json.encode(ReadyResponse(is_ready, code, reasons, notes or UNSET))
+    return Response(status, body)
 
 
 async def get_info(context: AppContext, request: Request) -> Response:
@@ -86,6 +95,14 @@ async def get_docs_file(context: AppContext, request: Request) -> Response:
 
 async def get_problem(context: AppContext, request: Request) -> Response:
     return Response(200, msgspec.json.encode(get_kind(request.params["code"])))
+
+
+def _find_code(context: AppContext, health: Health) -> ReadyCode:
+    if context.draining.is_set():
+        return "stopping"
+    if health.ready:
+        return "ready"
+    return "late" if health.epoch else "store-failed"  # a failed store has no epoch
 
 
 def _describe_clock(behind_us: int) -> str:
