@@ -46,7 +46,7 @@ class Command(msgspec.Struct, Generic[R], frozen=True, gc=False):
 # Jobs.
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """The reply to one spec: the new job, or the job that already holds its unique key."""
 
     job: Job

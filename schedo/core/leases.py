@@ -66,7 +66,7 @@ class Lost(msgspec.Struct, frozen=True, tag="lost"):
 Outcome = Completed | Failed | Snoozed | Stopped | Released | Lost
 
 
-class Lease(msgspec.Struct, frozen=True, array_like=True):
+class Lease(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The right of a worker to run one attempt, with all that the worker needs for it."""
 
     key: LeaseKey
@@ -102,7 +102,7 @@ class CapturedOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     total_bytes: int
 
 
-class AttemptResult(msgspec.Struct, frozen=True, array_like=True):
+class AttemptResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A worker's report of an ended attempt."""
 
     key: LeaseKey

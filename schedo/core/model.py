@@ -186,7 +186,7 @@ _ready_key = lru_cache(maxsize=4_096)(ReadyKey)  # thousands of jobs share a few
 _read_all = attrgetter(*(each.name for each in dataclasses.fields(Job)))
 
 
-class JobSpec(msgspec.Struct, frozen=True):
+class JobSpec(msgspec.Struct, frozen=True, gc=False):
     """A submitted job, validated and with the defaults of its fields."""
 
     task: str

@@ -12,7 +12,7 @@ from schedo.core.model import Pause, Queue
 T = TypeVar("T")
 
 
-class Accepted(msgspec.Struct, Generic[T], frozen=True):
+class Accepted(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """The result for one spec; conflict: `job` is the earlier job that holds the unique key."""
 
     job: T

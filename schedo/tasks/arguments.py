@@ -92,12 +92,13 @@ class Arguments:
         if self._decoders is None:
             self._decoders = self._make_decoders()
         rest = self._decoders.get(self._rest or "", _ANY)
-        values = {}
-        for name, raw in members.items():
-            try:
+        values: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, raw in members.items():
                 values[name] = self._decoders.get(name, rest).decode(raw)
-            except Exception as error:  # the application's own constructors run here
-                raise BadPayload(f"payload /{name}: {error}") from None
+        except Exception as error:  # the application's own constructors run here
+            raise BadPayload(f"payload /{name}: {error}") from None
         return values
 
     def _fits(self, members: Mapping[str, Any]) -> bool:

@@ -86,20 +86,15 @@ class TaskRunner:
         self._attempts.discard(attempt)
 
 
-class _Attempt:
+class _Attempt(msgspec.Struct, eq=False):
     """One running attempt: a single asyncio task, which runs the handler and calls `on_end`."""
 
-    __slots__ = ("_context", "_is_over", "_on_end", "_runner", "_timer", "handler")
-
-    def __init__(
-        self, runner: TaskRunner, context: AttemptContext, on_end: Callable[[AttemptResult], None]
-    ) -> None:
-        self._runner = runner
-        self._context = context
-        self._on_end = on_end
-        self._is_over = False
-        self._timer: asyncio.TimerHandle | None = None
-        self.handler: asyncio.Task[None] | None = None
+    _runner: TaskRunner
+    _context: AttemptContext
+    _on_end: Callable[[AttemptResult], None]
+    _is_over: bool = False
+    _timer: asyncio.TimerHandle | None = None
+    handler: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         stop = self._context.stop
@@ -187,10 +182,10 @@ class _Attempt:
 
 def outcome_from_result(value: Any) -> Outcome:
     """Convert a handler's return value to the outcome of its attempt."""
-    if isinstance(value, Snooze | Discard):
-        return outcome_from_error(value)
     if value is None:
         return _DONE
+    if isinstance(value, Snooze | Discard):
+        return outcome_from_error(value)
     try:
         result = msgspec.json.encode(value, enc_hook=encode_custom)
     except Exception as error:  # the application's own types may run code here

@@ -16,14 +16,11 @@ from schedo.core.leases import AttemptResult, Lease, StopReason
 from schedo.tasks.progress import ReportProgress, ignore_progress
 
 
-class StopSignal:
+class StopSignal(msgspec.Struct, eq=False):
     """The request to stop one running attempt; only the first call of `set` counts."""
 
-    __slots__ = ("listener", "reason")
-
-    def __init__(self) -> None:
-        self.reason: StopReason | None = None
-        self.listener: Callable[[], None] | None = None  # called once, by set
+    reason: StopReason | None = None
+    listener: Callable[[], None] | None = None  # called once, by set
 
     def set(self, reason: StopReason) -> None:
         """Request the attempt to stop."""

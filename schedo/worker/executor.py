@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
+import msgspec
+
 from schedo.core.ids import render_id
 from schedo.core.leases import AttemptResult, Failed, Lease, Stopped, StopReason
 from schedo.core.limits import SECOND
@@ -48,19 +50,16 @@ class Connection(Protocol):
         """Deliver the progress of a running attempt, at most one update per interval."""
 
 
-class _Attempt:
+class _Attempt(msgspec.Struct, eq=False):
     """A running attempt."""
 
-    __slots__ = ("_executor", "context", "handler", "timer")
-
-    def __init__(self, executor: Executor, context: AttemptContext) -> None:
-        self._executor = executor
-        self.context = context
-        self.handler: asyncio.Task[None] | None = None  # of an application's task
-        self.timer: asyncio.TimerHandle | None = None
+    executor: Executor
+    context: AttemptContext
+    handler: asyncio.Task[None] | None = None  # of an application's task
+    timer: asyncio.TimerHandle | None = None
 
     def end(self, result: AttemptResult) -> None:
-        self._executor.finish(self, result)
+        self.executor.finish(self, result)
 
 
 class Executor:
@@ -83,6 +82,7 @@ class Executor:
         self._handlers = {n: each for n, each in runners.items() if isinstance(each, TaskRunner)}
         self._runners = {n: each for n, each in runners.items() if not isinstance(each, TaskRunner)}
         self._progress = ProgressThrottle(connection.send_progress)
+        self._report_progress = self._progress.report
         self._running: dict[LeaseKey, _Attempt] = {}
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -108,7 +108,7 @@ class Executor:
         key = lease.key
         if key in self._running:
             return False
-        context = AttemptContext(lease, StopSignal(), self._progress.report)
+        context = AttemptContext(lease, StopSignal(), self._report_progress)
         attempt = self._running[key] = _Attempt(self, context)
         self._is_idle.clear()
         if self._watches_timeouts and lease.options.timeout_us is not None:
