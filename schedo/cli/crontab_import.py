@@ -30,6 +30,7 @@ from schedo.cli.crontab import (
 from schedo.cli.crontab_format import is_system_crontab
 from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
+from schedo.cli.job_text import describe_effect
 from schedo.cli.tables import print_json
 from schedo.cli.times import read_now, render_full
 from schedo.client.messages import Record
@@ -41,7 +42,6 @@ from schedo.errors import Invalid, NotFound, SchedoError
 from schedo.protocol.times import render_instant
 
 _BYTES_MAX = 1_048_576
-_STATUS = {True: "created", False: "up to date", None: "would be created"}
 
 
 class _Imported(NamedTuple):
@@ -50,7 +50,7 @@ class _Imported(NamedTuple):
     entry: CrontabEntry
     name: str
     next_fire: str | None
-    is_new: bool | None  # None: a dry run
+    effect: str | None  # in words; None: a dry run
     tz: str
 
 
@@ -231,9 +231,9 @@ def _plan(entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Imported:
 
 
 def _put(client: Client, entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Imported:
-    schedule, is_new = client.put_schedule(name, **spec)
+    schedule, _ = client.put_schedule(name, **spec)
     fires = schedule.get("next_fires") or [None]
-    return _Imported(entry, name, fires[0], is_new, spec["tz"])
+    return _Imported(entry, name, fires[0], describe_effect(schedule), spec["tz"])
 
 
 def _report(
@@ -263,7 +263,7 @@ def _report(
         click.echo(f"no longer in the file: {escape(f'{item.name} {done}')}")
     zones = ", ".join(sorted({item.tz for item in taken}))
     times = f"; times are in {zones}" if taken else ""
-    is_dry = any(item.is_new is None for item in taken)
+    is_dry = any(item.effect is None for item in taken)
     done = "would be imported" if is_dry else "imported"
     click.echo(f"{len(taken)} {done}, {len(refused)} refused{times}")
 
@@ -272,7 +272,7 @@ def _imported_line(item: _Imported) -> str:
     fire = "never"
     if item.next_fire is not None:
         fire = render_full(item.next_fire, read_now(), load_zone(item.tz))
-    return f"{item.name} {_STATUS[item.is_new]}; next fire {fire}"
+    return f"{item.name} {item.effect or 'would be stored'}; next fire {fire}"
 
 
 def _imported_record(item: _Imported) -> Record:
@@ -284,7 +284,7 @@ def _imported_record(item: _Imported) -> Record:
         "user": item.entry.user,
         "command": item.entry.command,
         "next_fire": item.next_fire,
-        "is_new": item.is_new,
+        "effect": item.effect,
     }
 
 

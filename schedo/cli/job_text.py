@@ -66,3 +66,9 @@ def render_fact(name: str, value: object, now: int) -> str:
         is_instant = name.endswith("_at") or name == "scheduled_for"
         return render_full(value, now) if is_instant else value
     return json.dumps(value, ensure_ascii=False)
+
+
+def describe_effect(schedule: Record) -> str:
+    """Return in words what the put did that responded with the schedule."""
+    effect = str(schedule.get("effect", "stored"))
+    return "up to date" if effect == "unchanged" else effect

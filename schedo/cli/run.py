@@ -9,6 +9,7 @@ import click
 from schedo.cli.argv import ArgvCommand, read_command
 from schedo.cli.connection import as_json, connected
 from schedo.cli.job_options import SHARED_FIELDS, SINGLE_FIELDS, given, job_options
+from schedo.cli.job_text import describe_effect
 from schedo.cli.schedules import announce
 from schedo.cli.submission import check_times, submit_job, wait_option
 from schedo.client.sync import Client
@@ -38,8 +39,8 @@ def run(client: Client, command: tuple[str, ...], is_json: bool, **options: Any)
     _check_cron(options)
     if options["cron"] is not None:
         spec = {"task": "shell", "payload": payload, **given(options, "cron", "tz", *SHARED_FIELDS)}
-        schedule, is_new = client.put_schedule(options["name"], **spec)
-        announce(schedule, "created" if is_new else "up to date", is_json=is_json)
+        schedule, _ = client.put_schedule(options["name"], **spec)
+        announce(schedule, describe_effect(schedule), is_json=is_json)
         return
     submit_job(client, "shell", payload, options, is_json=is_json)
 

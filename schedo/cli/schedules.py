@@ -14,14 +14,19 @@ from schedo.cli.argv import ArgvCommand, read_command
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import given, shared_options
-from schedo.cli.job_text import describe_work, render_fact
+from schedo.cli.job_text import describe_effect, describe_work, render_fact
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import keep_distance, read_now, read_time, render_full, render_time
 from schedo.client import operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
+from schedo.protocol.schedules import ScheduleRequest, ScheduleResponse
 
 _DECISIONS_SHOWN = 10
+# What `show --json` prints besides the fields of a request, so that `put --file` can read it.
+_READ_ONLY = {*ScheduleResponse.__struct_fields__, "decisions"} - {
+    *ScheduleRequest.__struct_fields__
+}
 
 
 @click.group()
@@ -126,7 +131,10 @@ def _render_field(field: str, value: Any, now: int) -> str:
 @click.option("--jitter", metavar="DURATION", help="Delay each run by a random time up to this.")
 @click.option("--paused/--not-paused", default=None, help="Whether the schedule is paused.")
 @click.option(
-    "--file", "path", metavar="FILE", help="Read the fields from a JSON file; - is stdin."
+    "--file",
+    "path",
+    metavar="FILE",
+    help="Read the fields from a JSON file, such as show --json prints; - is stdin.",
 )
 @as_json
 @connected
@@ -150,8 +158,11 @@ def put(
         raise click.UsageError("give a command after --, or --task")
     if sum(rule in spec for rule in ("cron", "every", "at")) != 1:
         raise click.UsageError("give exactly one of --cron, --every and --at")
-    schedule, is_new = client.put_schedule(name, **spec)
-    announce(schedule, "created" if is_new else "up to date", is_json=is_json)
+    schedule, _ = client.put_schedule(name, **spec)
+    effect = describe_effect(schedule)
+    if spec.get("paused") is False and schedule.get("paused"):
+        schedule, effect = client.resume_schedule(name), f"{effect} and resumed"
+    announce(schedule, effect, is_json=is_json)
 
 
 def _read_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +182,7 @@ def _read_file(path: str) -> dict[str, Any]:
     value = _parse_json(text, "--file")
     if not isinstance(value, dict):
         raise click.BadParameter("the file must contain one JSON object", param_hint="--file")
-    return value
+    return {name: field for name, field in value.items() if name not in _READ_ONLY}
 
 
 def _parse_json(text: str, place: str) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -88,8 +89,16 @@ class Reschedule(JobCommand, frozen=True):
 # Schedules.
 
 
-class PutSchedule(Command[tuple[Schedule, bool]], frozen=True):
-    """Create a schedule or change it to the spec; the reply also says whether it is new."""
+class PutEffect(StrEnum):
+    """What a PutSchedule did."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+class PutSchedule(Command[tuple[Schedule, PutEffect]], frozen=True):
+    """Create a schedule or change it to the spec."""
 
     spec: ScheduleSpec
 

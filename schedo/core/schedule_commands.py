@@ -15,6 +15,7 @@ from schedo.core.commands import (
     FailRetry,
     GiveFollowUp,
     PauseSchedule,
+    PutEffect,
     PutSchedule,
     ResumeSchedule,
     ScheduleCommand,
@@ -83,16 +84,19 @@ class ScheduleCommands:
 
     # Commands.
 
-    def _put(self, command: PutSchedule, now: int, loaded: Loaded) -> tuple[Schedule, bool] | Needs:
+    def _put(
+        self, command: PutSchedule, now: int, loaded: Loaded
+    ) -> tuple[Schedule, PutEffect] | Needs:
         known = self._find(command.spec.name, loaded)
         if isinstance(known, Needs):
             return known
         if known is None:
-            return self._create(command.spec, now), True
+            return self._create(command.spec, now), PutEffect.CREATED
         known = self._table.track(known)
-        if known.spec != command.spec:
-            self._change(known, command.spec, now)
-        return known, False
+        if known.spec == command.spec:
+            return known, PutEffect.UNCHANGED
+        self._change(known, command.spec, now)
+        return known, PutEffect.CHANGED
 
     def _create(self, spec: ScheduleSpec, now: int) -> Schedule:
         first = next_after(spec.rule, now - 1)

@@ -257,8 +257,8 @@ class Engine:
 
     # Schedules.
 
-    async def put_schedule(self, spec: ScheduleSpec) -> tuple[Schedule, bool]:
-        """Create the schedule or change it to the spec; return it and whether it is new."""
+    async def put_schedule(self, spec: ScheduleSpec) -> tuple[Schedule, commands.PutEffect]:
+        """Create the schedule or change it to the spec; return it and what that did."""
         return await self._loop.try_enqueue(
             commands.PutSchedule(spec), lambda reply: (reply[0].copy(), reply[1])
         )

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
+from schedo.core.commands import PutEffect
 from schedo.core.cron import check_zone, parse_cron
 from schedo.core.ids import render_id
 from schedo.core.model import (
@@ -237,6 +238,7 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
     last_job: Id | UnsetType = UNSET
     counters: CountersResponse
     warnings: list[str]
+    effect: PutEffect | UnsetType = UNSET  # of the PUT that this responds to
 
     @classmethod
     def of(

@@ -40,7 +40,8 @@ def accept_all(server: FakeServer, text: str, status: int = 201, prefix: str = "
     list_as_stored(server)
     for name in names(text):
         path = f"/v1/schedules/{prefix}{name}"
-        server.on("PUT", path, status, schedule_record(name=prefix + name))
+        effect = "created" if status == 201 else "unchanged"
+        server.on("PUT", path, status, schedule_record(name=prefix + name, effect=effect))
 
 
 def test_each_entry_becomes_a_schedule_and_each_other_line_is_reported(
@@ -172,7 +173,7 @@ def test_a_dry_run_sends_no_request(server: FakeServer, schedo: Call, tmp_path: 
     assert server.requests == []
     assert made["name"].startswith("old.mycron.backup-")
     assert made["next_fire"].endswith("T03:00:00.000000Z")
-    assert made["is_new"] is None
+    assert made["effect"] is None
 
 
 def test_json_lists_schedules_refused_lines_and_notices(
@@ -357,7 +358,9 @@ def test_only_the_line_with_invalid_bytes_is_refused(
 ) -> None:
     path = tmp_path / "mycron"
     path.write_bytes(b"0 3 * * * true\n0 4 * * * echo \xff\x1b[2J\n")
-    server.on("PUT", f"/v1/schedules/{names('0 3 * * * true')[0]}", 201, schedule_record())
+    server.on(
+        "PUT", f"/v1/schedules/{names('0 3 * * * true')[0]}", 201, schedule_record(effect="created")
+    )
     list_as_stored(server)
 
     result = schedo("crontab", "import", str(path), "--user-format")

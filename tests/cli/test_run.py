@@ -73,7 +73,12 @@ def test_a_time_in_the_past_gives_a_warning(server: FakeServer, schedo: Call) ->
 
 
 def test_cron_creates_a_named_schedule(server: FakeServer, schedo: Call) -> None:
-    server.on("PUT", "/v1/schedules/nightly", 201, schedule_record(warnings=["a warning"]))
+    server.on(
+        "PUT",
+        "/v1/schedules/nightly",
+        201,
+        schedule_record(warnings=["a warning"], effect="created"),
+    )
 
     result = schedo("run", "true", "--cron", "0 3 * * *", "--name", "nightly", "--tz", "UTC")
 

@@ -44,7 +44,7 @@ def test_one_schedule_is_shown_with_its_decisions(server: FakeServer, schedo: Ca
 
 
 def test_put_makes_a_schedule_that_runs_a_command(server: FakeServer, schedo: Call) -> None:
-    server.on("PUT", PATH, 200, schedule_record())
+    server.on("PUT", PATH, 200, schedule_record(effect="unchanged"))
 
     result = schedo(
         *("schedules", "put", "nightly", "--cron", "0 3 * * *", "--tz", "Europe/Paris"),
@@ -63,7 +63,7 @@ def test_put_makes_a_schedule_that_runs_a_command(server: FakeServer, schedo: Ca
 
 
 def test_put_makes_a_schedule_that_runs_a_task(server: FakeServer, schedo: Call) -> None:
-    server.on("PUT", PATH, 201, schedule_record(next_fires=[]))
+    server.on("PUT", PATH, 201, schedule_record(next_fires=[], effect="created"))
 
     result = schedo(
         *("schedules", "put", "nightly", "--every", "90s", "--task", "report"),
@@ -85,7 +85,7 @@ def test_an_option_replaces_a_field_of_the_schedule_in_a_file(
 ) -> None:
     path = tmp_path / "spec.json"
     path.write_text('{"cron": "@daily", "task": "report", "payload": null, "priority": 1}')
-    server.on("PUT", PATH, 201, schedule_record())
+    server.on("PUT", PATH, 201, schedule_record(effect="created"))
 
     schedo("schedules", "put", "nightly", "--file", str(path), "--priority", "5")
 
@@ -98,7 +98,7 @@ def test_an_option_replaces_a_field_of_the_schedule_in_a_file(
 
 
 def test_put_reads_a_schedule_from_stdin(server: FakeServer, schedo: Call) -> None:
-    server.on("PUT", PATH, 201, schedule_record())
+    server.on("PUT", PATH, 201, schedule_record(effect="created"))
 
     schedo("schedules", "put", "nightly", "--file", "-", input='{"every": 5, "task": "t"}')
 
@@ -180,3 +180,41 @@ def test_an_unknown_schedule_is_exit_code_1(server: FakeServer, schedo: Call) ->
     result = schedo("schedules", "rm", "nightly")
 
     assert (result.exit_code, result.stderr) == (1, "schedo: there is no schedule nightly\n")
+
+
+def test_put_reads_what_show_prints(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
+    server.on("GET", PATH, 200, schedule_record(note="why", last_job="01K0000000001"))
+    server.on("GET", f"{PATH}/decisions", 200, {"items": []})
+    server.on("PUT", "/v1/schedules/copy", 201, schedule_record(name="copy", effect="created"))
+    file = tmp_path / "nightly.json"
+    file.write_text(schedo("schedules", "show", "nightly", "--json").stdout)
+
+    result = schedo("schedules", "put", "copy", "--file", str(file))
+
+    assert result.stdout.startswith("schedule copy created")
+    assert server.requests[-1].json == {
+        "cron": "0 3 * * *",
+        "tz": "UTC",
+        "task": "shell",
+        "payload": {"command": "true"},
+        "paused": False,
+    }
+
+
+def test_put_reports_a_change(server: FakeServer, schedo: Call) -> None:
+    server.on("PUT", PATH, 200, schedule_record(effect="changed"))
+
+    result = schedo("schedules", "put", "nightly", "--cron", "0 4 * * *", "--", "true")
+
+    assert result.stdout.startswith("schedule nightly changed; next fire")
+
+
+def test_not_paused_resumes_a_schedule_that_was_paused_by_hand(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("PUT", PATH, 200, schedule_record(paused=True, effect="unchanged"))
+    server.on("POST", f"{PATH}:resume", 200, schedule_record())
+
+    result = schedo("schedules", "put", "nightly", "--every", "1h", "--task", "t", "--not-paused")
+
+    assert result.stdout.startswith("schedule nightly up to date and resumed; next fire")

@@ -23,6 +23,7 @@ from schedo.core.commands import (
     Cancel,
     DeleteSchedule,
     PauseSchedule,
+    PutEffect,
     PutSchedule,
     Reschedule,
     ResumeSchedule,
@@ -263,7 +264,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         schedule = known[which % len(known)]
         name, now = schedule.name, self.now
 
-        def put(reply: tuple[Schedule, bool]) -> None:
+        def put(reply: tuple[Schedule, PutEffect]) -> None:
             assert reply[0].name == name
 
         send = partial(self.server.send, now=now, refused=lambda error: None)  # it was deleted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from schedo.core.commands import (
     DeleteSchedule,
     PauseSchedule,
+    PutEffect,
     PutSchedule,
     ResumeSchedule,
     Triggered,
@@ -153,9 +154,9 @@ def test_putting_the_same_spec_again_changes_nothing() -> None:
     server = Server()
     schedule = made(server)
 
-    again, is_new = server.apply(PutSchedule(make_schedule_spec()), HOUR)
+    again, effect = server.apply(PutSchedule(make_schedule_spec()), HOUR)
 
-    assert (again, is_new) == (schedule, False)
+    assert (again, effect) == (schedule, PutEffect.UNCHANGED)
     assert not server.scheduler._jobs.changes
 
 
@@ -230,14 +231,14 @@ def test_a_schedule_can_be_created_paused() -> None:
 
 def test_two_puts_of_one_new_name_make_one_schedule() -> None:
     server = Server()
-    found: list[tuple[Schedule, bool]] = []
+    found: list[tuple[Schedule, PutEffect]] = []
     for seconds in (60, 30):
         spec = make_schedule_spec(rule=every(seconds))
         server.send(PutSchedule(spec), T1, found.append)
 
     server.round(T1)
 
-    assert [is_new for _, is_new in found] == [True, False]
+    assert [effect for _, effect in found] == [PutEffect.CREATED, PutEffect.CHANGED]
     assert found[0][0] is found[1][0]
 
 

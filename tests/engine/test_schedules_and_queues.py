@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from schedo.core.commands import PutEffect
 from schedo.core.limits import MINUTE, SECOND
 from schedo.core.model import JobSpec, Overlap, Queue, Rule, ScheduleSpec
 from schedo.core.states import State
@@ -31,11 +32,11 @@ async def test_a_schedule_fires_each_instant_once_across_a_restart(path: Path) -
 
 async def test_putting_the_same_schedule_again_changes_nothing(path: Path) -> None:
     async with running(path, now=T0 + 1) as world:
-        first, is_new = await world.engine.put_schedule(every_minute())
+        first, created = await world.engine.put_schedule(every_minute())
         commits = world.store.commits
-        again, is_new_again = await world.engine.put_schedule(every_minute())
+        again, repeated = await world.engine.put_schedule(every_minute())
 
-        assert (is_new, is_new_again) == (True, False)
+        assert (created, repeated) == (PutEffect.CREATED, PutEffect.UNCHANGED)
         assert again.updated_at == first.updated_at
         assert world.store.commits == commits
 

@@ -10,6 +10,7 @@ import orjson
 from msgspec import UNSET
 
 from schedo.core import limits
+from schedo.core.commands import PutEffect
 from schedo.core.cron import describe_clock_change, explain, parse_cron
 from schedo.core.ids import render_id
 from schedo.core.model import Rule, Schedule
@@ -48,9 +49,12 @@ async def put_schedule(context: AppContext, request: Request) -> Response:
     context.check_work(spec.job)
     # The schedule that it replaces is loaded.
     await request.claim.take(max(len(request.body), _SCHEDULE_BYTES))
-    schedule, is_new = await context.engine.put_schedule(spec)
+    schedule, effect = await context.engine.put_schedule(spec)
     location = (b"location", f"/v1/schedules/{schedule.name}".encode())
-    return _respond(context, schedule, 201 if is_new else 200).with_headers(location)
+    response = _describe(context, schedule)
+    response.effect = effect
+    status = 201 if effect is PutEffect.CREATED else 200
+    return Response(status, msgspec.json.encode(response)).with_headers(location)
 
 
 async def get_schedule(context: AppContext, request: Request) -> Response:

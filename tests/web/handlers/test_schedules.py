@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from schedo.protocol.schedules import ScheduleRequest
 from tests.web.world import SECOND, T0, World
 
 DAILY = {"cron": "30 9 * * mon-fri", "tz": "Europe/Paris", "task": "report"}
@@ -43,8 +44,9 @@ async def test_a_schedule_is_returned_with_its_next_fires(world: World) -> None:
         ],
         "counters": {"fired": 0, "missed": 0, "overlap_skipped": 0, "buffered": 0},
         "warnings": [],
+        "effect": "created",
     }
-    assert (await world.get("/v1/schedules/daily")).json() == reply.json()
+    assert {**(await world.get("/v1/schedules/daily")).json(), "effect": "created"} == reply.json()
 
 
 async def test_the_same_put_changes_nothing_and_another_one_replaces_the_schedule(
@@ -54,8 +56,9 @@ async def test_the_same_put_changes_nothing_and_another_one_replaces_the_schedul
     same = await world.put("/v1/schedules/daily", DAILY)
     other = await world.put("/v1/schedules/daily", {**DAILY, "cron": "@daily"})
 
-    assert (same.status, same.json()) == (200, first.json())
+    assert (same.status, same.json()) == (200, {**first.json(), "effect": "unchanged"})
     assert (other.status, other.json()["normalized"]) == (200, "0 0 * * *")
+    assert other.json()["effect"] == "changed"
 
 
 async def test_every_field_of_a_schedule_is_accepted(world: World) -> None:
@@ -91,6 +94,15 @@ async def test_every_field_of_a_schedule_is_accepted(world: World) -> None:
     assert answer["unique"]["for"] == "1d"
     assert (answer["paused"], answer["next_fires"]) == (True, [])
     assert once["next_fires"] == ["2027-01-01T00:00:00.000000Z"]
+    for name in ("s", "o"):
+        assert await put_as_it_is(world, name) == "unchanged"
+
+
+async def put_as_it_is(world: World, name: str) -> str:
+    """Put the fields of a schedule that a request may have, as they were read."""
+    record = (await world.get(f"/v1/schedules/{name}")).json()
+    fields = {each: record[each] for each in ScheduleRequest.__struct_fields__ if each in record}
+    return str((await world.put(f"/v1/schedules/{name}", fields)).json()["effect"])
 
 
 @pytest.mark.parametrize(
