@@ -60,9 +60,13 @@ class Changes:
     idempotency_records: list[IdempotencyRecord] = field(default_factory=list)
 
     def __bool__(self) -> bool:
+        return bool(self.jobs) or self.has_others
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there are changes of anything but job records; most commits have none."""
         return bool(
-            self.jobs
-            or self.schedules
+            self.schedules
             or self.schedules_deleted
             or self.queues
             or self.pauses

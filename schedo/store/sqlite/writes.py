@@ -218,9 +218,9 @@ class Commit(NamedTuple):
 def encode(changes: Changes, offset_us: int = 0) -> Commit:
     """Return the writes that make the changes durable."""
     commit = _encode_jobs(changes.jobs.values(), offset_us)
-    others = _encode_others(changes, offset_us)
-    if not others:
+    if not changes.has_others:
         return commit
+    others = _encode_others(changes, offset_us)
     # What is rare, or may read the row of a job, is not written beside an entry of the buffer.
     is_bufferable = commit.is_bufferable and not (
         changes.schedules
