@@ -171,8 +171,10 @@ class ReadyQueues:
         Before the next call, the caller must start them: `started` counts them in the limits of
         their queue, and `Worker.hold` takes their slots.
         """
+        if not self._active:  # as in most turns of a server that has few jobs
+            return []
         self._catch_up()
-        section = self._choose() if self._active else None
+        section = self._choose()
         ready = section.heap.first() if section is not None else None
         if section is None or ready is None:
             return []

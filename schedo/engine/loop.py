@@ -234,7 +234,10 @@ class EngineLoop:
 
     def _take_notes(self, scheduler: Scheduler, now: int) -> None:
         """Take the scheduler's notes: results that are not stored yet, progress, what to log."""
-        results, decided, progress, warnings, failed = scheduler.take_notes()
+        notes = scheduler.take_notes()
+        if not any(notes):
+            return
+        results, decided, progress, warnings, failed = notes
         self.decisions.note(decided)
         for message in progress:
             self.progress.note(message, now)
