@@ -55,6 +55,7 @@ SCRIPTS = {
     "shell": Plan(),
     "workers": Plan(runs=1),
     "memory": Plan(runs=1, options="--jobs 0,100000,10000000 --starts 3"),
+    "full_store": Plan(runs=1),
     "storm": Plan(runs=1, options="--schedules 50000"),
     "drift": Plan(runs=1, options="--hours 2" + _IN_MEMORY),
 }

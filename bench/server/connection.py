@@ -32,7 +32,7 @@ class Reply(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """A connection that carries one request at a time."""
+    """A connection that carries one request at a time; the body of a reply may be in chunks."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -51,7 +51,11 @@ class Connection(asyncio.Protocol):
         head = received[:end].lower()
         at = head.find(b"content-length:")
         size = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
-        if len(received) < end + 4 + size or self._reply is None:
+        is_chunked = b"transfer-encoding: chunked" in head
+        is_whole = (
+            received.endswith(b"\r\n0\r\n\r\n") if is_chunked else len(received) >= end + 4 + size
+        )
+        if not is_whole or self._reply is None:
             return
         self._received = b""
         reply, self._reply = self._reply, None
