@@ -42,6 +42,7 @@ _BUSY_MS = 5_000
 _BUSY_READER_MS = 100
 
 _WRITER_PRAGMAS = (
+    "auto_vacuum = INCREMENTAL",  # of a new file; it comes before everything that writes
     "journal_mode = WAL",
     "synchronous = FULL",
     "wal_autocheckpoint = 0",

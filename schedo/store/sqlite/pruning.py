@@ -12,6 +12,10 @@ from schedo.store.base import Retention
 from schedo.store.sqlite import queries
 from schedo.store.sqlite.connection import transaction, unsynced
 
+# Free pages are used again: the file keeps these, and a fourth of its pages.
+FREE_PAGES_MIN = 1_024
+FREED_AT_ONCE = 64  # pages: about a millisecond
+
 _encode_ids = msgspec.json.Encoder().encode
 
 
@@ -63,3 +67,23 @@ def _find_ended(
         found = connection.execute(queries.ENDED, parameters).fetchall()
         jobs += [job_id for (job_id,) in found if not is_buffered(job_id)]
     return jobs
+
+
+def shrink(connection: sqlite3.Connection) -> bool:
+    """Give some free pages back to the file system; return whether there may be more to give.
+
+    The next checkpoint cuts the file. A file that an earlier version made keeps its size.
+    """
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    free = _free_pages(connection)
+    if free <= max(FREE_PAGES_MIN, pages // 4):
+        return False
+    with unsynced(connection), transaction(connection):
+        for _ in range(FREED_AT_ONCE):  # sqlite3 makes only the first step of this statement
+            connection.execute("PRAGMA incremental_vacuum(1)").close()
+    return _free_pages(connection) < free
+
+
+def _free_pages(connection: sqlite3.Connection) -> int:
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    return int(free)
