@@ -135,10 +135,13 @@ class Reader(Protocol):
         """Return a range of bytes of a captured stream; empty if it is gone."""
 
     async def get_schedule(self, which: str | int) -> Schedule | None:
-        """Return the schedule with this name (or this id) with its active jobs, or None."""
+        """Return the schedule with this name (or this id), without its active jobs, or None."""
 
     async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
-        """Return schedules in order of name, after the given name."""
+        """Return schedules in order of name, after the given name, without their active jobs.
+
+        There may be fewer than `limit`, because payloads may be large; none only at the end.
+        """
 
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         """Return the schedule's latest decisions, newest first."""
@@ -234,3 +237,6 @@ class Store(Reader, Protocol):
         Return the number of deleted records. Jobs of the last commits may stay until a read has
         seen them. A power cut may undo the deletion.
         """
+
+    async def shrink(self) -> bool:
+        """Give some free space back to the file system; return whether there may be more."""

@@ -182,9 +182,7 @@ class ScheduleClaims(Claims):
         # scheduled, blocked, queued, running and retrying are the first five states
         for found in (
             await store.load(LoadSchedule(1)),
-            await store.get_schedule("report"),
             (await store.load(LoadSchedules(START, 1)))[0],
-            (await store.list_schedules("other", 1))[0],
         ):
             assert found is not None
             assert (found.active, found.blocked) == ([1, 2, 3, 4, 5], 2)

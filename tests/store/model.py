@@ -145,7 +145,8 @@ class ModelStore:
             case loads.LoadUniqueHolders(keys):
                 return {job.unique_key: _loaded(job) for job in jobs if job.unique_key in keys}
             case loads.LoadSchedule():
-                return await self.get_schedule(load.which)
+                found = await self.get_schedule(load.which)
+                return None if found is None else self._schedule(found)
 
     def _promote_due(self, load: loads.PromoteDue) -> loads.Promoted:
         page = self._page(
@@ -253,7 +254,7 @@ class ModelStore:
         self._check_open()
         for schedule in self._schedules.values():
             if which in (schedule.name, schedule.id):
-                return self._schedule(schedule)
+                return schedule.copy()
         return None
 
     async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
@@ -262,7 +263,7 @@ class ModelStore:
             (schedule for schedule in self._schedules.values() if schedule.name > (after or "")),
             key=lambda schedule: schedule.name,
         )
-        return [self._schedule(schedule) for schedule in found[:limit]]
+        return [schedule.copy() for schedule in found[:limit]]
 
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         self._check_open()
@@ -282,6 +283,9 @@ class ModelStore:
         if found is not None and found.fingerprint != fingerprint:
             return found._replace(body=b"")
         return found
+
+    async def shrink(self) -> bool:
+        return False
 
     async def size_bytes(self) -> int:
         return 0

@@ -76,12 +76,10 @@ class ConcurrentReads:
         return await self._read(reads.output_piece, job_id, piece)
 
     async def get_schedule(self, which: str | int) -> Schedule | None:
-        return await self._read_jobs(reads.schedule, self._offset_us, which)
+        return await self._read(reads.schedule_alone, self._offset_us, which)
 
     async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
-        return await self._read_jobs(
-            reads.schedules, self._offset_us, queries.SCHEDULES_BY_NAME, (after or "", limit)
-        )
+        return await self._read(reads.page_by_name, self._offset_us, after, limit)
 
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         found = await self._read(reads.fetch_all, queries.DECISIONS, (schedule_id, limit))

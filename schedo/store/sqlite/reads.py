@@ -213,10 +213,33 @@ def schedules(
 
 def schedule(connection: sqlite3.Connection, offset_us: int, which: str | int) -> Schedule | None:
     """Return the schedule with this name (or this id), with its active jobs, or None."""
+    found = schedule_alone(connection, offset_us, which)
+    return None if found is None else _with_active(connection, [found])[0]
+
+
+def schedule_alone(
+    connection: sqlite3.Connection, offset_us: int, which: str | int
+) -> Schedule | None:
+    """Return the schedule with this name (or this id), without its active jobs, or None."""
     by_name = isinstance(which, str)
     query = queries.SCHEDULE_BY_NAME if by_name else queries.SCHEDULE_BY_ID
-    found = schedules(connection, offset_us, query, (which,))
-    return found[0] if found else None
+    row = connection.execute(query, (which,)).fetchone()
+    return None if row is None else rows.schedule_from_row(row, offset_us)
+
+
+def page_by_name(
+    connection: sqlite3.Connection, offset_us: int, after: str | None, limit: int
+) -> list[Schedule]:
+    """Return schedules by name without their active jobs; a large payload ends the page."""
+    found: list[Schedule] = []
+    size = 0
+    with closing(connection.execute(queries.SCHEDULES_BY_NAME, (after or "", limit))) as cursor:
+        for row in cursor:  # one at a time, because payloads may be large
+            found.append(rows.schedule_from_row(row, offset_us))
+            size += len(found[-1].spec.job.payload)
+            if size > limits.SCHEDULE_PAGE_PAYLOADS_BYTES_MAX:
+                break
+    return found
 
 
 def _with_active(connection: sqlite3.Connection, found: list[Schedule]) -> list[Schedule]:

@@ -41,7 +41,7 @@ from schedo.web.pages import page_response
 # What requests claim: for a schedule with its payload, which the server loads, and for a list.
 _SCHEDULE_BYTES = 1_048_576
 _PAGE_BYTES = 8_388_608
-_LOADED_SCHEDULES = 8  # at a time
+_LOADED_SCHEDULES = 50  # at a time
 
 
 async def put_schedule(context: AppContext, request: Request) -> Response:
@@ -84,7 +84,7 @@ async def _load_page(
         count = min(limit - len(found), _LOADED_SCHEDULES)
         more = await context.engine.list_schedules(after, count)
         found += more
-        if len(more) < count:
+        if not more:
             return found, True
         size += sum(len(schedule.spec.job.payload) for schedule in more)
         after = found[-1].name

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from schedo.core.loads import LoadSchedule
 from schedo.core.model import Decision, Job, Options, Queue, ReadyKey, Schedule
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
@@ -78,7 +79,8 @@ async def test_every_record_of_an_old_file_is_found(old: Path) -> None:
     store = SqliteStore(old)
     await store.open()
     completed, failed, kept = [await store.get_job(n * 256) for n in (21, 7, 22)]
-    nightly, pulse = await store.list_schedules(None, 9)
+    _, pulse = await store.list_schedules(None, 9)
+    nightly = await store.load(LoadSchedule("nightly"))
     decisions = await store.list_decisions(900 * 256, 9)
     attempts = await store.list_attempts(5 * 256)
     output = await store.read_output(6 * 256, OutputPiece(1, "stdout", "head", 0, 9))
