@@ -77,7 +77,7 @@ class Engine:
         self._scheduler: Scheduler | None = None
         monitor = LoopMonitor(clock, self.metrics)
         self._loop = EngineLoop(store, self._make_scheduler, monitor, on_fatal)
-        self._maintenance = Maintenance(self._loop, store, retention or Retention())
+        self._maintenance = Maintenance(self._loop, store.check, retention or Retention())
         self._payload_bytes = 0
         self.was_killed = False  # the previous server was killed, and its host was not restarted
         self._invocations = Invocations(self._loop, self.wait, self.cancel)

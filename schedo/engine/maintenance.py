@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from schedo.core.commands import ExpireAndTrim
 from schedo.engine.failures import MUST_END
@@ -11,7 +12,7 @@ from schedo.engine.health import ReadinessLog
 from schedo.engine.loop import EngineLoop
 from schedo.engine.unserved_log import UnservedLog
 from schedo.errors import SchedoError, StoreBroken
-from schedo.store.base import Retention, Store
+from schedo.store.base import Retention
 
 log = logging.getLogger("schedo.engine")
 
@@ -25,10 +26,11 @@ PRUNE_PAUSE_S = 0.02
 class Maintenance:
     """Periodic tasks; each of them logs an error and continues."""
 
-    def __init__(self, loop: EngineLoop, store: Store, retention: Retention) -> None:
+    def __init__(
+        self, loop: EngineLoop, check_store: Callable[[], Awaitable[None]], retention: Retention
+    ) -> None:
         self._loop = loop
-        self._check_store = store.check
-        self._shrink_store = store.shrink
+        self._check_store = check_store
         self.retention = retention
         self._tasks: list[asyncio.Task[None]] = []
         self._readiness = ReadinessLog()
@@ -100,9 +102,5 @@ class Maintenance:
         total = 0
         while count := await self._loop.prune(self._loop.clock.now(), self.retention):
             total += count
-            await asyncio.sleep(PRUNE_PAUSE_S)
-        has_more = True
-        while has_more:
-            has_more = await self._shrink_store()
             await asyncio.sleep(PRUNE_PAUSE_S)
         return total

@@ -234,9 +234,7 @@ class Store(Reader, Protocol):
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         """Delete up to `limit` ended jobs and idempotency records past their retention.
 
-        Return the number of deleted records. Jobs of the last commits may stay until a read has
-        seen them. A power cut may undo the deletion.
+        If there are none, give some free pages back to the file system. Return the number of these
+        records or pages; 0 if nothing was left to do. Jobs of the last commits may stay until a
+        read has seen them. A power cut may undo the step.
         """
-
-    async def shrink(self) -> bool:
-        """Give some free space back to the file system; return whether there may be more."""

@@ -284,9 +284,6 @@ class ModelStore:
             return found._replace(body=b"")
         return found
 
-    async def shrink(self) -> bool:
-        return False
-
     async def size_bytes(self) -> int:
         return 0
 

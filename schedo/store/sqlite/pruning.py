@@ -38,9 +38,9 @@ def prune(
 ) -> int:
     """Delete up to `limit` ended jobs and idempotency records in one transaction.
 
-    is_buffered: whether the write buffer has a newer row of a job; such a job stays. Return the
-    number of deleted records. The transaction is not synced: if it is lost, the records are deleted
-    again.
+    is_buffered: whether the write buffer has a newer row of a job; such a job stays. If there are
+    none, give free pages back. Return the number of these records or pages. The transaction is not
+    synced: if it is lost, the step is taken again.
     """
     jobs = _find_ended(connection, now, retention, limit, is_buffered)
     ids = _encode_ids(jobs).decode()
@@ -51,7 +51,7 @@ def prune(
         records = connection.execute(
             queries.DELETE_IDEMPOTENCY_RECORDS, (oldest, limit - len(jobs))
         ).rowcount
-    return len(jobs) + records
+    return len(jobs) + records or _give_back(connection)
 
 
 def _find_ended(
@@ -69,19 +69,19 @@ def _find_ended(
     return jobs
 
 
-def shrink(connection: sqlite3.Connection) -> bool:
-    """Give some free pages back to the file system; return whether there may be more to give.
+def _give_back(connection: sqlite3.Connection) -> int:
+    """Give some free pages back to the file system, and return how many.
 
     The next checkpoint cuts the file. A file that an earlier version made keeps its size.
     """
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     free = _free_pages(connection)
     if free <= max(FREE_PAGES_MIN, pages // 4):
-        return False
+        return 0
     with unsynced(connection), transaction(connection):
         for _ in range(FREED_AT_ONCE):  # sqlite3 makes only the first step of this statement
             connection.execute("PRAGMA incremental_vacuum(1)").close()
-    return _free_pages(connection) < free
+    return free - _free_pages(connection)
 
 
 def _free_pages(connection: sqlite3.Connection) -> int:

@@ -38,7 +38,7 @@ from schedo.store.sqlite.buffer_entries import has_entries, replay, write_layout
 from schedo.store.sqlite.connection import MEMORY, Connection
 from schedo.store.sqlite.file_guard import DatabaseGuard, FileGuard
 from schedo.store.sqlite.path_checks import size_bytes
-from schedo.store.sqlite.pruning import prune, shrink
+from schedo.store.sqlite.pruning import prune
 from schedo.store.sqlite.read_connection import ConcurrentReads
 from schedo.store.sqlite.schema import check_file, migrate
 from schedo.store.sqlite.waiting_count import WaitingCount
@@ -212,11 +212,6 @@ class SqliteStore(ConcurrentReads):
         finally:
             self._is_copied = False
             self._checkpoint_if_long(self._guard.log_bytes())
-
-    async def shrink(self) -> bool:
-        has_more = await self._run(self._require_open(self._writer), shrink)
-        self._checkpoint_if_long(self._guard.log_bytes())
-        return has_more
 
     async def size_bytes(self) -> int:
         return 0 if self.path is None else size_bytes(self.path)
