@@ -4,8 +4,8 @@ An async task takes little of a process, but a plain function takes a thread. So
 workers for the engine: one for its async tasks with many slots, and one for its plain functions.
 
 Many slots are good only while the child starts what it gets. If handlers keep its event loop busy,
-leases wait in the child, although another child may be idle. So the slots for async tasks are
-halved as long as a lease waits there, and doubled again when none does.
+leases wait in the child, although another child may be idle. So a child begins with few slots for
+async tasks. They are doubled while it starts its leases, and halved while leases wait there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import replace
 
 from schedo.core.worker_pool import WorkerSpec
 from schedo.protocol.frames import Attach
+
+FIRST_ASYNC_SLOTS = 32
 
 
 class ChildSlots:
@@ -26,7 +28,7 @@ class ChildSlots:
         """
         self.worker_id = spec.id
         self._async_slots_max = async_slots
-        self._async_slots = async_slots
+        self._async_slots = min(async_slots, FIRST_ASYNC_SLOTS)
         self._leases_expected = 0  # how many leases the child should have started by now
         self._async_spec: WorkerSpec | None = None
         self._spec: WorkerSpec | None = spec
@@ -52,17 +54,26 @@ class ChildSlots:
         return workers
 
     def adapt(self, leases_sent: int, leases_started: int) -> bool:
-        """Halve the slots for async tasks if leases wait in the child, else double them.
+        """Halve the slots for async tasks if leases wait in the child; else see grow.
 
         A lease waits if it was sent before the last call and is not started. Return whether the
         slots changed. They never become fewer than those of the other tasks.
         """
         is_late = leases_started < self._leases_expected
         self._leases_expected = leases_sent
-        if self._async_spec is None:
+        if is_late and self._async_spec is not None:
+            return self._resize(self._async_slots // 2)
+        return self.grow(leases_sent, leases_started)
+
+    def grow(self, leases_sent: int, leases_started: int) -> bool:
+        """Double the slots for async tasks if few leases wait; return whether they changed."""
+        if self._async_spec is None or not leases_sent:
             return False
-        before = self._async_slots
-        least = min(self._async_spec.slots, self._async_slots_max)
-        half, double = before // 2, before * 2
-        self._async_slots = max(half, least) if is_late else min(double, self._async_slots_max)
+        are_few = 2 * (leases_sent - leases_started) < self._async_slots
+        return are_few and self._resize(self._async_slots * 2)
+
+    def _resize(self, slots: int) -> bool:
+        assert self._async_spec is not None, "async tasks have slots of their own"
+        before, most = self._async_slots, self._async_slots_max
+        self._async_slots = min(max(slots, self._async_spec.slots), most)
         return self._async_slots != before

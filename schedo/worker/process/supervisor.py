@@ -17,8 +17,10 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
+
+import msgspec
 
 from schedo.child_process import ChildHandle, describe_exit
 from schedo.core.leases import (
@@ -80,8 +82,7 @@ class ChildTimeouts(NamedTuple):
         return self.grace_s + 1.0
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(msgspec.Struct, eq=False):
     """A lease that the child holds."""
 
     number: int  # the position in the order of all leases sent to the child, from 1
@@ -170,6 +171,9 @@ class ChildSupervisor:
             )
 
     def _send_leases(self, leases: list[Lease]) -> None:
+        sent_before = self._leases_sent - len(leases)
+        if self._slots.grow(sent_before, self._starts.count) and self._is_open:
+            self._attach_workers()
         self._connection.send(frames.Leases(leases, time.monotonic() + self._timeouts.start_s))
 
     # The child's side.

@@ -26,13 +26,13 @@ def workers(slots: ChildSlots) -> dict[str, tuple[int, set[str]]]:
 
 def test_async_tasks_and_plain_functions_have_slots_of_their_own() -> None:
     assert workers(make_slots(8, 500)) == {
-        "process-7": (500, {"mail"}),
+        "process-7": (32, {"mail"}),
         "process-7-threads": (8, {"report"}),
     }
 
 
 def test_tasks_of_one_kind_make_one_worker() -> None:
-    assert workers(make_slots(8, 500, "mail")) == {"process-7": (500, {"mail"})}
+    assert workers(make_slots(8, 500, "mail")) == {"process-7": (32, {"mail"})}
     assert workers(make_slots(8, 500, "report")) == {"process-7": (8, {"report"})}
 
 
@@ -42,26 +42,39 @@ def test_without_async_slots_all_tasks_share_the_slots() -> None:
     assert workers(slots) == {"process-7": (8, {"mail", "report"})}
     assert not slots.adapt(100, 0)
     assert not slots.adapt(100, 0)
+    assert not slots.grow(100, 100)
 
 
 def test_a_child_that_starts_its_leases_late_gets_fewer_async_slots() -> None:
     slots = make_slots(8, 100)
 
-    changes = [slots.adapt(100, 10) for _ in range(6)]
+    changes = [slots.adapt(32, started) for started in (0, 10, 20, 30)]
 
     # At the first call the leases may have been sent just now.
-    assert changes == [False, True, True, True, True, False]
-    assert workers(slots) == {"process-7": (8, {"mail"}), "process-7-threads": (8, {"report"})}
+    assert changes == [False, True, True, False]
+    assert workers(slots) == {
+        "process-7": (8, {"mail"}),
+        "process-7-threads": (8, {"report"}),
+    }
 
 
-def test_a_child_that_starts_its_leases_gets_its_async_slots_back() -> None:
+def test_a_child_that_starts_its_leases_gets_more_async_slots() -> None:
     slots = make_slots(8, 100)
-    for _ in range(3):
-        slots.adapt(100, 10)
 
-    changes = [slots.adapt(200, 100 + n) for n in (0, 100, 100)]
+    changes = [slots.adapt(32, 32), slots.adapt(96, 80), slots.adapt(196, 196)]
 
     assert changes == [True, True, False]
+    assert workers(slots)["process-7"] == (100, {"mail"})
+
+
+def test_a_child_that_has_started_most_leases_gets_more_async_slots_with_a_frame() -> None:
+    slots = make_slots(8, 100)
+
+    assert not slots.grow(0, 0)  # nothing is known of it yet
+    assert not slots.grow(32, 16)
+    assert slots.grow(32, 17)
+    assert slots.grow(64, 64)
+    assert not slots.grow(100, 100)
     assert workers(slots)["process-7"] == (100, {"mail"})
 
 
