@@ -18,6 +18,7 @@ from bench.server.process import Process
 T = TypeVar("T")
 DEADLINE_S = 300.0
 OVERLOADED = 429
+LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Reply(NamedTuple):
@@ -48,19 +49,20 @@ class Connection(asyncio.Protocol):
         end = received.find(b"\r\n\r\n")
         if end < 0:
             return
-        head = received[:end].lower()
-        at = head.find(b"content-length:")
-        size = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
-        is_chunked = b"transfer-encoding: chunked" in head
-        is_whole = (
-            received.endswith(b"\r\n0\r\n\r\n") if is_chunked else len(received) >= end + 4 + size
-        )
+        head, body = received[:end].lower(), received[end + 4 :]
+        if b"transfer-encoding: chunked" in head:
+            # JSON has no line break of its own, so this is the last chunk.
+            is_whole = body.endswith(LAST_CHUNK)
+        else:
+            at = head.find(b"content-length:")
+            is_whole = len(body) >= (int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0)
         if not is_whole or self._reply is None:
             return
         self._received = b""
         reply, self._reply = self._reply, None
         if not reply.done():
-            reply.set_result(Reply(int(head[9:12]), received[end + 4 :]))
+            is_chunked = body.endswith(LAST_CHUNK)
+            reply.set_result(Reply(int(head[9:12]), join_chunks(body) if is_chunked else body))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._reply is not None and not self._reply.done():
@@ -84,6 +86,11 @@ class Connection(asyncio.Protocol):
 
         if self._transport is not None:
             self._transport.close()
+
+
+def join_chunks(body: bytes) -> bytes:
+    """Return the data of a whole chunked body of JSON."""
+    return b"".join(body.split(b"\r\n")[1::2])
 
 
 def request(method: str, path: str, body: bytes = b"") -> bytes:
