@@ -83,6 +83,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     output_dir: str | None = None
     token_file: str | None = None
     token: Secret | None = None
+    tokens: str | None = None
     worker_tokens: str | None = None
     log_format: LogFormat = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -134,11 +135,19 @@ SETTINGS: dict[str, Setting] = {
     "output_dir": Setting(
         read_text, "Directory in which to also store the complete output of commands.", "DIR"
     ),
-    "token_file": Setting(read_text, "File with the token that clients must send.", "FILE"),
+    "token_file": Setting(
+        read_text, "File with a token that clients must send; its role is admin.", "FILE"
+    ),
+    "tokens": Setting(
+        read_text,
+        "File with a line 'TOKEN role=viewer|operator|admin|worker name=x' for each token;"
+        " queues=a,b and tasks=x restrict an operator or a worker.",
+        "FILE",
+    ),
     "worker_tokens": Setting(
         read_text,
-        "File with a line 'TOKEN queues=a,b tasks=x' for each worker token; such a token is valid"
-        " only for /v1/work.",
+        "File with a line 'TOKEN queues=a,b tasks=x' for each token whose role is worker; --tokens"
+        " does the same and more.",
         "FILE",
     ),
     "log_format": Setting(
@@ -310,7 +319,7 @@ def _choose_token(
 
 def check_config(config: Config) -> None:
     """Raise Invalid if a server must not start with this configuration."""
-    if config.token is None and not is_loopback(config.host):
+    if not needs_token(config) and not is_loopback(config.host):
         source = config.sources.get("host", "default")
         raise Invalid(
             f"host = {config.host!r} ({source}): the server would accept jobs from other machines"
@@ -318,6 +327,11 @@ def check_config(config: Config) -> None:
             " (umask 077; openssl rand -hex 32 > schedo.token) and add --token-file schedo.token,"
             " or listen on 127.0.0.1"
         )
+
+
+def needs_token(config: Config) -> bool:
+    """Return whether clients must send a token; worker tokens alone leave the rest open."""
+    return config.token is not None or config.tokens is not None
 
 
 def is_loopback(host: str) -> bool:

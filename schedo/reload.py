@@ -20,7 +20,15 @@ log = logging.getLogger("schedo")
 # The settings that a running server can change; "token" is the text in the token file.
 RELOADED = frozenset(
     {
-        *("token", "token_file", "worker_tokens", "allowed_hosts", "log_level", "drain_grace"),
+        *(
+            "token",
+            "token_file",
+            "tokens",
+            "worker_tokens",
+            "allowed_hosts",
+            "log_level",
+            "drain_grace",
+        ),
         *(key for key in SETTINGS if key.startswith("retention.")),
     }
 )

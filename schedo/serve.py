@@ -15,13 +15,12 @@ import ctypes
 import errno
 import faulthandler
 import gc
-import hashlib
 import logging
 import os
 import resource
 import sys
 import tomllib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,20 +28,21 @@ from typing import Any, NamedTuple
 import schedo
 from schedo.client.tokens import check_token, read_private
 from schedo.clock import SystemClock
-from schedo.config import Config, check_config
+from schedo.config import Config, check_config, needs_token
 from schedo.core.built_in import BUILT_IN, find_permissions, may_run
 from schedo.engine.call_results import describe_pauses
 from schedo.engine.engine import Engine
 from schedo.errors import Exit, Invalid, SchedoError, Unavailable, exit_of_server
 from schedo.logs import set_level, start_logging
 from schedo.loops import new_loop
+from schedo.protocol.roles import Role
 from schedo.reload import Reload
 from schedo.store import open_store
 from schedo.tasks.built_in import RunnerSettings, make_runners, payload_checks
 from schedo.tasks.http.signatures import parse_secrets
 from schedo.tasks.shell.orphans import Orphans
 from schedo.web.app import WebApp, build_app
-from schedo.web.permissions import WorkerPermission, parse_grants
+from schedo.web.permissions import ANYONE, WORKER_LINE, TokenPermission, digest, parse_tokens
 from schedo.web.server import HttpServer
 from schedo.web.settings import LOOPBACK_HOSTS, WebSettings
 from schedo.worker.in_process import LocalWorker
@@ -55,7 +55,8 @@ log = logging.getLogger("schedo")
 LARGE_BUFFER_BYTES = 65_536
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
 SECRETS_CHARACTERS_MAX = 65_536
-WORKER_TOKENS_CHARACTERS_MAX = 1_048_576
+TOKENS_CHARACTERS_MAX = 1_048_576
+ADMIN = TokenPermission(Role.ADMIN, "token_file", setting="token")
 
 
 class Start(NamedTuple):
@@ -182,7 +183,8 @@ def _use(engine: Engine, app: WebApp, config: Config) -> list[str]:
     app.use(new)
     engine.use_retention(config.retention)
     set_level(config.log_level)
-    return ["worker_tokens"] if old.worker_tokens != new.worker_tokens else []
+    changed = set(old.tokens.items()) ^ set(new.tokens.items())
+    return sorted({permission.setting for _, permission in changed})
 
 
 class _Shutdown:
@@ -301,10 +303,9 @@ def _read_secrets(path: str | None) -> dict[str, str]:
 
 
 def _web_settings(config: Config) -> WebSettings:
-    token = config.token
     return WebSettings(
-        token_sha256=[hashlib.sha256(token.reveal().encode()).digest()] if token else None,
-        worker_tokens=read_worker_tokens(config),
+        tokens=read_tokens(config),
+        anyone=None if needs_token(config) else ANYONE,
         allowed_hosts=(*LOOPBACK_HOSTS, config.host, *config.allowed_hosts),
         permissions=find_permissions(config),
         payload_checks=payload_checks(),
@@ -312,28 +313,35 @@ def _web_settings(config: Config) -> WebSettings:
     )
 
 
-def read_worker_tokens(config: Config) -> dict[bytes, WorkerPermission]:
-    """Return the permission of each worker token, by its SHA-256.
+def read_tokens(config: Config) -> dict[bytes, TokenPermission]:
+    """Return the permission of each token, by its SHA-256.
 
-    Raise Invalid if the file cannot be used or contains the server's own token.
+    Raise Invalid if a file cannot be used, or contains the server's own token or one of the other.
     """
-    path = config.worker_tokens
-    if path is None:
-        return {}
-    text = read_private(path, "worker_tokens", WORKER_TOKENS_CHARACTERS_MAX + 1)
-    if len(text) > WORKER_TOKENS_CHARACTERS_MAX:
+    tokens: dict[bytes, TokenPermission] = {}
+    if config.token is not None:
+        tokens[digest(config.token.reveal())] = ADMIN
+    if config.tokens is not None:
+        tokens |= _read_tokens("tokens", config.tokens, tokens, {})
+    if config.worker_tokens is not None:
+        tokens |= _read_tokens("worker_tokens", config.worker_tokens, tokens, WORKER_LINE)
+    return tokens
+
+
+def _read_tokens(
+    setting: str, path: str, others: Collection[bytes], given: Mapping[str, str]
+) -> dict[bytes, TokenPermission]:
+    source = f"{setting} = {path!r}"
+    text = read_private(path, setting, TOKENS_CHARACTERS_MAX + 1)
+    if len(text) > TOKENS_CHARACTERS_MAX:
+        raise Invalid(f"{source}: the file is larger than {TOKENS_CHARACTERS_MAX} characters")
+    tokens = parse_tokens(text, setting, source, check_token, given)
+    if not tokens.keys().isdisjoint(others):
         raise Invalid(
-            f"worker_tokens = {path!r}: the file is larger than"
-            f" {WORKER_TOKENS_CHARACTERS_MAX} characters"
+            f"{source}: the file contains the server's own token, or one of another file;"
+            " every line needs a token of its own"
         )
-    grants = parse_grants(text, f"worker_tokens = {path!r}", check_token)
-    token = config.token
-    if token is not None and hashlib.sha256(token.reveal().encode()).digest() in grants:
-        raise Invalid(
-            f"worker_tokens = {path!r}: the file contains the server's own token;"
-            " give each worker another one"
-        )
-    return grants
+    return tokens
 
 
 async def _listen(server: HttpServer, app: WebApp, config: Config) -> int:
@@ -358,7 +366,7 @@ def _print_address(config: Config, port: int) -> None:
         if config.allow_shell
         else '{"task":"http","payload":{"url":"https://example.org/"},"delay":"5s"}'
     )
-    token = ' -H "authorization: Bearer $(cat TOKEN_FILE)"' if config.token else ""
+    token = ' -H "authorization: Bearer $(cat TOKEN_FILE)"' if needs_token(config) else ""
     if config.token_file:
         token = token.replace("TOKEN_FILE", config.token_file)
     lines = [f"schedo {schedo.__version__} listens on {address}; its jobs are in {config.store}"]

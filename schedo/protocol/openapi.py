@@ -182,7 +182,6 @@ def build_document() -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "tags": [{"name": tag} for tag in _TAGS],
-        "security": [{"token": []}, {}],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -255,6 +254,7 @@ def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any])
         "operationId": operation.name,
         "summary": operation.summary,
         "tags": [operation.tag],
+        "security": [{"token": [operation.role]}, {}] if operation.role else [{}],
         "responses": {
             str(status): _describe_response(status, kind, references)
             for status, kind in operation.responses.items()
@@ -270,8 +270,6 @@ def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any])
         described["parameters"] = parameters
     if operation.request is not None:
         described["requestBody"] = _describe_body(operation, references[operation.request])
-    if operation.path in ("/healthz", "/readyz"):
-        described["security"] = [{}]
     return described
 
 

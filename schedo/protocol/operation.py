@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from schedo.protocol.roles import ROLES, Role
+
 BODY_BYTES_MAX = 1_048_576
 BATCH_BYTES_MAX = 8_388_608
 
@@ -51,6 +53,11 @@ class Operation(NamedTuple):
     @property
     def path(self) -> str:
         return self.route.partition(" ")[2]
+
+    @property
+    def role(self) -> Role | None:
+        """Return the role that a token needs; None: no token is needed."""
+        return ROLES[self.name]
 
     @property
     def tag(self) -> str:

@@ -22,21 +22,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from schedo.errors import (
     BadRequest,
     CrossSite,
-    Forbidden,
     Misdirected,
     NoCapacity,
     SchedoError,
     Unauthorized,
     Unavailable,
 )
+from schedo.protocol.operations import OPERATIONS
 from schedo.web.http import index_headers, problem_response, send_response
 from schedo.web.settings import WebSettings
 from schedo.web.token_throttle import TokenThrottle
 
 log = logging.getLogger("schedo.web")
 
-WORK_PATH = "/v1/work"
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # what a probe asks for, which has no token
+# What probes request, which have no token.
+OPEN_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.role is None)
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({b"same-origin", b"none"})
 _HOSTS_REMEMBERED_MAX = 64
@@ -59,10 +59,10 @@ class AccessMiddleware:
 
     def use(self, settings: WebSettings) -> None:
         """Check the requests that follow by these tokens and host names."""
-        self._tokens = settings.token_sha256
-        self._grants = settings.worker_tokens
+        self._tokens = settings.tokens
+        self._anyone = settings.anyone
         # A token is proof enough: a page that uses DNS rebinding cannot send it.
-        hosts = ("*",) if settings.token_sha256 else settings.allowed_hosts
+        hosts = settings.allowed_hosts if settings.anyone else ("*",)
         self._hosts = frozenset(_bracket(host.lower()) for host in hosts)
         self._known_hosts: set[bytes] = set()
 
@@ -112,30 +112,25 @@ class AccessMiddleware:
 
     def _check_token(self, headers: Mapping[bytes, bytes], scope: Scope) -> str:
         """Return an id of the client for logs and Idempotency-Keys, never the token itself."""
-        if self._tokens is None and not self._grants:
+        scope["schedo.permission"] = self._anyone
+        if not self._tokens:
             return "anyone"
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        digest = hashlib.sha256(token.strip()).digest()
+        token = token.strip() if scheme.lower() == b"bearer" else b""
+        digest = hashlib.sha256(token).digest()
         # Compare with every token: the time must not reveal which one was similar.
-        matches = [known for known in self._tokens or () if hmac.compare_digest(known, digest)]
-        grants = [known for known in self._grants if hmac.compare_digest(known, digest)]
-        is_bearer = scheme.lower() == b"bearer"
-        if grants and is_bearer and not matches:
-            if (scope["method"], scope["path"]) != ("POST", WORK_PATH):
-                raise Forbidden(f"a worker token is valid for POST {WORK_PATH} only")
-            scope["schedo.grant"] = self._grants[grants[0]]
-        elif self._tokens is None:
+        found = [known for known in self._tokens if hmac.compare_digest(known, digest)]
+        if found:
+            scope["schedo.permission"] = self._tokens[found[0]]
+            return digest.hex()[:16]
+        if self._anyone is not None:
             return "anyone"
-        elif not matches or not is_bearer:
-            if b"authorization" not in headers:
-                raise Unauthorized(f"the token is missing; {_HOW}")
-            self._throttle.count(_find_address(scope), time.monotonic())
-            raise Unauthorized(
-                "the token is wrong"
-                if is_bearer and token.strip()
-                else f"the Authorization header has no bearer token; {_HOW}"
-            )
-        return digest.hex()[:16]
+        if b"authorization" not in headers:
+            raise Unauthorized(f"the token is missing; {_HOW}")
+        self._throttle.count(_find_address(scope), time.monotonic())
+        if not token:
+            raise Unauthorized(f"the Authorization header has no bearer token; {_HOW}")
+        raise Unauthorized("the token is wrong")
 
 
 def _find_address(scope: Scope) -> str:

@@ -54,8 +54,9 @@ class AppContext:
     metrics: SharedCall[bytes] | None = None  # the text of /metrics
     worker_tasks: set[str] = field(default_factory=set)  # built in, of all workers so far
 
-    def check_work(self, spec: JobSpec) -> None:
-        """Refuse a job that no worker may run, or a payload that its task refuses."""
+    def check_work(self, request: Request, spec: JobSpec) -> None:
+        """Refuse a job beyond the token, one that no worker may run, or a payload that is wrong."""
+        request.check_job(spec.queue, spec.task)
         if spec.task not in self.worker_tasks and not may_run(spec.task, self.settings.permissions):
             raise ShellDisabled(
                 "neither this server nor a worker may run commands; "

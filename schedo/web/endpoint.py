@@ -17,6 +17,7 @@ from schedo.web.bytes_in_flight import RECEIVING, Claim, TooSlow
 from schedo.web.context import AppContext, Handler
 from schedo.web.cycle import UNREAD_BYTES_MAX
 from schedo.web.http import JSON_TYPE, Request, send_response
+from schedo.web.permissions import TokenPermission
 
 _PLAIN_ENCODINGS = frozenset({b"", b"identity"})
 _UTF8 = frozenset({"", "charset=utf-8", 'charset="utf-8"'})
@@ -36,17 +37,7 @@ class Endpoint:
         self._allow = ", ".join(sorted(names))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method: str = scope["method"]
-        found = self._methods.get("GET" if method == "HEAD" else method)
-        if found is None:
-            raise MethodNotAllowed(
-                f"{scope['path'][:100]!a} takes {self._allow}, not {method[:20]!a}", self._allow
-            )
-        operation, handle = found
-        if scope.get("schedo.is_surplus") and _may_wait(operation, scope):
-            raise Overloaded(
-                "the server has too many connections for a request that waits; retry soon"
-            )
+        operation, handle = self._find(scope)
         claim = Claim(self._context.in_flight)
         try:
             body, media_type = b"", ""
@@ -67,6 +58,24 @@ class Endpoint:
         finally:
             if claim.size:
                 claim.release()
+
+    def _find(self, scope: Scope) -> tuple[Operation, Handler]:
+        """Return the operation and its handler, if the request may have it."""
+        method: str = scope["method"]
+        found = self._methods.get("GET" if method == "HEAD" else method)
+        if found is None:
+            raise MethodNotAllowed(
+                f"{scope['path'][:100]!a} takes {self._allow}, not {method[:20]!a}", self._allow
+            )
+        operation, _ = found
+        permission: TokenPermission | None = scope.get("schedo.permission")
+        if permission is not None:
+            permission.check_operation(operation)
+        if scope.get("schedo.is_surplus") and _may_wait(operation, scope):
+            raise Overloaded(
+                "the server has too many connections for a request that waits; retry soon"
+            )
+        return found
 
 
 def _make_request(
@@ -93,7 +102,7 @@ def _make_request(
         gone,
         claim,
         media_type == LINES_TYPE,
-        scope.get("schedo.grant"),
+        scope.get("schedo.permission"),
     )
 
 

@@ -20,7 +20,7 @@ from schedo.protocol.problems import PROBLEM_TYPE, problem_headers, render_probl
 from schedo.protocol.query import Values
 from schedo.protocol.reading import read_request
 from schedo.web.bytes_in_flight import SENDING, Claim
-from schedo.web.permissions import WorkerPermission
+from schedo.web.permissions import TokenPermission
 
 JSON_TYPE = b"application/json"
 SECURITY_HEADERS = [
@@ -56,7 +56,7 @@ class Request(NamedTuple):
     gone: Callable[[], Awaitable[None]]  # waits until the client has disconnected
     claim: Claim  # the bytes in flight that it holds
     is_lines: bool = False  # the body is newline-delimited JSON
-    grant: WorkerPermission | None = None  # of a worker token; None: no worker token
+    permission: TokenPermission | None = None  # None: the operation needs no token, nor has one
 
     def find_header(self, name: bytes) -> str | None:
         """Return a header as text, or None."""
@@ -71,6 +71,11 @@ class Request(NamedTuple):
         if len(self.body) <= SMALL_BODY_BYTES_MAX:
             return decode_request(self.body, kind, see)
         return await in_steps(read_request(self.body, kind, see))
+
+    def check_job(self, queue: str, task: str) -> None:
+        """Raise Forbidden unless the token covers the task's jobs of the queue."""
+        if self.permission is not None:
+            self.permission.check_job(queue, task)
 
     def next_link(self, cursor: str) -> Header:
         """Return the Link header of the next page."""

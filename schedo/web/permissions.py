@@ -1,40 +1,91 @@
-"""Worker tokens: permission to be a worker for some queues and tasks, and nothing else.
+"""The permission of each token: a role, and the queues and tasks that it is restricted to.
 
-The tokens are in a file, one per line: TOKEN queues=a,b tasks=x,y. Without queues= or tasks= the
-token covers all of them. Empty lines and lines that begin with # are ignored.
+The tokens are in a file, one per line: TOKEN role=operator name=ann queues=a,b tasks=x,y. Without
+queues= or tasks= the token covers all of them. Empty lines and lines that begin with # are ignored.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import Forbidden, Invalid
 from schedo.protocol import fields
+from schedo.protocol.operation import Operation
+from schedo.protocol.roles import RESTRICTABLE, Role
 
-WORKER_TOKENS_MAX = 1_000
+TOKENS_MAX = 1_000
+# What a line of --worker-tokens does not say.
+WORKER_LINE = MappingProxyType({"role": "worker", "name": "worker"})
+
+_INCLUDED = {
+    Role.VIEWER: frozenset({Role.VIEWER}),
+    Role.OPERATOR: frozenset({Role.VIEWER, Role.OPERATOR}),
+    Role.ADMIN: frozenset(Role),
+    Role.WORKER: frozenset({Role.WORKER}),
+}
+_RESTRICTED = ("queues", "tasks")
+_FORM = "role=ROLE name=NAME queues=a,b tasks=x,y"
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerPermission:
-    """The queues and tasks of one token; None means any."""
+class TokenPermission:
+    """What one token permits; queues and tasks: None means any."""
 
+    role: Role
+    name: str
     queues: frozenset[str] | None = None
     tasks: frozenset[str] | None = None
+    setting: str = "tokens"  # the setting that its file belongs to
+
+    @property
+    def is_restricted(self) -> bool:
+        return self.queues is not None or self.tasks is not None
+
+    def includes(self, role: Role) -> bool:
+        """Return whether the token has this role, or one with more rights."""
+        return role in _INCLUDED[self.role]
+
+    def check_operation(self, operation: Operation) -> None:
+        """Raise Forbidden if the operation needs another role, or affects more than permitted."""
+        needed = operation.role
+        if needed is None or (needed is Role.VIEWER and self.includes(needed)):
+            return
+        if not self.includes(needed):
+            raise Forbidden(
+                f"the token {self.name!r} has the role {self.role}; {operation.route} needs the"
+                f" role {needed}"
+            )
+        if self.is_restricted and operation.name not in RESTRICTABLE:
+            raise Forbidden(
+                f"the token {self.name!r} is only for some queues or tasks, and {operation.route}"
+                " affects others as well"
+            )
 
     def allows(self, queue: str, task: str) -> bool:
-        """Return whether a worker with this token may run the task's jobs of the queue."""
+        """Return whether the token covers the task's jobs of the queue."""
         return (self.queues is None or queue in self.queues) and (
             self.tasks is None or task in self.tasks
         )
+
+    def check_job(self, queue: str, task: str) -> None:
+        """Raise Forbidden unless the token covers the task's jobs of the queue."""
+        if not self.allows(queue, task):
+            raise Forbidden(
+                f"the token {self.name!r} is not for jobs of the task {task!r} in the queue"
+                f" {queue!r}"
+            )
 
     def narrow(self, spec: WorkerSpec) -> WorkerSpec:
         """Return the spec with "any" replaced by the permitted names; raise Forbidden beyond them.
 
         Task defaults beyond the permission are refused too: they would change the jobs of others.
         """
+        if not self.is_restricted:
+            return spec
         narrowed = replace(
             spec,
             queues=_narrow("queue", spec.queues, self.queues),
@@ -42,6 +93,9 @@ class WorkerPermission:
         )
         _narrow("task", frozenset(spec.task_defaults), self.tasks)
         return narrowed
+
+
+ANYONE = TokenPermission(Role.ADMIN, "anyone")  # may do all on a server without tokens
 
 
 def _narrow(
@@ -57,35 +111,65 @@ def _narrow(
     return asked
 
 
-def parse_grants(
-    text: str, source: str, check_token: Callable[[str, str], str]
-) -> dict[bytes, WorkerPermission]:
-    """Return the permissions by the SHA-256 of their tokens; raise Invalid with the line."""
-    grants: dict[bytes, WorkerPermission] = {}
+def digest(token: str) -> bytes:
+    """Return the SHA-256 of a token; the server keeps no token itself."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def parse_tokens(
+    text: str,
+    setting: str,
+    source: str,
+    check_token: Callable[[str, str], str],
+    given: Mapping[str, str] = MappingProxyType({}),
+) -> dict[bytes, TokenPermission]:
+    """Return the permissions by the SHA-256 of their tokens; raise Invalid with the line.
+
+    given: the role and name of all lines, which must not give another one then. No error shows any
+    part of a line, because it may be a token.
+    """
+    tokens: dict[bytes, TokenPermission] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         where = f"{source} line {number}"
-        digest = hashlib.sha256(check_token(words[0], where).encode()).digest()
-        if digest in grants:
+        key = digest(check_token(words[0], where))
+        if key in tokens:
             raise Invalid(f"{where}: this token occurs twice")
-        grants[digest] = _parse_grant(words[1:], where)
-    if not grants:
+        tokens[key] = _parse_line(words[1:], setting, where, given)
+    if not tokens:
         raise Invalid(f"{source}: there is no token in it")
-    if len(grants) > WORKER_TOKENS_MAX:
-        raise Invalid(f"{source}: {len(grants)} tokens; at most {WORKER_TOKENS_MAX} are possible")
-    return grants
+    if len(tokens) > TOKENS_MAX:
+        raise Invalid(f"{source}: {len(tokens)} tokens; at most {TOKENS_MAX} are possible")
+    return tokens
 
 
-def _parse_grant(words: list[str], where: str) -> WorkerPermission:
-    parts: dict[str, frozenset[str]] = {}
+def _parse_line(
+    words: list[str], setting: str, where: str, given: Mapping[str, str]
+) -> TokenPermission:
+    form = _FORM if not given else _FORM.partition("name=NAME ")[2]
+    parts = dict(given)
     for word in words:
-        key, equals, names = word.partition("=")
-        if key not in ("queues", "tasks") or not equals or key in parts:
-            raise Invalid(f"{where}: write queues=a,b and tasks=x,y behind the token, each once")
-        try:
-            parts[key] = frozenset(fields.read_name("", name) for name in names.split(","))
-        except Invalid as error:
-            raise Invalid(f"{where}: {key}: {error.problems[0].detail}") from None
-    return WorkerPermission(parts.get("queues"), parts.get("tasks"))
+        key, equals, value = word.partition("=")
+        if f" {key}=" not in f" {form}" or not equals or key in parts:
+            raise Invalid(f"{where}: write {form} behind the token, each once")
+        parts[key] = value
+    if parts.get("role") not in list(Role):
+        raise Invalid(f"{where}: write role={', role='.join(Role)} behind the token")
+    role = Role(parts["role"])
+    (name,) = _read_names("name", [parts.get("name", "")], where)
+    restricted = {
+        key: frozenset(_read_names(key, parts[key].split(","), where))
+        for key in _RESTRICTED
+        if key in parts
+    }
+    if restricted and role not in (Role.OPERATOR, Role.WORKER):
+        raise Invalid(f"{where}: queues= and tasks= restrict an operator or a worker only")
+    return TokenPermission(role, name, setting=setting, **restricted)
+
+
+def _read_names(key: str, names: list[str], where: str) -> list[str]:
+    if not all(fields.is_name(name) for name in names):
+        raise Invalid(f"{where}: {key}: a name has 1 to 128 letters, digits, '.', '_' or '-'")
+    return names

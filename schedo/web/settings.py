@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from schedo.web.permissions import WorkerPermission
+from schedo.web.permissions import ANYONE, TokenPermission
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
@@ -15,10 +15,8 @@ LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 class WebSettings:
     """Access, hosts and permitted work."""
 
-    token_sha256: Sequence[bytes] | None = (
-        None  # SHA-256 of each valid token; None: no token needed
-    )
-    worker_tokens: Mapping[bytes, WorkerPermission] = field(default_factory=dict)  # by SHA-256
+    tokens: Mapping[bytes, TokenPermission] = field(default_factory=dict)  # by SHA-256
+    anyone: TokenPermission | None = ANYONE  # without a token; None: a token is needed
     allowed_hosts: Sequence[str] = (
         LOOPBACK_HOSTS  # names for the Host header, without port; "*" allows any
     )

@@ -99,3 +99,23 @@ def test_a_worker_survives_a_hangup_and_reads_its_token_again(tmp_path: Path) ->
             job = server.submit(task="shell", payload={"command": "true"})
             assert server.ended(job["id"])["state"] == "completed"
             assert SECOND not in remote.log()
+
+
+def test_a_hangup_changes_the_roles_of_tokens_and_a_bad_line_changes_none(tmp_path: Path) -> None:
+    file = write(tmp_path / "tokens", f"{FIRST} role=operator name=ann\n")
+    with serving(tmp_path, "--tokens", file) as server:
+        server.token = FIRST
+        assert server.ask("POST", "/v1/jobs", {"task": "x"})[0] == 201
+        write(tmp_path / "tokens", f"{FIRST} role=viewer name=ann\n{SECOND} role=owner name=bob\n")
+        log = hang_up(server)
+        assert "line 2: write role=viewer" in log
+        assert server.ask("POST", "/v1/jobs", {"task": "x"})[0] == 201
+
+        write(tmp_path / "tokens", f"{FIRST} role=viewer name=ann\n")
+        log = hang_up(server, reports=2)
+
+        assert "reload: changed tokens" in log
+        assert server.ask("POST", "/v1/jobs", {"task": "x"})[0] == 403
+        assert server.ask("GET", "/v1/jobs")[0] == 200
+        assert FIRST not in log
+        assert SECOND not in log

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 
 import pytest
@@ -10,13 +9,12 @@ import pytest
 from schedo.errors import Overloaded
 from schedo.web import token_throttle
 from schedo.web.server import HttpServer
-from schedo.web.settings import WebSettings
 from schedo.web.token_throttle import TokenThrottle
 from tests.web.connecting import open_connection
-from tests.web.world import World
+from tests.web.world import World, secured
 
 TOKEN = "correct-horse-battery-staple-0123456789"
-SECURED = WebSettings(token_sha256=[hashlib.sha256(TOKEN.encode()).digest()])
+SECURED = secured(TOKEN)
 RIGHT = [("authorization", f"Bearer {TOKEN}")]
 WRONG = [("authorization", "Bearer guess")]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from schedo.core.ids import render_id
 from schedo.errors import Invalid
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
-from schedo.serve import read_worker_tokens
-from schedo.web.permissions import WorkerPermission, parse_grants
+from schedo.protocol.roles import Role
+from schedo.serve import read_tokens
+from schedo.web.permissions import WORKER_LINE, TokenPermission, digest, parse_tokens
 from schedo.web.settings import WebSettings
 from tests.web.placing import PlacingWorld, make_lease
 from tests.web.world import Reply
@@ -26,17 +26,21 @@ IMAGES = "images-token-0123456789abcdef"
 ANY = "any-token-0123456789abcdefgh"
 
 
-def digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+def worker_permission(
+    queues: frozenset[str] | None = None, tasks: frozenset[str] | None = None
+) -> TokenPermission:
+    return TokenPermission(Role.WORKER, "worker", queues, tasks, "worker_tokens")
 
 
-GRANTS = {
-    digest(IMAGES): WorkerPermission(
+PERMISSIONS = {
+    digest(IMAGES): worker_permission(
         frozenset({"images", "thumbs"}), frozenset({"resize", "crop"})
     ),
-    digest(ANY): WorkerPermission(),
+    digest(ANY): worker_permission(),
 }
-SECURED = WebSettings(token_sha256=[digest(MASTER)], worker_tokens=GRANTS)
+SECURED = WebSettings(
+    tokens={digest(MASTER): TokenPermission(Role.ADMIN, "admin"), **PERMISSIONS}, anyone=None
+)
 
 
 @pytest.fixture
@@ -72,8 +76,8 @@ async def test_a_worker_token_is_valid_only_for_the_worker_protocol(
 async def test_a_worker_token_is_valid_only_for_post(world: PlacingWorld, method: str) -> None:
     headers = [("authorization", f"Bearer {IMAGES}")]
 
-    assert (await world.send(method, "/v1/work", headers=headers)).status == 403
-    assert (await world.send("POST", "/v1/work/", b"{}", headers)).status == 403
+    assert (await world.send(method, "/v1/work", headers=headers)).status == 405
+    assert (await world.send("POST", "/v1/work/", b"{}", headers)).status == 404
 
 
 @pytest.mark.parametrize("token", ["", "wrong", IMAGES + "x", IMAGES[:-1], IMAGES.upper()])
@@ -184,12 +188,16 @@ async def test_the_servers_own_token_may_speak_for_any_worker(world: PlacingWorl
 
 
 async def test_worker_tokens_are_enforced_on_a_server_without_its_own_token() -> None:
-    async with PlacingWorld(WebSettings(worker_tokens=GRANTS)) as world:
+    async with PlacingWorld(WebSettings(tokens=PERMISSIONS)) as world:
         headers = [("authorization", f"Bearer {IMAGES}")]
 
         assert (await world.get("/v1/jobs", headers)).status == 403
         assert (await work(world, IMAGES, queues=["mail"])).status == 403
         assert (await world.get("/v1/jobs")).status == 200
+
+
+def parse(text: str) -> dict[bytes, TokenPermission]:
+    return parse_tokens(text, "worker_tokens", "f", check_token, WORKER_LINE)
 
 
 def test_a_file_of_tokens_is_read_line_by_line() -> None:
@@ -200,7 +208,7 @@ def test_a_file_of_tokens_is_read_line_by_line() -> None:
 {ANY}
 """
 
-    assert parse_grants(text, "f", check_token) == GRANTS
+    assert parse(text) == PERMISSIONS
 
 
 @pytest.mark.parametrize(
@@ -213,17 +221,19 @@ def test_a_file_of_tokens_is_read_line_by_line() -> None:
         (f"{ANY} queue=a", "line 1: write queues=a,b"),
         (f"{ANY} queues", "line 1: write queues=a,b"),
         (f"{ANY} queues=a queues=b", "each once"),
+        (f"{ANY} role=admin", "line 1: write queues=a,b tasks=x,y behind"),
+        (f"{ANY} name=x", "line 1: write queues=a,b"),
         (f"{ANY} queues=", "line 1: queues: "),
         (f"{ANY} queues=a,,b", "line 1: queues: "),
         (f"{ANY} tasks=a/b", "line 1: tasks: "),
-        (f"{ANY} tasks=a, b", "line 1: tasks: "),
+        (f"{ANY} tasks=a, b", "line 1: write queues=a,b"),
         ("changeme-changeme-0123456789", "line 1"),
     ],
     ids=lambda value: value[:40],
 )
 def test_the_error_for_a_bad_file_of_tokens_names_the_line(text: str, message: str) -> None:
     with pytest.raises(Invalid) as caught:
-        parse_grants(text, "f", check_token)
+        parse(text)
 
     assert message in str(caught.value)
     assert ANY not in str(caught.value)
@@ -233,7 +243,7 @@ def test_the_number_of_worker_tokens_is_limited() -> None:
     text = "\n".join(f"abcdefgh-0123456789-{n}" for n in range(1_001))
 
     with pytest.raises(Invalid, match="at most 1000"):
-        parse_grants(text, "f", check_token)
+        parse(text)
 
 
 def test_the_file_of_tokens_is_read_once_at_the_start(tmp_path: Path) -> None:
@@ -241,8 +251,8 @@ def test_the_file_of_tokens_is_read_once_at_the_start(tmp_path: Path) -> None:
     path.write_text(f"{ANY}\n")
     path.chmod(0o600)
 
-    assert read_worker_tokens(Config(worker_tokens=str(path))) == {digest(ANY): WorkerPermission()}
-    assert read_worker_tokens(Config()) == {}
+    assert read_tokens(Config(worker_tokens=str(path))) == {digest(ANY): worker_permission()}
+    assert read_tokens(Config()) == {}
 
 
 def test_a_file_of_tokens_that_all_users_can_write_or_that_has_the_servers_token_is_refused(
@@ -254,10 +264,10 @@ def test_a_file_of_tokens_that_all_users_can_write_or_that_has_the_servers_token
     config = Config(worker_tokens=str(path), token=Secret(MASTER))
 
     with pytest.raises(Invalid, match="the server's own token"):
-        read_worker_tokens(config)
+        read_tokens(config)
     path.chmod(0o646)
     with pytest.raises(Invalid, match="every user of this machine can write it"):
-        read_worker_tokens(config)
+        read_tokens(config)
     path.unlink()
     with pytest.raises(Invalid, match="cannot be read"):
-        read_worker_tokens(config)
+        read_tokens(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, Self
 
 import orjson
@@ -12,10 +13,12 @@ from schedo.clock import Clock
 from schedo.core.leases import Lease, StopRequest
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
+from schedo.protocol.roles import Role
 from schedo.store.base import Store
 from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import VirtualClock
 from schedo.web.app import WebApp, build_app
+from schedo.web.permissions import TokenPermission, digest
 from schedo.web.settings import WebSettings
 from tests.web.responses import check_response
 
@@ -23,6 +26,14 @@ SECOND = 1_000_000
 T0 = 1_795_172_645_000_000  # 2026-11-20T11:04:05Z
 
 Headers = Sequence[tuple[str, str]]
+
+
+def secured(*tokens: str, permissions: AbstractSet[str] = frozenset()) -> WebSettings:
+    """Return the settings of a server that needs one of these tokens, whose role is admin."""
+    admin = TokenPermission(Role.ADMIN, "admin")
+    return WebSettings(
+        tokens={digest(token): admin for token in tokens}, anyone=None, permissions=permissions
+    )
 
 
 class Reply(NamedTuple):

@@ -77,7 +77,7 @@ def _read_items(
                 job = read_small_item(item, number, JobRequest, idempotent.see)
             else:
                 job = yield from read_item(item, number, JobRequest, idempotent.see)
-            specs.append(_read_spec(context, job, traceparent))
+            specs.append(_read_spec(context, request, job, traceparent))
         except (BadJson, TooLarge):  # the whole batch is malformed or too large
             raise
         except SchedoError as error:
@@ -87,11 +87,13 @@ def _read_items(
     return specs
 
 
-def _read_spec(context: AppContext, job: JobRequest, traceparent: str | None) -> JobSpec:
+def _read_spec(
+    context: AppContext, request: Request, job: JobRequest, traceparent: str | None
+) -> JobSpec:
     if job.broadcast:
         raise Invalid.field("/broadcast", "a batch takes no broadcast; send it to /v1/jobs")
     spec = job.to_spec(traceparent)
-    context.check_work(spec)
+    context.check_work(request, spec)
     return spec
 
 

@@ -40,7 +40,7 @@ async def invoke(context: AppContext, request: Request) -> Response:
     fields = await request.read(InvokeRequest)
     spec = fields.to_spec(read_traceparent(request))
     wait_s, count = fields.read_wait(), fields.count
-    context.check_work(spec)
+    context.check_work(request, spec)
     started = request.claim.release
     placing = context.engine.invoke(spec, count=count, wait_s=wait_s, on_started=started)
     request = request._replace(body=b"")
@@ -52,9 +52,11 @@ async def invoke(context: AppContext, request: Request) -> Response:
 async def reserve(context: AppContext, request: Request) -> Response:
     _refuse_key(request)
     fields = await request.read(ReserveRequest)
+    task, queue = fields.read_task(), fields.read_queue()
+    request.check_job(queue, task or "")
     reservation = await context.engine.reserve(
-        fields.read_task(),
-        fields.read_queue(),
+        task,
+        queue,
         fields.read_requirements(),
         count=fields.count,
         ttl_s=fields.read_ttl(),
@@ -67,7 +69,7 @@ async def commit_reservation(context: AppContext, request: Request) -> Response:
     fields = await request.read(CommitRequest)
     spec = fields.make_spec(read_traceparent(request))
     wait_s = fields.read_wait()
-    context.check_work(spec)
+    context.check_work(request, spec)
     nonce = _read_nonce(request)
     started = request.claim.release
     placing = context.engine.commit_reservation(
@@ -88,7 +90,7 @@ async def invoke_short(context: AppContext, request: Request, fields: ShortReque
     """Run a Task right now; the response is only its result."""
     _refuse_key(request)
     spec = fields.to_invocation(read_traceparent(request))
-    context.check_work(spec)
+    context.check_work(request, spec)
     spec = _match_label_case(spec, context.engine.sessions.list())
     placing = context.engine.invoke(spec, count=1, wait_s=SHORT_WAIT_S)
     (job,) = await _place(context, request, placing, SHORT_WAIT_S)

@@ -85,7 +85,7 @@ async def _read_filter(context: AppContext, query: Values) -> JobFilter | None:
 
 
 async def update_job(context: AppContext, request: Request) -> Response:
-    job_id = _job_id(request)
+    job_id = await _check_job(context, request)
     patch = await request.read(JobPatch)
     due_at, delay_us = patch.read_when()
     change = context.engine.reschedule(
@@ -95,15 +95,18 @@ async def update_job(context: AppContext, request: Request) -> Response:
 
 
 async def cancel_job(context: AppContext, request: Request) -> Response:
-    return await _respond_changed(context, request, context.engine.cancel(_job_id(request)))
+    job_id = await _check_job(context, request)
+    return await _respond_changed(context, request, context.engine.cancel(job_id))
 
 
 async def retry_job(context: AppContext, request: Request) -> Response:
-    return await _respond_changed(context, request, context.engine.retry(_job_id(request)))
+    job_id = await _check_job(context, request)
+    return await _respond_changed(context, request, context.engine.retry(job_id))
 
 
 async def run_job(context: AppContext, request: Request) -> Response:
-    return await _respond_changed(context, request, context.engine.run_now(_job_id(request)))
+    job_id = await _check_job(context, request)
+    return await _respond_changed(context, request, context.engine.run_now(job_id))
 
 
 async def wait_for_job(context: AppContext, request: Request) -> Response:
@@ -171,6 +174,14 @@ async def short_status(context: AppContext, request: Request) -> Response:
     await request.claim.take(JOB_BYTES)
     job = await context.engine.get(parse_id(task_id))
     return Response(200, msgspec.json.encode(ShortResponse.of(job)))
+
+
+async def _check_job(context: AppContext, request: Request) -> int:
+    """Return the id of the job to change; raise Forbidden if the token does not cover the job."""
+    if request.permission is not None and request.permission.is_restricted:
+        job = await _load_job(context, request)
+        request.check_job(job.queue, job.task)
+    return _job_id(request)
 
 
 async def _load_job(context: AppContext, request: Request) -> Job:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from schedo.core.model import Queue
+from schedo.errors import Forbidden
 from schedo.protocol import fields
 from schedo.protocol.queues import QueuePatch, QueueResponse
 from schedo.web.context import AppContext
@@ -26,16 +27,26 @@ async def update_queue(context: AppContext, request: Request) -> Response:
 
 
 async def pause_queue(context: AppContext, request: Request) -> Response:
-    return await _respond(context, await context.engine.pause_queue(_name(request)))
+    return await _respond(context, await context.engine.pause_queue(_covered(request)))
 
 
 async def resume_queue(context: AppContext, request: Request) -> Response:
-    return await _respond(context, await context.engine.resume_queue(_name(request)))
+    return await _respond(context, await context.engine.resume_queue(_covered(request)))
 
 
 async def _respond(context: AppContext, queue: Queue) -> Response:
     status = await context.engine.get_queue_status(queue.name)
     return Response(200, msgspec.json.encode(QueueResponse.of(*status._replace(queue=queue))))
+
+
+def _covered(request: Request) -> str:
+    """Return the queue's name; raise Forbidden unless the token covers all of its jobs."""
+    name = _name(request)
+    permission = request.permission
+    if permission is not None and permission.tasks is not None:
+        raise Forbidden(f"the token {permission.name!r} is for some tasks, not for a whole queue")
+    request.check_job(name, "")
+    return name
 
 
 def _name(request: Request) -> str:

@@ -46,7 +46,7 @@ _LOADED_SCHEDULES = 50  # at a time
 
 async def put_schedule(context: AppContext, request: Request) -> Response:
     spec = (await request.read(ScheduleRequest)).to_spec(_name(request))
-    context.check_work(spec.job)
+    context.check_work(request, spec.job)
     # The schedule that it replaces is loaded.
     await request.claim.take(max(len(request.body), _SCHEDULE_BYTES))
     schedule, effect = await context.engine.put_schedule(spec)
@@ -108,7 +108,8 @@ async def list_decisions(context: AppContext, request: Request) -> Response:
 async def pause_schedule(context: AppContext, request: Request) -> Response:
     note = (await request.read(PauseRequest)).note
     await request.claim.take(_SCHEDULE_BYTES)
-    return _respond(context, await context.engine.pause_schedule(_name(request), note))
+    name = await _check_schedule(context, request)
+    return _respond(context, await context.engine.pause_schedule(name, note))
 
 
 async def resume_schedule(context: AppContext, request: Request) -> Response:
@@ -116,7 +117,8 @@ async def resume_schedule(context: AppContext, request: Request) -> Response:
         "/resume_from", (await request.read(ResumeRequest)).resume_from
     )
     await request.claim.take(_SCHEDULE_BYTES)
-    return _respond(context, await context.engine.resume_schedule(_name(request), resume_from))
+    name = await _check_schedule(context, request)
+    return _respond(context, await context.engine.resume_schedule(name, resume_from))
 
 
 async def trigger_schedule(context: AppContext, request: Request) -> Response:
@@ -124,13 +126,22 @@ async def trigger_schedule(context: AppContext, request: Request) -> Response:
         raise BadRequest("a trigger takes no Idempotency-Key; submit a job with one instead")
     overlap = (await request.read(TriggerRequest)).overlap
     await request.claim.take(_SCHEDULE_BYTES)
-    job, skipped_by = await context.engine.trigger_schedule(_name(request), overlap)
+    name = await _check_schedule(context, request)
+    job, skipped_by = await context.engine.trigger_schedule(name, overlap)
     if job is not None:
         made = {"job": job_fields(job, await context.load_schedule_names([job]))}
         return Response(201, orjson.dumps(made))
     blocking = UNSET if skipped_by is None else render_id(skipped_by)
     skipped = TriggerResponse(skipped_overlap=True, blocking_job=blocking)
     return Response(200, msgspec.json.encode(skipped))
+
+
+async def _check_schedule(context: AppContext, request: Request) -> str:
+    """Return the schedule's name; raise Forbidden if the token does not cover its jobs."""
+    if request.permission is not None and request.permission.is_restricted:
+        job = (await context.engine.get_schedule(_name(request))).spec.job
+        request.check_job(job.queue, job.task)
+    return _name(request)
 
 
 async def explain_cron(context: AppContext, request: Request) -> Response:

@@ -46,7 +46,7 @@ async def _submit(context: AppContext, request: Request, wait_s: float | None) -
     idempotent = IdempotentRequest(request)
     job = await request.read(JobRequest, idempotent.see)
     spec = job.to_spec(read_traceparent(request))
-    context.check_work(spec)
+    context.check_work(request, spec)
     if job.broadcast:
         _check_broadcast(job, wait_s)
         async with context.batches.taken(1):
@@ -113,7 +113,7 @@ async def short_schedule(context: AppContext, request: Request) -> Response:
     if job.task is not None:
         return await invoke_short(context, request, job)
     spec = job.to_spec()
-    context.check_work(spec)
+    context.check_work(request, spec)
 
     def render(results: Sequence[Accepted[ShortResponse] | SchedoError]) -> Response:
         if isinstance(results[0], SchedoError):

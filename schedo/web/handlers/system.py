@@ -16,6 +16,7 @@ from schedo.engine.call_results import Health, describe_pauses
 from schedo.errors import NotFound
 from schedo.protocol.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
 from schedo.protocol.problems import get_kind
+from schedo.protocol.roles import Role
 from schedo.protocol.system import (
     HealthResponse,
     InfoResponse,
@@ -47,7 +48,7 @@ async def check_ready(context: AppContext, request: Request) -> Response:
         reasons.append("the server is stopping")
     is_ready = health.ready and not context.draining.is_set()
     status, code = 200 if is_ready else 503, _find_code(context, health)
-    if not request.client_id or request.grant is not None:  # who may read nothing else here
+    if request.permission is None or not request.permission.includes(Role.VIEWER):
         return Response(status, msgspec.json.encode(ReadyResponse(is_ready, code)))
     notes = [_describe_clock(health.clock_behind_us)] if health.clock_behind_us else []
     pauses = context.engine.pauses()

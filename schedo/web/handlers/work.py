@@ -21,11 +21,12 @@ from schedo.engine.sharing import in_steps
 from schedo.engine.worker_polls import Claim
 from schedo.errors import Forbidden, NotFound, Overloaded, Unavailable
 from schedo.protocol.reading import Steps, at_once
+from schedo.protocol.roles import Role
 from schedo.protocol.work import WorkRequest, WorkResponse
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext, KnownWorker
 from schedo.web.http import Request, Response
-from schedo.web.permissions import WorkerPermission
+from schedo.web.permissions import TokenPermission
 
 _WORKERS_REMEMBERED_MAX = 4_096
 _PARTS_SHARED_MAX = 16  # of up to 1,000 names each
@@ -100,8 +101,8 @@ async def _respond_stopping(context: AppContext, poll: PollRequest) -> PollRespo
 def _make_poll(context: AppContext, request: Request, fields: WorkRequest) -> Steps[PollRequest]:
     poll = yield from fields.to_poll()
     spec = poll.spec
-    if request.grant is not None:
-        spec = request.grant.narrow(spec)
+    if request.permission is not None:
+        spec = request.permission.narrow(spec)
     return poll._replace(spec=_remember(context, request, spec))
 
 
@@ -116,8 +117,8 @@ def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> Worker
     if known is not None and known.client_id == request.client_id:
         if known.spec is not None and known.spec == spec:
             return known.spec
-    elif request.grant is not None:
-        _check_name(context, spec.id, request.grant, known)
+    elif request.permission is not None and request.permission.role is Role.WORKER:
+        _check_name(context, spec.id, request.permission, known)
     spec = _share_parts(spec)
     context.workers[spec.id] = KnownWorker(request.client_id, spec)
     context.worker_tasks.update(BUILT_IN.keys() & (spec.tasks or ()))
@@ -132,7 +133,7 @@ def _forget_spec(context: AppContext, name: str) -> None:
 
 
 def _check_name(
-    context: AppContext, name: str, grant: WorkerPermission, known: KnownWorker | None
+    context: AppContext, name: str, permission: TokenPermission, known: KnownWorker | None
 ) -> None:
     """Refuse a name that another token uses, or whose leases this token does not cover.
 
@@ -142,7 +143,7 @@ def _check_name(
     if known is not None and (held or _is_connected(context, name)):
         raise Forbidden(f"the worker {name!r} is connected already, with another token")
     for lease in held:
-        if not grant.allows(lease.queue, lease.task):
+        if not permission.allows(lease.queue, lease.task):
             raise Forbidden(f"the worker {name!r} runs jobs that this token does not cover")
 
 

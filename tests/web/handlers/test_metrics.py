@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -15,8 +14,7 @@ from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec
 from schedo.engine.engine import Engine
 from schedo.engine.gauges import Gauges
-from schedo.web.settings import WebSettings
-from tests.web.world import World
+from tests.web.world import World, secured
 
 TOKEN = "a-token-of-enough-characters"
 
@@ -138,8 +136,7 @@ async def test_a_hundred_thousand_queues_make_fewer_than_a_thousand_series(
 
 
 async def test_metrics_need_the_token() -> None:
-    settings = WebSettings(token_sha256=[hashlib.sha256(TOKEN.encode()).digest()])
-    async with World(settings) as world:
+    async with World(secured(TOKEN)) as world:
         assert (await world.get("/metrics")).code == "unauthorized"
         authorized = [("authorization", f"Bearer {TOKEN}")]
         assert (await world.get("/metrics", authorized)).status == 200

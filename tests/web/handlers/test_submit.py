@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hashlib
 
 import orjson
 import pytest
@@ -13,7 +12,7 @@ from schedo.core.states import State
 from schedo.errors import Invalid
 from schedo.web.settings import WebSettings
 from tests.store.steps import all_jobs
-from tests.web.world import World
+from tests.web.world import World, secured
 
 
 async def count_jobs(world: World) -> int:
@@ -138,16 +137,11 @@ async def test_an_idempotency_key_is_valid_for_one_operation(world: World) -> No
 
 
 async def test_the_same_idempotency_key_of_another_client_is_another_key() -> None:
-    tokens = {name: _digest(name) for name in ("token-a", "token-b")}
-    settings = WebSettings(token_sha256=list(tokens.values()))
-    async with World(settings) as world:
+    tokens = ("token-a", "token-b")
+    async with World(secured(*tokens)) as world:
         for name in tokens:
             headers = [*KEY, ("authorization", f"Bearer {name}")]
             assert (await world.post("/v1/jobs", {"task": name}, headers)).status == 201
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
 
 
 async def test_a_refused_request_does_not_use_up_its_idempotency_key(world: World) -> None:

@@ -1,0 +1,44 @@
+"""The roles of tokens, and the table of what each role may do."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What a token permits. An operator may also view; an admin may do everything."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    WORKER = "worker"
+
+
+# The operations by the role that a token needs for them; None: no token is needed.
+_OPERATIONS: dict[Role | None, str] = {
+    None: "check_health check_ready",
+    Role.VIEWER: """
+        list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
+        list_schedules get_schedule list_decisions explain_cron list_queues
+        list_workers get_worker get_metrics get_info short_status
+        get_openapi get_docs get_docs_file get_problem
+        """,
+    Role.OPERATOR: """
+        create_job create_jobs short_schedule update_job cancel_job retry_job run_job
+        invoke reserve commit_reservation release_reservation
+        pause_schedule resume_schedule trigger_schedule pause_queue resume_queue
+        cordon_worker uncordon_worker drain_worker pause_server resume_server
+        """,
+    Role.ADMIN: "put_schedule delete_schedule update_queue create_backup",
+    Role.WORKER: "work",
+}
+ROLES = {name: role for role, names in _OPERATIONS.items() for name in names.split()}
+
+# Operations whose handlers check the queues and tasks of a restricted token. Such a token is
+# refused for every other operation that changes something.
+_RESTRICTABLE = """
+    create_job create_jobs short_schedule update_job cancel_job retry_job run_job
+    invoke reserve commit_reservation release_reservation
+    pause_schedule resume_schedule trigger_schedule pause_queue resume_queue work
+    """
+RESTRICTABLE = frozenset(_RESTRICTABLE.split())
