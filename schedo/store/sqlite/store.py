@@ -348,7 +348,7 @@ class SqliteStore(ConcurrentReads):
         self._flush_timer = loop.call_later(FLUSH_PERIOD_S, self._flush_old)
 
     def _flush_old(self) -> None:
-        """Flush entries older than a period, in which most jobs of a fast stream end."""
+        """Flush old entries; most jobs of a fast stream end within a period."""
         self._flush_timer = None
         self._post(self._buffer.flush_old)
         if self._buffer:

@@ -57,6 +57,8 @@ WAITING_ROWS_MAX = 1_024
 BUFFERED_BYTES_MAX = 4_194_304
 # The rows of one flush: it takes a few milliseconds, and commits wait meanwhile.
 FLUSH_ROWS = 250
+# A job that has not ended is flushed after this number of calls of flush_old.
+PERIODS_MAX = 10
 # A larger commit is written to the tables at once: writing its payloads twice would cost more than
 # it saves.
 ENTRY_BYTES_MAX = 524_288
@@ -75,6 +77,7 @@ _DELETE = "DELETE FROM write_buffer WHERE id <= ?"
 
 _encode_ids = msgspec.json.Encoder().encode
 
+_NEW_ENDED, _KNOWN_ENDED = LAYOUT.new.index("ended_at"), LAYOUT.known.index("ended_at")
 _STATE, _QUEUED = LAYOUT.new.index("state"), str(State.QUEUED.value)
 _merge = LAYOUT.merger()
 
@@ -100,7 +103,8 @@ class WriteBuffer:
         self._entries: deque[Entry] = deque()
         self._size = 0
         self._waiting = 0
-        self._old = 0  # the newest entry at the last call of flush_old
+        # The newest entries at the last calls of flush_old, one a period.
+        self._marks: deque[int] = deque(maxlen=PERIODS_MAX)
         self._is_consistent = True  # memory agrees with the entries
 
     def __bool__(self) -> bool:
@@ -189,11 +193,29 @@ class WriteBuffer:
             connection.execute("PRAGMA cache_spill = ON")
 
     def flush_old(self, connection: sqlite3.Connection) -> None:
-        """Write some of the entries that are older than the last call."""
+        """Write some of the oldest entries, as far as their jobs have ended or they are old."""
         with self._guarded(connection):
-            old = sum(1 for entry in self._entries if entry.id <= self._old)
-            self._flush(connection, min(old, self._oldest(max(FLUSH_ROWS, self._count // 8))))
-            self._old = self._entries[-1].id if self._entries else 0
+            most = self._oldest(max(FLUSH_ROWS, self._count // 8))
+            self._flush(connection, self._count_old(most))
+            self._marks.append(self.newest)
+
+    def _count_old(self, most: int) -> int:
+        """Return how many of the oldest entries, at most `most`, should wait no longer.
+
+        A job that has not ended would be written again at its end.
+        """
+        marks = self._marks
+        last = marks[-1] if marks else 0
+        overdue = marks[0] if len(marks) == PERIODS_MAX else 0
+        new, known = iter(self._new.values()), iter(self._known.values())
+        for number, entry in enumerate(islice(self._entries, most)):
+            if entry.id > last:
+                return number
+            ended = [row[_NEW_ENDED] for row in islice(new, entry.new)]
+            ended += [row[_KNOWN_ENDED] for row in islice(known, entry.known)]
+            if None in ended and entry.id > overdue:
+                return number
+        return most
 
     def flush_step(self, connection: sqlite3.Connection, last: int) -> bool:
         """Write some of the oldest entries; return whether all up to `last` are in the tables."""
@@ -309,7 +331,8 @@ class WriteBuffer:
         self._known.clear()
         self._keys.clear()
         self._entries.clear()
-        self._size = self._waiting = self._old = 0
+        self._marks.clear()  # the ids of the entries begin again
+        self._size = self._waiting = 0
 
     def _drop_first(self, rows: dict[int, Row], count: int) -> None:
         for job_id in [*islice(rows, count)]:

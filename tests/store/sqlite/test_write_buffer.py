@@ -230,18 +230,50 @@ async def test_the_oldest_jobs_are_flushed_first_with_their_later_updates(
     assert found[1].result == b"[2]"
 
 
-async def test_a_job_is_flushed_after_one_period_and_before_two(store: SqliteStore) -> None:
-    await put(store, make_job(id=1))
+async def test_an_ended_job_is_flushed_after_one_period_and_before_two(
+    store: SqliteStore,
+) -> None:
+    await put(store, ended(make_job(id=1)))
     await flush_old_entries(store)
     assert await in_table(store) == {}
-    await put(store, make_job(id=2))
+    await put(store, ended(make_job(id=2)))
 
     await flush_old_entries(store)
 
-    assert await in_table(store) == {1: "queued"}
+    assert await in_table(store) == {1: "completed"}
     await flush_old_entries(store)
-    assert await in_table(store) == {1: "queued", 2: "queued"}
+    assert await in_table(store) == {1: "completed", 2: "completed"}
     assert not store._buffer
+
+
+async def test_a_job_that_has_not_ended_is_flushed_after_ten_periods(store: SqliteStore) -> None:
+    await put(store, make_job(id=1))
+    await put(store, ended(make_job(id=2)))
+    for _ in range(write_buffer.PERIODS_MAX):
+        await flush_old_entries(store)
+        assert await in_table(store) == {}, "the oldest entries are flushed first"
+
+    await flush_old_entries(store)
+
+    assert await in_table(store) == {1: "queued", 2: "completed"}
+
+
+async def test_a_job_that_waits_for_some_periods_before_it_ends_is_written_once(
+    store: SqliteStore,
+) -> None:
+    job = make_job(id=1)
+    await put(store, job)
+    for _ in range(write_buffer.PERIODS_MAX // 2):
+        await flush_old_entries(store)
+    await store.commit(of_jobs(ended(job)))
+    before = (await raw(store, "SELECT total_changes()"))[0][0]
+
+    for _ in range(3):
+        await flush_old_entries(store)
+
+    # One insert of the job, two deletes of entries, each with the number of its commit.
+    assert await in_table(store) == {1: "completed"}
+    assert (await raw(store, "SELECT total_changes()"))[0][0] - before == 5
 
 
 def timer_of(store: SqliteStore) -> asyncio.TimerHandle | None:
