@@ -58,11 +58,13 @@ function table(rows) {
 }
 
 function showOperation(path, method, operation) {
+  const role = operation.security[0].token;
+  const access = role ? ` Role: ${role[0]}.` : " It needs no token.";
   const box = element("section", { id: operation.operationId },
     element("h3", {},
       element("span", { class: "method " + method }, method.toUpperCase()),
       element("span", { class: "path" }, path)),
-    element("p", {}, operation.summary));
+    element("p", {}, operation.summary + access));
   if (operation.parameters) {
     box.append(element("h4", {}, "Parameters"), table(operation.parameters.map((parameter) =>
       row(parameter.name, parameter.schema, parameter.required, parameter.description))));
