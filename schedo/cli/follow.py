@@ -1,9 +1,9 @@
 """Prints the output of a job as it comes, and exactly once.
 
-While an attempt runs, the server knows the ends of its streams and their lengths. What follows on
-the printed bytes is printed at once. If more has come than the server knows the end of, or the
-bytes are not text, the stream pauses here. When the job has ended, the rest is read from its stored
-output, so that stdout has each byte once.
+While an attempt runs, the server knows the end of each stream and its length. If that end begins at
+or before the last byte that is printed, its new part is printed. Otherwise bytes between the two
+are missing, or they are not text, and nothing of the stream is printed for now. When the job has
+ended, the rest is read from its stored output, so that stdout has each byte once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Printer:
         self._printed: dict[str, int] = {}
 
     def show_report(self, report: Record) -> None:
-        """Print what is new in a progress report, if it follows on what is printed."""
+        """Print the new part of each stream in the report, if no byte before it is missing."""
         self._begin(report["attempt"])
         for stream in _STREAMS:
             text = report.get(stream)

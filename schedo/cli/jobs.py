@@ -68,7 +68,10 @@ def list_(client: Client, limit: int, is_json: bool, **filters: Any) -> None:
         return
     now = read_now()
     headers = ("ID", "STATE", "TASK", "QUEUE", "WHEN", "TOOK", "FAILURES", "WORK")
-    print_table(headers, [_row(record, now) for record in records], {"WHEN": keep_distance})
+    rows = [_row(record, now) for record in records]
+    print_table(
+        headers, rows, {"WHEN": keep_distance}, optional=("TOOK", "FAILURES", "QUEUE", "TASK")
+    )
 
 
 def _row(job: Record, now: int) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def _print(queues: Iterable[Record]) -> None:
         for queue in queues
     ]
     headers = ("NAME", "STATE", "RUNNING", "LIMIT", "WAITING", "WEIGHT", "PRIORITY STEP")
-    print_table(headers, rows)
+    print_table(headers, rows, optional=("PRIORITY STEP", "WEIGHT"))
 
 
 def render_waiting(waiting: dict[str, int]) -> str:

@@ -46,7 +46,8 @@ def list_(client: Client, is_json: bool) -> None:
     now = read_now()
     headers = ("NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WORK")
     compact = {"NEXT": keep_distance, "LAST": keep_distance}
-    print_table(headers, [_row(record, now) for record in records], compact)
+    rows = [_row(record, now) for record in records]
+    print_table(headers, rows, compact, optional=("TZ", "LAST", "RULE"))
 
 
 def _row(schedule: Record, now: int) -> tuple[str, ...]:

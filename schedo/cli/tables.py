@@ -55,12 +55,38 @@ def make_printable(text: str) -> str:
 
 
 def print_table(
-    headers: Sequence[str], rows: Iterable[Sequence[str]], compact: CompactForms = _NO_COMPACT_FORMS
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    compact: CompactForms = _NO_COMPACT_FORMS,
+    *,
+    optional: Sequence[str] = (),
 ) -> None:
-    """Print a table that fits the terminal; states are coloured unless NO_COLOR is set."""
+    """Print a table that fits the terminal; states are coloured unless NO_COLOR is set.
+
+    optional: headers of columns that are left out, in this order, if the terminal is too narrow.
+    """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in render_table(headers, [list(row) for row in rows], width, has_colors(), compact):
+    for line in render_fitting(headers, [*rows], width, compact, optional):
         print_text(line)
+
+
+def render_fitting(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    compact: CompactForms,
+    optional: Sequence[str],
+) -> list[str]:
+    """Return the lines of a table without as many of the optional columns as it takes to fit."""
+    lines: list[str] = []
+    for count in range(len(optional) + 1):
+        kept = [index for index, name in enumerate(headers) if name not in optional[:count]]
+        names, *shown = ([row[index] for index in kept] for row in (headers, *rows))
+        forms = {name: form for name, form in compact.items() if name in names}
+        lines = render_table(names, shown, width, has_colors(), forms)
+        if width is None or max(measure(click.unstyle(line)) for line in lines) <= width:
+            break
+    return lines
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:

@@ -8,7 +8,7 @@ from io import BytesIO, TextIOWrapper
 import pytest
 
 from schedo.cli.escapes import measure
-from schedo.cli.tables import print_text, render_table
+from schedo.cli.tables import print_text, render_fitting, render_table
 
 
 def test_columns_are_aligned() -> None:
@@ -98,3 +98,23 @@ def test_colours_are_optional_and_do_not_move_columns() -> None:
 
 def test_a_table_without_rows_has_only_headers() -> None:
     assert render_table(("ID", "STATE"), []) == ["ID  STATE"]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (None, ["ID", "STATE", "QUEUE", "WORK"]),
+        (80, ["ID", "STATE", "QUEUE", "WORK"]),
+        (35, ["ID", "STATE", "WORK"]),
+        (27, ["ID", "WORK"]),
+        (5, ["ID", "WORK"]),
+    ],
+)
+def test_optional_columns_are_left_out_until_the_table_fits(
+    width: int | None, shown: list[str]
+) -> None:
+    row = ("01K0000000001", "completed", "default", "x" * 40)
+
+    lines = render_fitting(("ID", "STATE", "QUEUE", "WORK"), [row], width, {}, ("QUEUE", "STATE"))
+
+    assert lines[0].split() == shown

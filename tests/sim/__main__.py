@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this one")
     parser.add_argument("--trace", action="store_true", help="print all that was seen of it")
     asked = parser.parse_args()
-    logging.disable(logging.WARNING)  # the trace has all errors
+    logging.disable(logging.ERROR)  # the trace has all errors
     if asked.seed is not None:
         return _replay(asked.seed, asked.store, show=asked.trace)
     return _run_many(asked)
@@ -65,7 +65,7 @@ def _replay(seed: int, store: str | None, *, show: bool) -> int:
 
 def live(seed: int, store: str | None) -> Found:
     """Run one world and check its trace."""
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     trace = run(seed, store=store)
     return Found(seed, store or plan_of(seed).store, len(trace), trace[-1].at / 1e6, check(trace))
 

@@ -194,14 +194,15 @@ class ModelStore:
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         self._check_open()
         kept = kept_us(retention)
-        ended = (
-            job.id
+        order = list(kept)
+        ended = sorted(
+            (order.index(job.state), job.ended_at, job.id)
             for job in self._jobs.values()
             if job.state in FINAL
             and job.ended_at is not None
             and job.ended_at <= now - kept[job.state]
         )
-        jobs = list(islice(ended, limit))
+        jobs = [job_id for _, _, job_id in ended[:limit]]
         for job_id in jobs:
             del self._jobs[job_id]
             self._attempts.pop(job_id, None)
