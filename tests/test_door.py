@@ -22,6 +22,7 @@ QUERIES = {
     "find_job", "find_schedule", "queue", "queue_names", "explain", "worker_status",
     "worker_statuses", "held_by", "is_live", "runs", "stop_reason", "unsent", "uncommitted",
     "offset_us", "delays", "stats", "waiting", "pauses", "unserved",
+    "has_suspects_for",
 }
 # fmt: on
 DOOR = CHANGES | RECOVERY | EFFECTS | QUERIES

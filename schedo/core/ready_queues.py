@@ -33,7 +33,7 @@ from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.paged_index import IndexSize, PagedIndex, Pair
 from schedo.core.queue_states import QueueState, ReadyIndex, Section
 from schedo.core.shares import Share
-from schedo.core.worker_pool import Worker, WorkerPool
+from schedo.core.worker_pool import Worker, WorkerPool, WorkerSpec
 
 
 class _QueueStates(dict[str, QueueState]):
@@ -66,6 +66,7 @@ class ReadyQueues:
         # The store does not record which jobs are poison suspects, so memory must hold all of them.
         # They are few.
         self._suspects_size = IndexSize(capacity, SUSPECTS_MAX)
+        self._suspects: set[ReadyKey] = set()
         self.is_crowded = False  # some index may hold more than its share
         self._perhaps_idle: set[str] = set()
         self._queue_states = _QueueStates(self._perhaps_idle)
@@ -245,6 +246,10 @@ class ReadyQueues:
             del available[group]
         return best
 
+    def has_suspects_for(self, spec: WorkerSpec) -> bool:
+        """Whether poison suspects wait that a worker of this spec could run."""
+        return any(map(spec.serves, self._suspects))
+
     # Pages.
 
     def retreat(self, ready_key: ReadyKey, first: Pair) -> list[int]:
@@ -304,6 +309,8 @@ class ReadyQueues:
         size = self._suspects_size if ready_key.isolated else self._share.size
         ready = ReadyIndex(ready_key, queue_state, next(self._numbers), size, empty=empty)
         queue_state.indexes[ready_key] = ready
+        if ready_key.isolated:
+            self._suspects.add(ready_key)
         self._assign(ready)
         self._check_page(ready)
         if self._share.join():
@@ -350,6 +357,8 @@ class ReadyQueues:
     def _close(self, ready: ReadyIndex) -> None:
         queue_state, section = ready.queue_state, ready.section
         del queue_state.indexes[ready.key]
+        if ready.key.isolated:
+            self._suspects.remove(ready.key)
         self._page_heap.discard(ready)
         section.heap.discard(ready)
         section.group.key_count -= 1

@@ -78,6 +78,7 @@ class Scheduler:
         self.is_live, self.runs = self._attempts.is_live, self._attempts.runs
         self.stop_reason = self._attempts.stop_reason
         self.unserved = self._workers.groups.unserved
+        self.has_suspects_for = jobs.ready_queues.has_suspects_for
         # The leases of running attempts that wait for a commit or for their gang.
         self.unsent: Set[LeaseKey] = self._attempts.unsent
         # The attempts that the workers must start and stop.

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from schedo.core.commands import Cordon, Drain
 from schedo.core.leases import Lease
 from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
+from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.loop import EngineLoop
 
 
@@ -37,6 +38,10 @@ class Workers:
     def list(self) -> list[WorkerStatus]:
         """Return the attached workers, then the disconnected ones that still have a session."""
         return self._loop.scheduler.worker_statuses(self._loop.clock.now())
+
+    def has_suspects_for(self, spec: WorkerSpec) -> bool:
+        """Whether poison suspects wait that a worker of this spec could run."""
+        return self._loop.failure is None and self._loop.scheduler.has_suspects_for(spec)
 
     async def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:
         """Cordon or uncordon the worker; a restart of the server removes the cordon."""

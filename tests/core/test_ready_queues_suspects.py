@@ -45,6 +45,30 @@ def test_a_remote_worker_runs_poison_suspects_one_at_a_time_unless_it_isolates_t
     assert order(ready_queues, {1, 2}) == started
 
 
+@pytest.mark.parametrize(
+    ("task", "isolated", "has_suspects"),
+    [("work", True, True), ("other", True, False), ("work", False, False)],
+)
+def test_only_an_isolated_worker_of_their_task_has_suspects_that_wait_for_it(
+    task: str, isolated: bool, has_suspects: bool
+) -> None:
+    ready_queues = filled(make_suspect(1), job(2))
+
+    spec = worker_spec("kept", tasks=frozenset({task}), isolated=isolated)
+    assert ready_queues.has_suspects_for(spec) == has_suspects
+
+
+def test_a_suspect_that_has_started_does_not_wait_for_a_worker() -> None:
+    alone = worker_spec("kept", isolated=True)
+    workers = worker_pool()
+    ready_queues = filled(make_suspect(1), workers=workers)
+    workers.attach(alone)
+
+    assert order(ready_queues) == [1]
+
+    assert not ready_queues.has_suspects_for(alone)
+
+
 def test_the_next_poison_suspect_starts_when_the_previous_one_has_ended() -> None:
     suspects = [make_suspect(1), make_suspect(2)]
     workers = WorkerPool()

@@ -13,6 +13,7 @@ from schedo.core.limits import LOSSES_MAX
 from tests.e2e.server import Server, eventually, serving
 
 COMMANDS = 20
+ROOT = Path(__file__).parents[2]
 
 
 def running(server: Server) -> list[dict[str, Any]]:
@@ -46,14 +47,17 @@ def test_kills_of_the_server_count_no_losses_on_its_commands(tmp_path: Path) -> 
         eventually(lambda: not running(server), "end of all")
 
 
+def run_app(path: Path, *what: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "tests.e2e.killing_app", str(path / "jobs.db")]
+    return subprocess.run([*program, *what], stdout=subprocess.PIPE, text=True, check=False)
+
+
 def run_until_all_end(path: Path, *tasks: str) -> list[list[object]]:
     """Restart the application until its jobs have ended; return the ends of the jobs."""
-    program = [sys.executable, "-m", "tests.e2e.killing_app", str(path / "jobs.db")]
-    first = subprocess.run([*program, *tasks], stdout=subprocess.PIPE, text=True, check=False)
-    jobs = first.stdout.split()
+    jobs = run_app(path, *tasks).stdout.split()
     assert len(jobs) == len(tasks)
     for _ in range(12):
-        again = subprocess.run([*program, *jobs], stdout=subprocess.PIPE, text=True, check=False)
+        again = run_app(path, *jobs)
         if again.returncode == 0:
             return list(json.loads(again.stdout))
         assert again.returncode == 3
@@ -68,3 +72,14 @@ def test_a_job_whose_handler_kills_its_program_only_delays_other_jobs(tmp_path: 
     ended = run_until_all_end(tmp_path, "work", "work", "kill")
 
     assert [state for state, _ in ended] == ["completed", "completed", "failed"]
+
+
+def test_a_server_runs_the_suspects_of_a_program_that_was_killed(tmp_path: Path) -> None:
+    jobs = run_app(tmp_path, "work", "work", "kill").stdout.split()
+    assert run_app(tmp_path, *jobs).returncode == 3  # a kill after a kill: all starts were on disk
+
+    options = ("tests.e2e.killing_app:app", "--store", "jobs.db")
+    with serving(tmp_path, *options, PYTHONPATH=str(ROOT)) as server:
+        ended = [server.ended(job)["state"] for job in jobs]
+
+    assert ended == ["completed", "completed", "failed"]

@@ -37,6 +37,7 @@ _FOR_THE_START = re.compile(
 )
 RESPAWN_AFTER_S = 0.1
 RESPAWN_AFTER_S_MAX = 5.0
+SUSPECTS_CHECKED_S = 0.5  # how often the pool checks whether poison suspects wait
 
 log = logging.getLogger("schedo.worker")
 
@@ -64,7 +65,7 @@ class ProcessPool:
         self._children: set[ChildSupervisor] = set()
         self._place_tasks: list[asyncio.Task[None]] = []
         self._child_ended = asyncio.Event()
-        self._has_isolated = False
+        self._suspects_task: asyncio.Task[None] | None = None
         self._grace = Grace()
 
     async def start(self) -> None:
@@ -79,21 +80,28 @@ class ProcessPool:
             asyncio.create_task(self._keep_running(place, child))
             for place, child in enumerate(children, 1)
         ]
+        self._suspects_task = asyncio.create_task(self._isolate_suspects(frozenset(attach.tasks)))
 
-    def _isolate_suspects(self) -> None:
-        """Start one more process per place for poison suspects: each runs one attempt at a time."""
-        if not self._has_isolated:
-            self._has_isolated = True
-            self._place_tasks += [
-                asyncio.create_task(self._keep_running(place, None, isolated=True))
-                for place in range(1, self._settings.processes + 1)
-            ]
+    async def _isolate_suspects(self, tasks: frozenset[str]) -> None:
+        """Start one more process per place once poison suspects wait.
+
+        Each of these runs one attempt at a time. The suspects may come from a child that died, from
+        a remote worker, or from a previous server.
+        """
+        spec = WorkerSpec("process", 1, tasks, isolated=True)
+        while not self._engine.sessions.has_suspects_for(spec):  # noqa: ASYNC110  # no event
+            await asyncio.sleep(SUSPECTS_CHECKED_S)
+        self._place_tasks += [
+            asyncio.create_task(self._keep_running(place, None, isolated=True))
+            for place in range(1, self._settings.processes + 1)
+        ]
 
     async def stop(self, grace_s: float) -> None:
         """Let running attempts finish within the grace time; release the rest."""
-        for keeper in self._place_tasks:
-            keeper.cancel()
-        await asyncio.gather(*self._place_tasks, return_exceptions=True)
+        running = [*self._place_tasks, *filter(None, [self._suspects_task])]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         children = list(self._children)
         for child in children:
             child.retire()
@@ -230,8 +238,6 @@ class ProcessPool:
 
     def _on_child_gone(self, child: ChildSupervisor, message: str) -> None:
         self._children.discard(child)
-        if child.has_suspects:
-            self._isolate_suspects()
         self._child_ended.set()
         log.info("%s has ended: %s", child.worker_id, message)
 

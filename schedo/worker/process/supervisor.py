@@ -122,7 +122,6 @@ class ChildSupervisor:
         self._is_terminated = False  # the server shuts down: unfinished attempts are released
         self._protocol_error = False  # frames were lost, so the state of its leases is unknown
         self._culprit_known = False  # the attempt that caused the child's death is known
-        self.has_suspects = False  # the child died with several attempts, and any may be the cause
         self._fault: str | None = None
         self._room = PayloadRoom()
         self._connection = FrameConnection(
@@ -380,7 +379,6 @@ class ChildSupervisor:
         for key in [key for key, held in self._held.items() if self._can_release(held)]:
             self._end_attempt(AttemptResult(key, Released()))
         if len(self._held) > 1:
-            self.has_suspects = True
             for key in list(self._held):
                 self._end_attempt(AttemptResult(key, Lost(loss, Blame.SHARED)))
         if self._is_known:
