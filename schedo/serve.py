@@ -23,7 +23,7 @@ import tomllib
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import schedo
 from schedo.client.tokens import check_token, read_private
@@ -46,9 +46,10 @@ from schedo.web.permissions import ANYONE, WORKER_LINE, TokenPermission, digest,
 from schedo.web.server import HttpServer
 from schedo.web.settings import LOOPBACK_HOSTS, WebSettings
 from schedo.worker.in_process import LocalWorker
-from schedo.worker.process.pool import PoolSettings, ProcessPool
-from schedo.worker.process.supervisor import CannotServe
 from schedo.worker.shutdown import handle_hangup, handle_signals
+
+if TYPE_CHECKING:
+    from schedo.worker.process.pool import ProcessPool
 
 log = logging.getLogger("schedo")
 
@@ -93,7 +94,7 @@ def run_server(
     except Invalid as error:
         _print_error(f"schedo: {error}")
         return Exit.MISUSED
-    except (CannotServe, SchedoError, OSError) as error:
+    except (SchedoError, OSError) as error:
         _print_error(f"schedo: {error}")
         return exit_of_server(error)
     finally:
@@ -242,6 +243,8 @@ class _Workers:
         self._local = LocalWorker(engine, "local", config.concurrency, self._runners)
         self._children: ProcessPool | None = None
         if config.app is not None:
+            from schedo.worker.process.pool import PoolSettings, ProcessPool
+
             settings = PoolSettings(
                 processes=config.processes,
                 slots=_share(config.concurrency, config.processes),

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import click
 
-from schedo.client.sync import Client
 from schedo.client.tokens import read_token
 from schedo.errors import Invalid
 
@@ -43,6 +42,8 @@ def connected(function: Callable[..., None]) -> Callable[..., None]:
     @server_options
     @functools.wraps(function)
     def command(*args: Any, url: str, token_file: str | None, **options: Any) -> None:
+        from schedo.client.sync import Client
+
         with make_client(Client, url, token_file) as client:
             function(client, *args, **options)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from schedo.cli.escapes import escape
-from schedo.client.messages import Record
 from schedo.errors import Exit, Invalid, SchedoError, exit_of_server
+
+if TYPE_CHECKING:
+    from schedo.client.messages import Record
 
 
 class Failure(click.ClickException):

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -72,6 +71,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the subcommand; for an unknown one, raise UsageError with similar names."""
         if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
             similar = get_close_matches(args[0], COMMANDS)
             hint = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)

@@ -22,11 +22,12 @@ JOBS = 100_000
 BATCH = 1_000
 BODY_BYTES = 8_000_000
 RSS_KIB_MAX = 50 * 1024
-# Each of these modules would take megabytes.
+# Each of these modules would take megabytes, or a part of one that few servers need.
 HEAVY = {
     *("aiohttp", "alembic", "asyncpg", "cryptography", "fastapi", "grpc", "httpx", "httpx2"),
     *("jinja2", "nats", "opentelemetry", "prometheus_client", "psycopg", "pydantic", "rich"),
-    *("sqlalchemy", "websockets", "yaml", "importlib.metadata"),
+    *("sqlalchemy", "websockets", "yaml", "importlib.metadata", "http.client"),
+    *("starlette.routing", "schedo.client.sync", "schedo.worker.process.pool"),
 }
 
 

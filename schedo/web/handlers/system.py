@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sqlite3
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 from msgspec import UNSET
@@ -34,6 +34,7 @@ _FILES = {
     "page.js": b"text/javascript; charset=utf-8",
     "page.css": b"text/css; charset=utf-8",
 }
+_STATIC = Path(__file__).parents[1] / "static"
 _DOCS_FILES = frozenset({"page.js", "page.css"})
 
 
@@ -119,7 +120,7 @@ def _respond_file(name: str) -> Response:
 
 @lru_cache(maxsize=len(_FILES))
 def _read_file(name: str) -> bytes:
-    return resources.files("schedo.web").joinpath("static", name).read_bytes()
+    return _STATIC.joinpath(name).read_bytes()
 
 
 @lru_cache(maxsize=1)
