@@ -53,7 +53,7 @@ T = TypeVar("T")
 # its payload and result. For a moment the buffer may hold twice as much. Jobs that wait for an
 # instant do not end soon, so the buffer keeps few of them.
 BUFFERED_ROWS_MAX = 8_192
-WAITING_ROWS_MAX = 1_024
+WAITING_ROWS_MAX = 512
 BUFFERED_BYTES_MAX = 4_194_304
 # The rows of one flush: it takes a few milliseconds, and commits wait meanwhile.
 FLUSH_ROWS = 250

@@ -214,19 +214,19 @@ async def test_the_oldest_jobs_are_flushed_first_with_their_later_updates(
     store: SqliteStore, path: Path
 ) -> None:
     first = make_job(id=1)
-    bulk = [make_job(id=n, state=State.SCHEDULED) for n in range(2, 1_502)]
+    bulk = [make_job(id=n, state=State.SCHEDULED) for n in range(2, 752)]
     await put(store, first)
-    await put(store, *bulk[:1_000])
+    await put(store, *bulk[:500])
     await store.commit(of_jobs(ended(first, b"[1]")))
-    await put(store, *bulk[1_000:])
+    await put(store, *bulk[500:])
     assert await in_table(store) == {
-        n: "completed" if n == 1 else "scheduled" for n in range(1, 1_002)
+        n: "completed" if n == 1 else "scheduled" for n in range(1, 502)
     }
     await store.commit(of_jobs(ended(first, b"[2]")))
 
     found = await Crashed(path).jobs()
 
-    assert len(found) == 1_501
+    assert len(found) == 751
     assert found[1].result == b"[2]"
 
 
