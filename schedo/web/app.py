@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable
 
+from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from schedo.engine.engine import Engine
@@ -28,7 +29,6 @@ from schedo.web.handlers import (
     work,
     workers,
 )
-from schedo.web.router import Router
 from schedo.web.settings import WebSettings
 
 HANDLERS: dict[str, Handler] = {
@@ -92,11 +92,21 @@ class WebApp:
 
     def __init__(self, engine: Engine, settings: WebSettings) -> None:
         self.context = AppContext(engine, settings)
-        router = Router(_make_endpoints(self.context), default=_refuse_path)
-        self._guarded = AccessMiddleware(router, settings)
+        routes = _make_routes(self.context)
+        self._fixed = {route.path: route.app for route in routes if "{" not in route.path}
+        self._router = Router(routes, default=_refuse_path, redirect_slashes=False)
+        self._guarded = AccessMiddleware(self._route, settings)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return self._guarded(scope, receive, send)
+
+    def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Look fixed paths up directly; the router would try one pattern after the other."""
+        fixed = self._fixed.get(scope["path"])
+        if fixed is None:
+            return self._router(scope, receive, send)
+        scope["path_params"] = {}
+        return fixed(scope, receive, send)
 
     def use(self, settings: WebSettings) -> None:
         """Use these settings for the requests that follow."""
@@ -113,13 +123,13 @@ def build_app(engine: Engine, settings: WebSettings) -> WebApp:
     return WebApp(engine, settings)
 
 
-def _make_endpoints(context: AppContext) -> dict[str, Endpoint]:
+def _make_routes(context: AppContext) -> list[Route]:
     methods: dict[str, dict[str, tuple[Operation, Handler]]] = defaultdict(dict)
     for operation in OPERATIONS:
         methods[operation.path][operation.method] = (operation, HANDLERS[operation.name])
     # Paths that end in a verb go first: {id} would take "X:cancel" for an id.
     paths = sorted(methods, key=lambda path: "}:" not in path and "{" in path)
-    return {path: Endpoint(context, methods[path]) for path in paths}
+    return [Route(path, Endpoint(context, methods[path])) for path in paths]
 
 
 async def _refuse_path(scope: Scope, receive: Receive, send: Send) -> None:

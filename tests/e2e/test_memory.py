@@ -26,8 +26,8 @@ RSS_KIB_MAX = 50 * 1024
 HEAVY = {
     *("aiohttp", "alembic", "asyncpg", "cryptography", "fastapi", "grpc", "httpx", "httpx2"),
     *("jinja2", "nats", "opentelemetry", "prometheus_client", "psycopg", "pydantic", "rich"),
-    *("sqlalchemy", "websockets", "yaml", "importlib.metadata", "http.client"),
-    *("starlette.routing", "schedo.client.sync", "schedo.worker.process.pool"),
+    *("sqlalchemy", "websockets", "yaml", "importlib.metadata"),
+    *("schedo.client.sync", "schedo.worker.process.pool"),
 }
 
 
