@@ -28,7 +28,8 @@ def pause(client: Client, what: str, is_json: bool, **options: Any) -> None:
     """Start no more jobs (starts), fire no schedules (schedules), or both.
 
     Jobs are still accepted, and running ones continue. The pause outlives a restart of the server.
-    After a pause of the schedules, the catch-up policy of each decides about what it has missed.
+    After a pause of the schedules, each schedule treats the instants that have passed by its
+    catch-up policy.
     """
     _print(client.send(operations.pause_server({"scopes": _scopes(what), **options})), is_json)
 

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,14 +24,6 @@ from tests.store.crashes import checkpointed, garble
 from tests.store.steps import listed, of_jobs, put
 
 MEBIBYTE = 1_048_576
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    await store.open()
-    yield store
-    await store.close()
 
 
 @contextmanager

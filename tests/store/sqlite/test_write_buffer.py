@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -22,14 +21,6 @@ from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import Crashed, in_buffer, in_table, raw
 from tests.store.steps import LARGE, ended, listed, of_jobs, put
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def flush_old_entries(store: SqliteStore) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -26,14 +26,6 @@ from schedo.store.sqlite.writes import encode
 from tests.factories import make_job
 from tests.store.files import Crashed, raw
 from tests.store.steps import ended, listed, of_jobs, put
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def test_buffered_entries_survive_a_crash(store: SqliteStore, path: Path) -> None:
