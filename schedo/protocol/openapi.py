@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -160,6 +161,7 @@ def build_document() -> dict[str, Any]:
         ref_template="#/components/schemas/{name}",
         schema_hook=_describe_raw,
     )
+    _dedent_descriptions(components)
     _bound_integers(components)
     _share_durations(components)
     references = dict(zip(types, made, strict=True))
@@ -206,6 +208,13 @@ def _bound_integers(schema: Any) -> None:
     if isinstance(schema, list):
         for inner in schema:
             _bound_integers(inner)
+
+
+def _dedent_descriptions(components: dict[str, Any]) -> None:
+    """Remove the indentation of docstrings, as Python does from 3.13 on."""
+    for schema in components.values():
+        if "description" in schema:
+            schema["description"] = inspect.cleandoc(schema["description"])
 
 
 def _share_durations(components: dict[str, Any]) -> None:

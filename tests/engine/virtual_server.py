@@ -43,6 +43,8 @@ def live(test: Callable[[VirtualLoop], Awaitable[None]]) -> None:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
+            while _open_disks:
+                await _open_disks.pop().memory.close()
 
     try:
         loop.run_until_complete(run())
@@ -100,6 +102,9 @@ class StoreConnection:
             await loop.create_future()
 
 
+_open_disks: list[Disk] = []  # which `live` closes; the servers on them may be dead
+
+
 class Disk:
     """The disk, which outlives the servers, and the commits on it."""
 
@@ -119,6 +124,7 @@ class Disk:
         if self.is_open:
             return await self.memory.snapshot()
         self.is_open = True
+        _open_disks.append(self)
         return await self.memory.open()
 
     async def jobs(self) -> dict[int, Job]:
