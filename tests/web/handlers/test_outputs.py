@@ -24,6 +24,7 @@ async def rendered(*outputs: Output) -> tuple[list[Any], int]:
     await store.commit(Changes(jobs={1: make_job(id=1)}, outputs=list(outputs)))
     sizes = await store.list_output_sizes(1)
     pieces = [piece async for piece in render_outputs(store, 1, sizes)]
+    await store.close()
     page = orjson.loads(b"".join(pieces))
     for item in page["items"]:
         msgspec.convert(item, OutputResponse)
@@ -89,4 +90,7 @@ async def test_output_that_has_been_deleted_is_empty() -> None:
     )
     sizes = await store.list_output_sizes(1)
 
-    assert b"".join([part async for part in read_output(store, 2, sizes[0])]) == b""
+    parts = [part async for part in read_output(store, 2, sizes[0])]
+    await store.close()
+
+    assert b"".join(parts) == b""
