@@ -57,11 +57,14 @@ class WaitingCount:
 
     async def end(self) -> None:
         """Stop the count and close its connection; harmless after its end."""
-        if self._counting.done():
-            return
-        self._connection.interrupt_now()
-        self._counting.cancel()
-        await asyncio.wait((self._counting,))
+        if isinstance(self._connection, InlineConnection):
+            return  # it is the store's own
+        if not self._counting.done():
+            self._connection.interrupt_now()
+            self._counting.cancel()
+            await asyncio.wait((self._counting,))
+        # Here too: a task that is cancelled before its first step does not reach its `finally`.
+        await self._connection.close()
 
 
 def _forget_error(counting: asyncio.Future[Waiting]) -> None:

@@ -17,7 +17,9 @@ import pytest
 
 from schedo.core.loads import LoadJob
 from schedo.errors import StoreBroken, StoreDamaged, StoreError, StoreFull
+from schedo.store.sqlite.connection import connect_reader
 from schedo.store.sqlite.store import SqliteStore
+from schedo.store.sqlite.waiting_count import WaitingCount
 from tests.factories import make_job
 from tests.sources import ROOT
 from tests.store.crashes import checkpointed, garble
@@ -278,6 +280,35 @@ async def test_an_opening_that_is_cancelled_leaves_no_thread_behind(path: Path) 
         await store.close()
 
         assert threading.active_count() == before
+
+
+async def test_a_count_that_ends_before_its_first_step_leaves_no_thread_behind(
+    store: SqliteStore, path: Path
+) -> None:
+    await store.count_waiting(1)  # so that the store's own count has ended
+    before = threading.active_count()
+    count = WaitingCount(1, await connect_reader(str(path)))
+    await count.begin()
+
+    await count.end()
+
+    assert threading.active_count() == before
+
+
+async def test_a_count_that_could_not_begin_leaves_no_thread_behind(
+    store: SqliteStore, path: Path
+) -> None:
+    await store.count_waiting(1)  # so that the store's own count has ended
+    before = threading.active_count()
+    count = WaitingCount(1, await connect_reader(str(path)))
+    beginning = asyncio.create_task(count.begin())
+    await asyncio.wait([beginning], timeout=0)
+    beginning.cancel()
+    await asyncio.wait([beginning])
+
+    await count.end()
+
+    assert threading.active_count() == before
 
 
 async def test_a_store_that_could_not_open_can_be_opened_when_the_cause_is_gone(
