@@ -245,7 +245,8 @@ async def test_a_stop_returns_even_if_the_store_breaks_during_it(
 
 
 async def test_an_engine_that_cannot_start_leaves_no_file_open(path: Path) -> None:
-    async with running(path):
+    async with running(path) as world:
+        await world.engine.gauges()  # the count of the waiting jobs has closed its connection
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(5):
             with pytest.raises(StoreLocked):
