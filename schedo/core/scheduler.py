@@ -23,6 +23,7 @@ from schedo.core.job_commands import JobCommands
 from schedo.core.job_table import JobTable
 from schedo.core.leases import AttemptResult, Lease
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX
+from schedo.core.loading import Loading
 from schedo.core.loads import NOTHING_LOADED, Appliers, Loaded, Needs
 from schedo.core.model import Job, LeaseKey, Location, Pause, Queue, ReadyKey
 from schedo.core.paged_index import DEFAULT_WINDOW, Window
@@ -89,6 +90,11 @@ class Scheduler:
         self._placement = Placement(
             self._jobs, self._admission, self._workers, self._attempts, self._transitions, sessions
         )
+        self._loading = Loading(
+            self._loads, jobs, table, self._schedules, self._expiry, self._follow_up
+        )
+        # The loads that the store must carry out, each once; and what they have found.
+        self.take_loads, self.deliver = self._loading.take, self._loading.deliver
         self._pauses = Pauses(self._jobs, self._placement.appliers)
         self.pauses = self._pauses.all
         self._appliers: Appliers = {
@@ -350,46 +356,7 @@ class Scheduler:
     @property
     def awaits_load(self) -> bool:
         """Whether a record or a page must be loaded."""
-        return bool(
-            self._loads or self._jobs.needs_loads() or self._schedule_table.order.needs_page()
-        )
-
-    def take_loads(self) -> list[loads.Load]:
-        """Return the loads that the store must carry out, each once."""
-        pending = self._loads.copy()
-        self._loads.clear()
-        # Promotions change the store, and all other loads must see that change: they go first.
-        return self._jobs.loads() + pending + self._schedule_table.order.loads()
-
-    def deliver(self, loaded: Sequence[tuple[loads.Load, Any]], now: int) -> None:
-        """Apply the loaded records. Where memory has a newer record, it wins."""
-        for load, found in loaded:
-            self._deliver(load, found, now)
-        self._jobs.place_changed()
-
-    def _deliver(  # noqa: C901, PLR0912  # one arm for each kind of load
-        self, load: loads.Load, loaded: Any, now: int
-    ) -> None:
-        match load:
-            case loads.LoadTimers():
-                self._jobs.extend_timers(load, loaded)
-            case loads.PromoteDue():
-                self._jobs.promoted(load, loaded)
-            case loads.LoadReady():
-                self._jobs.extend_ready(load, loaded)
-            case loads.LoadSchedules():
-                self._schedule_table.extend(load, loaded)
-            case loads.LoadBlocked():
-                following = self._schedules.take_blocked(load, loaded, now)
-                self._loads += [] if following is None else [following]
-            case loads.LoadExpired():
-                self._expiry.take(load, loaded, now)
-            case loads.LoadJob(job_id, follow_up) if follow_up is not None:
-                self._follow_up(follow_up, now, {loads.LoadJob(job_id): loaded})
-            case loads.LoadSchedule(which, follow_up) if follow_up is not None:
-                self._follow_up(follow_up, now, {loads.LoadSchedule(which): loaded})
-            case _:
-                pass  # it is for a command, which the engine applies again
+        return self._loading.is_needed
 
     def _make_run(self, run: ScheduledRun, now: int) -> Job:
         return self._admission.make_run(run, now)
