@@ -17,6 +17,7 @@ from schedo.client import operations
 from schedo.client.aio import AsyncClient
 from schedo.client.messages import Operation, Record
 from schedo.client.records import is_final
+from schedo.client.rest import Page
 from schedo.core.states import State
 from schedo.errors import Overloaded, SchedoError
 from schedo.protocol.times import parse_instant
@@ -210,7 +211,7 @@ class _Follower:
         """Return whether all jobs of the page have ended."""
         return self._record_ended((await self._list(cursor))["items"])
 
-    async def _list(self, cursor: str | None) -> operations.Page:
+    async def _list(self, cursor: str | None) -> Page:
         filters = {"tag": self._plan.tag}
         return await self._client.send(operations.list_jobs(filters, _PAGE_JOBS, cursor))
 

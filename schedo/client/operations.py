@@ -5,24 +5,34 @@ A submit carries an Idempotency-Key, so that sending it twice makes one job.
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
-from urllib.parse import quote, urlencode
 
 from schedo.client.errors import build_error
 from schedo.client.messages import HttpResponse, Operation, Record
 from schedo.client.metrics import Scrape, parse_metrics
 from schedo.client.options import Instant, render_options, render_value
+from schedo.client.rest import (
+    JSON,
+    Page,
+    encode,
+    get,
+    post,
+    quote_part,
+    read_items,
+    read_nothing,
+    read_page,
+    read_record,
+    render_query,
+    submit_headers,
+)
 from schedo.core import limits
-from schedo.errors import Invalid, SchedoError
+from schedo.errors import SchedoError
 
 PAGE_JOBS = 100
 # The longest wait of one request for the end of a job. Proxies allow an idle request more time.
 POLL_S = 20.0
 BACKUP_S = 3_600.0  # the server answers when the copy is complete
-_JSON = {"Content-Type": "application/json"}
 
 
 class JobFilters(TypedDict, total=False):
@@ -38,13 +48,6 @@ class JobFilters(TypedDict, total=False):
     created_before: Instant | None
 
 
-class Page(TypedDict):
-    """Some records, and the cursor of the next page if there is one."""
-
-    items: list[Record]
-    next_cursor: str | None
-
-
 def render_job(task: str, payload: object, options: Mapping[str, Any]) -> Record:
     """Return the request for one job."""
     return {"task": task, "payload": payload, **render_options(options)}
@@ -56,90 +59,25 @@ def render_request(job: Mapping[str, Any]) -> Record:
     return {**render_options(options), "payload": job.get("payload")}
 
 
-def _body(value: object) -> bytes:
-    try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-        return text.encode()
-    except UnicodeEncodeError:
-        raise Invalid("the request holds text that is not UTF-8") from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"the request cannot be written as JSON: {error}") from error
-
-
-def _record(response: HttpResponse) -> Record:
-    value = response.json()
-    if not isinstance(value, dict):
-        raise SchedoError("this is not a schedo server: it did not answer with a JSON object")
-    return value
-
-
-def _page(response: HttpResponse) -> Page:
-    record = _record(response)
-    return {"items": record.get("items", []), "next_cursor": record.get("next_cursor")}
-
-
-def _items(response: HttpResponse) -> list[Record]:
-    return _page(response)["items"]
-
-
 def _pauses(response: HttpResponse) -> list[Record]:
-    pauses: list[Record] = _record(response).get("pauses", [])
+    pauses: list[Record] = read_record(response).get("pauses", [])
     return pauses
 
 
-def _nothing(response: HttpResponse) -> None:
-    return None
-
-
-def _query(values: Mapping[str, object]) -> str:
-    plain = render_options(values)
-    try:
-        return f"?{urlencode(plain)}" if plain else ""
-    except UnicodeEncodeError:
-        raise Invalid("the request holds text that is not UTF-8") from None
-
-
-def _part(name: str) -> str:
-    """Return a name as a part of a path."""
-    try:
-        return quote(name, safe="")
-    except UnicodeEncodeError:
-        raise Invalid(f"{name!a} is not UTF-8 text") from None
-
-
-def _get(target: str, parse: Callable[[HttpResponse], Any], held_s: float = 0.0) -> Operation[Any]:
-    return Operation("GET", target, parse, is_repeatable=True, held_s=held_s)
-
-
-def _act(
-    target: str, options: Mapping[str, object] | None = None, *, is_repeatable: bool = False
-) -> Operation[Record]:
-    body = _body(render_options(options or {}))
-    return Operation("POST", target, _record, body, _JSON, is_repeatable)
-
-
-def _key_header(key: str | None) -> dict[str, str]:
-    key = uuid.uuid4().hex if key is None else key
-    if not key or not all(" " <= character <= "~" for character in key):
-        raise Invalid("an idempotency key is visible ASCII")
-    quoted = key.replace("\\", "\\\\").replace('"', '\\"')
-    return {**_JSON, "Idempotency-Key": f'"{quoted}"'}
-
-
 def _job(job_id: str) -> str:
-    return f"/v1/jobs/{_part(job_id)}"
+    return f"/v1/jobs/{quote_part(job_id)}"
 
 
 def _schedule(name: str) -> str:
-    return f"/v1/schedules/{_part(name)}"
+    return f"/v1/schedules/{quote_part(name)}"
 
 
 def _queue(name: str) -> str:
-    return f"/v1/queues/{_part(name)}"
+    return f"/v1/queues/{quote_part(name)}"
 
 
 def _worker(name: str) -> str:
-    return f"/v1/workers/{_part(name)}"
+    return f"/v1/workers/{quote_part(name)}"
 
 
 # Jobs.
@@ -147,8 +85,8 @@ def _worker(name: str) -> str:
 
 def submit(request: Record, idempotency_key: str | None = None) -> Operation[Record]:
     """Submit one job."""
-    headers = _key_header(idempotency_key)
-    return Operation("POST", "/v1/jobs", _record, _body(request), headers, is_repeatable=True)
+    headers = submit_headers(idempotency_key)
+    return Operation("POST", "/v1/jobs", read_record, encode(request), headers, is_repeatable=True)
 
 
 def submit_many(
@@ -157,8 +95,8 @@ def submit_many(
     """Submit many jobs: one operation per thousand, with results in the order of the requests."""
     for start in range(0, len(requests), limits.BATCH_JOBS_MAX):
         part = list(requests[start : start + limits.BATCH_JOBS_MAX])
-        headers = _key_header(idempotency_key and f"{idempotency_key}/{start}")
-        yield Operation("POST", "/v1/jobs:batch", _batch, _body(part), headers, is_repeatable=True)
+        headers = submit_headers(idempotency_key and f"{idempotency_key}/{start}")
+        yield Operation("POST", "/v1/jobs:batch", _batch, encode(part), headers, is_repeatable=True)
 
 
 def _batch(response: HttpResponse) -> list[Record | SchedoError]:
@@ -166,7 +104,7 @@ def _batch(response: HttpResponse) -> list[Record | SchedoError]:
         build_error({"status": item.get("status"), **item["problem"]})
         if item.get("problem")
         else item["job"]
-        for item in _items(response)
+        for item in read_items(response)
     ]
 
 
@@ -174,21 +112,21 @@ def broadcast(
     request: Record, idempotency_key: str | None = None
 ) -> Operation[list[Record | SchedoError]]:
     """Submit one job for each connected worker that may run the task."""
-    body = _body({**request, "broadcast": True})
-    headers = _key_header(idempotency_key)
+    body = encode({**request, "broadcast": True})
+    headers = submit_headers(idempotency_key)
     return Operation("POST", "/v1/jobs", _batch, body, headers, is_repeatable=True)
 
 
 def get_job(job_id: str) -> Operation[Record]:
     """Return the current record of the job."""
-    return _get(_job(job_id), _record)
+    return get(_job(job_id), read_record)
 
 
 def list_jobs(
     filters: Mapping[str, Any], limit: int = PAGE_JOBS, cursor: str | None = None
 ) -> Operation[Page]:
     """Return one page of jobs, newest first."""
-    return _get(f"/v1/jobs{_query({**filters, 'limit': limit, 'cursor': cursor})}", _page)
+    return get(f"/v1/jobs{render_query({**filters, 'limit': limit, 'cursor': cursor})}", read_page)
 
 
 def wait_job(
@@ -200,50 +138,52 @@ def wait_job(
         left = POLL_S if end is None else end - clock()
         held = max(0.0, min(left, POLL_S))
         # Rounded up to a microsecond; a float like 1e-07 would not be a duration on the wire.
-        yield _get(f"{_job(job_id)}/wait{_query({'timeout': f'{held:.6f}'})}", _record, held)
+        yield get(
+            f"{_job(job_id)}/wait{render_query({'timeout': f'{held:.6f}'})}", read_record, held
+        )
         if end is not None and clock() >= end:
             return
 
 
 def why_job(job_id: str) -> Operation[Record]:
     """Return the reason why the job waits."""
-    return _get(f"{_job(job_id)}/why", _record)
+    return get(f"{_job(job_id)}/why", read_record)
 
 
 def list_attempts(job_id: str) -> Operation[list[Record]]:
     """Return the attempts that did not complete the job."""
-    return _get(f"{_job(job_id)}/attempts", _items)
+    return get(f"{_job(job_id)}/attempts", read_items)
 
 
 def list_progress(job_id: str) -> Operation[list[Record]]:
     """Return the latest progress reports of the running attempt, oldest first."""
-    return _get(f"{_job(job_id)}/progress", _items)
+    return get(f"{_job(job_id)}/progress", read_items)
 
 
 def list_outputs(job_id: str) -> Operation[list[Record]]:
     """Return every captured stream as text."""
-    return _get(f"{_job(job_id)}/output", _items)
+    return get(f"{_job(job_id)}/output", read_items)
 
 
 def cancel_job(job_id: str) -> Operation[Record]:
     """Cancel a waiting job, or request a running one to stop."""
-    return _act(f"{_job(job_id)}:cancel", is_repeatable=True)
+    return post(f"{_job(job_id)}:cancel", is_repeatable=True)
 
 
 def retry_job(job_id: str) -> Operation[Record]:
     """Run a failed, cancelled or expired job again."""
-    return _act(f"{_job(job_id)}:retry")
+    return post(f"{_job(job_id)}:retry")
 
 
 def run_job_now(job_id: str) -> Operation[Record]:
     """Make a waiting job due now."""
-    return _act(f"{_job(job_id)}:run")
+    return post(f"{_job(job_id)}:run")
 
 
 def reschedule_job(job_id: str, changes: Mapping[str, Any]) -> Operation[Record]:
     """Change a waiting job's run_at or delay, or its priority."""
-    body = _body(render_options(changes))
-    return Operation("PATCH", _job(job_id), _record, body, _JSON)
+    body = encode(render_options(changes))
+    return Operation("PATCH", _job(job_id), read_record, body, JSON)
 
 
 # Schedules.
@@ -252,50 +192,50 @@ def reschedule_job(job_id: str, changes: Mapping[str, Any]) -> Operation[Record]
 def put_schedule(name: str, spec: Mapping[str, Any]) -> Operation[tuple[Record, bool]]:
     """Create or replace a schedule; return it, and whether it is new. `payload` stays unchanged."""
     payload = {"payload": spec["payload"]} if "payload" in spec else {}
-    body = _body({**render_options(spec), **payload})
+    body = encode({**render_options(spec), **payload})
     return Operation(
         "PUT",
         _schedule(name),
-        lambda response: (_record(response), response.status == 201),
+        lambda response: (read_record(response), response.status == 201),
         body,
-        _JSON,
+        JSON,
         is_repeatable=True,
     )
 
 
 def get_schedule(name: str) -> Operation[Record]:
     """Return the schedule with its next fires and counters."""
-    return _get(_schedule(name), _record)
+    return get(_schedule(name), read_record)
 
 
 def list_schedules(limit: int = PAGE_JOBS, cursor: str | None = None) -> Operation[Page]:
     """Return one page of schedules by name."""
-    return _get(f"/v1/schedules{_query({'limit': limit, 'cursor': cursor})}", _page)
+    return get(f"/v1/schedules{render_query({'limit': limit, 'cursor': cursor})}", read_page)
 
 
 def list_decisions(name: str) -> Operation[list[Record]]:
     """Return the decisions on the latest due instants."""
-    return _get(f"{_schedule(name)}/decisions", _items)
+    return get(f"{_schedule(name)}/decisions", read_items)
 
 
 def delete_schedule(name: str) -> Operation[None]:
     """Delete the schedule; its jobs stay. It is not repeatable: a second request gets a 404."""
-    return Operation("DELETE", _schedule(name), _nothing)
+    return Operation("DELETE", _schedule(name), read_nothing)
 
 
 def pause_schedule(name: str, note: str | None = None) -> Operation[Record]:
     """Pause the schedule: it does not fire until it is resumed."""
-    return _act(f"{_schedule(name)}:pause", {"note": note}, is_repeatable=True)
+    return post(f"{_schedule(name)}:pause", {"note": note}, is_repeatable=True)
 
 
 def resume_schedule(name: str, resume_from: Instant | None = None) -> Operation[Record]:
     """Resume a paused schedule; instants since `resume_from` count as missed runs."""
-    return _act(f"{_schedule(name)}:resume", {"resume_from": resume_from}, is_repeatable=True)
+    return post(f"{_schedule(name)}:resume", {"resume_from": resume_from}, is_repeatable=True)
 
 
 def trigger_schedule(name: str, overlap: str | None = None) -> Operation[Record]:
     """Fire once now; return {"job"} or {"skipped_overlap", "blocking_job"}."""
-    return _act(f"{_schedule(name)}:trigger", {"overlap": overlap})
+    return post(f"{_schedule(name)}:trigger", {"overlap": overlap})
 
 
 # The server.
@@ -305,20 +245,20 @@ def get_readiness() -> Operation[Record]:
     """Return whether the server is ready, and the reasons if not."""
     handled_statuses = frozenset({503})
     return Operation(
-        "GET", "/readyz", _record, is_repeatable=True, handled_statuses=handled_statuses
+        "GET", "/readyz", read_record, is_repeatable=True, handled_statuses=handled_statuses
     )
 
 
 def pause_server(options: Mapping[str, Any]) -> Operation[list[Record]]:
     """Pause the server; return all its pauses."""
-    body = _body(render_options(options))
-    return Operation("POST", "/v1/server:pause", _pauses, body, _JSON, is_repeatable=True)
+    body = encode(render_options(options))
+    return Operation("POST", "/v1/server:pause", _pauses, body, JSON, is_repeatable=True)
 
 
 def resume_server(scopes: Sequence[str]) -> Operation[list[Record]]:
     """Resume the server; return the pauses that are left."""
-    body = _body({"scopes": [*scopes]})
-    return Operation("POST", "/v1/server:resume", _pauses, body, _JSON, is_repeatable=True)
+    body = encode({"scopes": [*scopes]})
+    return Operation("POST", "/v1/server:resume", _pauses, body, JSON, is_repeatable=True)
 
 
 def create_backup() -> Operation[str]:
@@ -331,7 +271,7 @@ def create_backup() -> Operation[str]:
 
 def get_metrics() -> Operation[Scrape]:
     """Return the metrics of the server."""
-    return _get("/metrics", lambda response: parse_metrics(response.body))
+    return get("/metrics", lambda response: parse_metrics(response.body))
 
 
 # Queues.
@@ -339,23 +279,23 @@ def get_metrics() -> Operation[Scrape]:
 
 def list_queues() -> Operation[list[Record]]:
     """Return the queues with their limits and counts of waiting jobs."""
-    return _get("/v1/queues", _items)
+    return get("/v1/queues", read_items)
 
 
 def set_queue(name: str, changes: Mapping[str, Any]) -> Operation[Record]:
     """Change limits of a queue; None is sent, because it lifts the limit."""
     plain = {key: render_value(value) for key, value in changes.items()}
-    return Operation("PATCH", _queue(name), _record, _body(plain), _JSON, is_repeatable=True)
+    return Operation("PATCH", _queue(name), read_record, encode(plain), JSON, is_repeatable=True)
 
 
 def pause_queue(name: str) -> Operation[Record]:
     """Pause the queue: it starts no new jobs."""
-    return _act(f"{_queue(name)}:pause", is_repeatable=True)
+    return post(f"{_queue(name)}:pause", is_repeatable=True)
 
 
 def resume_queue(name: str) -> Operation[Record]:
     """Resume a paused queue."""
-    return _act(f"{_queue(name)}:resume", is_repeatable=True)
+    return post(f"{_queue(name)}:resume", is_repeatable=True)
 
 
 # Workers.
@@ -363,24 +303,24 @@ def resume_queue(name: str) -> Operation[Record]:
 
 def list_workers() -> Operation[list[Record]]:
     """Return the workers with their specs and load."""
-    return _get("/v1/workers", _items)
+    return get("/v1/workers", read_items)
 
 
 def get_worker(name: str) -> Operation[Record]:
     """Return the status of the worker."""
-    return _get(_worker(name), _record)
+    return get(_worker(name), read_record)
 
 
 def cordon_worker(name: str) -> Operation[Record]:
     """Give the worker no new jobs; its running attempts continue."""
-    return _act(f"{_worker(name)}:cordon", is_repeatable=True)
+    return post(f"{_worker(name)}:cordon", is_repeatable=True)
 
 
 def uncordon_worker(name: str) -> Operation[Record]:
     """Give a cordoned worker new jobs again."""
-    return _act(f"{_worker(name)}:uncordon", is_repeatable=True)
+    return post(f"{_worker(name)}:uncordon", is_repeatable=True)
 
 
 def drain_worker(name: str) -> Operation[Record]:
     """Request the worker to finish its attempts and to stop."""
-    return _act(f"{_worker(name)}:drain", is_repeatable=True)
+    return post(f"{_worker(name)}:drain", is_repeatable=True)

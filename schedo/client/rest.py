@@ -1,0 +1,96 @@
+"""How an operation is built, and how its response is read."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
+from urllib.parse import quote, urlencode
+
+from schedo.client.messages import HttpResponse, Operation, Record
+from schedo.client.options import render_options
+from schedo.errors import Invalid, SchedoError
+
+JSON = {"Content-Type": "application/json"}
+
+
+class Page(TypedDict):
+    """Some records, and the cursor of the next page if there is one."""
+
+    items: list[Record]
+    next_cursor: str | None
+
+
+def encode(value: object) -> bytes:
+    """Return the value as JSON; raise Invalid if it cannot be written so."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Invalid("the request holds text that is not UTF-8") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"the request cannot be written as JSON: {error}") from error
+
+
+def read_record(response: HttpResponse) -> Record:
+    """Return the JSON object of the response."""
+    value = response.json()
+    if not isinstance(value, dict):
+        raise SchedoError("this is not a schedo server: it did not answer with a JSON object")
+    return value
+
+
+def read_page(response: HttpResponse) -> Page:
+    """Return one page of a list."""
+    record = read_record(response)
+    return {"items": record.get("items", []), "next_cursor": record.get("next_cursor")}
+
+
+def read_items(response: HttpResponse) -> list[Record]:
+    """Return the records of a list that has one page."""
+    return read_page(response)["items"]
+
+
+def read_nothing(response: HttpResponse) -> None:
+    """Ignore the body of the response."""
+    return None
+
+
+def render_query(values: Mapping[str, object]) -> str:
+    """Return the query of a target, with its question mark; None is left out."""
+    plain = render_options(values)
+    try:
+        return f"?{urlencode(plain)}" if plain else ""
+    except UnicodeEncodeError:
+        raise Invalid("the request holds text that is not UTF-8") from None
+
+
+def quote_part(name: str) -> str:
+    """Return a name as a part of a path."""
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        raise Invalid(f"{name!a} is not UTF-8 text") from None
+
+
+def get(target: str, parse: Callable[[HttpResponse], Any], held_s: float = 0.0) -> Operation[Any]:
+    """Return a read; the server may hold it open for `held_s` seconds."""
+    return Operation("GET", target, parse, is_repeatable=True, held_s=held_s)
+
+
+def post(
+    target: str, options: Mapping[str, object] | None = None, *, is_repeatable: bool = False
+) -> Operation[Record]:
+    """Return an action, whose response is a record; options that are None are left out."""
+    body = encode(render_options(options or {}))
+    return Operation("POST", target, read_record, body, JSON, is_repeatable)
+
+
+def submit_headers(key: str | None) -> dict[str, str]:
+    """Return the headers of a submit; without a key it gets a random one."""
+    key = uuid.uuid4().hex if key is None else key
+    if not key or not all(" " <= character <= "~" for character in key):
+        raise Invalid("an idempotency key is visible ASCII")
+    quoted = key.replace("\\", "\\\\").replace('"', '\\"')
+    return {**JSON, "Idempotency-Key": f'"{quoted}"'}
