@@ -10,7 +10,9 @@ from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.model import DecisionRecord, Job, Schedule
 from schedo.store.base import JobFilter, JobPage, OutputPiece, OutputSize
 from schedo.store.sqlite import queries, reads, rows
+from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import search
+from schedo.store.sqlite.store_calls import StoreCalls
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -18,23 +20,12 @@ T = TypeVar("T")
 PARTS_OF_A_PAGE_MAX = 20  # of job_search.LOOKED_AT_ONCE jobs each
 
 
-class ConcurrentReads:
-    """The concurrent reads of base.Store; SqliteStore provides the connection."""
+class ConcurrentReads(StoreCalls):
+    """The concurrent reads of base.Store; SqliteStore provides the flush before them."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, file_guard: DatabaseGuard) -> None:
+        super().__init__(name, file_guard)
         self._offset_us = 0  # added to stored instants that count elapsed time
-
-    async def _read(
-        self,
-        function: Callable[Concatenate[sqlite3.Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Call the function in the thread of the read-only connection.
-
-        It finds every commit in the tables but those of jobs in the write buffer.
-        """
-        raise NotImplementedError
 
     async def _read_jobs(
         self,
@@ -42,7 +33,7 @@ class ConcurrentReads:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """As _read, after the write buffer is flushed."""
+        """As _read, after the write buffer is flushed: _read alone misses the jobs in there."""
         raise NotImplementedError
 
     def _is_buffered(self, job_id: int) -> bool:

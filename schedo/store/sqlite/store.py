@@ -24,7 +24,6 @@ from schedo.core.model import Job
 from schedo.errors import (
     NotFound,
     Overloaded,
-    StoreBroken,
     StoreError,
     StoreFull,
     StoreRefused,
@@ -58,15 +57,13 @@ class SqliteStore(ConcurrentReads):
 
     def __init__(self, path: str | os.PathLike[str], *, accept_loss: bool = False) -> None:
         self.path: str | None = None
-        self._name, self._guard = MEMORY, DatabaseGuard()
-        if path != MEMORY:
+        if path == MEMORY:
+            super().__init__(MEMORY, DatabaseGuard())
+        else:
             # SQLite puts the log beside the file, not beside a symbolic link to it.
-            self._name = self.path = os.path.realpath(path)
-            self._guard = FileGuard(self.path, accept_loss=accept_loss)
-        self._writer: Connection | None = None
-        self._reader: Connection | None = None
+            self.path = os.path.realpath(path)
+            super().__init__(self.path, FileGuard(self.path, accept_loss=accept_loss))
         self._closing: asyncio.Task[None] | None = None
-        self._broken: StoreBroken | None = None
         self._buffer = WriteBuffer()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._waiting: WaitingCount | None = None
@@ -230,14 +227,6 @@ class SqliteStore(ConcurrentReads):
 
         return await self._run(self._require_open(self._writer), load)
 
-    async def _read(
-        self,
-        function: Callable[Concatenate[sqlite3.Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        return await self._run(self._require_open(self._reader), function, *args, **kwargs)
-
     async def _read_jobs(
         self,
         function: Callable[Concatenate[sqlite3.Connection, P], T],
@@ -258,49 +247,6 @@ class SqliteStore(ConcurrentReads):
     def _is_buffered(self, job_id: int) -> bool:
         return self._buffer.holds(job_id)
 
-    async def _run(
-        self,
-        connection: Connection,
-        function: Callable[Concatenate[sqlite3.Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        if self._broken is not None:
-            raise type(self._broken)(*self._broken.args)
-
-        def do(raw: sqlite3.Connection) -> T:
-            self._guard.check_index()
-            return function(raw, *args, **kwargs)
-
-        try:
-            return await connection.run(do)
-        except (sqlite3.Error, *connections.UNFIT) as error:
-            raise self._translate_error(error) from error
-        except StoreBroken as error:
-            self._translate_error(error)
-            raise
-
-    async def _connect(self, connection: Connection) -> Connection:
-        try:
-            await connection
-        except sqlite3.Error as error:
-            raise self._translate_error(error) from error
-        except asyncio.CancelledError:
-            connection.abandon()
-            raise
-        return connection
-
-    def _require_open(self, connection: Connection | None) -> Connection:
-        if connection is None:
-            raise StoreError(f"the store {self._name} is not open")
-        return connection
-
-    def _translate_error(self, error: Exception) -> StoreError:
-        meaning = connections.store_error(error, self._name)
-        if isinstance(meaning, StoreBroken):
-            self._broken = meaning
-        return meaning
-
     def _prepare(self, connection: sqlite3.Connection) -> Snapshot:
         check_file(connection, self._name)
         connections.prepare_writer(connection)
@@ -316,28 +262,6 @@ class SqliteStore(ConcurrentReads):
         if self.path is not None:
             self._checkpoint(connection)  # so that the file itself says that it is open
         return reads.read_snapshot(connection)
-
-    def _post(
-        self,
-        function: Callable[Concatenate[sqlite3.Connection, P], None],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> None:
-        """Run the function after all earlier calls, without waiting for it."""
-
-        def run(connection: sqlite3.Connection) -> None:
-            if self._broken is None:
-                try:
-                    self._guard.check_index()
-                    function(connection, *args, **kwargs)
-                except (sqlite3.Error, StoreError, *connections.UNFIT) as error:
-                    # The next commit meets a full disk or a lock again, and reports it.
-                    log.warning(
-                        "writing to the tables is postponed: %s", self._translate_error(error)
-                    )
-
-        if self._writer is not None:
-            self._writer.post(run)
 
     def _checkpoint_if_long(self, log_bytes: int) -> None:
         if log_bytes > connections.WAL_BYTES_MAX and not self._is_copied:
