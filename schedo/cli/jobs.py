@@ -11,6 +11,7 @@ from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.follow import follow
 from schedo.cli.job_changes import CHANGES
+from schedo.cli.job_filters import takes_filters
 from schedo.cli.job_options import given
 from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.job_text import describe_error, describe_work, render_fact
@@ -42,15 +43,7 @@ for _command in CHANGES:
 
 
 @jobs.command("ls")
-@click.option(
-    "--state",
-    type=click.Choice([state.value for state in State]),
-    help="Only jobs in this state.",
-)
-@click.option("--queue", help="Only jobs of this queue.")
-@click.option("--task", help="Only jobs of this task.")
-@click.option("--schedule", help="Only jobs of this schedule.")
-@click.option("--tag", help="Only jobs with this tag.")
+@takes_filters
 @click.option(
     "--limit",
     type=click.IntRange(1),

@@ -46,6 +46,9 @@ class JobFilters(TypedDict, total=False):
     unique_key: str | None
     created_after: Instant | None
     created_before: Instant | None
+    ended_after: Instant | None
+    ended_before: Instant | None
+    error: str | None
 
 
 def render_job(task: str, payload: object, options: Mapping[str, Any]) -> Record:

@@ -25,6 +25,7 @@ from schedo.protocol.query import (
     ATTEMPT_MAX,
     CURSOR_CHARACTERS_MAX,
     CURSOR_CHARACTERS_MIN,
+    ERROR_PART_CHARACTERS_MAX,
     LIMIT_DEFAULT,
     LIMIT_MAX,
 )
@@ -87,6 +88,22 @@ PARAMETERS = _by_name(
         "Only jobs created before this instant.",
         type="string",
         **INSTANT_SCHEMA,
+    ),
+    _query(
+        "ended_after",
+        "Only jobs that ended at this instant or later.",
+        type="string",
+        **INSTANT_SCHEMA,
+    ),
+    _query(
+        "ended_before", "Only jobs that ended before this instant.", type="string", **INSTANT_SCHEMA
+    ),
+    _query(
+        "error",
+        "Only jobs whose error has this text in its type or message.",
+        type="string",
+        minLength=1,
+        maxLength=ERROR_PART_CHARACTERS_MAX,
     ),
     _query(
         "limit",

@@ -57,6 +57,9 @@ _JOB_FILTERS = (
     "unique_key",
     "created_after",
     "created_before",
+    "ended_after",
+    "ended_before",
+    "error",
 )
 _PAGE = ("limit", "cursor")
 _JOB_OR_JOBS = (JobResponse, JobsResponse)

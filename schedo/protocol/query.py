@@ -24,6 +24,7 @@ _PARAMETERS_MAX = 32
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 500
 ATTEMPT_MAX = 999_999_999
+ERROR_PART_CHARACTERS_MAX = 200
 WAIT_US_MAX = 5 * limits.MINUTE
 WAIT_US_DEFAULT = 30 * limits.SECOND
 _HASH_BYTES = 8
@@ -91,6 +92,14 @@ def read_unique_key(values: Values) -> str | None:
     most = limits.UNIQUE_KEY_CHARACTERS_MAX
     if value is not None and not 1 <= len(value) <= most:
         raise bad_parameter("unique_key", f"a unique key has 1 to {most} characters")
+    return value
+
+
+def read_error(values: Values) -> str | None:
+    """Return the part of an error to filter by, or None."""
+    value = values.get("error")
+    if value is not None and not 1 <= len(value) <= ERROR_PART_CHARACTERS_MAX:
+        raise bad_parameter("error", f"give 1 to {ERROR_PART_CHARACTERS_MAX} characters")
     return value
 
 

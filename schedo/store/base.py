@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
+from schedo.core.job_filter import JobFilter
 from schedo.core.loads import Load
 from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Schedule
 from schedo.core.states import State
@@ -44,20 +45,6 @@ class Snapshot:
     was_killed: bool = False  # the previous server died, and its host still runs
     clock: ClockMark = NO_MARK
     pauses: Sequence[Pause] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    """The conditions of a list of jobs; None means any. Each field is a column with an index."""
-
-    state: str | None = None
-    queue: str | None = None
-    task: str | None = None
-    schedule_id: int | None = None
-    tag: str | None = None
-    unique_key: str | None = None
-    created_after: int | None = None  # inclusive
-    created_before: int | None = None  # exclusive
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from schedo.core.job_filter import JobFilter
 from schedo.core.leases import Failed
 from schedo.core.loads import Load, LoadJob, LoadUniqueHolders
 from schedo.core.model import Failure, Job, Unique
@@ -14,7 +15,7 @@ from schedo.core.states import State
 from schedo.engine.committer import StepSize
 from schedo.engine.maintenance import PRUNE_PAUSE_S
 from schedo.errors import NotFound, StoreError
-from schedo.store.base import JobFilter, Retention
+from schedo.store.base import Retention
 from tests.engine.world import World, running
 
 

@@ -15,9 +15,10 @@ from random import Random
 from typing import Any
 
 from schedo.core.changes import Changes
+from schedo.core.job_filter import JobFilter
 from schedo.core.model import Job
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
-from schedo.store.base import ClockMark, JobFilter, JobPage, Retention, Snapshot
+from schedo.store.base import ClockMark, JobPage, Retention, Snapshot
 from schedo.testing.loop import VirtualLoop
 from tests.sim.trace import Broke, Marked, Pruned, Stored, StoreFailed
 from tests.store.model import ModelStore

@@ -91,6 +91,36 @@ class ListClaims:
 
         assert await listed(store, **which) == expected  # type: ignore[arg-type]
 
+    @pytest.mark.parametrize(
+        ("which", "expected"),
+        [
+            ({"ended_after": 20}, [768, 512]),
+            ({"ended_before": 30}, [512, 256]),
+            ({"ended_after": 20, "ended_before": 30}, [512]),
+            ({"error": "Timeout"}, [512]),
+            ({"error": 'no "route"'}, [768]),
+            ({"error": "exit-code"}, [768]),
+            ({"error": "timeout"}, []),
+            ({"error": "%"}, []),
+            ({"states": (State.QUEUED, State.FAILED)}, [1024, 768, 512]),
+            ({"states": (State.CANCELLED,), "state": "failed"}, []),
+        ],
+        ids=str,
+    )
+    async def test_a_list_of_jobs_filters_by_how_they_ended(
+        self, store: Store, which: dict[str, object], expected: list[int]
+    ) -> None:
+        slow, lost = Failure("Timeout", "5 s"), Failure("exit-code", 'no "route"', traceback="%")
+        await put(
+            store,
+            make_job(id=256, state=State.COMPLETED, ended_at=10),
+            make_job(id=512, state=State.FAILED, ended_at=20, failure=slow),
+            make_job(id=768, state=State.FAILED, ended_at=30, failure=lost),
+            make_job(id=1024, state=State.QUEUED),
+        )
+
+        assert await listed(store, **which) == expected  # type: ignore[arg-type]
+
     async def test_a_list_of_jobs_omits_large_payloads_and_results(self, store: Store) -> None:
         await put(store, make_job(id=1, payload=LARGE, result=LARGE, state=State.COMPLETED))
 

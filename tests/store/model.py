@@ -14,13 +14,13 @@ from typing import Any
 from schedo.core import limits, loads
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.ids import first_id
+from schedo.core.job_filter import JobFilter
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Job, Location, Pause, PauseScope, Queue, Schedule
 from schedo.core.states import FINAL, TIMED, WAITING, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
     ClockMark,
-    JobFilter,
     JobPage,
     OutputPiece,
     OutputSize,
@@ -227,7 +227,7 @@ class ModelStore:
 
     async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
         def matches(job: Job) -> bool:
-            return (before is None or job.id < before) and _matches(job, which)
+            return (before is None or job.id < before) and which.matches(job)
 
         jobs = self._page(matches, lambda job: (-job.id, 0), None, limit)
         for job in jobs:
@@ -356,19 +356,6 @@ def _loaded(job: Job) -> Job:
 def _is_expired(job: Job, now: int) -> bool:
     is_waiting = job.state not in FINAL and job.state is not State.RUNNING
     return is_waiting and job.expires_at is not None and job.expires_at <= now
-
-
-def _matches(job: Job, which: JobFilter) -> bool:
-    return (
-        which.state in (None, job.state.value)
-        and which.queue in (None, job.queue)
-        and which.task in (None, job.task)
-        and which.schedule_id in (None, job.schedule_id)
-        and which.unique_key in (None, job.unique_key)
-        and (which.tag is None or which.tag in job.options.tags)
-        and (which.created_after is None or job.id >= first_id(which.created_after))
-        and (which.created_before is None or job.id < first_id(which.created_before))
-    )
 
 
 def _trim(outputs: dict[tuple[int, str], CapturedOutput]) -> None:

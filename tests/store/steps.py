@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from schedo.core.changes import Changes
+from schedo.core.job_filter import JobFilter
 from schedo.core.model import Job, Schedule
 from schedo.core.states import State
-from schedo.store.base import JobFilter, Reader, Snapshot, Store, Waiting
+from schedo.store.base import Reader, Snapshot, Store, Waiting
 
 MINUTE = 60_000_000
 LARGE = b'"' + b"x" * 5_000 + b'"'  # above PAYLOAD_INLINE_BYTES_MAX

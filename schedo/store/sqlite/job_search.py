@@ -8,16 +8,15 @@ the one of the rarest condition. Other reads run between two parts.
 
 from __future__ import annotations
 
-import dataclasses
 import sqlite3
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from schedo.core import limits
 from schedo.core.ids import ID_MAX, first_id
+from schedo.core.job_filter import JobFilter
 from schedo.core.model import Job
 from schedo.core.states import State
-from schedo.store.base import JobFilter
 from schedo.store.sqlite import queries, rows
 
 LOOKED_AT_ONCE = 500  # jobs: about a millisecond, or some more if their pages come from the disk
@@ -97,16 +96,23 @@ def _indexes_of_state(which: JobFilter) -> Iterator[Index]:
 
 def search_query(which: JobFilter, index: Index) -> str:
     """Return the statement for the newest :limit jobs of the filter in a range of ids."""
+    ids = ids_query(which, index)
+    return f"SELECT {queries.LISTED_JOB} FROM job WHERE id IN ({ids}) ORDER BY id DESC"
+
+
+def ids_query(which: JobFilter, index: Index) -> str:
+    """Return the statement for the ids of the jobs that search_query finds, newest first."""
     tables = index.tables
     if index is _BY_TAG:
         tables += " CROSS JOIN job ON job.id = job_id"
     terms = [term for field, term in _TERMS.items() if getattr(which, field) is not None]
     terms += [_TAG] if which.tag is not None and index is not _BY_TAG else []
     terms += [_STATE_TERMS.get(which.state, _STATE)] if which.state is not None else []
+    if which.states:
+        terms += [" OR ".join(f"state = '{state}'" for state in which.states).join("()")]
     terms += [index.condition, f"{index.key} BETWEEN :oldest AND :newest"]
     where = " AND ".join(dict.fromkeys(terms))
-    ids = f"SELECT {index.key} FROM {tables} WHERE {where} ORDER BY {index.key} DESC LIMIT :limit"
-    return f"SELECT {queries.LISTED_JOB} FROM job WHERE id IN ({ids}) ORDER BY id DESC"
+    return f"SELECT {index.key} FROM {tables} WHERE {where} ORDER BY {index.key} DESC LIMIT :limit"
 
 
 _TERMS = {
@@ -114,6 +120,11 @@ _TERMS = {
     "schedule_id": "schedule_id = :schedule_id",
     "task": "task = :task",
     "queue": "queue = :queue",
+    "ended_after": "ended_at >= :ended_after",
+    "ended_before": "ended_at < :ended_before",
+    "error": (
+        "(instr(failure ->> '$.type', :error) > 0 OR instr(failure ->> '$.message', :error) > 0)"
+    ),
 }
 _STATE_TERMS: dict[str | None, str] = {
     State.QUEUED.value: _QUEUED,
@@ -132,13 +143,30 @@ def search(
 
     Return also the id below which the search continues, or None if there are no more jobs.
     """
+    index, parameters, reached = _next_part(connection, which, before, limit)
+    found = connection.execute(search_query(which, index), parameters)
+    jobs = rows.jobs_from_rows(found, offset_us)
+    return jobs, jobs[-1].id if len(jobs) == limit else reached
+
+
+def search_ids(
+    connection: sqlite3.Connection, which: JobFilter, before: int | None, limit: int
+) -> tuple[list[int], int | None]:
+    """As `search`, but return the ids of the jobs only."""
+    index, parameters, reached = _next_part(connection, which, before, limit)
+    found = [job_id for (job_id,) in connection.execute(ids_query(which, index), parameters)]
+    return found, found[-1] if len(found) == limit else reached
+
+
+def _next_part(
+    connection: sqlite3.Connection, which: JobFilter, before: int | None, limit: int
+) -> tuple[Index, dict[str, Any], int | None]:
+    """Return the index of the next part, the parameters of its query, and where the part ends."""
     parameters = _parameters(which, before)
     index, reached = _widest(connection, which, parameters)
     if reached is not None:
         parameters["oldest"] = reached
-    found = connection.execute(search_query(which, index), {**parameters, "limit": limit})
-    jobs = rows.jobs_from_rows(found, offset_us)
-    return jobs, jobs[-1].id if len(jobs) == limit else reached
+    return index, {**parameters, "limit": limit}, reached
 
 
 def _parameters(which: JobFilter, before: int | None) -> dict[str, Any]:
@@ -147,7 +175,7 @@ def _parameters(which: JobFilter, before: int | None) -> dict[str, Any]:
         newest = min(newest, first_id(which.created_before) - 1)
     if which.created_after is not None:
         oldest = first_id(which.created_after)
-    filters = {each.name: getattr(which, each.name) for each in dataclasses.fields(which)}
+    filters = {name: getattr(which, name) for name in which.__struct_fields__}
     return {**filters, "newest": newest, "oldest": oldest, "looked": LOOKED_AT_ONCE}
 
 

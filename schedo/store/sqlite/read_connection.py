@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
+from schedo.core.job_filter import JobFilter
 from schedo.core.model import DecisionRecord, Job, Schedule
-from schedo.store.base import JobFilter, JobPage, OutputPiece, OutputSize
+from schedo.store.base import JobPage, OutputPiece, OutputSize
 from schedo.store.sqlite import queries, reads, rows
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import search

@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from schedo.core.ids import parse_id, render_id
+from schedo.core.job_filter import JobFilter
 from schedo.core.leases import STREAMS
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
@@ -21,6 +22,7 @@ from schedo.protocol.query import (
     bad_parameter,
     parse_number_cursor,
     read_choice,
+    read_error,
     read_instant,
     read_limit,
     read_name,
@@ -30,7 +32,6 @@ from schedo.protocol.query import (
     read_wait,
     render_cursor,
 )
-from schedo.store.base import JobFilter
 from schedo.web.context import AppContext
 from schedo.web.handlers.outputs import read_output, render_outputs
 from schedo.web.http import JSON_TYPE, PIECE_BYTES, Request, Response
@@ -81,6 +82,9 @@ async def _read_filter(context: AppContext, query: Values) -> JobFilter | None:
         unique_key=read_unique_key(query),
         created_after=read_instant(query, "created_after"),
         created_before=read_instant(query, "created_before"),
+        ended_after=read_instant(query, "ended_after"),
+        ended_before=read_instant(query, "ended_before"),
+        error=read_error(query),
     )
 
 

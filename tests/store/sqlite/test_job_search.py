@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from schedo.core.model import Options
+from schedo.core.job_filter import JobFilter
+from schedo.core.model import Failure, Options
 from schedo.core.states import State
-from schedo.store.base import JobFilter
 from schedo.store.sqlite import job_search, read_connection
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
@@ -27,6 +27,10 @@ CHOICES: dict[str, list[Any]] = {
     "tag": ["red"],
     "created_after": [3],
     "created_before": [60],
+    "ended_after": [40],
+    "ended_before": [70],
+    "error": ["oops"],
+    "states": [(State.QUEUED, State.FAILED)],
 }
 
 
@@ -50,6 +54,8 @@ async def test_each_combination_of_filters_lists_what_a_scan_finds(path: Path) -
             queue=draw.choice(["default", "default", "mail"]),
             task=draw.choice("aab"),
             schedule_id=draw.choice([None, None, 7]),
+            ended_at=draw.choice([None, number]),
+            failure=draw.choice([None, Failure("E", "oops")]),
             options=Options(tags=draw.choice([(), (), ("red",), ("red", "blue")])),
         )
         for each in stores:

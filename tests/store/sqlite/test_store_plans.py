@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from schedo.store.base import JobFilter
+from schedo.core.job_filter import JobFilter
 from schedo.store.sqlite import queries, write_buffer, writes
 from schedo.store.sqlite.job_search import search_query, usable_indexes
 from schedo.store.sqlite.schema import migrate

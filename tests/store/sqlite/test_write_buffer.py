@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord, Output
+from schedo.core.job_filter import JobFilter
 from schedo.core.leases import CapturedOutput
 from schedo.core.loads import LoadJob, LoadUniqueHolders
 from schedo.core.model import Failure, Options, Queue
 from schedo.core.states import State
 from schedo.errors import StoreError
-from schedo.store.base import JobFilter, Retention
+from schedo.store.base import Retention
 from schedo.store.sqlite import write_buffer
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job

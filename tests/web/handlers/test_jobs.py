@@ -108,6 +108,22 @@ async def test_a_list_is_filtered_by_each_parameter(world: World) -> None:
         assert [item["id"] for item in items] == [job["id"]], query
 
 
+async def test_a_list_is_filtered_by_how_jobs_have_ended(world: World) -> None:
+    job = await world.submit(delay=60)
+    await world.post(f"/v1/jobs/{job['id']}:cancel")
+    await world.submit(delay=60)
+
+    for query, count in (
+        ("ended_after=2026-11-20T11:04:05Z", 1),
+        ("ended_after=2026-11-21T11:04:05Z", 0),
+        ("ended_before=2026-11-21T11:04:05Z", 1),
+        ("ended_before=2026-11-20T11:04:05Z", 0),
+        ("error=timeout", 0),
+    ):
+        items = (await world.get(f"/v1/jobs?{query}")).json()["items"]
+        assert [item["id"] for item in items] == [job["id"]] * count, query
+
+
 @pytest.mark.parametrize(
     "text", ["' OR 1=1 --", '"; DROP TABLE job; --', "%", "_", "a%' OR 'a'='a", "*", "NULL"]
 )
@@ -115,7 +131,7 @@ async def test_sql_in_a_filter_finds_no_job_or_is_refused(world: World, text: st
     await world.submit(unique="k")
     encoded = text.replace("%", "%25").replace(" ", "%20")
 
-    for name in ("queue", "task", "tag", "schedule", "unique_key"):
+    for name in ("queue", "task", "tag", "schedule", "unique_key", "error"):
         reply = await world.get(f"/v1/jobs?{name}={encoded}")
         assert reply.status == 400 or reply.json()["items"] == []
 

@@ -1,0 +1,68 @@
+"""The options that select jobs: `schedo jobs ls`, and the changes of many jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import click
+
+from schedo.cli.times import parse_time, read_now
+from schedo.core import limits
+from schedo.core.states import State
+from schedo.protocol.times import parse_duration, render_instant
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def read_past_time(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Return an instant, or how long ago it was, as RFC 3339.
+
+    A time of day is the latest one that has passed.
+    """
+    if value is None:
+        return None
+    now = read_now()
+    with suppress(ValueError):
+        return render_instant(now - parse_duration(value))
+    try:
+        return parse_time(value, now - limits.DAY)
+    except ValueError as error:
+        raise click.BadParameter(f'{error}, or how long ago, such as "2h"') from None
+
+
+def _time(name: str, text: str) -> Callable[[F], F]:
+    return click.option(name, callback=read_past_time, metavar="TIME", help=text)
+
+
+# By the name of the filter in the API.
+FILTERS = {
+    "state": click.option(
+        "--state", type=click.Choice([state.value for state in State]), help="Only in this state."
+    ),
+    "queue": click.option("--queue", help="Only jobs of this queue."),
+    "task": click.option("--task", help="Only jobs of this task."),
+    "schedule": click.option("--schedule", help="Only jobs of this schedule."),
+    "tag": click.option("--tag", help="Only jobs with this tag."),
+    "unique_key": click.option("--unique-key", help="Only the job that holds this key."),
+    "error": click.option("--error", help="Only if the error's type or message contains this."),
+    "created_after": _time("--created-after", "Only jobs created then or later; 2h: 2 hours ago."),
+    "created_before": _time("--created-before", "Only jobs created before then."),
+    "ended_after": _time("--ended-after", "Only jobs that have ended since then."),
+    "ended_before": _time("--ended-before", "Only jobs that ended before then."),
+}
+
+
+def takes_filters(command: F) -> F:
+    """Add the options that select jobs."""
+    for option in reversed(FILTERS.values()):
+        command = option(command)
+    return command
+
+
+def given_filters(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the filters that the user has given."""
+    return {name: values[name] for name in FILTERS if values.get(name) is not None}
