@@ -13,9 +13,9 @@ from schedo.version import __version__ as __version__
 if TYPE_CHECKING:
     from schedo.app.application import Schedo
     from schedo.app.handles import JobHandle
-    from schedo.app.options import Retry
     from schedo.client.aio import AsyncClient
     from schedo.client.errors import JobCancelled, JobFailed
+    from schedo.client.options import Retry
     from schedo.client.sync import Client
     from schedo.tasks.current_job import CurrentJob, Discard, Snooze, current_job, report_progress
     from schedo.worker.remote.worker import Worker
@@ -44,7 +44,7 @@ _MODULES = {
     "JobCancelled": "schedo.client.errors",
     "JobFailed": "schedo.client.errors",
     "JobHandle": "schedo.app.handles",
-    "Retry": "schedo.app.options",
+    "Retry": "schedo.client.options",
     "Schedo": "schedo.app.application",
     "Snooze": "schedo.tasks.current_job",
     "Worker": "schedo.worker.remote.worker",

@@ -2,8 +2,9 @@
 
 from schedo.app.application import Schedo
 from schedo.app.handles import JobHandle
-from schedo.app.options import JobOptions, Retry, ScheduleOptions, TaskOptions
+from schedo.app.options import JobOptions, ScheduleOptions, TaskOptions
 from schedo.app.tasks import Task
+from schedo.client.options import Retry
 
 __all__ = [
     "JobHandle",

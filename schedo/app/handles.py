@@ -13,7 +13,7 @@ from schedo.client.errors import job_failed
 from schedo.core.ids import render_id
 from schedo.core.states import FINAL, State
 from schedo.tasks.arguments import decode_custom
-from schedo.tasks.backend import Backend, Record
+from schedo.tasks.backend import Backend, Record, run_sync
 
 # The longest wait of one request for the end of a job.
 POLL_S = 20.0
@@ -21,7 +21,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class JobHandle(msgspec.Struct, Generic[T_co], frozen=True, eq=False):
-    """A submitted job; with `is_conflict`, the existing job that holds the unique key."""
+    """A submitted job; with `is_conflict`, the existing job that holds the unique key.
+
+    The methods whose names end with _sync are for code that is not async.
+    """
 
     # A struct, because `enqueue_many` makes thousands: it takes a quarter of a plain class's time.
     _backend: Backend
@@ -49,13 +52,33 @@ class JobHandle(msgspec.Struct, Generic[T_co], frozen=True, eq=False):
 
         Raise JobFailed, JobCancelled, or TimeoutError after `timeout` seconds.
         """
-        async with asyncio.timeout(timeout):
-            record = await self._backend.wait(self.id, POLL_S)
-            while record["state"] not in FINAL:
+        try:
+            async with asyncio.timeout(timeout) as limit:
                 record = await self._backend.wait(self.id, POLL_S)
+                while record["state"] not in FINAL:
+                    record = await self._backend.wait(self.id, POLL_S)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(
+                f"job {self.id} has not ended after {timeout:g} s;"
+                f" `schedo jobs why {self.id}` says what it waits for"
+            ) from None
         if record["state"] == State.COMPLETED:
             return cast(T_co, _read_result(self._function, record.get("result")))
         raise job_failed(record)
+
+    def status_sync(self) -> Record:
+        """Return the current record of the job; see status."""
+        return run_sync(self._backend, self.status())
+
+    def cancel_sync(self) -> Record:
+        """Cancel the job; see cancel."""
+        return run_sync(self._backend, self.cancel())
+
+    def result_sync(self, timeout: float | None = None) -> T_co:
+        """Wait for the end of the job and return its result; see result."""
+        return run_sync(self._backend, self.result(timeout))
 
 
 def _read_result(function: Callable[..., Any], result: Any) -> Any:

@@ -14,6 +14,8 @@ import msgspec
 from schedo.client.options import (
     Duration,
     Instant,
+    Retry,
+    RetryOption,
     SharedOptions,
     SingleOptions,
     render_options,
@@ -25,22 +27,15 @@ from schedo.protocol.jobs import JobRequest, JobTemplate
 from schedo.protocol.schedules import ScheduleRequest
 
 
-class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A retry policy; `max_attempts` includes the first attempt."""
-
-    max_attempts: int = 5
-    backoff: Literal["exponential", "fixed"] = "exponential"
-    initial: Duration = "2s"
-    factor: float = 3.0
-    max: Duration = "1h"
-    jitter: float = 0.2
-    until: Instant | None = None
-
-
 class TaskOptions(SharedOptions, total=False):
-    """The default options of a task's jobs. `retries` does not count the first attempt."""
+    """The default options of a task's jobs.
 
-    retries: int | str | Retry | None
+    `retry` is the policy of the HTTP API: a Retry, the name of a preset, or the number of attempts.
+    `retries` is the same, but as a number it does not count the first attempt.
+    """
+
+    retries: RetryOption | None
+    retry: RetryOption | None
 
 
 class JobOptions(TaskOptions, SingleOptions, total=False):
@@ -68,9 +63,7 @@ def make_job(task: str, *layers: Mapping[str, Any]) -> JobTemplate:
     """Return a job without its payload; later layers override earlier ones. Raise Invalid."""
     request = decode_checked(_render(task, layers), JobRequest)
     if request.broadcast:
-        raise Invalid.field(
-            "/broadcast", "an application enqueues one job at a time; use Client.broadcast"
-        )
+        raise Invalid.field("/broadcast", "call the task's method broadcast() instead of enqueue()")
     return JobTemplate(request, request.to_spec())
 
 
@@ -85,6 +78,8 @@ def _render(task: str, layers: Sequence[Mapping[str, Any]]) -> bytes:
     for layer in layers:
         fields = {key: value for key, value in layer.items() if value is not None}
         if "retries" in fields:
+            if "retry" in fields:
+                raise Invalid.field("/retries", "give either retries or retry, not both")
             fields["retry"] = _read_retries(fields.pop("retries"))
         request |= fields
     try:
@@ -94,10 +89,7 @@ def _render(task: str, layers: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _read_retries(retries: object) -> object:
-    if isinstance(retries, Retry):
-        fields = msgspec.structs.asdict(retries)
-        return {name: value for name, value in fields.items() if value is not None}
-    if isinstance(retries, bool) or not isinstance(retries, int | str):
+    if isinstance(retries, bool) or not isinstance(retries, int | str | Retry | Mapping):
         raise Invalid.field("/retries", "give a number, a Retry or the name of a preset")
     # The API counts attempts, including the first one.
     return retries + 1 if isinstance(retries, int) else retries

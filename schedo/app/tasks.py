@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
+
+import msgspec
 
 from schedo.app.handles import JobHandle
 from schedo.app.options import JobOptions, make_job
 from schedo.core import limits
 from schedo.errors import SchedoError
 from schedo.protocol.jobs import JobTemplate
-from schedo.tasks.backend import Backend
+from schedo.tasks.backend import Backend, run_sync
 from schedo.tasks.registry import TaskSpec
 
 P = ParamSpec("P")
@@ -47,6 +49,30 @@ class BoundTask(Generic[P, T]):
             raise submitted
         return JobHandle(backend, self._task.function, submitted.number, submitted.is_conflict)
 
+    async def broadcast(
+        self, *args: P.args, **kwargs: P.kwargs
+    ) -> list[JobHandle[T] | SchedoError]:
+        """Submit one job for each connected worker that may run it, busy or not.
+
+        Raise Unsatisfiable if there is none.
+        """
+        request = msgspec.structs.replace(self._template.request, broadcast=True)
+        payload = self._task.arguments.write(args, kwargs)
+        return await self._submit(self._template._replace(request=request), [payload])
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T]:
+        """Submit a job from code that is not async, in any thread; see enqueue.
+
+        Raise RuntimeError in a thread whose event loop runs.
+        """
+        return run_sync(self._app.find_backend(), self.enqueue(*args, **kwargs))
+
+    def enqueue_many_sync(
+        self, calls: Iterable[Mapping[str, Any]]
+    ) -> list[JobHandle[T] | SchedoError]:
+        """Submit many jobs from code that is not async; see enqueue_many."""
+        return run_sync(self._app.find_backend(), self.enqueue_many(calls))
+
     async def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]]
     ) -> list[JobHandle[T] | SchedoError]:
@@ -54,19 +80,23 @@ class BoundTask(Generic[P, T]):
 
         A rejected job has its error at its position in the list.
         """
-        backend = self._app.find_backend()
         payloads = [self._task.arguments.write((), call) for call in calls]
-        function = self._task.function
         handles: list[JobHandle[T] | SchedoError] = []
         for start in range(0, len(payloads), limits.BATCH_JOBS_MAX):
             part = payloads[start : start + limits.BATCH_JOBS_MAX]
-            handles += [
-                each
-                if isinstance(each, SchedoError)
-                else JobHandle(backend, function, each.number, each.is_conflict)
-                for each in await backend.submit(self._template, part)
-            ]
+            handles += await self._submit(self._template, part)
         return handles
+
+    async def _submit(
+        self, template: JobTemplate, payloads: Sequence[bytes]
+    ) -> list[JobHandle[T] | SchedoError]:
+        backend, function = self._app.find_backend(), self._task.function
+        return [
+            each
+            if isinstance(each, SchedoError)
+            else JobHandle(backend, function, each.number, each.is_conflict)
+            for each in await backend.submit(template, payloads)
+        ]
 
 
 class Task(Generic[P, R, T]):
@@ -111,3 +141,19 @@ class Task(Generic[P, R, T]):
     ) -> list[JobHandle[T] | SchedoError]:
         """Submit a job for each mapping of keyword arguments; see BoundTask.enqueue_many."""
         return await self._plain.enqueue_many(calls)
+
+    async def broadcast(
+        self, *args: P.args, **kwargs: P.kwargs
+    ) -> list[JobHandle[T] | SchedoError]:
+        """Submit one job for each connected worker that may run it; see BoundTask.broadcast."""
+        return await self._plain.broadcast(*args, **kwargs)
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T]:
+        """Submit a job from code that is not async; see BoundTask.enqueue_sync."""
+        return self._plain.enqueue_sync(*args, **kwargs)
+
+    def enqueue_many_sync(
+        self, calls: Iterable[Mapping[str, Any]]
+    ) -> list[JobHandle[T] | SchedoError]:
+        """Submit many jobs from code that is not async; see BoundTask.enqueue_many."""
+        return self._plain.enqueue_many_sync(calls)

@@ -36,7 +36,10 @@ class Unreachable(SchedoError):
 
 
 class JobFailed(SchedoError):
-    """The job ended without a result; `job` is its record and `error` its last error."""
+    """The job ended without a result; `job` is its record and `error` its last error.
+
+    The message has the type and the message of that error, and a note its traceback.
+    """
 
     code = "job-failed"
     status = 409
@@ -44,10 +47,13 @@ class JobFailed(SchedoError):
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.job = job
         self.error: Mapping[str, Any] = job.get("error") or {}
-        reason = f": {self.error['message']}" if self.error.get("message") else ""
-        super().__init__(
-            f"job {job.get('id')} {_ENDINGS.get(job.get('state', ''), 'ended')}{reason}"
+        reason = ": ".join(
+            str(self.error[key]) for key in ("type", "message") if self.error.get(key)
         )
+        ending = _ENDINGS.get(job.get("state", ""), "ended")
+        super().__init__(f"job {job.get('id')} {ending}" + (f": {reason}" if reason else ""))
+        if self.error.get("traceback"):
+            self.add_note(f"The traceback of the handler:\n{self.error['traceback']}")
 
 
 class JobCancelled(JobFailed):

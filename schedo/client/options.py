@@ -8,13 +8,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from schedo.client.messages import Record
 from schedo.errors import Invalid
 
 Duration = str | int | float | timedelta  # "90s", seconds, or a timedelta
 Instant = str | datetime  # RFC 3339 with an offset, or aware
+
+
+Label = str | int | float | bool
+Condition = Label | Sequence[Label] | Mapping[str, Label | Sequence[Label]]
+Amount = int | float | str  # 4, 0.5 or "8GiB"
+
+
+class Retry(NamedTuple):
+    """A retry policy; `max_attempts` includes the first attempt."""
+
+    max_attempts: int = 5
+    backoff: Literal["exponential", "fixed"] = "exponential"
+    initial: Duration = "2s"
+    factor: float = 3.0
+    max: Duration = "1h"
+    jitter: float = 0.2
+    until: Instant | None = None
+
+
+class Requires(TypedDict, total=False):
+    """The workers that may run a job.
+
+    labels: by label, a value it must have, a list of such values, or an object with one operator:
+        {"gpu": ["a100", "h100"], "vram": {">=": 40}}.
+    resources: what the job takes of the worker's, such as {"cpu": 3, "memory": "8GiB"}.
+    worker: the name of the only worker that may run it.
+    """
+
+    labels: Mapping[str, Condition]
+    resources: Mapping[str, Amount]
+    worker: str
+
+
+class WeightedPreference(TypedDict):
+    """A preference with a weight: the worker with the largest one is chosen."""
+
+    labels: Mapping[str, Condition]
+    weight: int
+
+
+Preference = Mapping[str, Condition] | WeightedPreference
+RetryOption = Retry | Mapping[str, Any] | str | int  # a policy, a preset, or a number of attempts
 
 
 class SharedOptions(TypedDict, total=False):
@@ -27,8 +69,8 @@ class SharedOptions(TypedDict, total=False):
     delivery: Literal["at_least_once", "at_most_once"] | None
     tags: Sequence[str] | None
     meta: Mapping[str, Any] | None
-    requires: Mapping[str, Any] | None
-    prefer: Sequence[Mapping[str, Any]] | None
+    requires: Requires | None
+    prefer: Sequence[Preference] | None
 
 
 class SingleOptions(SharedOptions, total=False):
@@ -45,7 +87,7 @@ class SingleOptions(SharedOptions, total=False):
 class JobOptions(SingleOptions, total=False):
     """The options of a submit beyond task and payload."""
 
-    retry: Mapping[str, Any] | str | int | None
+    retry: RetryOption | None
 
 
 def render_value(value: object) -> object:
@@ -56,6 +98,8 @@ def render_value(value: object) -> object:
         if value.tzinfo is None:
             raise Invalid(f"{value.isoformat()} has no time zone; use datetime.now(UTC) or similar")
         return value.isoformat()
+    if isinstance(value, Retry):
+        return render_options(value._asdict())
     if isinstance(value, Mapping):
         return {key: render_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -54,3 +54,16 @@ class Workers:
     def progress_of(self, job_id: int) -> Sequence[ProgressLine]:
         """Return the recent progress of the job's running attempt, oldest first."""
         return self._loop.progress.of(job_id)
+
+
+def spec_of(seen: WorkerStatus) -> WorkerSpec:
+    """Return the spec of a worker, to match it with requirements."""
+    return WorkerSpec(
+        seen.name,
+        seen.slots,
+        tasks=seen.tasks,
+        queues=seen.queues,
+        isolated=seen.isolated,
+        labels=seen.labels,
+        resources=seen.resources,
+    )

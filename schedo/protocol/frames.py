@@ -73,7 +73,7 @@ class BackendRequest(msgspec.Struct, frozen=True, tag="ask"):
     """A call of the application's code to its backend: about new jobs (specs) or one (job_id)."""
 
     number: int
-    verb: Literal["submit", "get", "wait", "cancel"]
+    verb: Literal["submit", "broadcast", "get", "wait", "cancel"]
     specs: list[JobSpec] = []
     job_id: str = ""
     timeout_s: float = 0.0

@@ -26,7 +26,8 @@ class Backend(Protocol):
     ) -> list[SubmittedJob | SchedoError]:
         """Submit one job for each payload (JSON); all are durable on return.
 
-        A rejected job has its error at its position in the list.
+        A rejected job has its error at its position in the list. The template of a broadcast comes
+        with one payload, and makes one job for each connected worker that may run it.
         """
 
     async def get(self, job_id: str) -> Record:
@@ -48,6 +49,10 @@ class ThreadsafeBackend:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._loop = asyncio.get_running_loop()
+
+    def run_sync(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run the call in the backend's loop, and return its result to this thread."""
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
     async def submit(
         self, template: JobTemplate, payloads: Sequence[bytes]
@@ -71,3 +76,21 @@ class ThreadsafeBackend:
         if asyncio.get_running_loop() is self._loop:
             return await call
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
+
+
+def run_sync(backend: Backend, call: Coroutine[Any, Any, T]) -> T:
+    """Run a call that uses the backend to its end, from code that is not async.
+
+    Raise RuntimeError in a thread whose event loop runs: the loop would wait for itself.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        call.close()
+        raise RuntimeError(
+            "a call whose name ends with _sync would block the running event loop:"
+            " await the method without _sync instead"
+        )
+    return backend.run_sync(call) if isinstance(backend, ThreadsafeBackend) else asyncio.run(call)

@@ -30,7 +30,17 @@ class EngineBackend:
         self, template: JobTemplate, payloads: Sequence[bytes]
     ) -> list[SubmittedJob | SchedoError]:
         """Submit one job for each payload; see Backend."""
-        return await self.submit_specs(template.make_specs(payloads))
+        specs = template.make_specs(payloads)
+        if template.request.broadcast:
+            return await self.broadcast(specs[0])
+        return await self.submit_specs(specs)
+
+    async def broadcast(self, spec: JobSpec) -> list[SubmittedJob | SchedoError]:
+        """Submit one job for each connected worker that may run it."""
+        from schedo.engine.broadcasts import broadcast_specs  # rare
+
+        await self._engine.flush()  # a worker that attached just before counts, too
+        return await self.submit_specs(broadcast_specs(self._engine.sessions.list(), spec))
 
     async def submit_specs(self, specs: Sequence[JobSpec]) -> list[SubmittedJob | SchedoError]:
         """Submit the jobs; a rejected job has its error at its position in the list."""

@@ -48,6 +48,9 @@ class HttpBackend:
         """Submit one job for each payload; see Backend."""
         requests = template.make_requests(payloads)
         async with self._connect() as client:
+            if template.request.broadcast:
+                items = await client.send(operations.broadcast(requests[0]))
+                return [each if isinstance(each, SchedoError) else _ticket(each) for each in items]
             if len(requests) == 1:
                 try:
                     return [_ticket(await client.send(operations.submit(requests[0])))]

@@ -58,6 +58,25 @@ def test_every_option_of_a_retry_is_used() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "attempts"),
+    [
+        ({"retries": 2}, 3),
+        ({"retry": 2}, 2),
+        ({"retry": {"max_attempts": 2}}, 2),
+        ({"retries": {"max_attempts": 2}}, 2),
+        ({"retry": Retry(max_attempts=2)}, 2),
+    ],
+)
+def test_only_retries_as_a_number_leaves_out_the_first_attempt(
+    options: dict[str, Any], attempts: int
+) -> None:
+    retry = make_job("t", options).spec.options.retry
+
+    assert retry is not None
+    assert retry.max_attempts == attempts
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"delay": "soon"}, "/delay: 'soon' is not a duration"),
@@ -69,6 +88,8 @@ def test_every_option_of_a_retry_is_used() -> None:
         ({"retries": 100}, "/retry: the attempts must be 1 to 100"),
         ({"retries": "often"}, "/retry: 'often' is no preset"),
         ({"retries": True}, "/retries"),
+        ({"retries": 2, "retry": 3}, "/retries: give either retries or retry, not both"),
+        ({"broadcast": True}, "/broadcast: call the task's method broadcast()"),
         ({"timeout": 0}, "/timeout"),
         ({"unique": ""}, "/unique"),
         ({"colour": "red"}, "/colour: there is no such field"),

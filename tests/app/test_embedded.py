@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from schedo import JobCancelled, JobFailed, JobHandle, Schedo, current_job
-from schedo.errors import DuplicateKey, Invalid, StoreLocked
+from schedo.errors import DuplicateKey, Invalid, StoreLocked, Unsatisfiable
 from tests.app.example import LONG_S, Example, Sum
 
 
@@ -36,10 +36,12 @@ async def test_a_failed_attempt_is_tried_again(example: Example) -> None:
 async def test_a_job_that_fails_raises_with_its_error(example: Example) -> None:
     async with example.app, asyncio.timeout(LONG_S):
         job = await example.fail_until.enqueue(4)
-        with pytest.raises(JobFailed, match=f"job {job.id} failed: not yet") as caught:
+        with pytest.raises(JobFailed, match=f"job {job.id} failed: ValueError: not yet") as caught:
             await job.result()
 
     assert caught.value.error["type"] == "ValueError"
+    (note,) = caught.value.__notes__
+    assert 'raise ValueError("not yet")' in note
 
 
 async def test_a_handler_can_discard_a_job(example: Example) -> None:
@@ -85,6 +87,42 @@ async def test_a_unique_key_is_held_by_one_job(example: Example) -> None:
             await strict.enqueue(3)
 
     assert (first.is_conflict, second.is_conflict, second.id) == (False, True, first.id)
+
+
+async def test_a_result_that_does_not_come_in_time_names_the_job(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        job = await example.add.options(delay="1h").enqueue(1)
+        with pytest.raises(TimeoutError, match=f"job {job.id} has not ended after 0.001 s"):
+            await job.result(timeout=0.001)
+
+
+async def test_code_that_is_not_async_uses_the_running_application(example: Example) -> None:
+    def call() -> tuple[Sum, str, int]:
+        job = example.add.enqueue_sync(2, b=3)
+        late = example.add.options(delay="1h").enqueue_sync(1)
+        many = example.double.enqueue_many_sync([{"n": 1}, {"n": 2}])
+        return job.result_sync(LONG_S), late.cancel_sync()["state"], len(many)
+
+    async with example.app, asyncio.timeout(LONG_S):
+        assert await asyncio.to_thread(call) == (Sum(5), "cancelled", 2)
+
+
+async def test_a_sync_call_refuses_to_block_the_event_loop(example: Example) -> None:
+    async with example.app:
+        with pytest.raises(RuntimeError, match="would block the running event loop"):
+            example.add.enqueue_sync(1)
+
+
+async def test_a_broadcast_makes_one_job_for_the_program_itself(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        (job,) = await example.double.broadcast(4)
+
+        assert isinstance(job, JobHandle)
+        assert await job.result() == 8
+        with pytest.raises(Unsatisfiable, match="no connected worker may run the job"):
+            await example.double.options(requires={"worker": "w1"}).broadcast(4)
+        with pytest.raises(Invalid, match="/unique: the jobs of a broadcast cannot share"):
+            await example.double.options(unique="k").broadcast(4)
 
 
 async def test_many_jobs_are_submitted_at_once(example: Example) -> None:

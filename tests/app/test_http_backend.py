@@ -14,6 +14,22 @@ from tests.app.example import Example
 from tests.client.server import fake_server
 
 
+def test_code_that_is_not_async_submits_to_the_server_at_the_url() -> None:
+    with fake_server() as server:
+        server.on("POST", "/v1/jobs", 201, {"id": "00000000000AB", "state": "queued"})
+        done = {"id": "00000000000AB", "state": "completed", "result": "ada"}
+        server.on("GET", "/v1/jobs/00000000000AB/wait", 200, done)
+        server.on("GET", "/v1/jobs/00000000000AB", 200, done)
+        _, send = make_client_app(url=server.url)
+
+        job = send.options(retry=Retry(max_attempts=2)).enqueue_sync("ada")
+
+        assert job.result_sync() == "ada"
+        assert job.status_sync()["state"] == "completed"
+
+    assert server.requests[0].json["retry"]["max_attempts"] == 2
+
+
 async def test_without_a_store_and_a_server_the_error_says_what_to_do(
     example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +101,18 @@ async def test_an_error_response_of_the_server_is_raised(monkeypatch: pytest.Mon
     assert isinstance(refused, SchedoError)
 
 
+async def test_a_broadcast_goes_to_the_server() -> None:
+    with fake_server() as server:
+        item = {"status": 201, "job": {"id": "00000000000AB", "state": "queued"}}
+        server.on("POST", "/v1/jobs", 200, {"items": [item]})
+        _, send = make_client_app(url=server.url)
+
+        (job,) = await send.broadcast("ada")
+
+    assert job.id == "00000000000AB"
+    assert server.requests[0].json["broadcast"] is True
+
+
 def test_an_option_reaches_the_server_as_it_was_written() -> None:
     template = make_job(
         "t",
@@ -133,5 +161,5 @@ async def test_a_job_enqueued_over_http_keeps_what_it_requires_and_prefers() -> 
 def test_an_application_does_not_enqueue_a_broadcast() -> None:
     _, send = make_client_app(url="http://127.0.0.1:1")
 
-    with pytest.raises(Invalid, match=r"use Client\.broadcast"):
+    with pytest.raises(Invalid, match=r"call the task's method broadcast"):
         send.options(broadcast=True)

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from schedo import Schedo, current_job
+from schedo import JobHandle, Schedo, current_job
 from tests.worker import raised
 
 app = Schedo()
@@ -127,6 +127,19 @@ def add_elsewhere_plainly(a: int, b: int) -> int:
         return await (await add.enqueue(a, b)).result()
 
     return asyncio.run(ask())
+
+
+@app.task
+def add_synchronously(a: int, b: int) -> int:
+    (job,) = add.enqueue_many_sync([{"a": a, "b": b}])
+    assert isinstance(job, JobHandle)
+    return job.result_sync()
+
+
+@app.task
+async def add_everywhere(a: int, b: int) -> list[int]:
+    jobs = await add.broadcast(a, b)
+    return [await job.result() for job in jobs if isinstance(job, JobHandle)]
 
 
 @app.task

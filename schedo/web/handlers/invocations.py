@@ -13,6 +13,7 @@ from schedo.core.model import Job, JobSpec, ReadyKey
 from schedo.core.requirements import Requirements
 from schedo.core.states import State
 from schedo.core.worker_messages import WorkerStatus
+from schedo.engine.workers import spec_of
 from schedo.errors import BadRequest, InvocationFailed, InvocationTimeout, Unavailable
 from schedo.protocol.fields import is_traceparent
 from schedo.protocol.invocations import (
@@ -27,7 +28,6 @@ from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext
 from schedo.web.handlers.jobs import JOB_BYTES
-from schedo.web.handlers.workers import spec_of
 from schedo.web.http import Header, Request, Response, problem_response
 from schedo.web.idempotency import HEADER
 

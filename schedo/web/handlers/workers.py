@@ -6,7 +6,6 @@ import msgspec
 
 from schedo.core.ids import parse_id
 from schedo.core.worker_messages import WorkerStatus
-from schedo.core.worker_pool import WorkerSpec
 from schedo.protocol import fields
 from schedo.protocol.workers import ProgressResponse, WorkerResponse
 from schedo.web.context import AppContext
@@ -41,19 +40,6 @@ async def get_progress(context: AppContext, request: Request) -> Response:
     job = await context.engine.get(parse_id(request.params["id"]))
     lines = context.engine.sessions.progress_of(job.id)
     return await page_response(ProgressResponse.of, lines)
-
-
-def spec_of(seen: WorkerStatus) -> WorkerSpec:
-    """Return the spec of a worker, to match it with requirements."""
-    return WorkerSpec(
-        seen.name,
-        seen.slots,
-        tasks=seen.tasks,
-        queues=seen.queues,
-        isolated=seen.isolated,
-        labels=seen.labels,
-        resources=seen.resources,
-    )
 
 
 def _respond(seen: WorkerStatus) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from schedo.errors import Invalid, SchedoError, all_errors
 from schedo.protocol.frames import BackendRequest, BackendResponse, BadFrame, Refusal
@@ -28,7 +29,10 @@ class ChildBackend:
     ) -> list[SubmittedJob | SchedoError]:
         """Submit one job for each payload; see Backend."""
         specs = template.make_specs(payloads)
-        response = await self._request(BackendRequest(next(self._numbers), "submit", specs=specs))
+        verb: Literal["submit", "broadcast"] = (
+            "broadcast" if template.request.broadcast else "submit"
+        )
+        response = await self._request(BackendRequest(next(self._numbers), verb, specs=specs))
         return [
             item if isinstance(item, SubmittedJob) else build_error(item)
             for item in response.tickets

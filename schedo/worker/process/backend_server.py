@@ -1,4 +1,4 @@
-"""Serves the backend requests of an application in a child process: submit, get, wait, cancel."""
+"""Serves the backend requests of an application in a child process: submit, get, wait and so on."""
 
 from __future__ import annotations
 
@@ -60,8 +60,11 @@ class BackendServer:
 
     async def _execute(self, request: BackendRequest) -> BackendResponse:
         match request.verb:
-            case "submit":
-                results = await self._backend.submit_specs(request.specs)
+            case "submit" | "broadcast":
+                if request.verb == "submit":
+                    results = await self._backend.submit_specs(request.specs)
+                else:
+                    results = await self._backend.broadcast(request.specs[0])
                 tickets = [
                     item if isinstance(item, SubmittedJob) else _refuse(item) for item in results
                 ]

@@ -113,7 +113,11 @@ async def test_a_schedule_declared_in_the_code_is_put_when_the_server_starts(sit
     assert schedule.spec.job.task == "report"
 
 
-@pytest.mark.parametrize("task", ["add_elsewhere", "add_elsewhere_plainly"])
+async def test_a_broadcast_of_a_handler_runs_in_every_place(site: Site) -> None:
+    assert (await site.run("add_everywhere", a=2, b=3))["result"] == [5]
+
+
+@pytest.mark.parametrize("task", ["add_elsewhere", "add_elsewhere_plainly", "add_synchronously"])
 async def test_a_handler_can_enqueue_another_job_and_await_it(site: Site, task: str) -> None:
     assert (await site.run(task, a=2, b=3))["result"] == 5
 
