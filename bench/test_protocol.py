@@ -12,7 +12,15 @@ from schedo.core.leases import AttemptResult, Completed, Lease
 from schedo.core.model import Job, JobSpec, LeaseKey, Options, Trigger
 from schedo.core.states import State
 from schedo.protocol.decode import decode_request
-from schedo.protocol.frames import Leases, Result, child_frames, encode_frame, server_frames
+from schedo.protocol.frames import (
+    Leases,
+    Results,
+    child_frames,
+    encode_frame,
+    encode_result,
+    frame_results,
+    server_frames,
+)
 from schedo.protocol.jobs import JobRequest, job_fields, render_job
 from schedo.protocol.reading import Steps, read_item, split_array
 
@@ -128,11 +136,13 @@ def test_lease_100_jobs(benchmark: BenchmarkFixture) -> None:
 
 @pytest.mark.benchmark(group="frames: to a child and back")
 def test_report_100_jobs(benchmark: BenchmarkFixture) -> None:
-    """Encode and decode 100 frames, each with the result of one job."""
-    frames = [Result(AttemptResult(key, Completed())) for key in KEYS]
+    """Encode 100 results, and decode the frame that they share."""
+    results = [AttemptResult(key, Completed()) for key in KEYS]
 
     def report() -> int:
-        sent = b"".join(map(encode_frame, frames))
-        return sum(isinstance(frame, Result) for frame in child_frames().feed(sent))
+        encoded = list(map(encode_result, results))
+        (frame,) = child_frames().feed(frame_results(len(encoded), b"".join(encoded)))
+        assert isinstance(frame, Results)
+        return len(frame.results)
 
     assert benchmark(report) == 100

@@ -18,7 +18,7 @@ from schedo.core.model import JobSpec, LeaseKey, Options, ScheduleSpec
 from schedo.core.progress import ProgressUpdate
 from schedo.protocol.jobs import SubmittedJob
 
-PROTOCOL = 4
+PROTOCOL = 5
 FRAME_BYTES_MAX = 4_194_304
 _HEADER = struct.Struct("!I")
 
@@ -46,10 +46,10 @@ class CannotImport(msgspec.Struct, frozen=True, tag="cannot_import"):
     text: str
 
 
-class Result(msgspec.Struct, frozen=True, tag="result"):
-    """An attempt has ended."""
+class Results(msgspec.Struct, frozen=True, tag="results"):
+    """Attempts have ended."""
 
-    report: AttemptResult
+    results: list[AttemptResult]
 
 
 class Progressed(msgspec.Struct, frozen=True, tag="progressed"):
@@ -69,7 +69,7 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
     """The response to a ping."""
 
 
-class BackendRequest(msgspec.Struct, frozen=True, tag="ask"):
+class BackendRequest(msgspec.Struct, frozen=True, tag="backend_request"):
     """A call of the application's code to its backend: about new jobs (specs) or one (job_id)."""
 
     number: int
@@ -110,7 +110,7 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
     message: str
 
 
-class BackendResponse(msgspec.Struct, frozen=True, tag="answer"):
+class BackendResponse(msgspec.Struct, frozen=True, tag="backend_response"):
     """The response to the request with this number: submitted jobs, a record, or one error."""
 
     number: int
@@ -119,18 +119,48 @@ class BackendResponse(msgspec.Struct, frozen=True, tag="answer"):
     refusal: Refusal | None = None
 
 
-FromChild = Attach | CannotImport | Result | Progressed | Abandoned | Pong | BackendRequest
+FromChild = Attach | CannotImport | Results | Progressed | Abandoned | Pong | BackendRequest
 FromServer = Leases | Stops | Ping | Drain | BackendResponse
 _encoder = msgspec.msgpack.Encoder()
+_results_decoder = msgspec.msgpack.Decoder(list[AttemptResult])
+_RESULTS = _encoder.encode(Results([]))[:-1]  # a frame of results up to its list
+_LIST = struct.Struct("!BI")
+_LIST_SIGN = 0xDD  # of a list whose length follows in four bytes
 _F = TypeVar("_F")
 
 
 def encode_frame(frame: FromChild | FromServer) -> bytes:
     """Return the encoded frame; raise BadFrame if it is too large."""
-    body = _encoder.encode(frame)
+    return _frame(_encoder.encode(frame))
+
+
+def encode_result(result: AttemptResult) -> bytes:
+    """Return the result as a part of a frame."""
+    return _encoder.encode(result)
+
+
+def frame_results(count: int, encoded: bytes) -> bytes:
+    """Return the frame Results with these results; raise BadFrame if it is too large."""
+    return _frame(b"".join((_RESULTS, _LIST.pack(_LIST_SIGN, count), encoded)))
+
+
+def decode_results(count: int, encoded: bytes) -> list[AttemptResult]:
+    """Return this number of results; raise BadFrame if they are no results."""
+    return _decode(_results_decoder, _LIST.pack(_LIST_SIGN, count) + encoded)
+
+
+def _frame(body: bytes) -> bytes:
     if len(body) > FRAME_BYTES_MAX:
         raise BadFrame(f"a frame of {len(body)} bytes; the limit is {FRAME_BYTES_MAX}")
     return _HEADER.pack(len(body)) + body
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[_F], body: bytes) -> _F:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # Without the bytes: the message goes to the log, and they may be a user's payload.
+        raise BadFrame(f"{len(body)} bytes are not a frame: {error}") from None
 
 
 class FrameReader(Generic[_F]):
@@ -156,16 +186,9 @@ class FrameReader(Generic[_F]):
                     break
                 body = bytes(self._buffer[start + _HEADER.size : after])
                 start = after
-                yield self._decode(body)
+                yield _decode(self._decoder, body)
         finally:
             del self._buffer[:start]
-
-    def _decode(self, body: bytes) -> _F:
-        try:
-            return self._decoder.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            # Without the bytes: the message goes to the log, and they may be a user's payload.
-            raise BadFrame(f"{len(body)} bytes are not a frame: {error}") from None
 
 
 def child_frames() -> FrameReader[FromChild]:

@@ -15,7 +15,7 @@ import pytest
 
 from schedo.core.leases import AttemptResult, Completed, Failed, Outcome, Snoozed
 from schedo.core.model import Failure
-from schedo.protocol.frames import Result, encode_frame
+from schedo.protocol.frames import Results, encode_frame
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.current_job import Discard, Snooze
 from schedo.tasks.python import TaskRunner, clip
@@ -129,7 +129,7 @@ async def test_no_exception_of_a_handler_escapes(kind: str, is_async: bool) -> N
         failure = failure_of(await run(function, {"kind": kind}))
 
     assert failure.type == shown(kind, is_async=is_async)
-    assert len(encode_frame(Result(AttemptResult(KEY, Failed(failure))))) < 20_000
+    assert len(encode_frame(Results([AttemptResult(KEY, Failed(failure))]))) < 20_000
 
 
 async def test_an_attempt_discarded_with_its_loop_reports_nothing() -> None:

@@ -88,3 +88,10 @@ def wait_gone(pid: int, seconds: float = 10) -> bool:
         return bool(select.select([descriptor], [], [], seconds)[0])
     finally:
         os.close(descriptor)
+
+
+async def end_pass() -> None:
+    """Let the loop run its ready callbacks once."""
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(ended.set_result, None)
+    await ended

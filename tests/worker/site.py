@@ -18,7 +18,7 @@ from schedo.store.sqlite.store import SqliteStore
 from schedo.tasks.backend import Record
 from schedo.worker.engine_backend import EngineBackend
 from schedo.worker.process.pool import PoolSettings, ProcessPool
-from schedo.worker.process.supervisor import ChildTimeouts
+from schedo.worker.process.timeouts import ChildTimeouts
 
 TARGET = "tests.worker.example_app:app"
 BRISK = ChildTimeouts(grace_s=0.2)

@@ -21,8 +21,9 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from schedo.core.leases import AttemptResult, Lease
@@ -35,8 +36,9 @@ from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import Application, Registry
 from schedo.worker.executor import Executor
 from schedo.worker.process.backend_client import ChildBackend
+from schedo.worker.process.child_memory import ChildMemory
 from schedo.worker.process.connection import FrameConnection
-from schedo.worker.process.start_counter import StartCounter
+from schedo.worker.process.result_batch import ResultBatch
 
 EXIT_CANNOT_IMPORT = 2
 EXIT_SERVER_LOST = 3
@@ -70,8 +72,14 @@ def load_target(target: str) -> Application:
 class Child(Watcher):
     """Runs the server's leases until the server drains it or the socket closes."""
 
-    def __init__(self, app: Application, starts: StartCounter, slots: int, grace_s: float) -> None:
-        self._starts = starts
+    def __init__(
+        self,
+        app: Application,
+        memory: ChildMemory,
+        slots: int,
+        grace_s: float,
+    ) -> None:
+        self._starts = memory.starts
         threads = ThreadPoolExecutor(slots, thread_name_prefix="schedo")
         runners = {
             name: TaskRunner(task, threads, grace_s=grace_s, watcher=self)
@@ -86,6 +94,7 @@ class Child(Watcher):
         self._has_finished = False  # the last frame is sent; the server may still have to read it
         self._drained = asyncio.get_running_loop().create_future()
         self._connection = FrameConnection(frames.server_frames(), self._on_frame, self._on_closed)
+        self._results = ResultBatch(memory.staged, self._connection.write)
         self._backend = ChildBackend(self._connection.send)
         app.use_backend(self._backend)
         self._attach = frames.Attach(
@@ -132,9 +141,11 @@ class Child(Watcher):
     # The executor's side.
 
     def send_result(self, result: AttemptResult) -> None:
-        """Send the result at once: the next handler may block the loop or end the process."""
+        """Send the result, if other attempts run with the other results of this pass."""
         self._queued.pop(result.key, None)
-        self._connection.send(frames.Result(result))
+        self._results.add(result)
+        if not len(self._executor):
+            self._results.flush()
 
     def send_progress(self, key: LeaseKey, update: ProgressUpdate) -> None:
         """Send the progress of a running attempt."""
@@ -147,7 +158,9 @@ class Child(Watcher):
         exactly the leases that have started.
         """
         number, start_by = self._queued.pop(key)
-        if time.monotonic() > start_by:
+        now = time.monotonic()
+        self._results.flush_old(now)  # the handler may block the loop
+        if now > start_by:
             return False
         self._starts.count = number
         return True
@@ -182,8 +195,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     quiet_libraries()
     os.set_inheritable(options.fd, False)
     server = socket.socket(fileno=options.fd)
-    starts = StartCounter(options.starts)
-    os.close(options.starts)
+    memory = ChildMemory.map(options.memory)
+    os.close(options.memory)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -191,7 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BaseException as error:  # an import may also call sys.exit
         server.sendall(frames.encode_frame(frames.CannotImport(_explain(options.target, error))))
         return EXIT_CANNOT_IMPORT
-    asyncio.run(_serve(app, options, starts, server))
+    make_child = partial(Child, app, memory, options.slots, options.grace)
+    asyncio.run(_serve(make_child, server))
     return 0
 
 
@@ -199,7 +213,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m schedo.worker.process.child")
     parser.add_argument("target", help="module:attribute")
     parser.add_argument("--fd", type=int, required=True, help="the socket to the server")
-    parser.add_argument("--starts", type=int, required=True, help="shared memory for the starts")
+    parser.add_argument("--memory", type=int, required=True, help="memory shared with the server")
     parser.add_argument("--environment", type=int, required=True, help="file of more variables")
     parser.add_argument("--slots", type=int, required=True, help="plain functions to run at once")
     parser.add_argument("--grace", type=float, required=True, help="seconds for a stopped handler")
@@ -210,10 +224,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def _serve(
-    app: Application, options: argparse.Namespace, starts: StartCounter, server: socket.socket
-) -> None:
-    await Child(app, starts, options.slots, options.grace).run(server)
+async def _serve(make_child: Callable[[], Child], server: socket.socket) -> None:
+    await make_child().run(server)
 
 
 def _die_with(parent: int) -> None:

@@ -81,6 +81,11 @@ class FrameConnection(asyncio.Protocol, Generic[_F]):
         if self._transport is not None and not self._has_finished:
             self._transport.write(encode_frame(frame))
 
+    def write(self, frame: bytes) -> None:
+        """Write an encoded frame; do nothing if the connection is closed."""
+        if self._transport is not None and not self._has_finished:
+            self._transport.write(frame)
+
     def finish(self) -> None:
         """Close this direction; the other end closes the connection when it has read everything."""
         if self._transport is not None and not self._has_finished:

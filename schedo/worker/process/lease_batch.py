@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from operator import attrgetter
 
 from schedo.core.leases import Lease
-from schedo.core.model import PLAIN
+from schedo.core.model import PLAIN, Options
 
 BATCH_BYTES_MAX = 1_048_576  # unless a single lease is larger
 _LEASE_BYTES_MAX = 512  # without its options and its payload
+_SHORT_OPTIONS_BYTES_MAX = 512  # a retry policy, a timeout and the delivery, which most jobs have
 _OPTIONS_BYTES_MAX = 16_384
+_get_long = attrgetter("unique", "tags", "meta", "traceparent", "tracestate", "requirements")
+_NOTHING_LONG = _get_long(PLAIN)
 
 
 class LeaseBatch:
@@ -51,5 +55,10 @@ class LeaseBatch:
 
 def measure_lease(lease: Lease) -> int:
     """Return an upper bound of the lease's size in a frame, in bytes."""
-    options = 0 if lease.options is PLAIN else _OPTIONS_BYTES_MAX
-    return _LEASE_BYTES_MAX + options + len(lease.payload or b"")
+    return _LEASE_BYTES_MAX + _measure_options(lease.options) + len(lease.payload or b"")
+
+
+def _measure_options(options: Options) -> int:
+    if options is PLAIN:
+        return 0
+    return _SHORT_OPTIONS_BYTES_MAX if _get_long(options) == _NOTHING_LONG else _OPTIONS_BYTES_MAX

@@ -26,9 +26,10 @@ from schedo.engine.engine import Engine
 from schedo.hardening import is_undumpable
 from schedo.log_format import LogFormat
 from schedo.protocol.frames import Attach
+from schedo.worker.process.child_memory import ChildMemory, make_memory
 from schedo.worker.process.child_slots import ChildSlots
-from schedo.worker.process.start_counter import StartCounter, make_memory
-from schedo.worker.process.supervisor import CannotServe, ChildSupervisor, ChildTimeouts
+from schedo.worker.process.supervisor import CannotServe, ChildSupervisor
+from schedo.worker.process.timeouts import ChildTimeouts
 from schedo.worker.shutdown import Grace
 
 # The variables that the system's loader, the C library and the interpreter read at their start.
@@ -164,9 +165,9 @@ class ProcessPool:
         settings = self._settings
         slots, async_slots = (1, 0) if isolated else (settings.slots, settings.async_slots)
         with contextlib.ExitStack() as owned:
-            start_memory = make_memory()
-            owned.callback(os.close, start_memory)
-            starts = StartCounter(start_memory)
+            descriptor = make_memory()
+            owned.callback(os.close, descriptor)
+            memory = ChildMemory.map(descriptor)
             ours, theirs = socket.socketpair()
             owned.callback(theirs.close)
             try:
@@ -174,7 +175,7 @@ class ProcessPool:
                 environment = write_unnamed_file(marshal.dumps(after_start))
                 owned.callback(os.close, environment)
                 process = ChildHandle(
-                    self._start_process(theirs, start_memory, environment, slots, at_start)
+                    self._start_process(theirs, descriptor, environment, slots, at_start)
                 )
             except OSError:
                 ours.close()
@@ -189,7 +190,7 @@ class ProcessPool:
         child = ChildSupervisor(
             self._engine,
             process,
-            starts,
+            memory,
             ChildSlots(spec, async_slots),
             settings.timeouts,
             self._on_child_gone,
@@ -203,7 +204,7 @@ class ProcessPool:
     def _start_process(
         self,
         theirs: socket.socket,
-        start_memory: int,
+        memory: int,
         environment: int,
         slots: int,
         at_start: Mapping[bytes, bytes],
@@ -211,20 +212,18 @@ class ProcessPool:
         # This blocks the loop for a millisecond. A thread of an executor cannot do it, because the
         # kernel kills the child when the thread that started it ends (PR_SET_PDEATHSIG).
         return subprocess.Popen(
-            self._command(theirs.fileno(), start_memory, environment, slots),
+            self._command(theirs.fileno(), memory, environment, slots),
             env=at_start,
             stdin=subprocess.DEVNULL,
             stdout=2,
-            pass_fds=(theirs.fileno(), start_memory, environment),
+            pass_fds=(theirs.fileno(), memory, environment),
             start_new_session=True,
         )
 
-    def _command(
-        self, descriptor: int, start_memory: int, environment: int, slots: int
-    ) -> list[str]:
+    def _command(self, descriptor: int, memory: int, environment: int, slots: int) -> list[str]:
         options: dict[str, object] = {
             "fd": descriptor,
-            "starts": start_memory,
+            "memory": memory,
             "environment": environment,
             "slots": slots,
             "grace": self._settings.timeouts.grace_s,

@@ -8,22 +8,8 @@ child: the counter costs no message and is right even when that line blocks or e
 from __future__ import annotations
 
 import mmap
-import os
-import sys
-import tempfile
 
 _BYTES = 8
-
-
-def make_memory() -> int:
-    """Return a descriptor of new shared memory; both sides map it, then close the descriptor."""
-    if sys.platform == "linux":
-        descriptor = os.memfd_create("schedo-starts")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.truncate(descriptor, _BYTES)
-    return descriptor
 
 
 class StartCounter:

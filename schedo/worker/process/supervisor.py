@@ -16,9 +16,8 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 import msgspec
 
@@ -40,14 +39,14 @@ from schedo.protocol import frames
 from schedo.protocol.pieces import PIECE_BYTES
 from schedo.silence_timer import SilenceTimer
 from schedo.tasks.checked_json import check_json
-from schedo.tasks.python import GRACE_S
 from schedo.worker.engine_backend import note_progress
 from schedo.worker.process.backend_server import BackendServer
+from schedo.worker.process.child_memory import ChildMemory
 from schedo.worker.process.child_slots import ChildSlots
 from schedo.worker.process.connection import FrameConnection
 from schedo.worker.process.lease_batch import LeaseBatch
 from schedo.worker.process.payload_room import PayloadRoom
-from schedo.worker.process.start_counter import StartCounter
+from schedo.worker.process.timeouts import ChildTimeouts
 
 _CLOSE_AFTER_S = 1.0  # a process that the dead child started may still hold its socket open
 
@@ -58,28 +57,6 @@ class CannotServe(SchedoError):
     """The application cannot be imported, or its process does not work."""
 
     code = "cannot-serve"
-
-
-class ChildTimeouts(NamedTuple):
-    """The timeouts of a child process, in seconds."""
-
-    import_s: float = 60.0
-    pulse_s: float = 0.25  # between two liveness checks
-    stalled_s: float = 2.0  # without a response to a ping
-    grace_s: float = GRACE_S  # for a handler after its stop
-
-    @property
-    def start_s(self) -> float:
-        """How old a lease may be when the child starts it.
-
-        Less than stalled_s, so that a lease released for a stalled child does not run twice.
-        """
-        return self.stalled_s / 2
-
-    @property
-    def kill_s(self) -> float:
-        """How long after a stop the child is killed; the child's own grace time ends before."""
-        return self.grace_s + 1.0
 
 
 class _Held(msgspec.Struct, eq=False):
@@ -98,14 +75,14 @@ class ChildSupervisor:
         self,
         engine: Engine,
         process: ChildHandle,
-        starts: StartCounter,
+        memory: ChildMemory,
         slots: ChildSlots,  # without tasks, which the child sends when it attaches
         timeouts: ChildTimeouts,
         on_gone: Callable[[ChildSupervisor, str], None],
     ) -> None:
         self._engine = engine
         self._process = process
-        self._starts = starts
+        self._memory = memory
         self._leases_sent = 0  # sent to the child so far
         self._timeouts = timeouts
         self._on_gone = on_gone
@@ -171,7 +148,7 @@ class ChildSupervisor:
 
     def _send_leases(self, leases: list[Lease]) -> None:
         sent_before = self._leases_sent - len(leases)
-        if self._slots.grow(sent_before, self._starts.count) and self._is_open:
+        if self._slots.grow(sent_before, self._memory.starts.count) and self._is_open:
             self._attach_workers()
         self._connection.send(frames.Leases(leases, time.monotonic() + self._timeouts.start_s))
 
@@ -179,8 +156,8 @@ class ChildSupervisor:
 
     def _on_frame(self, frame: frames.FromChild) -> None:
         match frame:
-            case frames.Result(result):
-                self._on_result(result)
+            case frames.Results(results):
+                self._on_results(results)
             case frames.Attach():
                 self._on_attach(frame)
             case frames.CannotImport(text):
@@ -197,16 +174,17 @@ class ChildSupervisor:
             case frames.BackendRequest():
                 self._backend_server.serve(frame)
 
-    def _on_result(self, result: AttemptResult) -> None:
-        """End the attempt; a large result is checked in steps before."""
-        value = result.outcome.result if isinstance(result.outcome, Completed) else None
-        if isinstance(value, bytes) and len(value) > PIECE_BYTES:
-            self._unchecked[result.key] = result
-            checking = asyncio.ensure_future(self._check(result, value))
-            self._checks.add(checking)
-            checking.add_done_callback(self._checks.discard)
-        else:
-            self._end_attempt(result)
+    def _on_results(self, results: Iterable[AttemptResult]) -> None:
+        """End the attempts; a large result is checked in steps before."""
+        for result in results:
+            value = result.outcome.result if isinstance(result.outcome, Completed) else None
+            if isinstance(value, bytes) and len(value) > PIECE_BYTES:
+                self._unchecked[result.key] = result
+                checking = asyncio.ensure_future(self._check(result, value))
+                self._checks.add(checking)
+                checking.add_done_callback(self._checks.discard)
+            else:
+                self._end_attempt(result)
 
     async def _check(self, result: AttemptResult, value: bytes) -> None:
         checked = result
@@ -245,7 +223,8 @@ class ChildSupervisor:
 
     def _check_liveness(self) -> None:
         self._liveness_timer = None
-        if self._slots.adapt(self._leases_sent, self._starts.count) and self._is_open:
+        self._on_results(self._memory.staged.take_stuck())
+        if self._slots.adapt(self._leases_sent, self._memory.starts.count) and self._is_open:
             self._attach_workers()
         if not self._has_pinged:
             if not self._held:
@@ -273,7 +252,7 @@ class ChildSupervisor:
             )
 
     def _on_stalled(self) -> None:
-        begun = self._starts.count
+        begun = self._memory.starts.count
         for key in [key for key, held in self._held.items() if held.number > begun]:
             self._end_attempt(AttemptResult(key, Released()))
         if not self.retired.is_set():
@@ -339,6 +318,7 @@ class ChildSupervisor:
         """
         await self._process.ended
         await self._read_last_frames()
+        self._on_results(self._memory.staged.read())
         # The processes that the child started; until it is reaped, no other group has its number.
         self.kill()
         status = self._process.reap()
@@ -348,7 +328,7 @@ class ChildSupervisor:
         self._end_checks()
         self._fail_to_attach(f"the child process ended before it could be used: {message}")
         self._end_held(f"{self.worker_id}: {message}")
-        self._starts.close()
+        self._memory.close()
         self.retired.set()
         self._room.retire()
         self.gone.set()
@@ -390,4 +370,4 @@ class ChildSupervisor:
         """Return whether an attempt of a dead child may be released instead of lost."""
         if self._is_terminated or self._culprit_known:
             return not held.is_once
-        return held.number > self._starts.count and not self._protocol_error
+        return held.number > self._memory.starts.count and not self._protocol_error

@@ -17,7 +17,7 @@ from schedo.child_process import write_unnamed_file
 from schedo.core.leases import Lease
 from schedo.core.model import PLAIN, LeaseKey, Trigger
 from schedo.protocol import frames
-from schedo.worker.process.start_counter import make_memory
+from schedo.worker.process.child_memory import make_memory
 from schedo.worker.process.supervisor import CannotServe
 from tests.worker.calls import wait_gone
 from tests.worker.site import LONG_S, TARGET, serving
@@ -86,7 +86,7 @@ def test_a_child_that_ends_sends_its_last_results_first() -> None:
     ]
     ours, theirs = socket.socketpair()
     memory = make_memory()
-    options = [f"--fd={theirs.fileno()}", f"--starts={memory}", "--slots=4", "--grace=1"]
+    options = [f"--fd={theirs.fileno()}", f"--memory={memory}", "--slots=4", "--grace=1"]
     environment = write_unnamed_file(marshal.dumps({}))
     options += [f"--environment={environment}"]
     options += [f"--parent={os.getpid()}", "--log-format=text", "--log-level=info"]
@@ -113,5 +113,10 @@ def test_a_child_that_ends_sends_its_last_results_first() -> None:
         child.kill()
         child.wait()
 
-    ended = [frame.report.key.job_id for frame in said if isinstance(frame, frames.Result)]
+    ended = [
+        result.key.job_id
+        for frame in said
+        if isinstance(frame, frames.Results)
+        for result in frame.results
+    ]
     assert (code, sorted(ended)) == (0, list(range(50)))

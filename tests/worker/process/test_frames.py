@@ -42,8 +42,8 @@ SPEC = JobSpec("task", b"[1]", options=Options(retry=Retry(max_attempts=2)))
 FROM_CHILD: list[frames.FromChild] = [
     frames.Attach(7, {"task": Options()}, [ScheduleSpec("s", Rule(cron="* * * * *"), SPEC)]),
     frames.CannotImport("why"),
-    frames.Result(AttemptResult(KEY, Completed(b'{"x":1}'))),
-    frames.Result(AttemptResult(KEY, Failed(Failure("ValueError", "no"), retryable=False))),
+    frames.Results([AttemptResult(KEY, Completed(b'{"x":1}')), AttemptResult(KEY, Completed())]),
+    frames.Results([AttemptResult(KEY, Failed(Failure("ValueError", "no"), retryable=False))]),
     frames.Abandoned(KEY),
     frames.Pong(),
     frames.BackendRequest(1, "submit", specs=[SPEC]),
@@ -115,15 +115,21 @@ HEAVY = Options(
     tracestate="x" * 512,
     unique=Unique("\u20ac" * 255),
 )
+SHORT = Options(
+    retry=Retry(1_000, "ladder", 2**53, 99.99, 2**53, 0.123456789, (2**53,) * 25, 2**53),
+    timeout_us=2**53,
+    at_most_once=True,
+)
 
 
 @pytest.mark.parametrize(
     "lease",
     [
         Lease(KEY, "w", "task", "default", TEXT.encode(), PLAIN, 17, Trigger.SUBMIT, 0),
+        Lease(KEY, "w" * 64, "t" * 128, "q" * 128, b"1", SHORT, 2**62, Trigger.CATCHUP, 10_000),
         Lease(KEY, "w" * 64, "t" * 128, "q" * 128, b"1", HEAVY, 2**62, Trigger.CATCHUP, 10_000),
     ],
-    ids=["a payload", "every option"],
+    ids=["a payload", "short options", "every option"],
 )
 def test_a_lease_takes_no_more_bytes_than_it_is_measured_at(lease: Lease) -> None:
     assert len(encode_frame(frames.Leases([lease], 12.5))) <= measure_lease(lease)

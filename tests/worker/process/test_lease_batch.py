@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from schedo.core.leases import Lease
 from schedo.core.model import PLAIN, LeaseKey, Trigger
 from schedo.worker.process.lease_batch import LeaseBatch
+from tests.worker.calls import end_pass
 
 HALF = 500_000
 
@@ -25,12 +24,6 @@ class Frames:
         key, payload = LeaseKey(job_id, 1, 1), b"x" * payload_bytes
         self.batch.add(Lease(key, "w", "work", "default", payload, PLAIN, 0, Trigger.SUBMIT, 0))
 
-    async def end_pass(self) -> None:
-        """Let the loop run its ready callbacks once."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(ended.set_result, None)
-        await ended
-
 
 async def test_leases_of_one_pass_are_sent_together_at_its_end() -> None:
     frames = Frames()
@@ -38,9 +31,9 @@ async def test_leases_of_one_pass_are_sent_together_at_its_end() -> None:
     frames.add(2)
     before = list(frames.sent)
 
-    await frames.end_pass()
+    await end_pass()
     frames.add(3)
-    await frames.end_pass()
+    await end_pass()
 
     assert before == []
     assert frames.sent == [[1, 2], [3]]
@@ -52,7 +45,7 @@ async def test_leases_are_sent_early_before_they_are_too_large_together() -> Non
     frames.add(1, HALF)
     frames.add(2, HALF)
     frames.add(3, HALF)
-    await frames.end_pass()
+    await end_pass()
 
     assert frames.sent == [[1, 2], [3]]
 
@@ -63,7 +56,7 @@ async def test_a_lease_larger_than_a_batch_goes_alone() -> None:
     frames.add(1)
     frames.add(2, 3 * HALF)
     frames.add(3)
-    await frames.end_pass()
+    await end_pass()
 
     assert frames.sent == [[1], [2], [3]]
 
@@ -74,6 +67,6 @@ async def test_leases_that_were_flushed_are_not_sent_again() -> None:
 
     frames.batch.flush()
     frames.batch.flush()
-    await frames.end_pass()
+    await end_pass()
 
     assert frames.sent == [[1]]

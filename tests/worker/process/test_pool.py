@@ -271,7 +271,7 @@ async def test_a_result_sent_just_before_the_process_died_counts(
 # Blocking.
 
 
-async def test_a_result_is_sent_before_the_next_handler_blocks(site: Site, pipe: Path) -> None:
+async def test_a_result_arrives_while_the_next_handler_blocks(site: Site, pipe: Path) -> None:
     fine, blocked = await site.submit_together(
         ("add", {"a": 1, "b": 2}), ("block", {"pipe": str(pipe)})
     )

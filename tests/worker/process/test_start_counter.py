@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 
-from schedo.worker.process.start_counter import StartCounter, make_memory
+from schedo.worker.process.child_memory import make_memory
+from schedo.worker.process.start_counter import StartCounter
 
 CHILD = """
 import os, signal, sys
