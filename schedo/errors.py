@@ -132,6 +132,13 @@ class Invalid(SchedoError):
         """Return an error about the single field at the JSON Pointer."""
         return cls(f"{pointer or 'the request'}: {detail}", Problem(pointer, detail))
 
+    def under(self, pointer: str) -> Invalid:
+        """Return the error about the same fields inside of the field at the JSON Pointer."""
+        if not self.problems:
+            return Invalid.field(pointer, str(self))
+        below = [Problem(pointer + each.pointer, each.detail) for each in self.problems]
+        return Invalid("; ".join(f"{each.pointer}: {each.detail}" for each in below), *below)
+
 
 class KeyReused(Invalid):
     """The Idempotency-Key was used before with a different request."""

@@ -30,7 +30,7 @@ from schedo.core.model import LeaseKey, Options, Trigger
 from schedo.protocol import frames
 from schedo.protocol.leases import LeaseResponse
 from schedo.protocol.operations import OPERATIONS
-from schedo.protocol.options import RetryRequest
+from schedo.protocol.retries import RetryRequest
 from schedo.protocol.schedules import ScheduleRequest
 from schedo.store.sqlite.store import SqliteStore
 from schedo.tasks.current_job import CurrentJob
@@ -119,7 +119,7 @@ async def test_a_schedule_shows_every_field_of_its_request() -> None:
 
 
 # What only the server needs, and what a worker needs but a handler does not.
-FOR_SERVERS = {"retry", "unique", "requirements"}
+FOR_SERVERS = {"retry", "unique", "requirements", "on_failure"}
 FOR_WORKERS = {"timeout_us", "at_most_once", "tracestate"}
 
 

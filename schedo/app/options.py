@@ -20,11 +20,14 @@ from schedo.client.options import (
     SingleOptions,
     render_options,
 )
-from schedo.core.model import ScheduleSpec
+from schedo.core.built_in import BUILT_IN
+from schedo.core.model import JobSpec, ScheduleSpec
 from schedo.errors import Invalid
 from schedo.protocol.decode import decode_checked
+from schedo.protocol.fields import read_under
 from schedo.protocol.jobs import JobRequest, JobTemplate
 from schedo.protocol.schedules import ScheduleRequest
+from schedo.tasks.built_in import load_task
 
 
 class TaskOptions(SharedOptions, total=False):
@@ -64,13 +67,25 @@ def make_job(task: str, *layers: Mapping[str, Any]) -> JobTemplate:
     request = decode_checked(_render(task, layers), JobRequest)
     if request.broadcast:
         raise Invalid.field("/broadcast", "call the task's method broadcast() instead of enqueue()")
-    return JobTemplate(request, request.to_spec())
+    spec = request.to_spec()
+    _check_event_job(spec)
+    return JobTemplate(request, spec)
 
 
 def make_schedule(name: str, task: str, payload: bytes, *layers: Mapping[str, Any]) -> ScheduleSpec:
     """Return the spec of a schedule; later layers override earlier ones. Raise Invalid."""
     request = decode_checked(_render(task, layers), ScheduleRequest)
-    return msgspec.structs.replace(request, payload=msgspec.Raw(payload)).to_spec(name)
+    spec = msgspec.structs.replace(request, payload=msgspec.Raw(payload)).to_spec(name)
+    _check_event_job(spec.job)
+    return spec
+
+
+def _check_event_job(spec: JobSpec) -> None:
+    """Check the payload of an event job that is a command or a request, as the server does."""
+    on_failure = spec.options.on_failure
+    if on_failure is not None and on_failure.task in BUILT_IN:
+        check = load_task(on_failure.task).check_payload
+        read_under("/on_failure", lambda: check(on_failure.payload))
 
 
 def _render(task: str, layers: Sequence[Mapping[str, Any]]) -> bytes:

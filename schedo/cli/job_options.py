@@ -90,6 +90,13 @@ _SHARED: dict[str, _Option] = {
         metavar="JSON",
         help='Preferred labels of the worker, best first: [{"zone": "lhr"}, {}].',
     ),
+    "on_failure": click.option(
+        "--on-failure",
+        type=JsonValue(takes_text=True),
+        metavar="TASK|JSON",
+        help="Job to run if this one fails: the name of its task, or a job as JSON, such as"
+        ' {"task": "http", "payload": {"url": "https://..."}}.',
+    ),
 }
 _SINGLE: dict[str, _Option] = {
     "delay": click.option(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, Required, TypedDict
 
 from schedo.client.messages import Record
 from schedo.errors import Invalid
@@ -59,8 +59,8 @@ Preference = Mapping[str, Condition] | WeightedPreference
 RetryOption = Retry | Mapping[str, Any] | str | int  # a policy, a preset, or a number of attempts
 
 
-class SharedOptions(TypedDict, total=False):
-    """The options that jobs and schedules share, without retry policy and unique key."""
+class QueuedOptions(TypedDict, total=False):
+    """The options of every job that waits in a queue, without the retry policy."""
 
     queue: str | None
     priority: int | None
@@ -71,6 +71,20 @@ class SharedOptions(TypedDict, total=False):
     meta: Mapping[str, Any] | None
     requires: Requires | None
     prefer: Sequence[Preference] | None
+
+
+class EventJob(QueuedOptions, total=False):
+    """A job that runs when another one has failed; its payload gets the facts of the failure."""
+
+    task: Required[str]
+    payload: Mapping[str, Any]
+    retry: RetryOption | None
+
+
+class SharedOptions(QueuedOptions, total=False):
+    """The options that jobs and schedules share, without retry policy and unique key."""
+
+    on_failure: EventJob | str | None  # or only the name of its task
 
 
 class SingleOptions(SharedOptions, total=False):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import Literal
 
 import msgspec
 
@@ -22,11 +23,16 @@ class BuiltInTask(msgspec.Struct, frozen=True, kw_only=True):
     permission: str | None = None  # the setting without which a machine does not run it
     isolates: bool = False  # its attempts cannot kill the worker or other attempts
     secret: str | None = None  # the member of its payload that responses mask
+    facts_as: Literal["body", "variables"]  # how an event job has the facts; see event_jobs.py
 
 
 BUILT_IN: Mapping[str, BuiltInTask] = {
-    "http": BuiltInTask(description="sends a request to a URL", isolates=True, secret="secret"),
-    "shell": BuiltInTask(description="runs a command", permission="allow_shell", isolates=True),
+    "http": BuiltInTask(
+        description="sends a request to a URL", isolates=True, secret="secret", facts_as="body"
+    ),
+    "shell": BuiltInTask(
+        description="runs a command", permission="allow_shell", isolates=True, facts_as="variables"
+    ),
 }
 
 

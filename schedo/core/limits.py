@@ -27,6 +27,7 @@ NAME_CHARACTERS_MAX = 128
 UNIQUE_KEY_CHARACTERS_MAX = 255
 TAGS_MAX = 20
 META_BYTES_MAX = 4_096
+EVENT_JOB_BYTES_MAX = 4_096  # of the job that an event makes, with its payload, without the facts
 CRON_CHARACTERS_MAX = 256
 
 # Jobs.

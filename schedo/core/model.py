@@ -62,6 +62,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     traceparent: str | None = None
     tracestate: str | None = None
     requirements: Requirements | None = None
+    on_failure: OnFailure | None = None  # the job that a final failure makes
 
 
 PLAIN = Options()
@@ -75,6 +76,7 @@ class Trigger(StrEnum):
     CATCHUP = "catchup"
     MANUAL = "manual"
     INVOKE = "invoke"  # placed right now, or refused
+    ON_FAILURE = "on_failure"  # of another job
 
 
 class Location(IntEnum):
@@ -198,6 +200,15 @@ class JobSpec(msgspec.Struct, frozen=True, gc=False):
     expires_at: int | None = None
     expires_in_us: int | None = None
     options: Options = PLAIN
+
+
+class OnFailure(JobSpec, frozen=True, omit_defaults=True):
+    """The event job of a final failure; the facts are added to its payload.
+
+    schedule: the name of the schedule if the job that may fail is a run of it.
+    """
+
+    schedule: str | None = None
 
 
 class Overlap(StrEnum):

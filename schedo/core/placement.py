@@ -13,8 +13,8 @@ from collections.abc import Set as AbstractSet
 from msgspec.structs import replace
 
 from schedo.core import model
-from schedo.core.admission import Admission
 from schedo.core.commands import CommitReservation, Invoke, ReleaseReservation, Reserve
+from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.leases import AttemptResult, Lease, Released
 from schedo.core.limits import SECOND, TURN_ENTRIES_MAX
@@ -45,14 +45,14 @@ class Placement:
     def __init__(
         self,
         jobs: JobTable,
-        admission: Admission,
+        maker: JobMaker,
         workers: WorkerPool,
         attempts: RunningAttempts,
         transitions: JobTransitions,
         table: SessionTable,
     ) -> None:
         self._jobs = jobs
-        self._admission = admission
+        self._maker = maker
         self._workers = workers
         self._attempts = attempts
         self._transitions = transitions
@@ -321,7 +321,7 @@ class Placement:
     def _start_all(self, id_: str, spec: JobSpec, chosen: Iterable[Worker], now: int) -> list[Job]:
         jobs = []
         for worker in chosen:
-            job = self._admission.make_invoked(spec, now)
+            job = self._maker.make_invoked(spec, now)
             self._attempts.start(job, worker, now)
             jobs.append(job)
         invocation = Invocation(id_, jobs)

@@ -13,6 +13,7 @@ class ScheduledRun(NamedTuple):
     """A request to make the job of one fire. A blocked job waits for earlier runs."""
 
     spec: JobSpec
+    schedule: str  # its name
     schedule_id: int
     scheduled_for: int
     due_at: int
@@ -28,6 +29,7 @@ def new_run(schedule: Schedule, fire: Firing, is_blocked: bool) -> ScheduledRun:
         due_at += jitter_for(schedule.id, fire.scheduled_for, schedule.rule)
     return ScheduledRun(
         schedule.spec.job,
+        schedule.name,
         schedule.id,
         fire.scheduled_for,
         due_at,

@@ -20,6 +20,7 @@ from schedo.core.expiry import Expiry
 from schedo.core.explain import explain
 from schedo.core.ids import IdSource
 from schedo.core.job_commands import JobCommands
+from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.leases import AttemptResult, Lease
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX
@@ -31,7 +32,6 @@ from schedo.core.pauses import Pauses
 from schedo.core.placement import Placement
 from schedo.core.results import Results
 from schedo.core.running import RunningAttempts
-from schedo.core.runs import ScheduledRun
 from schedo.core.schedule_commands import ScheduleCommands
 from schedo.core.schedule_table import ScheduleTable
 from schedo.core.schedules import Schedules
@@ -69,8 +69,9 @@ class Scheduler:
         self._workers = WorkerPool(sessions.cordoned)
         self._jobs = jobs = JobTable(*window, workers=self._workers, offset_us=offset_us)
         self._schedule_table = table = ScheduleTable(self._jobs, window.capacity)
-        self._schedules = Schedules(table, self._jobs, self._ids, self._make_run, self._follow_up)
-        self._transitions = JobTransitions(self._jobs, self._schedules, ended)
+        maker = JobMaker(jobs, self._ids, self._workers)
+        self._schedules = Schedules(table, jobs, self._ids, maker.make_run, self._follow_up)
+        self._transitions = JobTransitions(jobs, self._schedules, maker, ended)
         self._expiry = Expiry(jobs, self._transitions, self._loads)
         self._attempts = RunningAttempts(self._jobs, self._workers, epoch)
         self.waiting = self._jobs.waiting  # the numbers of waiting jobs, by queue and state
@@ -86,9 +87,8 @@ class Scheduler:
         self.take_leases, self.take_stops = self._attempts.take_leases, self._attempts.take_stops
         of_jobs = JobCommands(self._jobs, self._transitions, self._attempts)
         of_schedules = ScheduleCommands(table, self._schedules, jobs, self._ids, self._follow_up)
-        self._admission = Admission(self._jobs, self._ids, self._workers, of_jobs.cancel)
         self._placement = Placement(
-            self._jobs, self._admission, self._workers, self._attempts, self._transitions, sessions
+            jobs, maker, self._workers, self._attempts, self._transitions, sessions
         )
         self._loading = Loading(
             self._loads, jobs, table, self._schedules, self._expiry, self._follow_up
@@ -98,7 +98,7 @@ class Scheduler:
         self._pauses = Pauses(self._jobs, self._placement.appliers)
         self.pauses = self._pauses.all
         self._appliers: Appliers = {
-            commands.Submit: self._admission.submit,
+            commands.Submit: Admission(jobs, maker, of_jobs.cancel).submit,
             **of_jobs.appliers,
             **of_schedules.appliers,
             **self._placement.appliers,
@@ -357,9 +357,6 @@ class Scheduler:
     def awaits_load(self) -> bool:
         """Whether a record or a page must be loaded."""
         return self._loading.is_needed
-
-    def _make_run(self, run: ScheduledRun, now: int) -> Job:
-        return self._admission.make_run(run, now)
 
 
 def _change_nothing(command: commands.Flush, now: int, loaded: Loaded) -> None:

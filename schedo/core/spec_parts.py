@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
+from schedo.core.limits import EVENT_JOB_BYTES_MAX
+from schedo.core.model import Options
 from schedo.core.worker_pool import WorkerSpec
 
 SPECS_BYTES_MAX = 8_388_608  # of all workers
@@ -57,7 +59,12 @@ def _parts(spec: WorkerSpec) -> Iterator[Collection[str]]:
 
 def _measure(part: Collection[str]) -> int:
     """Return about the bytes that the part takes."""
-    texts = [*part, *part.values()] if isinstance(part, Mapping) else part
-    return sum(len(text) if isinstance(text, str) else 0 for text in texts) + TEXT_BYTES * len(
-        texts
-    )
+    values = [*part, *part.values()] if isinstance(part, Mapping) else part
+    return sum(map(_measure_value, values)) + TEXT_BYTES * len(values)
+
+
+def _measure_value(value: object) -> int:
+    if isinstance(value, str):
+        return len(value)
+    has_event_job = isinstance(value, Options) and value.on_failure is not None
+    return EVENT_JOB_BYTES_MAX if has_event_job else 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from schedo.core.changes import AttemptRecord
+from schedo.core.event_jobs import facts_of_failure
+from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
-from schedo.core.model import ONCE, Job
+from schedo.core.model import ONCE, Job, Trigger
 from schedo.core.outcomes import FailedAttempt, Transition, requeue_rank
 from schedo.core.schedules import Schedules
 from schedo.core.states import FINAL, State
@@ -14,10 +16,15 @@ class JobTransitions:
     """Moves jobs to their next state and notifies their schedules."""
 
     def __init__(
-        self, jobs: JobTable, schedules: Schedules, ended: dict[State, int] | None
+        self,
+        jobs: JobTable,
+        schedules: Schedules,
+        maker: JobMaker,
+        ended: dict[State, int] | None,
     ) -> None:
         self._jobs = jobs
         self._schedules = schedules
+        self._maker = maker
         self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # the caller's counters
         self._failed: list[FailedAttempt] = []
 
@@ -78,6 +85,10 @@ class JobTransitions:
         self._ended[state] += 1
         job.ended_at = now
         job.due_elapsed = job.expires_elapsed = False  # the instants of ended jobs never shift
+        on_failure = job.options.on_failure
+        if on_failure is not None and state is State.FAILED:  # in the commit of the failure
+            facts = facts_of_failure(job, on_failure.schedule)
+            self._maker.make_event_job(on_failure, facts, Trigger.ON_FAILURE, now)
         if job.schedule_id is not None:
             self._schedules.job_ended(job, now)
 

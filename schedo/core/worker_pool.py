@@ -205,7 +205,7 @@ class WorkerPool:
         self._turns = itertools.count(1)
         # By task; cleared when a worker attaches or detaches.
         self._defaults: dict[str, Options | None] = {}
-        self.plain_options: dict[str, Options] = {}  # a cache of Admission, cleared in the same way
+        self.plain_options: dict[str, Options] = {}  # a cache of JobMaker, cleared in the same way
         self.groups = WorkerGroups()
 
     def __contains__(self, worker_id: str) -> bool:

@@ -7,6 +7,7 @@ to it returns the value for the core, or raises Invalid with the field's JSON po
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, TypeVar
 
@@ -153,6 +154,14 @@ def read_payload(value: msgspec.Raw | msgspec.UnsetType, pointer: str = "/payloa
 def is_traceparent(value: str) -> bool:
     """Return whether the text is a W3C traceparent."""
     return len(value) == 55 and _TRACEPARENT.match(value) is not None
+
+
+def read_under(pointer: str, read: Callable[[], T]) -> T:
+    """Return what the function reads; its errors point into the field at the pointer."""
+    try:
+        return read()
+    except Invalid as error:
+        raise error.under(pointer) from None
 
 
 def not_both(first: str, second: str) -> Invalid:

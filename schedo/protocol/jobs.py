@@ -13,7 +13,6 @@ import msgspec
 import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from schedo.core.built_in import BUILT_IN
 from schedo.core.changes import AttemptRecord
 from schedo.core.ids import render_id
 from schedo.core.leases import StreamName
@@ -22,6 +21,7 @@ from schedo.core.states import State
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Id, Instant, Priority, instant_or_unset, or_unset
+from schedo.protocol.masking import show_payload
 from schedo.protocol.options import JobFields, OptionsResponse, option_fields
 from schedo.protocol.times import render_instant
 
@@ -34,9 +34,6 @@ _ENDED_AT = {
     State.CANCELLED: "cancelled_at",
     State.EXPIRED: "expired_at",
 }
-_MASK = msgspec.Raw(b'"***"')
-_NULL = msgspec.Raw(b"null")
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])  # whose values stay undecoded
 
 
 class JobRequest(JobFields, kw_only=True):
@@ -280,29 +277,12 @@ def job_fields(
         shown["unique_key"] = job.unique_key
     if job.schedule_id is not None:
         shown |= _origin_fields(job, names)
-    elif job.trigger is Trigger.INVOKE:
+    elif job.trigger is not Trigger.SUBMIT:
         shown["trigger"] = job.trigger
     if job.attempt or job.ended_at is not None:
         shown |= _progress_fields(job, inline_bytes_max)
     shown |= option_fields(job.options)
     return shown
-
-
-def show_payload(task: str, payload: bytes) -> bytes:
-    """Return a payload as it was sent, with the secret of a built-in task masked."""
-    built_in = BUILT_IN.get(task)
-    if built_in is None or built_in.secret is None:
-        return payload
-    # A key may also be written with escapes, so a backslash calls for an exact look.
-    if f'"{built_in.secret}"'.encode() in payload or b"\\" in payload:
-        try:
-            members = _MEMBERS.decode(payload)
-        except msgspec.ValidationError:  # no object
-            members = {}
-        if members.get(built_in.secret, _NULL) != _NULL:
-            members[built_in.secret] = _MASK
-            return msgspec.json.encode(members)
-    return payload
 
 
 def _origin_fields(job: Job, names: Names) -> dict[str, Any]:

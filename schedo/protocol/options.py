@@ -15,32 +15,27 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
 from schedo.core.built_in import BUILT_IN
-from schedo.core.model import PLAIN, Options, Retry, Unique
-from schedo.core.retry import PRESETS
+from schedo.core.model import PLAIN, JobSpec, OnFailure, Options, Unique
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import (
     Duration,
     DurationText,
-    Instant,
     Name,
     Priority,
     Text,
     duration_or_unset,
-    instant_or_unset,
 )
+from schedo.protocol.masking import show_payload
 from schedo.protocol.requirements import (
     Preferences,
     RequiresRequest,
     read_requirements,
     requirements_fields,
 )
-from schedo.protocol.times import render_duration, render_instant
+from schedo.protocol.retries import PresetName, RetryCount, RetryRequest, read_retry, retry_request
+from schedo.protocol.times import render_duration
 
-# read_retry checks it: there the pointer is right also inside of a task's defaults.
-RetryCount = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": limits.ATTEMPTS_MAX})]
-PresetName = Annotated[str, Meta(extra_json_schema={"enum": list(PRESETS)})]
-Attempts = Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)]
 Delivery = Literal["at_least_once", "at_most_once"]
 UnfinishedState = Literal["scheduled", "blocked", "queued", "running", "retrying"]
 _BUILT_IN = ", ".join(f"{name} ({task.description})" for name, task in BUILT_IN.items())
@@ -51,69 +46,7 @@ TaskName = Annotated[
         " dots, underscores and hyphens; no hyphen first."
     ),
 ]
-_NO_OPTIONS = (None,) * 10
-
-
-class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The retry policy of a job."""
-
-    max_attempts: Attempts = 5
-    backoff: Literal["exponential", "fixed"] = "exponential"
-    initial: Duration = "2s"
-    factor: Annotated[float, Meta(ge=1, le=100)] = 3.0
-    max: Duration = "1h"
-    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.2
-    until: Instant | None = None
-
-    @classmethod
-    def of(cls, retry: Retry) -> Self:
-        return cls(
-            max_attempts=retry.max_attempts,
-            backoff="fixed" if retry.backoff == "fixed" else "exponential",
-            initial=render_duration(retry.initial_us),
-            factor=retry.factor,
-            max=render_duration(retry.max_us),
-            jitter=retry.jitter,
-            until=None if retry.until_at is None else render_instant(retry.until_at),
-        )
-
-    def to_retry(self) -> Retry:
-        """Return the core's form."""
-        return Retry(
-            max_attempts=self.max_attempts,
-            backoff=self.backoff,
-            initial_us=fields.read_duration("/retry/initial", self.initial),
-            factor=self.factor,
-            max_us=fields.read_duration("/retry/max", self.max),
-            jitter=self.jitter,
-            until_at=fields.read_instant_or_none("/retry/until", self.until),
-        )
-
-
-class RetryResponse(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A retry policy; a ladder is the list of the delays of a preset."""
-
-    max_attempts: int
-    backoff: Literal["exponential", "fixed", "ladder"]
-    initial: DurationText
-    factor: float
-    max: DurationText
-    jitter: float
-    ladder: list[DurationText] | UnsetType = UNSET
-    until: Instant | UnsetType = UNSET
-
-    @classmethod
-    def of(cls, retry: Retry) -> Self:
-        return cls(
-            max_attempts=retry.max_attempts,
-            backoff=retry.backoff,
-            initial=render_duration(retry.initial_us),
-            factor=retry.factor,
-            max=render_duration(retry.max_us),
-            jitter=retry.jitter,
-            ladder=[render_duration(step_us) for step_us in retry.ladder_us] or UNSET,
-            until=instant_or_unset(retry.until_at),
-        )
+_NO_OPTIONS = (None,) * 9
 
 
 class UniqueRequest(
@@ -151,24 +84,28 @@ class UniqueResponse(
         return cls(unique.key, unique.states, unique.on_conflict, duration_or_unset(unique.for_us))
 
 
-class TaskFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """The fields of every request that runs a task: of jobs, schedules and invocations."""
+class SharedFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """The fields of everything that runs a task, however it is started."""
 
     task: TaskName
-    payload: Raw | UnsetType = UNSET
     queue: Name = limits.DEFAULT_QUEUE
     timeout: Duration | None = None
     tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
     meta: dict[str, Any] | None = None
 
 
-class JobFields(TaskFields, kw_only=True):
-    """The fields that jobs and schedules share."""
+class TaskFields(SharedFields, kw_only=True):
+    """The fields of a request that runs a task right now."""
+
+    payload: Raw | UnsetType = UNSET
+
+
+class QueuedFields(SharedFields, kw_only=True):
+    """The fields of every job that waits in a queue."""
 
     priority: Priority = 0
     retry: RetryRequest | RetryCount | PresetName | None = None
     expires_in: Duration | None = None
-    unique: UniqueRequest | Text | None = None
     delivery: Delivery | None = None
     requires: RequiresRequest | None = None
     prefer: Preferences | None = None
@@ -178,7 +115,6 @@ class JobFields(TaskFields, kw_only=True):
         options = (
             self.retry,
             self.timeout,
-            self.unique,
             self.tags,
             self.meta,
             self.requires,
@@ -193,7 +129,6 @@ class JobFields(TaskFields, kw_only=True):
             retry=read_retry(self.retry),
             timeout_us=fields.read_duration_or_none("/timeout", self.timeout, limits.MILLISECOND),
             at_most_once=read_delivery(self.delivery),
-            unique=_read_unique(self.unique),
             tags=read_tags(self.tags),
             meta=read_meta(self.meta),
             traceparent=traceparent,
@@ -204,6 +139,60 @@ class JobFields(TaskFields, kw_only=True):
     def read_expiry(self) -> int | None:
         """Return after how many microseconds a job that has not started expires."""
         return fields.read_duration_or_none("/expires_in", self.expires_in, limits.MILLISECOND)
+
+
+class EventJobRequest(QueuedFields, kw_only=True):
+    """A job that an event makes; the facts of the event are added to its payload."""
+
+    payload: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> Self:
+        """Return the request for the event job, with its secrets."""
+        options = spec.options
+        shown = option_fields(options)
+        if options.retry is not None:
+            shown["retry"] = msgspec.to_builtins(retry_request(options.retry))
+        if spec.expires_in_us is not None:
+            shown["expires_in"] = render_duration(spec.expires_in_us)
+        shown["payload"] = msgspec.json.decode(spec.payload)
+        return msgspec.convert(
+            shown | {"task": spec.task, "queue": spec.queue, "priority": spec.priority}, cls
+        )
+
+    def to_spec(self) -> OnFailure:
+        """Return the spec of the job, without the facts."""
+        spec = OnFailure(
+            task=fields.read_name("/task", self.task),
+            payload=msgspec.json.encode(self.payload),
+            queue=fields.read_name("/queue", self.queue),
+            priority=self.priority,
+            expires_in_us=self.read_expiry(),
+            options=self.to_options(),
+        )
+        if len(msgspec.json.encode(spec)) > limits.EVENT_JOB_BYTES_MAX:
+            most = limits.EVENT_JOB_BYTES_MAX
+            raise Invalid.field("", f"an event job has at most {most} bytes with its payload")
+        return spec
+
+
+class JobFields(QueuedFields, kw_only=True):
+    """The fields that jobs and schedules share."""
+
+    payload: Raw | UnsetType = UNSET
+    unique: UniqueRequest | Text | None = None
+    on_failure: EventJobRequest | TaskName | None = None
+
+    def to_options(self, traceparent: str | None = None, tracestate: str | None = None) -> Options:
+        """Return the options; PLAIN if the request sets none."""
+        options = super().to_options(traceparent, tracestate)
+        if self.unique is None and self.on_failure is None:
+            return options
+        return msgspec.structs.replace(
+            options,
+            unique=_read_unique(self.unique),
+            on_failure=read_event_job("/on_failure", self.on_failure),
+        )
 
 
 class CarriedOptions(Struct, kw_only=True):
@@ -220,6 +209,7 @@ class OptionsResponse(CarriedOptions, kw_only=True):
     timeout: DurationText | UnsetType = UNSET
     requires: RequiresRequest | UnsetType = UNSET
     prefer: Preferences | UnsetType = UNSET
+    on_failure: EventJobRequest | UnsetType = UNSET
 
 
 # The trace context is carried too, but only by the responses for jobs and by leases.
@@ -237,7 +227,7 @@ def carried_fields(options: Options) -> dict[str, Any]:
     return {name: value for name, value, default in carried if value != default}
 
 
-def option_fields(options: Options) -> dict[str, Any]:
+def option_fields(options: Options) -> dict[str, Any]:  # noqa: C901  # one arm for each option
     """Return the options that the responses for jobs and schedules show, as plain JSON data.
 
     Every response with a job is made with it, so it takes each option by its name: that is twice as
@@ -258,37 +248,29 @@ def option_fields(options: Options) -> dict[str, Any]:
         shown["tracestate"] = options.tracestate
     if options.requirements is not None:
         shown.update(requirements_fields(options.requirements))
+    if options.on_failure is not None:
+        shown["on_failure"] = show_event_job(options.on_failure)
     return shown
+
+
+def read_event_job(pointer: str, value: EventJobRequest | str | None) -> OnFailure | None:
+    """Return the spec of an event job, or of one with this task and nothing else."""
+    if value is None:
+        return None
+    request = EventJobRequest(task=value) if isinstance(value, str) else value
+    return fields.read_under(pointer, request.to_spec)
+
+
+def show_event_job(spec: JobSpec) -> dict[str, Any]:
+    """Return the event job as responses show it, as plain JSON data."""
+    shown = msgspec.structs.replace(spec, payload=show_payload(spec.task, spec.payload))
+    fields: dict[str, Any] = msgspec.to_builtins(EventJobRequest.of(shown))
+    return fields
 
 
 def read_delivery(delivery: Delivery | None) -> bool | None:
     """Return whether the job runs at most once; None if the request does not say."""
     return None if delivery is None else delivery == "at_most_once"
-
-
-def read_retry(value: RetryRequest | int | str | None) -> Retry | None:
-    """Return the retry policy of a policy object, a number of attempts, or a preset's name."""
-    if value is None:
-        return None
-    if isinstance(value, RetryRequest):
-        return value.to_retry()
-    if isinstance(value, int):
-        if not 1 <= value <= limits.ATTEMPTS_MAX:
-            raise Invalid.field("/retry", f"the attempts must be 1 to {limits.ATTEMPTS_MAX}")
-        return Retry(max_attempts=value)
-    preset = PRESETS.get(value)
-    if preset is None:
-        known = ", ".join(PRESETS)
-        raise Invalid.field("/retry", f"{value[:40]!a} is no preset; there are {known}")
-    return preset
-
-
-def retry_request(retry: Retry) -> RetryRequest | str:
-    """Return the name of the preset, or else the policy; a ladder exists only by name."""
-    for name, preset in PRESETS.items():
-        if preset == retry:
-            return name
-    return RetryRequest.of(retry)
 
 
 def _read_unique(value: UniqueRequest | str | None) -> Unique | None:

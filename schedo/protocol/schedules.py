@@ -33,14 +33,10 @@ from schedo.protocol.fields import (
     instant_or_unset,
     or_unset,
 )
-from schedo.protocol.jobs import JobResponse, show_payload
-from schedo.protocol.options import (
-    JobFields,
-    OptionsResponse,
-    RetryResponse,
-    UniqueResponse,
-    option_fields,
-)
+from schedo.protocol.jobs import JobResponse
+from schedo.protocol.masking import show_payload
+from schedo.protocol.options import JobFields, OptionsResponse, UniqueResponse, option_fields
+from schedo.protocol.retries import RetryResponse
 from schedo.protocol.times import render_duration, render_instant
 
 CronText = Annotated[

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from schedo.core import limits
+from schedo.core.instants import render_instant as render_instant
 
 _UNITS_US = {
     "w": 7 * limits.DAY,
@@ -152,15 +153,3 @@ def _parse_offset(text: str, offset: str) -> int:
         raise ValueError(f"{text!r} has an offset that does not exist")
     size = hours * limits.HOUR + minutes * limits.MINUTE
     return -size if offset[0] == "-" else size
-
-
-@lru_cache(maxsize=1_024)  # events of about the same time share their second
-def _render_second(second: int) -> str:
-    return (_EPOCH + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-@lru_cache(maxsize=1_024)  # the jobs of one batch share their instant
-def render_instant(us: int) -> str:
-    """Return the instant as RFC 3339 in UTC with six decimals, so that text sorts as time does."""
-    second, micros = divmod(us, limits.SECOND)
-    return f"{_render_second(second)}.{micros:06d}Z"

@@ -8,7 +8,6 @@ refuses the whole request, and nothing in it takes effect. A null in a request c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Annotated, Self, TypeVar
 
 import msgspec
@@ -34,16 +33,15 @@ from schedo.protocol.leases import (
 )
 from schedo.protocol.options import (
     Delivery,
-    PresetName,
-    RetryCount,
-    RetryRequest,
+    EventJobRequest,
+    TaskName,
     read_delivery,
-    read_retry,
-    retry_request,
+    read_event_job,
 )
 from schedo.protocol.reading import Steps
 from schedo.protocol.requirements import Labels, Resources, escape, read_amounts, read_labels
 from schedo.protocol.results import ResultRequest, without_nul
+from schedo.protocol.retries import PresetName, RetryCount, RetryRequest, read_retry, retry_request
 from schedo.protocol.times import render_duration
 
 PROTOCOL = 1
@@ -81,14 +79,17 @@ class TaskDefaultsRequest(Struct, omit_defaults=True):
     retry: RetryRequest | RetryCount | PresetName | None = None
     timeout: Duration | None = None
     delivery: Delivery | None = None
+    on_failure: EventJobRequest | TaskName | None = None
 
     @classmethod
     def of(cls, options: Options) -> Self:
         """Return the options as a worker announces them."""
+        on_failure = options.on_failure
         return cls(
             retry=None if options.retry is None else retry_request(options.retry),
             timeout=None if options.timeout_us is None else render_duration(options.timeout_us),
             delivery="at_most_once" if options.at_most_once else None,
+            on_failure=None if on_failure is None else EventJobRequest.of(on_failure),
         )
 
     def to_options(self) -> Options:
@@ -96,6 +97,7 @@ class TaskDefaultsRequest(Struct, omit_defaults=True):
             retry=read_retry(self.retry),
             timeout_us=fields.read_duration_or_none("/timeout", self.timeout, limits.MILLISECOND),
             at_most_once=read_delivery(self.delivery),
+            on_failure=read_event_job("/on_failure", self.on_failure),
         )
 
 
@@ -317,16 +319,8 @@ def _read_defaults(requests: dict[str, TaskDefaultsRequest]) -> dict[str, Option
     for task, request in requests.items():
         pointer = f"/task_defaults/{escape(task)}"
         fields.read_name(pointer, task)
-        defaults[task] = _read_under(pointer, request.to_options)
+        defaults[task] = fields.read_under(pointer, request.to_options)
     return defaults
-
-
-def _read_under(pointer: str, read: Callable[[], T]) -> T:
-    try:
-        return read()
-    except Invalid as error:
-        where = error.problems[0]
-        raise Invalid.field(pointer + where.pointer, where.detail) from None
 
 
 def _check_most(pointer: str, us: int, most: int) -> None:

@@ -13,6 +13,7 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.engine.sharing import SharedCall
 from schedo.errors import ShellDisabled
+from schedo.protocol.fields import read_under
 from schedo.web.bytes_in_flight import BytesInFlight
 from schedo.web.http import Request, Response
 from schedo.web.limiter import WeightedSemaphore
@@ -65,6 +66,12 @@ class AppContext:
         check = self.settings.payload_checks.get(spec.task)
         if check is not None:
             check(spec.payload)
+        if spec.options.on_failure is not None:
+            self.check_event_job(request, "/on_failure", spec.options.on_failure)
+
+    def check_event_job(self, request: Request, pointer: str, spec: JobSpec) -> None:
+        """Check the job of an event as check_work does; its field is at the pointer."""
+        read_under(pointer, lambda: self.check_work(request, spec))
 
     async def load_schedule_names(self, jobs: list[Job]) -> dict[int, str]:
         """Return the names of the jobs' schedules; they never change, so they are cached."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from schedo.core.built_in import BUILT_IN
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import Forbidden, Invalid
 from schedo.protocol import fields
@@ -79,6 +80,17 @@ class TokenPermission:
             raise Forbidden(
                 f"the token {self.name!r} is not for jobs of the task {task!r} in the queue"
                 f" {queue!r}"
+            )
+
+    def check_event_job(self, task: str, event_task: str) -> None:
+        """Raise Forbidden if a worker's task may not name a job of this task for its failures.
+
+        A worker cannot submit jobs, so it must not run commands or send requests elsewhere.
+        """
+        if self.role is Role.WORKER and event_task in BUILT_IN:
+            raise Forbidden(
+                f"the task {task!r} names a job of the task {event_task!r} for its failures; the"
+                f" token {self.name!r} has the role worker and may only name tasks of applications"
             )
 
     def narrow(self, spec: WorkerSpec) -> WorkerSpec:

@@ -9,6 +9,7 @@ import pytest
 
 from schedo import Retry, Schedo
 from schedo.app.options import make_job
+from schedo.client.options import EventJob
 from schedo.core.model import Catchup, Overlap
 from schedo.errors import Invalid
 from tests.app.example import Example, Sum
@@ -162,3 +163,25 @@ def test_an_invalid_declaration_is_refused_at_once() -> None:
 def test_contradicting_arguments_of_an_application_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         Schedo(**options)
+
+
+def test_a_task_and_a_schedule_may_name_a_job_for_their_failures() -> None:
+    app = Schedo()
+    hook: EventJob = {"task": "http", "payload": {"url": "https://hooks.test/x"}}
+
+    @app.every("1h", on_failure=hook)
+    @app.task(on_failure="alert")
+    async def sync() -> None: ...
+
+    of_task = app.registry.tasks["sync"].options.on_failure
+    of_schedule = app.registry.schedules["sync"].job.options.on_failure
+    assert (of_task and of_task.task, of_schedule and of_schedule.task) == ("alert", "http")
+
+
+def test_a_wrong_payload_of_an_event_job_is_refused_where_it_is_declared() -> None:
+    app = Schedo()
+
+    wrong: EventJob = {"task": "http", "payload": {"url": "hooks.test"}}
+
+    with pytest.raises(Invalid, match="/on_failure/payload/url"):
+        app.task(name="sync", on_failure=wrong)(lambda: None)

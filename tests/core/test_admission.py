@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core import admission
+from schedo.core import job_maker
 from schedo.core.commands import Accepted, Submit
 from schedo.core.loads import LoadUniqueHolders
 from schedo.core.model import Job, JobSpec, Options, Queue, Retry, Unique
@@ -357,11 +357,11 @@ def test_a_holder_evicted_during_a_load_keeps_its_unique_key() -> None:
 def test_cached_options_of_tasks_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(admission, "_TASKS_REMEMBERED_MAX", 3)
+    monkeypatch.setattr(job_maker, "_TASKS_REMEMBERED_MAX", 3)
     server = Server()
     server.attach(worker_spec("a", task_defaults={"work": Options(timeout_us=7 * SECOND)}))
 
     for number in range(10):
         assert server.submit(make_spec(f"other {number}")).options.timeout_us is None
         assert server.submit(make_spec("work")).options.timeout_us == 7 * SECOND
-    assert len(server.scheduler._admission._plain) <= 3
+    assert len(server.scheduler._workers.plain_options) <= 3

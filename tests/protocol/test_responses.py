@@ -33,8 +33,8 @@ from schedo.protocol.jobs import (
     job_fields,
     job_id_in,
     render_job,
-    show_payload,
 )
+from schedo.protocol.masking import show_payload
 from schedo.protocol.problems import (
     KINDS,
     ProblemResponse,

@@ -19,7 +19,8 @@ from schedo.core.model import JobSpec
 from schedo.engine.call_results import Accepted
 from schedo.engine.sharing import STEP_S, in_steps
 from schedo.errors import BadJson, Invalid, SchedoError, TooLarge
-from schedo.protocol.jobs import JobRequest, job_fields, show_payload
+from schedo.protocol.jobs import JobRequest, job_fields
+from schedo.protocol.masking import show_payload
 from schedo.protocol.pieces import PIECE_BYTES
 from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.reading import Steps, read_item, read_small_item, split_array, split_lines

@@ -14,7 +14,8 @@ from schedo.engine.broadcasts import broadcast_specs
 from schedo.engine.call_results import Accepted
 from schedo.errors import SchedoError
 from schedo.protocol.invocations import ShortRequest, ShortResponse
-from schedo.protocol.jobs import JobRequest, job_fields, job_id_in, show_payload
+from schedo.protocol.jobs import JobRequest, job_fields, job_id_in
+from schedo.protocol.masking import show_payload
 from schedo.protocol.query import bad_parameter, read_wait
 from schedo.web.context import AppContext
 from schedo.web.handlers.batches import Fields, Result, replay_many, submit_many

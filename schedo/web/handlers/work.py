@@ -15,12 +15,14 @@ import msgspec
 
 from schedo.core.built_in import BUILT_IN
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
+from schedo.core.model import Options
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.sharing import in_steps
 from schedo.engine.worker_polls import Claim
 from schedo.errors import Forbidden, NotFound, Overloaded, Unavailable
 from schedo.protocol.reading import Steps, at_once
+from schedo.protocol.requirements import escape
 from schedo.protocol.roles import Role
 from schedo.protocol.work import WorkRequest, WorkResponse
 from schedo.web.auth import ClientGone
@@ -119,10 +121,22 @@ def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> Worker
             return known.spec
     elif request.permission is not None and request.permission.role is Role.WORKER:
         _check_name(context, spec.id, request.permission, known)
+    context.worker_tasks.update(BUILT_IN.keys() & (spec.tasks or ()))
+    _check_event_jobs(context, request, spec)
     spec = _share_parts(spec)
     context.workers[spec.id] = KnownWorker(request.client_id, spec)
-    context.worker_tasks.update(BUILT_IN.keys() & (spec.tasks or ()))
     return spec
+
+
+def _check_event_jobs(context: AppContext, request: Request, spec: WorkerSpec) -> None:
+    """Check the jobs that the worker's tasks name for their failures."""
+    for task, options in spec.task_defaults.items():
+        on_failure = options.on_failure
+        if on_failure is None:
+            continue
+        if request.permission is not None:
+            request.permission.check_event_job(task, on_failure.task)
+        context.check_event_job(request, f"/task_defaults/{escape(task)}/on_failure", on_failure)
 
 
 def _forget_spec(context: AppContext, name: str) -> None:
@@ -154,7 +168,7 @@ def _share_parts(spec: WorkerSpec) -> WorkerSpec:
         tasks=_share(spec.tasks),
         queues=_share(spec.queues),
         isolated_tasks=_share(spec.isolated_tasks) or frozenset(),
-        task_defaults=_share_mapping(tuple(sorted(spec.task_defaults.items()))),
+        task_defaults=_share_defaults(msgspec.json.encode(spec.task_defaults, order="sorted")),
         labels=_share_mapping(tuple(sorted(spec.labels.items()))),
         resources=_share_mapping(tuple(sorted(spec.resources.items()))),
     )
@@ -168,6 +182,12 @@ def _share(names: frozenset[str] | None) -> frozenset[str] | None:
 @lru_cache(maxsize=_PARTS_SHARED_MAX)
 def _share_mapping(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
     return dict(items)
+
+
+@lru_cache(maxsize=_PARTS_SHARED_MAX)
+def _share_defaults(text: bytes) -> Mapping[str, Options]:
+    """Return the defaults of this text; they may have objects, which no cache takes as a key."""
+    return msgspec.json.decode(text, type=dict[str, Options])
 
 
 def _is_connected(context: AppContext, name: str) -> bool:
