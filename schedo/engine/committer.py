@@ -1,6 +1,6 @@
 """The committer: it groups the changes that arrive during one commit into the next.
 
-A round has five steps: commit a batch, release what waited for it, prune if a caller requested it,
+A round has five steps: commit a batch, release what waited for it, prune a little if it is time,
 do the loads of the scheduler, deliver their results together. Nothing else writes to the store. So
 a load sees exactly the commits before it, and its results stay valid until they are delivered (see
 core/loads.py).
@@ -14,19 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schedo.core.changes import Changes
-from schedo.core.limits import (
-    PAGE_ENTRIES_MAX,
-    PROMOTED_MAX,
-    PROMOTED_MIN,
-    PROMOTING_US,
-    PRUNED_MAX,
-    PRUNED_MIN,
-    PRUNING_US,
-)
+from schedo.core.limits import PAGE_ENTRIES_MAX, PROMOTED_MAX, PROMOTED_MIN, PROMOTING_US
 from schedo.core.loads import Load, Needs, PromoteDue
 from schedo.core.model import Job, LeaseKey
 from schedo.engine.clock_changes import ClockChanges
 from schedo.engine.command_queue import QueuedCommand, refuse
+from schedo.engine.pacing import PRUNE_PAUSE_S, PrunePace, Pruning, StepSize
 from schedo.errors import SchedoError
 from schedo.store.base import Retention, Store
 
@@ -50,23 +43,6 @@ class Batch:
     finals: list[Job] = field(default_factory=list)  # copies, for callers that wait for the end
 
 
-@dataclass(slots=True)
-class StepSize:
-    """How many rows one step writes, such that it takes about `target_us`: commits wait for it."""
-
-    rows: int
-    least: int
-    most: int
-    target_us: int
-
-    def adapt(self, took_us: int) -> None:
-        """Halve the next step after a long one; let it grow after a short one."""
-        if took_us > self.target_us:
-            self.rows = max(self.least, self.rows // 2)
-        else:
-            self.rows = min(self.most, self.rows * 3 // 2)
-
-
 class Committer:
     """The only writer of the store; the engine loop starts and cancels `run`."""
 
@@ -86,8 +62,8 @@ class Committer:
         self._monitor = clock_changes.monitor
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._prunes: list[tuple[asyncio.Future[int], tuple[int, Retention]]] = []
-        self._pruned = StepSize(PRUNED_MIN, PRUNED_MIN, PRUNED_MAX, PRUNING_US)
+        self._prunings: list[Pruning] = []
+        self._pace = PrunePace()
         self._promoted = StepSize(PAGE_ENTRIES_MAX, PROMOTED_MIN, PROMOTED_MAX, PROMOTING_US)
 
     def wake(self) -> None:
@@ -103,12 +79,22 @@ class Committer:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(COMMIT_DELAY_S, self.wake)
 
-    async def prune(self, now: int, retention: Retention) -> int:
-        """Delete some jobs and idempotency records in the next round; return how many."""
-        pruned: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._prunes.append((pruned, (now, retention)))
-        self.wake()
-        return await pruned
+    async def prune(self, retention: Retention) -> int:
+        """Delete all jobs and idempotency records past their retention, a few after some commits.
+
+        Return how many, and how many pages went back to the file system.
+        """
+        loop = asyncio.get_running_loop()
+        pruning = Pruning(retention, loop.create_future())
+        self._prunings.append(pruning)
+        try:
+            while not pruning.done.done():
+                if self._timer is None and self._pace.is_due(loop.time()):
+                    self.wake()
+                await asyncio.wait([pruning.done], timeout=PRUNE_PAUSE_S)
+        finally:
+            self._prunings.remove(pruning)
+        return pruning.done.result()
 
     async def run(self) -> None:
         """Do rounds until cancelled; raise StoreError when a commit or a load fails."""
@@ -128,11 +114,12 @@ class Committer:
                 self._timer.cancel()
                 self._timer = None
             batch = self._take_batch()
-            is_pruning = bool(self._prunes)
+            is_pruning = bool(self._prunings)
             ended = {job.id for job in batch.changes.jobs.values() if is_pruning and job.is_final}
             if batch.changes:
                 await self._store.commit(batch.changes)
                 self._monitor.committed(batch.changes)
+                self._pace.committed(len(ended), asyncio.get_running_loop().time())
             self._release(batch)
             # If a job of this batch has ended and then changed again, the next commit needs its
             # row: pruning waits.
@@ -144,20 +131,23 @@ class Committer:
             self._monitor.round_ended()
 
     async def _prune(self) -> None:
-        """Do the requested prunes; their errors go to the callers and do not fail the round."""
-        clock = self._monitor.clock
-        while self._prunes:
-            pruned, arguments = self._prunes[0]  # a cancelled round leaves it to the next one
-            began_at = clock.now()
-            try:
-                count = await self._store.prune(*arguments, self._pruned.rows)
-                self._pruned.adapt(clock.now() - began_at)
-            except SchedoError as error:
-                refuse(pruned, error)
-            else:
-                if not pruned.done():
-                    pruned.set_result(count)
-            del self._prunes[0]
+        """Take a step; an error goes to the caller of `prune` and does not fail the round."""
+        clock, loop = self._monitor.clock, asyncio.get_running_loop()
+        pruning = next((each for each in self._prunings if not each.done.done()), None)
+        if pruning is None or not self._pace.is_due(loop.time()):
+            return
+        began_at = clock.now()
+        try:
+            count = await self._store.prune(began_at, pruning.retention, self._pace.size.rows)
+        except SchedoError as error:
+            refuse(pruning.done, error)
+            return
+        self._pace.stepped(clock.now() - began_at, loop.time())
+        pruning.count += count
+        if not count and not pruning.done.done():
+            pruning.done.set_result(pruning.count)
+        elif self._pace.is_due(loop.time()):
+            self.wake()
 
     async def _load(self, load: Load) -> Any:
         """Do the load. PromoteDue takes about PROMOTING_US, because commits wait for it."""

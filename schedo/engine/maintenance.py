@@ -19,8 +19,6 @@ log = logging.getLogger("schedo.engine")
 SWEEP_S = 1.0
 CHECK_S = 0.5  # a change of the store's files is noticed within a second
 PRUNE_S = 30.0
-# Between two steps, each of some milliseconds: pruning takes at most a fifth of the writer's time.
-PRUNE_PAUSE_S = 0.02
 
 
 class Maintenance:
@@ -95,12 +93,5 @@ class Maintenance:
                 log.exception("pruning is postponed after an internal error")
 
     async def prune(self) -> int:
-        """Delete jobs past their retention, and give their pages back to the file system.
-
-        It takes short steps with a pause after each.
-        """
-        total = 0
-        while count := await self._loop.prune(self._loop.clock.now(), self.retention):
-            total += count
-            await asyncio.sleep(PRUNE_PAUSE_S)
-        return total
+        """Delete jobs past their retention, and give their pages back to the file system."""
+        return await self._loop.prune(self.retention)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from schedo.core.changes import Changes
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import Failed
 from schedo.core.loads import Load, LoadJob, LoadUniqueHolders
 from schedo.core.model import Failure, Job, Unique
 from schedo.core.states import State
-from schedo.engine.committer import StepSize
-from schedo.engine.maintenance import PRUNE_PAUSE_S
+from schedo.engine.pacing import IDLE_S, PRUNE_PAUSE_S, ROWS_PER_S, PrunePace, StepSize
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import Retention
 from tests.engine.world import World, running
@@ -144,16 +144,74 @@ def test_a_long_step_is_followed_by_a_shorter_one() -> None:
     assert sizes == [50, 40, 40, 60, 90, 135, 160, 160]
 
 
-async def test_pruning_pauses_after_each_step(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def busy_pace() -> PrunePace:
+    """Return the pace of a store that has just made a commit and a step of pruning, at 10 s."""
+    pace = PrunePace(StepSize(100, 100, 100, target_us=5_000))
+    pace.committed(0, 10.0)
+    pace.stepped(2_000, 10.0)
+    return pace
+
+
+def test_pruning_of_an_idle_store_pauses_after_each_step() -> None:
+    pace = busy_pace()
+    now = 10.0 + IDLE_S
+    assert pace.is_due(now)
+
+    pace.stepped(2_000, now)
+
+    assert not pace.is_due(now + 0.9 * PRUNE_PAUSE_S)
+    assert pace.is_due(now + 1.1 * PRUNE_PAUSE_S)
+
+
+def test_a_step_of_pruning_beside_commits_becomes_due_after_some_time() -> None:
+    pace = busy_pace()
+    earned_at = 10.0 + 100 / ROWS_PER_S
+
+    assert not pace.is_due(earned_at - 0.01)
+    assert pace.is_due(earned_at + 0.01)
+
+
+def test_a_busy_store_prunes_more_jobs_than_end_in_it() -> None:
+    pace = busy_pace()
+    steps = 0
+
+    for _ in range(250):
+        pace.committed(40, 10.0)
+        while pace.is_due(10.0):
+            pace.stepped(2_000, 10.0)
+            steps += 1
+
+    assert 100 * steps == 1.25 * 250 * 40
+
+
+async def test_pruning_beside_commits_takes_its_steps_after_them(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def prune(*what: Any) -> int:
-        steps.append(asyncio.get_running_loop().time())
-        return 1 if len(steps) < 3 else 0
+        calls.append("prune")
+        return 0
 
-    steps: list[float] = []
+    async def commit(changes: Changes) -> None:
+        calls.append("commit")
+        await do_commit(changes)
+
+    calls: list[str] = []
     async with running(path) as world:
+        pace = world.engine._loop._committer._pace
+        now = asyncio.get_running_loop().time()
+        pace.committed(0, now)
+        pace.stepped(0, now + 1_000)
+        do_commit = world.store.commit
         monkeypatch.setattr(world.store, "prune", prune)
+        monkeypatch.setattr(world.store, "commit", commit)
+        pruning = asyncio.create_task(world.engine._maintenance.prune())
+        await asyncio.wait([pruning], timeout=0.05)
 
-        assert await world.engine._maintenance.prune() == 2
+        await world.submit()
+        assert "prune" not in calls
+        pace.committed(10_000_000, now)
+        await world.submit()
+        await pruning
 
-        first, second, last = steps
-        assert min(second - first, last - second) >= PRUNE_PAUSE_S
+    assert calls.count("prune") == 1
+    assert calls[calls.index("prune") - 1] == "commit"
