@@ -12,12 +12,12 @@ from tests.sources import Source, listed, schedo_imports, sources
 # never another part of its own row. A part is the first name below `schedo`; "" is the package.
 LAYERS = (
     ("__main__",),
-    ("cli", "health"),
+    ("cli", "health", "testing"),
     ("serve",),
     ("web", "worker"),
-    ("tasks", "client", "testing"),
+    ("tasks", "client"),
     ("engine", "protocol"),
-    ("store", "clock", "logs"),
+    ("store", "clock", "virtual_clock", "logs"),
     ("core",),
     ("errors", "log_format", "hardening", "child_process", "silence_timer", "loops", "version"),
 )

@@ -31,6 +31,7 @@ ENTRY_POINTS = {
     "schedo.__main__",
     "schedo.health",
     "schedo.protocol.openapi",
+    "schedo.testing.pytest_plugin",
     "schedo.worker.process.child",
 }
 

@@ -26,6 +26,7 @@ from schedo.store.base import Retention
 from schedo.store.sqlite.store import SqliteStore
 from schedo.tasks.runner import AttemptContext
 from schedo.testing.clock import VirtualClock
+from schedo.virtual_clock import Flushes
 from schedo.worker.in_process import LocalWorker
 
 T0 = 1_795_132_800 * SECOND  # 2026-11-20T00:00:00Z
@@ -39,7 +40,7 @@ KEPT = Retention(completed_us=HOUR)
 class SteppingClock(VirtualClock):
     """A clock that advances only when all jobs that an instant has started have ended."""
 
-    async def run_until(self, engine: Engine, at: int) -> None:
+    async def run_until(self, engine: Flushes, at: int) -> None:
         """Advance to the instant; stop at each instant for which the engine armed the clock."""
         await self._settle(engine)
         while self.armed_at is not None and self.armed_at <= at:
@@ -47,7 +48,7 @@ class SteppingClock(VirtualClock):
             await self._settle(engine)
         self._now = max(self._now, at)
 
-    async def _settle(self, engine: Engine) -> None:
+    async def _settle(self, engine: Flushes) -> None:
         # Three commits: a fire makes a job, the commit starts it, and its end is committed.
         for _ in range(3):
             await engine.flush()

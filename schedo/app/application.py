@@ -196,6 +196,10 @@ class Schedo:
         """Submit jobs to this backend, which belongs to the running event loop."""
         self._backend = ThreadsafeBackend(backend)
 
+    def leave_backend(self) -> None:
+        """Choose the backend again, as before use_backend."""
+        self._backend = None
+
     def find_backend(self) -> Backend:
         """Return the backend for jobs; raise RuntimeError if there is none."""
         if self._backend is not None:

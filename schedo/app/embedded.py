@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
-from schedo.clock import SystemClock
+from schedo.clock import Clock, SystemClock
 from schedo.core.worker_status import EMBEDDED, EMBEDDED_ALONE
 from schedo.engine.engine import Engine
 from schedo.store import open_store
@@ -28,10 +28,12 @@ from schedo.worker.in_process import LocalWorker
 class EmbeddedServer:
     """A server in the running event loop, from start() to stop()."""
 
-    def __init__(self, store: str, registry: Registry, concurrency: int) -> None:
+    def __init__(
+        self, store: str, registry: Registry, concurrency: int, clock: Clock | None = None
+    ) -> None:
         self._registry = registry
         self._threads = ThreadPoolExecutor(concurrency + 1, thread_name_prefix="schedo")
-        self.engine = Engine(open_store(store), SystemClock())
+        self.engine = Engine(open_store(store), clock or SystemClock())
         runners = {n: TaskRunner(task, self._threads) for n, task in registry.tasks.items()}
         defaults = registry.task_defaults()
         self._worker = LocalWorker(
@@ -56,6 +58,14 @@ class EmbeddedServer:
             for schedule in self._registry.schedules.values():
                 await self.engine.put_schedule(schedule)
             undo.pop_all()
+
+    def hold(self) -> None:
+        """Start no more jobs until release(); running ones continue."""
+        self._worker.hold()
+
+    def release(self) -> None:
+        """Start jobs again."""
+        self._worker.attach(durable_starts=self.engine.was_killed)
 
     async def stop(self, grace_s: float) -> None:
         """Let running attempts finish within the grace time; release the rest."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from schedo.clock import Clock, elapsed_us
@@ -46,6 +47,7 @@ from schedo.engine.invocations import Invocations
 from schedo.engine.loop import EngineLoop
 from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
+from schedo.engine.settling import Settling
 from schedo.engine.workers import Workers
 from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Retention, Snapshot, Store
@@ -82,6 +84,7 @@ class Engine:
         self.was_killed = False  # the previous server was killed, and its host was not restarted
         self._invocations = Invocations(self._loop, self.wait, self.cancel)
         self.sessions = Workers(self._loop)
+        self.settling = partial(Settling, self._loop)
         self.flush = self._loop.flush
         self.note_progress = self._loop.note_progress
         self.report = self._loop.report

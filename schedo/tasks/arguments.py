@@ -10,7 +10,7 @@ usable annotation gets plain JSON. Pydantic models convert themselves (model_dum
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
@@ -76,6 +76,13 @@ class Arguments:
         bound = self._signature.bind(*args, **kwargs).arguments
         rest = {} if self._rest is None else bound.pop(self._rest, {})
         return {**bound, **rest}
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise TypeError if the function has no parameter of one of these names."""
+        unknown = [name for name in names if name not in self._known]
+        if unknown and self._rest is None:
+            known = ", ".join(self._known) or "none"
+            raise TypeError(f"task {self._task!r} has no argument {unknown[0]!r}; it has {known}")
 
     def read(self, payload: bytes) -> dict[str, Any]:
         """Return the keyword arguments in a payload (null means none), or raise BadPayload."""

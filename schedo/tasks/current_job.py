@@ -7,6 +7,8 @@ handlers and in plain functions, in any thread that runs them.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -116,6 +118,21 @@ _current: ContextVar[AttemptContext] = ContextVar("schedo_current_job")
 def enter(context: AttemptContext) -> None:
     """Make this the current job of the running contextvars context."""
     _current.set(context)
+
+
+@contextlib.contextmanager
+def entered(context: AttemptContext) -> Iterator[None]:
+    """Make this the current job inside the `with` block; for tests that call a task directly."""
+    token = _current.set(context)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def has_current_job() -> bool:
+    """Whether a handler makes this call."""
+    return _current.get(None) is not None
 
 
 def report_progress(

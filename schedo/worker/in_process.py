@@ -50,6 +50,10 @@ class LocalWorker:
         self._spec = replace(self._spec, durable_starts=durable_starts)
         self._engine.attach(self._spec, self)
 
+    def hold(self) -> None:
+        """Take no new work until the next attach(); running attempts continue."""
+        self._engine.attach(replace(self._spec, slots=0), self)
+
     async def drain(self, grace_s: float) -> None:
         """Take no new work, give running attempts the grace time to finish, stop the rest."""
         self._engine.close_worker(self._spec.id)
