@@ -122,6 +122,7 @@ _SINGLE: dict[str, _Option] = {
 }
 SHARED_FIELDS = tuple(_SHARED)
 SINGLE_FIELDS = tuple(_SINGLE)
+INVOKE_FIELDS = ("queue", "timeout", "tags", "meta", "requires", "prefer")
 
 
 def job_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -132,6 +133,11 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
 def shared_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add an option for each field that jobs and schedules share."""
     return _add(function, _SHARED)
+
+
+def invoke_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add an option for each field of a job that runs right now."""
+    return _add(function, {name: _SHARED[name] for name in INVOKE_FIELDS})
 
 
 def _add(function: Callable[..., None], options: dict[str, _Option]) -> Callable[..., None]:

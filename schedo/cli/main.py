@@ -30,6 +30,9 @@ COMMANDS = {
     "worker": _Entry("schedo.cli.worker:worker", "Run jobs of a server on this machine."),
     "run": _Entry("schedo.cli.run:run", "Submit a command to run now, later or by cron."),
     "submit": _Entry("schedo.cli.submit:submit", "Submit a job of any task."),
+    "invoke": _Entry(
+        "schedo.cli.invoke:invoke", "Run a job on a worker right now, or fail at once."
+    ),
     "jobs": _Entry(
         "schedo.cli.jobs:jobs", "List, show, change and retry jobs; print their output."
     ),

@@ -16,7 +16,8 @@ from schedo.cli.tables import print_json
 from schedo.cli.times import read_future
 from schedo.client.errors import job_failed
 from schedo.client.records import JobView
-from schedo.client.sync import Client, SyncJobHandle
+from schedo.client.sync import Client
+from schedo.client.sync_handles import SyncJobHandle
 from schedo.core.states import State
 from schedo.errors import SchedoError
 
@@ -82,6 +83,11 @@ def wait_and_print(client: Client, job_id: str, *, is_json: bool) -> int:
     except KeyboardInterrupt:
         click.echo(f"schedo: interrupted; job {escape(job_id)} continues", err=True)
         return _INTERRUPTED
+    return print_end(job, is_json=is_json)
+
+
+def print_end(job: JobView, *, is_json: bool) -> int:
+    """Print the result or the error of a job that has ended, and return the exit code for it."""
     code = find_exit_code(job)
     if is_json:
         print_json(job.record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
@@ -16,17 +16,35 @@ from schedo.client.sync import Client
 _NOTHING_GIVEN = object()
 
 
+def task_and_payload(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments TASK and KEY=VALUE and the option --payload; see read_payload."""
+    for decorate in (
+        click.option(
+            "--payload",
+            type=JsonValue(),
+            metavar="JSON",
+            default=_NOTHING_GIVEN,
+            show_default=False,
+            help="The whole payload as JSON, instead of KEY=VALUE.",
+        ),
+        click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]..."),
+        click.argument("task"),
+    ):
+        function = decorate(function)
+    return function
+
+
+def read_payload(arguments: Sequence[str], payload: object) -> object:
+    """Return the payload of KEY=VALUE or --payload; raise UsageError if both are given."""
+    if payload is _NOTHING_GIVEN:
+        return _read_arguments(arguments) if arguments else None
+    if arguments:
+        raise click.UsageError("give either KEY=VALUE or --payload")
+    return payload
+
+
 @click.command()
-@click.argument("task")
-@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option(
-    "--payload",
-    type=JsonValue(),
-    metavar="JSON",
-    default=_NOTHING_GIVEN,
-    show_default=False,
-    help="The whole payload as JSON, instead of KEY=VALUE.",
-)
+@task_and_payload
 @job_options
 @wait_option
 @as_json
@@ -45,11 +63,7 @@ def submit(
     With --wait, this command prints the result, and the exit code is 1 if the job did not complete.
     """
     check_times(options, "delay", "run_at")
-    if arguments and payload is not _NOTHING_GIVEN:
-        raise click.UsageError("give either KEY=VALUE or --payload")
-    if payload is _NOTHING_GIVEN:
-        payload = _read_arguments(arguments) if arguments else None
-    submit_job(client, task, payload, options, is_json=is_json)
+    submit_job(client, task, read_payload(arguments, payload), options, is_json=is_json)
 
 
 def _read_arguments(arguments: Iterable[str]) -> dict[str, object]:

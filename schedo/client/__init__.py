@@ -9,27 +9,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from schedo.client.aio import AsyncClient, AsyncJobHandle
+    from schedo.client.aio import AsyncClient
+    from schedo.client.aio_handles import AsyncJobHandle, AsyncReservation
     from schedo.client.errors import JobCancelled, JobFailed, Unreachable
-    from schedo.client.sync import Client, SyncJobHandle
+    from schedo.client.sync import Client
+    from schedo.client.sync_handles import Reservation, SyncJobHandle
 
 __all__ = [
     "AsyncClient",
     "AsyncJobHandle",
+    "AsyncReservation",
     "Client",
     "JobCancelled",
     "JobFailed",
+    "Reservation",
     "SyncJobHandle",
     "Unreachable",
 ]
 
 _MODULES = {
     "AsyncClient": "aio",
-    "AsyncJobHandle": "aio",
+    "AsyncJobHandle": "aio_handles",
+    "AsyncReservation": "aio_handles",
     "Client": "sync",
     "JobCancelled": "errors",
     "JobFailed": "errors",
-    "SyncJobHandle": "sync",
+    "Reservation": "sync_handles",
+    "SyncJobHandle": "sync_handles",
     "Unreachable": "errors",
 }
 

@@ -10,77 +10,22 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from schedo.client import operations
+from schedo.client.aio_handles import AsyncJobHandle, AsyncReservation, AsyncTriggered
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
-from schedo.client.operations import JobFilters
-from schedo.client.options import Duration, Instant, JobOptions
-from schedo.client.records import JobView, is_final
+from schedo.client.operations import INVOKE_WAIT_S, JobFilters
+from schedo.client.options import (
+    Duration,
+    Instant,
+    InvokeOptions,
+    JobOptions,
+    ReserveOptions,
+)
+from schedo.client.records import is_final
 from schedo.errors import SchedoError
-
-
-class AsyncJobHandle(JobView):
-    """A job on the server; calls that change the job also update `record`."""
-
-    __slots__ = ("_client",)
-
-    def __init__(self, client: AsyncClient, record: Record) -> None:
-        super().__init__(record)
-        self._client = client
-
-    async def refresh(self) -> AsyncJobHandle:
-        """Fetch the current record of the job."""
-        return await self._update(operations.get_job(self.id))
-
-    async def wait(self, timeout: float | None = None) -> AsyncJobHandle:  # noqa: ASYNC109
-        """Wait until the job has ended, at most `timeout` seconds."""
-        if not self.is_final:
-            self.record = (await self._client.wait(self.id, timeout)).record
-        return self
-
-    async def result(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109
-        """Return the job's result; raise JobFailed, or TimeoutError after `timeout` seconds."""
-        return (await self.wait(timeout)).read_result()
-
-    async def cancel(self) -> AsyncJobHandle:
-        """Cancel a waiting job, or request a running one to stop."""
-        return await self._update(operations.cancel_job(self.id))
-
-    async def retry(self) -> AsyncJobHandle:
-        """Run the job again after it failed, was cancelled or expired."""
-        return await self._update(operations.retry_job(self.id))
-
-    async def run_now(self) -> AsyncJobHandle:
-        """Make a waiting job due now."""
-        return await self._update(operations.run_job_now(self.id))
-
-    async def reschedule(
-        self,
-        *,
-        run_at: Instant | None = None,
-        delay: Duration | None = None,
-        priority: int | None = None,
-    ) -> AsyncJobHandle:
-        """Change the job's time or priority."""
-        changes = {"run_at": run_at, "delay": delay, "priority": priority}
-        return await self._update(operations.reschedule_job(self.id, changes))
-
-    async def output(self) -> list[Record]:
-        """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
-        return await self._client.output(self.id)
-
-    async def _update(self, operation: Operation[Record]) -> AsyncJobHandle:
-        self.record = await self._client.send(operation)
-        return self
-
-
-class AsyncTriggered(NamedTuple):
-    """The result of a trigger: a new job, or the job that prevented it."""
-
-    job: AsyncJobHandle | None
-    skipped_by: str | None
 
 
 class AsyncClient:
@@ -214,6 +159,41 @@ class AsyncClient:
         """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
         return await self.send(operations.list_outputs(job_id))
 
+    async def why(self, job_id: str) -> Record:
+        """Return {state, why, reasons}: why the job waits, the most lasting reason first."""
+        return await self.send(operations.why_job(job_id))
+
+    async def attempts(self, job_id: str) -> list[Record]:
+        """Return its attempts that did not complete the job, oldest first."""
+        return await self.send(operations.list_attempts(job_id))
+
+    async def progress(self, job_id: str) -> list[Record]:
+        """Return the latest progress reports of its running attempt, oldest first."""
+        return await self.send(operations.list_progress(job_id))
+
+    async def invoke(
+        self,
+        task: str,
+        payload: object = None,
+        *,
+        wait: float = INVOKE_WAIT_S,
+        **options: Unpack[InvokeOptions],
+    ) -> AsyncJobHandle:
+        """Run a job on a worker right now, and wait at most `wait` seconds for its end.
+
+        Raise NoCapacity if no worker has room now, and Unsatisfiable if no worker could ever run
+        it. If the job fails, `result()` of the handle raises JobFailed.
+        """
+        request = operations.render_job(task, payload, options)
+        (record,) = await self.send(operations.invoke(request, wait))
+        return AsyncJobHandle(self, record)
+
+    async def reserve(self, count: int = 1, **options: Unpack[ReserveOptions]) -> AsyncReservation:
+        """Reserve slots for a short time, all or none; raise NoCapacity if too few are free."""
+        return AsyncReservation(
+            self, await self.send(operations.reserve({"count": count, **options}))
+        )
+
     async def put_schedule(self, name: str, **spec: Any) -> tuple[Record, bool]:
         """Create or replace a schedule; return it and whether it is new."""
         return await self.send(operations.put_schedule(name, spec))
@@ -232,6 +212,14 @@ class AsyncClient:
             cursor = page["next_cursor"]
             if cursor is None:
                 return
+
+    async def decisions(self, name: str) -> list[Record]:
+        """Return what the schedule decided about its latest due instants, newest first."""
+        return await self.send(operations.list_decisions(name))
+
+    async def explain_cron(self, cron: str, tz: str | None = None) -> Record:
+        """Return the expression in words, with its next fires."""
+        return await self.send(operations.explain_cron(cron, tz))
 
     async def delete_schedule(self, name: str) -> None:
         """Delete the schedule; its jobs stay."""

@@ -16,6 +16,7 @@ from schedo.errors import (
     Forbidden,
     Invalid,
     MethodNotAllowed,
+    NoCapacity,
     NotFound,
     Overloaded,
     Problem,
@@ -126,11 +127,23 @@ def _make(kind: type[SchedoError], detail: str, document: Mapping[str, Any]) -> 
     if issubclass(kind, Invalid):
         return kind(detail, *_fields(document.get("errors")))
     if issubclass(kind, Overloaded):
-        seconds = str(document.get("retry_after") or "")
-        return kind(detail, int(seconds) if seconds.isdecimal() else 1)
+        return kind(detail, _retry_after_s(document))
+    if issubclass(kind, NoCapacity):
+        rejected = document.get("rejected")
+        return kind(
+            detail,
+            int(document.get("considered") or 0),
+            rejected if isinstance(rejected, dict) else None,
+            _retry_after_s(document),
+        )
     if issubclass(kind, MethodNotAllowed):
         return kind(detail, str(document.get("allow") or ""))
     return kind(detail)
+
+
+def _retry_after_s(document: Mapping[str, Any]) -> int:
+    seconds = str(document.get("retry_after") or "")
+    return int(seconds) if seconds.isdecimal() else 1
 
 
 def _fields(errors: object) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
-from schedo.client.errors import build_error
+from schedo.client.errors import build_error, parse_problem
 from schedo.client.messages import HttpResponse, Operation, Record
 from schedo.client.metrics import Scrape, parse_metrics
 from schedo.client.options import Instant, render_options, render_value
@@ -33,6 +33,8 @@ PAGE_JOBS = 100
 # The longest wait of one request for the end of a job. Proxies allow an idle request more time.
 POLL_S = 20.0
 BACKUP_S = 3_600.0  # the server answers when the copy is complete
+INVOKE_WAIT_S = 30.0
+_JOB_FAILED = frozenset({502})
 
 
 class JobFilters(TypedDict, total=False):
@@ -189,7 +191,65 @@ def reschedule_job(job_id: str, changes: Mapping[str, Any]) -> Operation[Record]
     return Operation("PATCH", _job(job_id), read_record, body, JSON)
 
 
+# Right now.
+
+
+def invoke(request: Record, wait_s: float) -> Operation[list[Record]]:
+    """Run jobs on workers right now; the response comes at their end, or after the wait."""
+    body = encode({**request, "wait": wait_s})
+    return Operation(
+        *("POST", "/v1/invoke", _placed, body, JSON), held_s=wait_s, handled_statuses=_JOB_FAILED
+    )
+
+
+def reserve(options: Mapping[str, Any]) -> Operation[Record]:
+    """Reserve slots; return {"id", "nonce", "workers", "expires_at"}."""
+    return post("/v1/reservations", options)
+
+
+def commit_reservation(slots: Record, request: Record, wait_s: float) -> Operation[list[Record]]:
+    """Run jobs on the reserved slots, and wait as `invoke` does."""
+    target = f"/v1/reservations/{quote_part(slots['id'])}:commit"
+    body = encode({**request, "wait": wait_s})
+    return Operation(
+        *("POST", target, _placed, body, _nonce(slots)),
+        held_s=wait_s,
+        handled_statuses=_JOB_FAILED,
+    )
+
+
+def release_reservation(slots: Record) -> Operation[None]:
+    """Release the reserved slots."""
+    target = f"/v1/reservations/{quote_part(slots['id'])}:release"
+    return Operation("POST", target, read_nothing, encode({}), _nonce(slots))
+
+
+def _nonce(slots: Record) -> dict[str, str]:
+    return {**JSON, "Schedo-Lease-Nonce": slots["nonce"]}
+
+
+def _placed(response: HttpResponse) -> list[Record]:
+    """Return the jobs, also those of a problem document that says that a job has failed."""
+    if response.status not in _JOB_FAILED:
+        record = read_record(response)
+        jobs: list[Record] = record.get("items", [record])
+        return jobs
+    try:
+        problem = read_record(response)
+    except SchedoError:  # the 502 is that of a proxy
+        problem = {}
+    jobs = problem.get("jobs", [problem["job"]] if "job" in problem else [])
+    if not jobs:
+        raise parse_problem(response.status, response.headers, response.body)
+    return jobs
+
+
 # Schedules.
+
+
+def explain_cron(cron: str, tz: str | None = None) -> Operation[Record]:
+    """Explain a cron expression in words, with its next fires."""
+    return post("/v1/cron:explain", {"cron": cron, "tz": tz}, is_repeatable=True)
 
 
 def put_schedule(name: str, spec: Mapping[str, Any]) -> Operation[tuple[Record, bool]]:

@@ -104,6 +104,33 @@ class JobOptions(SingleOptions, total=False):
     retry: RetryOption | None
 
 
+class CommitOptions(TypedDict, total=False):
+    """The options of jobs that run on reserved slots."""
+
+    queue: str | None
+    timeout: Duration | None
+    tags: Sequence[str] | None
+    meta: Mapping[str, Any] | None
+    on_loss: Literal["fail", "retry_once"] | None
+
+
+class InvokeOptions(CommitOptions, total=False):
+    """The options of a job that runs right now."""
+
+    requires: Mapping[str, Any] | None
+    prefer: Sequence[Mapping[str, Any]] | None
+
+
+class ReserveOptions(TypedDict, total=False):
+    """The slots to reserve; without a task they suit any task."""
+
+    task: str | None
+    queue: str | None
+    requires: Mapping[str, Any] | None
+    prefer: Sequence[Mapping[str, Any]] | None
+    ttl: Duration | None
+
+
 def render_value(value: object) -> object:
     """Return an option as plain JSON data; raise Invalid for a datetime without a zone."""
     if isinstance(value, timedelta):

@@ -10,77 +10,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Unpack
+from typing import Any, BinaryIO, Unpack
 
 from schedo.client import operations
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
-from schedo.client.operations import JobFilters
-from schedo.client.options import Duration, Instant, JobOptions
-from schedo.client.records import JobView, is_final
+from schedo.client.operations import INVOKE_WAIT_S, JobFilters
+from schedo.client.options import (
+    Duration,
+    Instant,
+    InvokeOptions,
+    JobOptions,
+    ReserveOptions,
+)
+from schedo.client.records import is_final
+from schedo.client.sync_handles import Reservation, SyncJobHandle, Triggered
 from schedo.client.transport import Transport
 from schedo.errors import SchedoError
-
-
-class SyncJobHandle(JobView):
-    """A job on the server; calls that change the job also update `record`."""
-
-    __slots__ = ("_client",)
-
-    def __init__(self, client: Client, record: Record) -> None:
-        super().__init__(record)
-        self._client = client
-
-    def refresh(self) -> SyncJobHandle:
-        """Fetch the current record of the job."""
-        return self._update(operations.get_job(self.id))
-
-    def wait(self, timeout: float | None = None) -> SyncJobHandle:
-        """Wait until the job has ended, at most `timeout` seconds."""
-        if not self.is_final:
-            self.record = self._client.wait(self.id, timeout).record
-        return self
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Return the job's result; raise JobFailed, or TimeoutError after `timeout` seconds."""
-        return self.wait(timeout).read_result()
-
-    def cancel(self) -> SyncJobHandle:
-        """Cancel a waiting job, or request a running one to stop."""
-        return self._update(operations.cancel_job(self.id))
-
-    def retry(self) -> SyncJobHandle:
-        """Run the job again after it failed, was cancelled or expired."""
-        return self._update(operations.retry_job(self.id))
-
-    def run_now(self) -> SyncJobHandle:
-        """Make a waiting job due now."""
-        return self._update(operations.run_job_now(self.id))
-
-    def reschedule(
-        self,
-        *,
-        run_at: Instant | None = None,
-        delay: Duration | None = None,
-        priority: int | None = None,
-    ) -> SyncJobHandle:
-        """Change the job's time or priority."""
-        changes = {"run_at": run_at, "delay": delay, "priority": priority}
-        return self._update(operations.reschedule_job(self.id, changes))
-
-    def output(self) -> list[Record]:
-        """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
-        return self._client.output(self.id)
-
-    def _update(self, operation: Operation[Record]) -> SyncJobHandle:
-        self.record = self._client.send(operation)
-        return self
-
-
-class Triggered(NamedTuple):
-    """The result of a trigger: a new job, or the job that prevented it."""
-
-    job: SyncJobHandle | None
-    skipped_by: str | None
 
 
 class Client:
@@ -217,6 +162,39 @@ class Client:
         """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
         return self.send(operations.list_outputs(job_id))
 
+    def why(self, job_id: str) -> Record:
+        """Return {state, why, reasons}: why the job waits, the most lasting reason first."""
+        return self.send(operations.why_job(job_id))
+
+    def attempts(self, job_id: str) -> list[Record]:
+        """Return its attempts that did not complete the job, oldest first."""
+        return self.send(operations.list_attempts(job_id))
+
+    def progress(self, job_id: str) -> list[Record]:
+        """Return the latest progress reports of its running attempt, oldest first."""
+        return self.send(operations.list_progress(job_id))
+
+    def invoke(
+        self,
+        task: str,
+        payload: object = None,
+        *,
+        wait: float = INVOKE_WAIT_S,
+        **options: Unpack[InvokeOptions],
+    ) -> SyncJobHandle:
+        """Run a job on a worker right now, and wait at most `wait` seconds for its end.
+
+        Raise NoCapacity if no worker has room now, and Unsatisfiable if no worker could ever run
+        it. If the job fails, `result()` of the handle raises JobFailed.
+        """
+        request = operations.render_job(task, payload, options)
+        (record,) = self.send(operations.invoke(request, wait))
+        return SyncJobHandle(self, record)
+
+    def reserve(self, count: int = 1, **options: Unpack[ReserveOptions]) -> Reservation:
+        """Reserve slots for a short time, all or none; raise NoCapacity if too few are free."""
+        return Reservation(self, self.send(operations.reserve({"count": count, **options})))
+
     def put_schedule(self, name: str, **spec: Any) -> tuple[Record, bool]:
         """Create or replace a schedule; return it and whether it is new."""
         return self.send(operations.put_schedule(name, spec))
@@ -234,6 +212,14 @@ class Client:
             cursor = page["next_cursor"]
             if cursor is None:
                 return
+
+    def decisions(self, name: str) -> list[Record]:
+        """Return what the schedule decided about its latest due instants, newest first."""
+        return self.send(operations.list_decisions(name))
+
+    def explain_cron(self, cron: str, tz: str | None = None) -> Record:
+        """Return the expression in words, with its next fires."""
+        return self.send(operations.explain_cron(cron, tz))
 
     def delete_schedule(self, name: str) -> None:
         """Delete the schedule; its jobs stay."""

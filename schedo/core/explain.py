@@ -20,7 +20,7 @@ def explain(job: Job, jobs: JobTable, workers: WorkerPool, pauses: Sequence[Paus
         return [*_explain_queued(job, jobs, workers, pauses)]
     reasons = [_SENTENCES[job.state](job)]
     if job.state in _WAITING and not workers.eligible_workers(job.ready_key):
-        reasons.insert(0, _explain_no_worker(job.ready_key, workers))
+        reasons.insert(0, explain_no_worker(job.ready_key, workers))
     return reasons
 
 
@@ -30,7 +30,7 @@ def _explain_queued(
     ready_key = job.ready_key
     eligible = workers.eligible_workers(ready_key)
     obstacles = [
-        None if eligible else _explain_no_worker(ready_key, workers),
+        None if eligible else explain_no_worker(ready_key, workers),
         *(_explain_pause(pause) for pause in pauses if pause.scope is PauseScope.STARTS),
         _explain_queue(job.queue, jobs),
         _explain_busy(ready_key, eligible) if eligible else None,
@@ -79,7 +79,7 @@ def _explain_busy(ready_key: ReadyKey, eligible: Sequence[Worker]) -> str | None
     return None
 
 
-def _explain_no_worker(ready_key: ReadyKey, workers: WorkerPool) -> str:
+def explain_no_worker(ready_key: ReadyKey, workers: WorkerPool) -> str:
     """Return what no worker offers: the task itself, isolation, or a requirement of the job."""
     if ready_key.isolated and workers.eligible_workers(ready_key._replace(isolated=False)):
         return f"{_SUSPECT}, and no worker isolates jobs of task {ready_key.task}"
@@ -87,7 +87,8 @@ def _explain_no_worker(ready_key: ReadyKey, workers: WorkerPool) -> str:
         each.spec for each in workers.eligible_workers(ready_key._replace(requirements=None))
     ]
     if not candidates or ready_key.requirements is None:
-        return f"no worker offers task {ready_key.task} on queue {ready_key.queue}"
+        task = f"task {ready_key.task} on " if ready_key.task else ""  # a reservation may have none
+        return f"no worker offers {task}queue {ready_key.queue}"
     missing = {first_unmet_requirement(ready_key.requirements, spec): None for spec in candidates}
     return f"no worker offers {' and '.join(str(each) for each in missing)}"
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from schedo.core import model
 from schedo.core.commands import CommitReservation, Invoke, ReleaseReservation, Reserve
+from schedo.core.explain import explain_no_worker
 from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.leases import AttemptResult, Lease, Released
@@ -374,7 +375,8 @@ class Placement:
         considered = sum(1 for _ in self._workers)
         rejected = self._workers.count_rejections(ready_key)
         if considered and not self._workers.eligible_workers(ready_key):
-            return Unsatisfiable(f"none of {considered} workers can ever take it")
+            why = explain_no_worker(ready_key, self._workers)
+            return Unsatisfiable(f"none of {considered} workers can ever take it: {why}")
         most = self._workers.capacity(ready_key)
         if considered and most < count:
             return Unsatisfiable(

@@ -12,7 +12,7 @@ import pytest
 
 from schedo.client import operations
 from schedo.client.messages import HttpResponse, Operation
-from schedo.errors import Invalid, NotFound, SchedoError
+from schedo.errors import Invalid, NoCapacity, NotFound, SchedoError
 
 ID = "01K0000000001"
 
@@ -81,6 +81,47 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
     ),
     ("pause queue", operations.pause_queue("q"), "POST", "/v1/queues/q:pause", {}, True),
     ("resume queue", operations.resume_queue("q"), "POST", "/v1/queues/q:resume", {}, True),
+    ("progress", operations.list_progress(ID), "GET", f"/v1/jobs/{ID}/progress", None, True),
+    (
+        "explain",
+        operations.explain_cron("0 5 * * *", "Europe/Paris"),
+        "POST",
+        "/v1/cron:explain",
+        {"cron": "0 5 * * *", "tz": "Europe/Paris"},
+        True,
+    ),
+    (
+        "invoke",
+        operations.invoke({"task": "t", "payload": 1}, 5),
+        "POST",
+        "/v1/invoke",
+        {"task": "t", "payload": 1, "wait": 5},
+        False,
+    ),
+    (
+        "reserve",
+        operations.reserve({"count": 2, "task": None}),
+        "POST",
+        "/v1/reservations",
+        {"count": 2},
+        False,
+    ),
+    (
+        "commit",
+        operations.commit_reservation({"id": "r", "nonce": "n"}, {"task": "t"}, 0),
+        "POST",
+        "/v1/reservations/r:commit",
+        {"task": "t", "wait": 0},
+        False,
+    ),
+    (
+        "release",
+        operations.release_reservation({"id": "r", "nonce": "n"}),
+        "POST",
+        "/v1/reservations/r:release",
+        {},
+        False,
+    ),
     ("a hostile name", operations.get_job("../x?y"), "GET", "/v1/jobs/..%2Fx%3Fy", None, True),
 ]
 
@@ -178,6 +219,32 @@ def test_a_batch_returns_a_job_or_an_error_at_each_position() -> None:
     assert made == {"id": ID}
     assert isinstance(error, NotFound)
     assert str(error) == "there is no task u"
+
+
+def test_a_failed_invocation_returns_its_jobs() -> None:
+    problem = {"code": "invocation-failed", "status": 502, "detail": "job 1 is failed"}
+    invocation = operations.invoke({"task": "t"}, 5)
+
+    for found in ({"job": {"id": ID}}, {"jobs": [{"id": ID}]}):
+        body = json.dumps({**problem, **found}).encode()
+        assert invocation.read(HttpResponse(502, {}, body)) == [{"id": ID}]
+
+
+def test_a_bad_gateway_of_a_proxy_is_an_error() -> None:
+    with pytest.raises(SchedoError, match="the server answered 502 Bad Gateway"):
+        operations.invoke({"task": "t"}, 5).read(HttpResponse(502, {}, b"<html>"))
+
+
+def test_no_capacity_has_its_counts() -> None:
+    problem = {"code": "no-capacity", "detail": "none", "considered": 3, "rejected": {"task": 3}}
+
+    with pytest.raises(NoCapacity) as refused:
+        operations.invoke({"task": "t"}, 5).read(
+            HttpResponse(503, {"retry-after": "2"}, json.dumps(problem).encode())
+        )
+
+    error = refused.value
+    assert (error.considered, error.rejected, error.retry_after_s) == (3, {"task": 3}, 2)
 
 
 def clock(*instants: float) -> Iterator[float]:

@@ -185,7 +185,7 @@ def test_without_workers_there_is_no_capacity() -> None:
 def test_a_task_of_a_disconnected_worker_is_no_capacity() -> None:
     site = Site()
     site.attach(worker_spec("other", tasks=frozenset({"other"})))
-    with pytest.raises(Unsatisfiable):
+    with pytest.raises(Unsatisfiable, match="none of 1 workers can ever take it: no worker offers"):
         site.invoke()
     site.report_in(is_draining=True)
 

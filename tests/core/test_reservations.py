@@ -15,7 +15,7 @@ from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
 from schedo.core.worker_messages import Decided
 from schedo.errors import NoCapacity, NoReservation, Unsatisfiable
-from tests.core.builders import HOUR, SECOND, T0, make_spec
+from tests.core.builders import HOUR, SECOND, T0, make_spec, worker_spec
 from tests.core.remote_site import Site
 
 EU = Requirements(labels=(Condition("region", "=", ("eu",)),))
@@ -111,6 +111,14 @@ def test_a_reservation_ends_with_its_worker() -> None:
         commit(site)
     with pytest.raises(NoReservation, match="there is no reservation"):
         commit(site)
+
+
+def test_slots_on_a_queue_that_no_worker_serves_are_refused() -> None:
+    site = Site()
+    site.attach(worker_spec("other", queues=frozenset({"mail"})))
+
+    with pytest.raises(Unsatisfiable, match="no worker offers queue default"):
+        site.apply(Reserve("r", "nonce", ReadyKey("default", ""), 1, SECOND), T0)
 
 
 def test_a_commit_that_no_worker_can_run_leaves_the_reservation_open() -> None:
