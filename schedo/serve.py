@@ -37,6 +37,7 @@ from schedo.logs import set_level, start_logging
 from schedo.loops import new_loop
 from schedo.protocol.roles import Role
 from schedo.reload import Reload
+from schedo.startup_text import print_address
 from schedo.store import open_store
 from schedo.tasks.built_in import RunnerSettings, make_runners, payload_checks
 from schedo.tasks.http.signatures import parse_secrets
@@ -134,7 +135,8 @@ async def _serve(config: Config, read: Callable[[], Config], start: Start) -> in
         await _check_pauses(engine, is_resuming=start.is_resuming)
         app = build_app(engine, _web_settings(config))
         reload = Reload(config, read, partial(_use, engine, app))
-        await shutdown.interrupts(_start(workers, server, app, reload))
+        is_new_store = engine.health().epoch == 1  # the first server that has ever opened it
+        await shutdown.interrupts(_start(workers, server, app, reload, is_new_store=is_new_store))
         # All objects loaded so far live until the end, so the collector need not scan them again.
         gc.collect()
         gc.freeze()
@@ -158,12 +160,14 @@ async def _serve(config: Config, read: Callable[[], Config], start: Start) -> in
     return exit_of_server(shutdown.failure) if shutdown.failure else Exit.DONE
 
 
-async def _start(workers: _Workers, server: HttpServer, app: WebApp, reload: Reload) -> None:
+async def _start(
+    workers: _Workers, server: HttpServer, app: WebApp, reload: Reload, *, is_new_store: bool
+) -> None:
     config = reload.config
     await workers.start()
     port = await _listen(server, app, config)
     handle_hangup(reload.run)
-    _print_address(config, port)
+    print_address(config, port, is_new_store=is_new_store)
 
 
 async def _check_pauses(engine: Engine, *, is_resuming: bool) -> None:
@@ -358,27 +362,6 @@ async def _listen(server: HttpServer, app: WebApp, config: Config) -> int:
             f"port {config.port} of {config.host} is in use, perhaps by another schedo server;"
             " choose another port with --port"
         ) from error
-
-
-def _print_address(config: Config, port: int) -> None:
-    """Print the address of the server and a first command to paste."""
-    host = f"[{config.host}]" if ":" in config.host else config.host
-    address = f"http://{host}:{port}"
-    job = (
-        '{"task":"shell","payload":{"command":"echo hello"},"delay":"5s"}'
-        if config.allow_shell
-        else '{"task":"http","payload":{"url":"https://example.org/"},"delay":"5s"}'
-    )
-    token = ' -H "authorization: Bearer $(cat TOKEN_FILE)"' if needs_token(config) else ""
-    if config.token_file:
-        token = token.replace("TOKEN_FILE", config.token_file)
-    lines = [f"schedo {schedo.__version__} listens on {address}; its jobs are in {config.store}"]
-    if not config.allow_shell:
-        lines.append("shell jobs are off; --allow-shell turns them on")
-    lines.append(
-        f"try: curl {address}/v1/jobs{token} -H 'content-type: application/json' -d '{job}'"
-    )
-    print("\n".join(lines), flush=True)
 
 
 def _print_error(text: str) -> None:

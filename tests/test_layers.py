@@ -22,7 +22,9 @@ LAYERS = (
     ("errors", "log_format", "hardening", "child_process", "silence_timer", "loops", "version"),
 )
 # These modules are the composition root; they count as one part.
-COMPOSITION = dict.fromkeys(("", "app", "config", "reload", "setting_values"), "serve")
+COMPOSITION = dict.fromkeys(
+    ("", "app", "config", "reload", "setting_values", "startup_text"), "serve"
+)
 
 OUTSIDE_FOR_CORE = {"msgspec", "cronsim", "orjson"}
 # fmt: off

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
+import threading
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -266,7 +266,9 @@ def interrupt_on_request(server: FakeServer, path: str) -> None:
 
     def next_reply(method: str, target: str) -> Reply:
         if target.startswith(path):
-            os.kill(os.getpid(), signal.SIGINT)
+            main = threading.main_thread().ident
+            assert main is not None
+            signal.pthread_kill(main, signal.SIGINT)  # only there it interrupts the event loop
         return answer(method, target)
 
     server.next_reply = next_reply  # type: ignore[method-assign]

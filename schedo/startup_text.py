@@ -1,0 +1,38 @@
+"""What a server prints when it is ready: its address, its store, and a first command to paste."""
+
+from __future__ import annotations
+
+import logging
+
+import schedo
+from schedo.config import Config, needs_token
+from schedo.log_format import JsonFormatter
+
+
+def print_address(config: Config, port: int, *, is_new_store: bool) -> None:
+    """Print it to stdout; with the log format JSON as one record, for programs that read both."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    address = f"http://{host}:{port}"
+    new = ", which is new and empty" if is_new_store else ""
+    ready = f"schedo {schedo.__version__} listens on {address}; its jobs are in {config.store}{new}"
+    if config.log_format == "json":
+        record = {"name": "schedo", "levelno": logging.INFO, "levelname": "INFO", "msg": ready}
+        lines = [JsonFormatter().format(logging.makeLogRecord(record))]
+    else:
+        lines = [ready, *_hints(config, address)]
+    print("\n".join(lines), flush=True)
+
+
+def _hints(config: Config, address: str) -> list[str]:
+    hints = []
+    job = '{"task":"shell","payload":{"command":"echo hello"},"delay":"5s"}'
+    if not config.allow_shell:
+        hints.append("shell jobs are off; --allow-shell turns them on")
+        job = '{"task":"http","payload":{"url":"https://example.org/"},"delay":"5s"}'
+    token = ""
+    if needs_token(config):
+        token = f' -H "authorization: Bearer $(cat {config.token_file or "TOKEN_FILE"})"'
+    return [
+        *hints,
+        f"try: curl {address}/v1/jobs{token} -H 'content-type: application/json' -d '{job}'",
+    ]
