@@ -15,6 +15,13 @@ from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import given, shared_options
 from schedo.cli.job_text import describe_effect, describe_work, render_fact
+from schedo.cli.run_history import (
+    describe_last_run,
+    failed_in_row,
+    print_last_runs,
+    render_facts,
+    warn_of_failing,
+)
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import keep_distance, read_now, read_time, render_full, render_time
 from schedo.client import operations
@@ -35,19 +42,22 @@ def schedules() -> None:
 
 
 @schedules.command("ls")
+@click.option("--failing", is_flag=True, help="Only schedules whose last run has failed.")
 @as_json
 @connected
-def list_(client: Client, is_json: bool) -> None:
-    """List schedules by name."""
-    records = list(client.list_schedules())
+def list_(client: Client, failing: bool, is_json: bool) -> None:
+    """List schedules by name, with how the last run of each ended."""
+    records = list(client.list_schedules(failing=failing))
     if is_json:
         print_json(records)
         return
     now = read_now()
-    headers = ("NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WORK")
+    headers = ("NAME", "RESULT", "FAILS", "RULE", "TZ", "STATE", "NEXT", "LAST", "WORK")
     compact = {"NEXT": keep_distance, "LAST": keep_distance}
     rows = [_row(record, now) for record in records]
     print_table(headers, rows, compact, optional=("TZ", "LAST", "RULE"))
+    if not failing:
+        warn_of_failing(records)
 
 
 def _row(schedule: Record, now: int) -> tuple[str, ...]:
@@ -55,6 +65,8 @@ def _row(schedule: Record, now: int) -> tuple[str, ...]:
     next_fire = next(iter(schedule.get("next_fires") or []), None)
     return (
         schedule["name"],
+        describe_last_run(schedule),
+        str(failed_in_row(schedule) or "-"),
         render_rule(schedule),
         schedule.get("tz", "UTC"),
         state,
@@ -78,17 +90,19 @@ def render_rule(schedule: Mapping[str, Any]) -> str:
 @as_json
 @connected
 def show(client: Client, name: str, is_json: bool) -> None:
-    """Show all fields of a schedule, with its latest decisions."""
+    """Show all fields of a schedule, with how its last runs ended and its latest decisions."""
     record = client.get_schedule(name)
     decisions = client.send(operations.list_decisions(name))[:_DECISIONS_SHOWN]
     if is_json:
         print_json({**record, "decisions": decisions})
         return
     now = read_now()
+    runs = record.pop("runs", {})
     facts = [
         (field, _render_field(field, value, now)) for field, value in record.items() if value != []
     ]
-    print_facts(facts)
+    print_facts([*facts, *render_facts(runs, now)])
+    print_last_runs(runs.get("last", ()), now)
     if decisions:
         click.echo()
         rows = [

@@ -202,11 +202,11 @@ class AsyncClient:
         """Return the schedule with its next fires and counters."""
         return await self.send(operations.get_schedule(name))
 
-    async def list_schedules(self) -> AsyncIterator[Record]:
-        """Yield all schedules by name."""
+    async def list_schedules(self, *, failing: bool = False) -> AsyncIterator[Record]:
+        """Yield all schedules by name; failing: only those whose last run has failed."""
         cursor: str | None = None
         while True:
-            page = await self.send(operations.list_schedules(cursor=cursor))
+            page = await self.send(operations.list_schedules(cursor=cursor, failing=failing))
             for record in page["items"]:
                 yield record
             cursor = page["next_cursor"]

@@ -271,9 +271,12 @@ def get_schedule(name: str) -> Operation[Record]:
     return get(_schedule(name), read_record)
 
 
-def list_schedules(limit: int = PAGE_JOBS, cursor: str | None = None) -> Operation[Page]:
-    """Return one page of schedules by name."""
-    return get(f"/v1/schedules{render_query({'limit': limit, 'cursor': cursor})}", read_page)
+def list_schedules(
+    limit: int = PAGE_JOBS, cursor: str | None = None, *, failing: bool = False
+) -> Operation[Page]:
+    """Return one page of schedules by name; failing: only those whose last run has failed."""
+    query = {"failing": "true" if failing else None, "limit": limit, "cursor": cursor}
+    return get(f"/v1/schedules{render_query(query)}", read_page)
 
 
 def list_decisions(name: str) -> Operation[list[Record]]:

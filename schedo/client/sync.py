@@ -203,11 +203,11 @@ class Client:
         """Return the schedule with its next fires and counters."""
         return self.send(operations.get_schedule(name))
 
-    def list_schedules(self) -> Iterator[Record]:
-        """Yield all schedules by name."""
+    def list_schedules(self, *, failing: bool = False) -> Iterator[Record]:
+        """Yield all schedules by name; failing: only those whose last run has failed."""
         cursor: str | None = None
         while True:
-            page = self.send(operations.list_schedules(cursor=cursor))
+            page = self.send(operations.list_schedules(cursor=cursor, failing=failing))
             yield from page["items"]
             cursor = page["next_cursor"]
             if cursor is None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Failure, Job, Pause, PauseScope, Queue, Schedule
+from schedo.core.run_history import EndedRun
 
 
 class AttemptRecord(NamedTuple):
@@ -57,6 +58,7 @@ class Changes:
     attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     decisions: list[DecisionRecord] = field(default_factory=list)
+    ended_runs: list[EndedRun] = field(default_factory=list)
     idempotency_records: list[IdempotencyRecord] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -73,5 +75,6 @@ class Changes:
             or self.attempts
             or self.outputs
             or self.decisions
+            or self.ended_runs
             or self.idempotency_records
         )

@@ -47,6 +47,10 @@ CATCHUP_RUNS_MAX = 1_000
 MISSED_COUNT_MAX = 10_000
 ACTIVE_RUNS_KNOWN_MAX = 1_000  # per schedule; with `overlap: allow` there can be more
 DECISIONS_KEPT = 100  # Dkron's number
+LAST_RUNS_MAX = 10  # per schedule: how each of them ended, and how long it took
+LAST_FAILURE_TYPE_CHARACTERS_MAX = 100  # of a schedule's last failure
+LAST_FAILURE_CHARACTERS_MAX = 500
+SCHEDULES_MEASURED_MAX = 200  # schedules with metrics of their own
 QUEUE_CONCURRENCY_MAX = 100_000
 FIRES_SHOWN = 5
 

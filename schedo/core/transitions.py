@@ -8,6 +8,7 @@ from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.model import ONCE, Job, Trigger
 from schedo.core.outcomes import FailedAttempt, Transition, requeue_rank
+from schedo.core.run_history import end_run
 from schedo.core.schedules import Schedules
 from schedo.core.states import FINAL, State
 
@@ -81,6 +82,8 @@ class JobTransitions:
 
     def finish(self, job: Job, state: State, now: int) -> None:
         """End the job."""
+        if job.schedule_id is not None:
+            self._jobs.changes.ended_runs.append(end_run(job, job.schedule_id, state, now))
         self._jobs.move(job, state)
         self._ended[state] += 1
         job.ended_at = now

@@ -295,9 +295,12 @@ class Engine:
             raise NotFound(f"there is no schedule {name!r}")
         return self._freshest(schedule)
 
-    async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
-        """Return schedules by name, those after the given one."""
-        return [self._freshest(s) for s in await self.store.list_schedules(after, limit)]
+    async def list_schedules(
+        self, after: str | None, limit: int, *, failing: bool = False
+    ) -> list[Schedule]:
+        """Return schedules by name, those after the given one; failing: only those that fail."""
+        found = await self.store.list_schedules(after, limit, failing=failing)
+        return [self._freshest(schedule) for schedule in found]
 
     def _freshest(self, schedule: Schedule) -> Schedule:
         known = self._loop.scheduler.find_schedule(schedule.id)

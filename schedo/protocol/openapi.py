@@ -89,6 +89,7 @@ PARAMETERS = _by_name(
         type="string",
         **INSTANT_SCHEMA,
     ),
+    _query("failing", "`true`: only schedules whose last run has failed.", enum=["true", "false"]),
     _query(
         "ended_after",
         "Only jobs that ended at this instant or later.",

@@ -225,9 +225,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "list_schedules",
         "GET /v1/schedules",
-        "List schedules by name.",
+        "List schedules by name, all or those whose last run failed.",
         {200: SchedulePage},
-        query=_PAGE,
+        query=("failing", *_PAGE),
     ),
     Operation(
         "put_schedule",
@@ -239,7 +239,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "get_schedule",
         "GET /v1/schedules/{name}",
-        "Read a schedule with its next fires and counters.",
+        "Read a schedule with its next fires, its counters and how its runs ended.",
         {200: ScheduleResponse},
     ),
     Operation(

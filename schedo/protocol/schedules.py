@@ -21,6 +21,7 @@ from schedo.core.model import (
     Schedule,
     ScheduleSpec,
 )
+from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.core.triggers import check_rule
 from schedo.errors import Invalid, Problem
 from schedo.protocol import fields
@@ -37,6 +38,7 @@ from schedo.protocol.jobs import JobResponse
 from schedo.protocol.masking import show_payload
 from schedo.protocol.options import JobFields, OptionsResponse, UniqueResponse, option_fields
 from schedo.protocol.retries import RetryResponse
+from schedo.protocol.run_histories import RunHistoryResponse
 from schedo.protocol.times import render_duration, render_instant
 
 CronText = Annotated[
@@ -233,6 +235,7 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
     last_fired_at: Instant | UnsetType = UNSET
     last_job: Id | UnsetType = UNSET
     counters: CountersResponse
+    runs: RunHistoryResponse
     warnings: list[str]
     effect: PutEffect | UnsetType = UNSET  # of the PUT that this responds to
 
@@ -243,6 +246,7 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
         fires: Iterable[int] = (),
         description: str | None = None,
         warnings: Sequence[str] = (),
+        history: RunHistory = NO_RUNS,
     ) -> Self:
         """Return the response; `fires` are its next instants, `description` explains its rule."""
         spec, rule, job = schedule.spec, schedule.spec.rule, schedule.spec.job
@@ -280,6 +284,7 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
             counters=CountersResponse(
                 schedule.fired, schedule.missed, schedule.overlap_skipped, schedule.buffered
             ),
+            runs=RunHistoryResponse.of(history),
             warnings=list(warnings),
             **option_fields(options),
         )

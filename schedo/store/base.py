@@ -18,6 +18,7 @@ from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.job_filter import JobFilter
 from schedo.core.loads import Load
 from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Schedule
+from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.states import State
 
 
@@ -124,11 +125,20 @@ class Reader(Protocol):
     async def get_schedule(self, which: str | int) -> Schedule | None:
         """Return the schedule with this name (or this id), without its active jobs, or None."""
 
-    async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
+    async def list_schedules(
+        self, after: str | None, limit: int, *, failing: bool = False
+    ) -> list[Schedule]:
         """Return schedules in order of name, after the given name, without their active jobs.
 
-        There may be fewer than `limit`, because payloads may be large; none only at the end.
+        failing: only those whose last completed or failed run has failed. There may be fewer than
+        `limit`, because payloads may be large; none only at the end.
         """
+
+    async def get_histories(self, schedule_ids: Sequence[int]) -> dict[int, RunHistory]:
+        """Return the histories of those of the schedules that have had a run end, by id."""
+
+    async def list_schedule_statuses(self, after: int, limit: int) -> list[ScheduleStatus]:
+        """Return what monitoring shows of schedules, in order of id, those after the given one."""
 
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         """Return the schedule's latest decisions, newest first."""
@@ -180,6 +190,7 @@ class Store(Reader, Protocol):
 
         The records are read before the first await. The commit fails if it updates a job that is
         not in the store, or if two jobs have the same unique key, or the same schedule and instant.
+        Each ended run is added to the history of its schedule, unless that is deleted.
         """
 
     async def save_clock(self, mark: ClockMark) -> None:

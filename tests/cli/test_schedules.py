@@ -21,9 +21,84 @@ def test_schedules_are_printed_as_a_table(server: FakeServer, schedo: Call) -> N
     result = schedo("schedules", "ls")
 
     headers, nightly, poll = result.stdout.splitlines()
-    assert headers.split() == ["NAME", "RULE", "TZ", "STATE", "NEXT", "LAST", "WORK"]
-    assert nightly.startswith("nightly  0 3 * * *  UTC  active  2099-11-21 03:00 (")
-    assert poll.startswith("poll     every 90s  UTC  paused  -")
+    assert headers.split() == [
+        *("NAME", "RESULT", "FAILS", "RULE", "TZ", "STATE", "NEXT", "LAST", "WORK")
+    ]
+    assert nightly.split()[:6] == ["nightly", "-", "-", "0", "3", "*"]
+    assert "UTC  active  2099-11-21 03:00 (" in nightly
+    assert poll.split()[:7] == ["poll", "-", "-", "every", "90s", "UTC", "paused"]
+    assert result.stderr == ""
+
+
+RUNS = {
+    "completed": 11,
+    "failed": 3,
+    "cancelled": 0,
+    "expired": 0,
+    "failed_in_row": 3,
+    "last": [
+        {
+            "job": "0000000000007",
+            "state": "failed",
+            "ended_at": "2020-01-03T03:00:09.000000Z",
+            "duration": "9s",
+        }
+    ],
+    "last_completed_at": "2019-12-31T03:00:00.000000Z",
+    "last_failure": {
+        "job": "0000000000007",
+        "at": "2020-01-03T03:00:09.000000Z",
+        "type": "exit-code",
+        "message": "it ended with 2",
+    },
+}
+
+
+def test_a_failing_schedule_is_seen_at_once(server: FakeServer, schedo: Call) -> None:
+    once = {**RUNS, "failed_in_row": 1}
+    records = [
+        *(schedule_record(name=f"job{n}", runs=once) for n in range(6)),
+        schedule_record(runs=RUNS),
+        schedule_record(name="fine", runs={**RUNS, "failed_in_row": 0, "last": []}),
+    ]
+    server.on("GET", "/v1/schedules", 200, {"items": records})
+
+    result = schedo("schedules", "ls")
+
+    assert result.stdout.splitlines()[7].split()[:3] == ["nightly", "failed", "3"]
+    assert result.stderr == (
+        "schedo: 7 schedules fail: nightly (the last 3 runs failed), job0 (the last run failed),"
+        " job1 (the last run failed), job2 (the last run failed), job3 (the last run failed)"
+        " and 2 more; why: schedo schedules show NAME\n"
+    )
+
+
+def test_failing_schedules_are_listed_alone(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/schedules", 200, {"items": [schedule_record(runs=RUNS)]})
+
+    result = schedo("schedules", "ls", "--failing")
+
+    assert result.stdout.splitlines()[1].startswith("nightly  failed  3")
+    assert result.stderr == ""
+    assert "failing=true" in server.requests[0].target
+
+
+def test_a_failing_schedule_is_shown_with_its_last_failure_and_its_last_runs(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("GET", PATH, 200, schedule_record(runs=RUNS))
+    server.on("GET", f"{PATH}/decisions", 200, {"items": []})
+
+    result = schedo("schedules", "show", "nightly")
+
+    lines = [line.split(maxsplit=1) for line in result.stdout.splitlines() if line]
+    shown = dict(lines)
+    assert shown["runs"] == "11 completed, 3 failed"
+    assert shown["failed_in_row"] == "3"
+    assert shown["last_failure"] == "exit-code: it ended with 2"
+    assert shown["last_completed_at"].startswith("2019-12-31 03:00:00")
+    assert "job 0000000000007" in result.stdout
+    assert result.stdout.splitlines()[-1].split()[-3:] == ["failed", "9s", "0000000000007"]
 
 
 def test_one_schedule_is_shown_with_its_decisions(server: FakeServer, schedo: Call) -> None:

@@ -51,6 +51,11 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
     ("get schedule", operations.get_schedule("n"), "GET", "/v1/schedules/n", None, True),
     ("backup", operations.create_backup(), "POST", "/v1/backup", None, False),
     ("schedules", operations.list_schedules(9), "GET", "/v1/schedules?limit=9", None, True),
+    (
+        "failing schedules",
+        operations.list_schedules(9, failing=True),
+        *("GET", "/v1/schedules?failing=true&limit=9", None, True),
+    ),
     ("decisions", operations.list_decisions("n"), "GET", "/v1/schedules/n/decisions", None, True),
     ("delete", operations.delete_schedule("n"), "DELETE", "/v1/schedules/n", None, False),
     (

@@ -26,6 +26,7 @@ from schedo.core.model import (
     Trigger,
 )
 from schedo.core.paged_index import Pair
+from schedo.core.run_history import EndedRun
 from schedo.core.states import FINAL, TIMED, WAITING, State
 
 PROMOTED = 3  # jobs that are queued in bulk at a time
@@ -44,6 +45,7 @@ class Written:
     attempts: list[AttemptRecord]
     outputs: list[Output]
     decisions: list[DecisionRecord]
+    ended_runs: list[EndedRun]
 
 
 @dataclass
@@ -59,6 +61,7 @@ class FakeStore:
     attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     decisions: list[DecisionRecord] = field(default_factory=list)
+    ended_runs: list[EndedRun] = field(default_factory=list)
 
     def shift(self, delta_us: int) -> None:
         """Shift the instants that count elapsed time."""
@@ -90,6 +93,7 @@ class FakeStore:
         self.attempts += written.attempts
         self.outputs += written.outputs
         self.decisions += written.decisions
+        self.ended_runs += written.ended_runs
 
     def _check_unique(self, job: Job) -> None:
         for other in self.jobs.values():

@@ -133,6 +133,7 @@ class Server:
             list(changes.attempts),
             list(changes.outputs),
             list(changes.decisions),
+            list(changes.ended_runs),
         )
         self.loading, self.unloaded = self.unloaded, []
         needed = [load for _, needs in self.loading for load in needs.loads]

@@ -232,5 +232,6 @@ def freeze(changes: Changes) -> Changes:
         attempts=list(changes.attempts),
         outputs=list(changes.outputs),
         decisions=list(changes.decisions),
+        ended_runs=list(changes.ended_runs),
         idempotency_records=list(changes.idempotency_records),
     )

@@ -7,11 +7,12 @@ open.
 from __future__ import annotations
 
 from tests.store.contract_clock import ClockClaims
+from tests.store.contract_histories import HistoryClaims
 from tests.store.contract_jobs import JobClaims
 from tests.store.contract_lists import ListClaims
 from tests.store.contract_reads import ReadClaims
 from tests.store.contract_schedules import ScheduleClaims
 
 
-class StoreContract(ClockClaims, JobClaims, ListClaims, ReadClaims, ScheduleClaims):
-    """Every claim; see the five modules."""
+class StoreContract(ClockClaims, HistoryClaims, JobClaims, ListClaims, ReadClaims, ScheduleClaims):
+    """Every claim; see the six modules."""

@@ -6,7 +6,7 @@ The simulation compares SQLite's results with the model's.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -17,6 +17,7 @@ from schedo.core.ids import first_id
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Job, Location, Pause, PauseScope, Queue, Schedule
+from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
 from schedo.core.states import FINAL, TIMED, WAITING, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
@@ -30,6 +31,7 @@ from schedo.store.base import (
 )
 from schedo.store.sqlite.pruning import kept_us
 from tests.store.model_checks import check_jobs, check_schedules
+from tests.store.model_records import add_runs, trim
 
 _DUE, _RANK = attrgetter("due_at", "id"), attrgetter("rank", "id")
 _ID = attrgetter("id", "attempt")
@@ -46,6 +48,7 @@ class ModelStore:
         self._is_open = False
         self._jobs: dict[int, Job] = {}
         self._schedules: dict[int, Schedule] = {}
+        self._histories: dict[int, RunHistory] = {}
         self._queues: dict[str, Queue] = {}
         self._pauses: dict[PauseScope, Pause] = {}
         self._attempts: dict[int, list[AttemptRecord]] = {}
@@ -79,6 +82,7 @@ class ModelStore:
         for schedule_id in changes.schedules_deleted:
             self._schedules.pop(schedule_id, None)
             self._decisions.pop(schedule_id, None)
+            self._histories.pop(schedule_id, None)
         deleted = set(changes.schedules_deleted)
         for schedule in changes.schedules.values():
             if schedule.id not in deleted:
@@ -91,6 +95,7 @@ class ModelStore:
                 self._pauses[scope] = pause
         for queue in changes.queues.values():
             self._queues[queue.name] = queue.changed()
+        add_runs(self._histories, self._schedules, changes)
         self._put_evidence(changes, deleted)
 
     # Ordered with commits.
@@ -226,10 +231,10 @@ class ModelStore:
         return None if job is None else job.copy()
 
     async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
-        def matches(job: Job) -> bool:
+        def fits(job: Job) -> bool:
             return (before is None or job.id < before) and which.matches(job)
 
-        jobs = self._page(matches, lambda job: (-job.id, 0), None, limit)
+        jobs = self._page(fits, lambda job: (-job.id, 0), None, limit)
         for job in jobs:
             if job.result is not None and len(job.result) > limits.PAYLOAD_INLINE_BYTES_MAX:
                 job.result = None
@@ -258,13 +263,35 @@ class ModelStore:
                 return schedule.copy()
         return None
 
-    async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
+    async def list_schedules(
+        self, after: str | None, limit: int, *, failing: bool = False
+    ) -> list[Schedule]:
         self._check_open()
         found = sorted(
-            (schedule for schedule in self._schedules.values() if schedule.name > (after or "")),
+            (
+                schedule
+                for schedule in self._schedules.values()
+                if schedule.name > (after or "")
+                and (not failing or self._histories.get(schedule.id, NO_RUNS).failed_in_row)
+            ),
             key=lambda schedule: schedule.name,
         )
         return [schedule.copy() for schedule in found[:limit]]
+
+    async def get_histories(self, schedule_ids: Sequence[int]) -> dict[int, RunHistory]:
+        self._check_open()
+        return {each: self._histories[each] for each in schedule_ids if each in self._histories}
+
+    async def list_schedule_statuses(self, after: int, limit: int) -> list[ScheduleStatus]:
+        self._check_open()
+        found = [schedule for ident, schedule in sorted(self._schedules.items()) if ident > after]
+        return [
+            ScheduleStatus(
+                *(each.id, each.name, each.created_at, each.paused),
+                self._histories.get(each.id, NO_RUNS),
+            )
+            for each in found[:limit]
+        ]
 
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         self._check_open()
@@ -311,7 +338,7 @@ class ModelStore:
                 outputs = self._outputs.setdefault(output.job_id, {})
                 key = (output.attempt, output.capture.stream)
                 outputs[key] = output.capture
-                _trim(outputs)
+                trim(outputs)
         for decision in changes.decisions:
             if decision.schedule_id not in deleted:
                 self._decided_at = max(self._decided_at, decision.decided_at)
@@ -356,16 +383,6 @@ def _loaded(job: Job) -> Job:
 def _is_expired(job: Job, now: int) -> bool:
     is_waiting = job.state not in FINAL and job.state is not State.RUNNING
     return is_waiting and job.expires_at is not None and job.expires_at <= now
-
-
-def _trim(outputs: dict[tuple[int, str], CapturedOutput]) -> None:
-    def size(kept: CapturedOutput) -> int:
-        return len(kept.head) + len(kept.tail)
-
-    while sum(map(size, outputs.values())) > limits.OUTPUTS_BYTES_MAX:
-        oldest = min(attempt for attempt, _ in outputs)
-        for key in [key for key in outputs if key[0] == oldest]:
-            del outputs[key]
 
 
 def count_waiting(jobs: Iterable[Job]) -> Waiting:

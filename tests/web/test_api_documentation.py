@@ -9,6 +9,9 @@ import msgspec
 import pytest
 
 from schedo.core import limits
+from schedo.core.changes import Changes
+from schedo.core.run_history import EndedRun
+from schedo.core.states import State
 from schedo.protocol.invocations import InvokeRequest, ReserveRequest, ShortRequest
 from schedo.protocol.jobs import JobRequest, JobResponse
 from schedo.protocol.operation import Operation
@@ -22,7 +25,7 @@ from schedo.protocol.schedules import ScheduleRequest
 from schedo.protocol.workers import ProgressResponse, WorkerResponse
 from schedo.web.head import HEADERS_MAX
 from schedo.web.server import CONNECTIONS_MAX
-from tests.web.world import World
+from tests.web.world import T0, World
 
 TEXT = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
 
@@ -84,6 +87,9 @@ def test_the_documented_limits_are_those_of_the_code() -> None:
 
 async def test_every_metric_is_documented(world: World) -> None:
     await world.submit()
+    await world.put("/v1/schedules/s", {"cron": "@daily", "task": "t"})
+    ended = EndedRun((await world.engine.get_schedule("s")).id, 1, State.COMPLETED, T0, 1, None)
+    await world.engine.store.commit(Changes(ended_runs=[ended]))
     page = (await world.get("/metrics")).body.decode()
 
     found = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))

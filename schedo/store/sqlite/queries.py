@@ -112,6 +112,21 @@ SCHEDULES = _paged(
 SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
 SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
 SCHEDULES_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name > ? ORDER BY name LIMIT ?"
+# CROSS JOIN keeps the order of the index.
+FAILING_SCHEDULES = f"""
+SELECT {", ".join(f"schedule.{name}" for name in rows.SCHEDULE.names)}
+FROM run_history AS history CROSS JOIN schedule ON schedule.id = history.schedule_id
+WHERE history.failed_in_row > 0 AND history.name > ? ORDER BY history.name LIMIT ?"""
+_HISTORY = ", ".join(f"history.{name}" for name in rows.RUN_HISTORY.names)
+# ?: the ids of schedules as JSON.
+HISTORIES = f"""
+SELECT history.schedule_id, {_HISTORY}
+FROM json_each(?) AS wanted CROSS JOIN run_history AS history
+ON history.schedule_id = wanted.value"""
+SCHEDULE_STATUSES = f"""
+SELECT schedule.id, schedule.name, schedule.created_at, schedule.paused, {_HISTORY}
+FROM schedule LEFT JOIN run_history AS history ON history.schedule_id = schedule.id
+WHERE schedule.id > ? ORDER BY schedule.id LIMIT ?"""
 # For a whole page of schedules in one statement; :ids: their ids as JSON.
 ACTIVE = f"""
 SELECT run.schedule_id, run.id, run.state

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.job_filter import JobFilter
 from schedo.core.model import DecisionRecord, Job, Schedule
+from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.store.base import JobPage, OutputPiece, OutputSize
 from schedo.store.sqlite import queries, reads, rows
 from schedo.store.sqlite.file_guard import DatabaseGuard
@@ -70,8 +71,17 @@ class ConcurrentReads(StoreCalls):
     async def get_schedule(self, which: str | int) -> Schedule | None:
         return await self._read(reads.schedule_alone, self._offset_us, which)
 
-    async def list_schedules(self, after: str | None, limit: int) -> list[Schedule]:
-        return await self._read(reads.page_by_name, self._offset_us, after, limit)
+    async def list_schedules(
+        self, after: str | None, limit: int, *, failing: bool = False
+    ) -> list[Schedule]:
+        query = queries.FAILING_SCHEDULES if failing else queries.SCHEDULES_BY_NAME
+        return await self._read(reads.page_by_name, self._offset_us, query, after, limit)
+
+    async def get_histories(self, schedule_ids: Sequence[int]) -> dict[int, RunHistory]:
+        return await self._read(reads.histories, schedule_ids)
+
+    async def list_schedule_statuses(self, after: int, limit: int) -> list[ScheduleStatus]:
+        return await self._read(reads.schedule_statuses, after, limit)
 
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         found = await self._read(reads.fetch_all, queries.DECISIONS, (schedule_id, limit))

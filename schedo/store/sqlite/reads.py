@@ -15,6 +15,7 @@ from schedo.core import limits
 from schedo.core.ids import first_id
 from schedo.core.loads import BlockedRun, LoadBlocked, LoadSchedules, LoadTimers, PromoteDue
 from schedo.core.model import Job, Schedule
+from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
 from schedo.core.states import State
 from schedo.store.base import ClockMark, OutputPiece, OutputSize, Snapshot
 from schedo.store.sqlite import queries, rows
@@ -24,6 +25,7 @@ _INTEGER_MIN = -(2**63)
 _INTEGER_MAX = 2**63 - 1
 _BEFORE_ALL = (_INTEGER_MIN, _INTEGER_MIN)
 _DUE = itemgetter(rows.JOB.names.index("due_at"), rows.JOB.names.index("id"))
+_encode_ids = msgspec.json.Encoder().encode
 _CLOCK_NAMES = [f"clock_{name}" for name in ClockMark._fields]
 
 
@@ -228,18 +230,41 @@ def schedule_alone(
 
 
 def page_by_name(
-    connection: sqlite3.Connection, offset_us: int, after: str | None, limit: int
+    connection: sqlite3.Connection, offset_us: int, query: str, after: str | None, limit: int
 ) -> list[Schedule]:
-    """Return schedules by name without their active jobs; a large payload ends the page."""
+    """Return the schedules of a query by name, without their active jobs.
+
+    A large payload ends the page.
+    """
     found: list[Schedule] = []
     size = 0
-    with closing(connection.execute(queries.SCHEDULES_BY_NAME, (after or "", limit))) as cursor:
+    with closing(connection.execute(query, (after or "", limit))) as cursor:
         for row in cursor:  # one at a time, because payloads may be large
             found.append(rows.schedule_from_row(row, offset_us))
             size += len(found[-1].spec.job.payload)
             if size > limits.SCHEDULE_PAGE_PAYLOADS_BYTES_MAX:
                 break
     return found
+
+
+def histories(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, RunHistory]:
+    """Return the histories of schedules, by id."""
+    found = connection.execute(queries.HISTORIES, (_encode_ids(ids).decode(),))
+    return {row[0]: rows.history_from_row(row[1:]) for row in found}
+
+
+def schedule_statuses(
+    connection: sqlite3.Connection, after: int, limit: int
+) -> list[ScheduleStatus]:
+    """Return what monitoring shows of schedules, in order of id."""
+    found = connection.execute(queries.SCHEDULE_STATUSES, (after, limit))
+    return [
+        ScheduleStatus(
+            *(ident, name, created_at, paused == 1),
+            NO_RUNS if history[0] is None else rows.history_from_row(history),
+        )
+        for ident, name, created_at, paused, *history in found
+    ]
 
 
 def _with_active(connection: sqlite3.Connection, found: list[Schedule]) -> list[Schedule]:

@@ -20,6 +20,7 @@ import msgspec
 from schedo.core.changes import AttemptRecord, IdempotencyRecord, Output
 from schedo.core.model import PLAIN, DecisionRecord, Job, Options, Pause, Queue, ReadyKey, Schedule
 from schedo.core.requirements import Requirements
+from schedo.core.run_history import EndedRun, LastRun, RunHistory
 from schedo.store.sqlite.columns import Codec, Columns, Row
 
 _encode = msgspec.json.Encoder().encode
@@ -64,6 +65,11 @@ SCHEDULE = Columns(
 )
 QUEUE = Columns(Queue, fixed=("name",))
 PAUSE = Columns(Pause, fixed=("scope",))
+RUN_HISTORY = Columns(
+    RunHistory,
+    codecs={"last_runs": Codec("", "decode_runs({})")},
+    scope={"decode_runs": msgspec.json.Decoder(tuple[LastRun, ...]).decode},
+)
 ATTEMPT = Columns(AttemptRecord)
 DECISION = Columns(DecisionRecord)
 IDEMPOTENCY_RECORD = Columns(IdempotencyRecord)
@@ -80,6 +86,7 @@ pause_row = PAUSE.compile_row(PAUSE.names)
 pause_from_row: Callable[[Row], Pause] = PAUSE.compile_record()
 decision_row = DECISION.compile_row(DECISION.names)
 decision_from_row: Callable[[Row], DecisionRecord] = DECISION.compile_record()
+history_from_row: Callable[[Row], RunHistory] = RUN_HISTORY.compile_record()
 _attempt_row = ATTEMPT.compile_row(ATTEMPT.names)
 attempt_from_row: Callable[[Row], AttemptRecord] = ATTEMPT.compile_record()
 
@@ -125,6 +132,16 @@ def schedule_from_row(row: Row, offset_us: int) -> Schedule:
     schedule = _schedule_from_row(row)
     schedule.shift(offset_us)
     return schedule
+
+
+def ended_run_row(run: EndedRun) -> Row:
+    """Return the schedule, the state, the instant, the job, its failure, and the run as JSON."""
+    last = LastRun(run.job_id, run.state, run.ended_at, run.duration_us)
+    failure = None if run.failure is None else _encode(run.failure).decode()
+    return (
+        *(run.schedule_id, run.state.value, run.ended_at, run.job_id, failure),
+        _encode(last).decode(),
+    )
 
 
 def attempt_row(attempt: AttemptRecord, *, has_job: bool) -> dict[str, Any]:

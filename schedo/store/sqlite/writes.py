@@ -21,6 +21,7 @@ from schedo.store.sqlite import bulk, rows
 from schedo.store.sqlite.buffer_entries import LAYOUT, BufferableJobs
 from schedo.store.sqlite.bulk import COUNTS, Shape, make_shape
 from schedo.store.sqlite.columns import Row
+from schedo.store.sqlite.histories import ADD_ENDED_RUN, ADD_ENDED_RUNS, DELETE_HISTORY
 from schedo.store.sqlite.rows import (
     ATTEMPT,
     DECISION,
@@ -252,7 +253,11 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
     statements = [
         Statement(DELETE_SCHEDULE, [(each,) for each in deleted]),
         Statement(DELETE_DECISIONS, [(each,) for each in deleted]),
+        Statement(DELETE_HISTORY, [(each,) for each in deleted]),
         Statement(UPSERT_SCHEDULE, schedules, shapes=(UPSERT_SCHEDULES,)),
+        Statement(
+            ADD_ENDED_RUN, [*map(rows.ended_run_row, changes.ended_runs)], shapes=(ADD_ENDED_RUNS,)
+        ),
         Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
         Statement(UPSERT_PAUSE, [rows.pause_row(p) for p in changes.pauses.values() if p]),
         Statement(DELETE_PAUSE, [(scope.value,) for scope, p in changes.pauses.items() if not p]),

@@ -1,7 +1,8 @@
 """GET /metrics: the measurements of the engine, for Prometheus and for `schedo top`.
 
-Labels are queues, states, outcomes, decisions and kinds of indexes, never jobs, and at most
-QUEUES_NAMED_MAX queues have a label of their own: the number of series stays bounded.
+Labels are queues, schedules, states, outcomes, decisions and kinds of indexes, never jobs, and at
+most QUEUES_NAMED_MAX queues and SCHEDULES_MEASURED_MAX schedules have a label of their own: the
+number of series stays bounded.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Literal
 
 from schedo.core.limits import SECOND
 from schedo.core.model import PauseScope
+from schedo.core.run_history import ScheduleStatus
 from schedo.core.states import State
 from schedo.engine.gauges import Gauges
 from schedo.engine.metrics import DURATION_BOUNDS_US, Histogram, Metrics
@@ -26,6 +28,7 @@ from schedo.protocol.prometheus import (
 )
 from schedo.web.context import AppContext
 from schedo.web.handlers.process_metrics import read_process
+from schedo.web.handlers.schedule_metrics import read_schedules, render_schedules
 from schedo.web.http import Request, Response
 
 _BOUNDS_S = tuple(bound / SECOND for bound in DURATION_BOUNDS_US)
@@ -38,16 +41,22 @@ async def get_metrics(context: AppContext, request: Request) -> Response:
 
 
 async def _read_metrics(context: AppContext) -> bytes:
-    return await in_steps(_render(context, await context.engine.gauges()))
+    gauges = await context.engine.gauges()
+    schedules = await read_schedules(context.engine.store)
+    return await in_steps(_render(context, gauges, schedules))
 
 
-def _render(context: AppContext, gauges: Gauges) -> Generator[None, None, bytes]:
+def _render(
+    context: AppContext, gauges: Gauges, schedules: list[ScheduleStatus]
+) -> Generator[None, None, bytes]:
     families = [
         *_render_counts(context.engine.metrics),
         *_render_histograms(context.engine.metrics),
     ]
     yield
     families += [*_render_state(context, gauges), *_render_queues(gauges), *read_process()]
+    yield
+    families += render_schedules(schedules)
     yield
     return render_exposition(families)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import msgspec
@@ -14,12 +14,13 @@ from schedo.core.commands import PutEffect
 from schedo.core.cron import describe_clock_change, explain, parse_cron
 from schedo.core.ids import render_id
 from schedo.core.model import Rule, Schedule
+from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.core.triggers import next_after
 from schedo.errors import BadRequest
 from schedo.protocol import fields
 from schedo.protocol.fields import duration_or_unset, or_unset
 from schedo.protocol.jobs import job_fields
-from schedo.protocol.query import parse_name_cursor, read_limit, render_cursor
+from schedo.protocol.query import parse_name_cursor, read_choice, read_limit, render_cursor
 from schedo.protocol.schedules import (
     ClockChangeResponse,
     CronRequest,
@@ -51,7 +52,7 @@ async def put_schedule(context: AppContext, request: Request) -> Response:
     await request.claim.take(max(len(request.body), _SCHEDULE_BYTES))
     schedule, effect = await context.engine.put_schedule(spec)
     location = (b"location", f"/v1/schedules/{schedule.name}".encode())
-    response = _describe(context, schedule)
+    response = _describe(context, await _load_histories(context, [schedule]), schedule)
     response.effect = effect
     status = 201 if effect is PutEffect.CREATED else 200
     return Response(status, msgspec.json.encode(response)).with_headers(location)
@@ -59,15 +60,16 @@ async def put_schedule(context: AppContext, request: Request) -> Response:
 
 async def get_schedule(context: AppContext, request: Request) -> Response:
     await request.claim.take(_SCHEDULE_BYTES)
-    return _respond(context, await context.engine.get_schedule(_name(request)))
+    return await _respond(context, await context.engine.get_schedule(_name(request)))
 
 
 async def list_schedules(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
     after = parse_name_cursor("schedules", request.query)
+    failing = read_choice(request.query, "failing", ("true", "false")) == "true"
     await request.claim.take(_PAGE_BYTES)
-    schedules, is_last = await _load_page(context, after, limit)
-    describe = partial(_describe, context)
+    schedules, is_last = await _load_page(context, after, limit, failing=failing)
+    describe = partial(_describe, context, await _load_histories(context, schedules))
     if is_last:
         return await page_response(describe, schedules)
     cursor = render_cursor("schedules", request.query, schedules[-1].name)
@@ -75,14 +77,14 @@ async def list_schedules(context: AppContext, request: Request) -> Response:
 
 
 async def _load_page(
-    context: AppContext, after: str | None, limit: int
+    context: AppContext, after: str | None, limit: int, *, failing: bool
 ) -> tuple[list[Schedule], bool]:
     """Return a page of schedules, and whether it is the last; it ends early if it is large."""
     found: list[Schedule] = []
     size = 0
     while len(found) < limit and size < _PAGE_BYTES // 2:
         count = min(limit - len(found), _LOADED_SCHEDULES)
-        more = await context.engine.list_schedules(after, count)
+        more = await context.engine.list_schedules(after, count, failing=failing)
         found += more
         if not more:
             return found, True
@@ -109,7 +111,7 @@ async def pause_schedule(context: AppContext, request: Request) -> Response:
     note = (await request.read(PauseRequest)).note
     await request.claim.take(_SCHEDULE_BYTES)
     name = await _check_schedule(context, request)
-    return _respond(context, await context.engine.pause_schedule(name, note))
+    return await _respond(context, await context.engine.pause_schedule(name, note))
 
 
 async def resume_schedule(context: AppContext, request: Request) -> Response:
@@ -118,7 +120,7 @@ async def resume_schedule(context: AppContext, request: Request) -> Response:
     )
     await request.claim.take(_SCHEDULE_BYTES)
     name = await _check_schedule(context, request)
-    return _respond(context, await context.engine.resume_schedule(name, resume_from))
+    return await _respond(context, await context.engine.resume_schedule(name, resume_from))
 
 
 async def trigger_schedule(context: AppContext, request: Request) -> Response:
@@ -160,11 +162,20 @@ async def explain_cron(context: AppContext, request: Request) -> Response:
     return Response(200, msgspec.json.encode(response))
 
 
-def _respond(context: AppContext, schedule: Schedule, status: int = 200) -> Response:
-    return Response(status, msgspec.json.encode(_describe(context, schedule)))
+async def _respond(context: AppContext, schedule: Schedule, status: int = 200) -> Response:
+    histories = await _load_histories(context, [schedule])
+    return Response(status, msgspec.json.encode(_describe(context, histories, schedule)))
 
 
-def _describe(context: AppContext, schedule: Schedule) -> ScheduleResponse:
+async def _load_histories(
+    context: AppContext, schedules: Iterable[Schedule]
+) -> Mapping[int, RunHistory]:
+    return await context.engine.store.get_histories([schedule.id for schedule in schedules])
+
+
+def _describe(
+    context: AppContext, histories: Mapping[int, RunHistory], schedule: Schedule
+) -> ScheduleResponse:
     rule, source = schedule.spec.rule, schedule.spec.cron_source
     now = context.engine.clock.now()
     # If the clock was set back, it passes instants again that have a decision already.
@@ -174,7 +185,8 @@ def _describe(context: AppContext, schedule: Schedule) -> ScheduleResponse:
     if not fires:
         warnings.append(f"it will not fire again: {_why_never(rule)}")
     shown = [] if schedule.paused else fires
-    return ScheduleResponse.of(schedule, shown, _explain(rule), warnings)
+    history = histories.get(schedule.id, NO_RUNS)
+    return ScheduleResponse.of(schedule, shown, _explain(rule), warnings, history)
 
 
 def _why_never(rule: Rule) -> str:

@@ -52,6 +52,15 @@ PLANS = {
         "INDEX sqlite_autoindex_schedule_1 (name=?)",
     ),
     "list_schedules": (queries.SCHEDULES_BY_NAME, "INDEX sqlite_autoindex_schedule_1 (name>?)"),
+    "list_schedules, failing": (
+        queries.FAILING_SCHEDULES,
+        "INDEX run_history_failing (name>?)",
+    ),
+    "get_histories": (queries.HISTORIES, "SEARCH history USING INTEGER PRIMARY KEY (rowid=?)"),
+    "list_schedule_statuses": (
+        queries.SCHEDULE_STATUSES,
+        "SEARCH schedule USING INTEGER PRIMARY KEY (rowid>?)",
+    ),
     "LoadBlocked": (queries.BLOCKED, "INDEX job_state (state=? AND id>?)"),
     "get_job": (queries.WHOLE_JOB, KEY),
     "load_payload": (queries.PAYLOAD, KEY),

@@ -10,11 +10,16 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from schedo.core.changes import Changes
 from schedo.core.leases import AttemptResult, Completed
+from schedo.core.limits import SCHEDULES_MEASURED_MAX
 from schedo.core.model import JobSpec
+from schedo.core.run_history import EndedRun
+from schedo.core.states import State
 from schedo.engine.engine import Engine
 from schedo.engine.gauges import Gauges
-from tests.web.world import World, secured
+from tests.factories import make_spec
+from tests.web.world import SECOND, T0, World, secured
 
 TOKEN = "a-token-of-enough-characters"
 
@@ -158,3 +163,41 @@ async def test_concurrent_requests_for_metrics_share_one_text(
 
     assert {reply.status for reply in replies} == {200}
     assert count <= 2
+
+
+async def test_the_last_completion_of_each_schedule_can_be_watched(world: World) -> None:
+    """With `(last_completion or created)`, an alert also finds a schedule that never completed."""
+    await world.put("/v1/schedules/nightly", {"cron": "@daily", "task": "t"})
+    await world.put("/v1/schedules/other", {"cron": "@daily", "task": "t", "paused": True})
+    nightly = (await world.engine.get_schedule("nightly")).id
+    ended = [
+        EndedRun(nightly, 1, State.COMPLETED, T0 + SECOND, 5, None),
+        EndedRun(nightly, 2, State.FAILED, T0 + 2 * SECOND, 5, None),
+    ]
+    await world.engine.store.commit(Changes(ended_runs=ended))
+
+    page = await scrape(world)
+
+    completed = values(page["schedo_schedule_last_completion_timestamp_seconds"])
+    assert completed == {("nightly",): T0 / SECOND + 1}
+    created = values(page["schedo_schedule_created_timestamp_seconds"])
+    assert created == {("nightly",): T0 / SECOND, ("other",): T0 / SECOND}
+    assert values(page["schedo_schedule_failed_in_row"]) == {("nightly",): 1, ("other",): 0}
+    assert values(page["schedo_schedule_paused"]) == {("nightly",): 0, ("other",): 1}
+    runs = values(page["schedo_schedule_runs_ended"], "_total")
+    assert runs[("nightly", "completed")] == runs[("nightly", "failed")] == 1
+    assert runs[("other", "expired")] == 0
+    assert values(page["schedo_schedules_beyond_metrics"]) == {(): 0}
+
+
+async def test_the_schedules_that_were_created_first_have_series(world: World) -> None:
+    for number in range(SCHEDULES_MEASURED_MAX + 3):
+        spec = make_spec(name=f"s{number:03}" if number else "zz")
+        await world.engine.put_schedule(spec)
+
+    page = await scrape(world)
+
+    names = {name for (name,) in values(page["schedo_schedule_paused"])}
+    assert len(names) == SCHEDULES_MEASURED_MAX
+    assert {"zz", "s001"} <= names
+    assert values(page["schedo_schedules_beyond_metrics"]) == {(): 1}
