@@ -13,6 +13,7 @@ from schedo.version import __version__ as __version__
 if TYPE_CHECKING:
     from schedo.app.application import Schedo
     from schedo.app.handles import JobHandle
+    from schedo.app.tasks import NewJob
     from schedo.client.aio import AsyncClient
     from schedo.client.errors import JobCancelled, JobFailed
     from schedo.client.options import Retry
@@ -28,6 +29,7 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "JobHandle",
+    "NewJob",
     "Retry",
     "Schedo",
     "Snooze",
@@ -44,6 +46,7 @@ _MODULES = {
     "JobCancelled": "schedo.client.errors",
     "JobFailed": "schedo.client.errors",
     "JobHandle": "schedo.app.handles",
+    "NewJob": "schedo.app.tasks",
     "Retry": "schedo.client.options",
     "Schedo": "schedo.app.application",
     "Snooze": "schedo.tasks.current_job",

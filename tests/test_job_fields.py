@@ -179,8 +179,8 @@ def test_a_retry_policy_in_python_has_the_fields_of_the_request() -> None:
 def test_an_application_sends_every_field_and_submits_every_field(fields: dict[str, Any]) -> None:
     template = make_job("t", fields)
 
-    (request,) = template.make_requests([b"{}"])
-    (spec,) = template.make_specs([b"{}"])
+    request = template.make_request(b"{}")
+    spec = template.make_spec(b"{}")
 
     assert spec == meaning(fields)
     assert meaning({name: value for name, value in request.items() if name != "task"}) == spec

@@ -10,7 +10,8 @@ from pathlib import Path
 import uvloop
 
 from bench.peers.work import Result, Tally, Work, print_result, read_work
-from schedo import JobHandle, Schedo, __version__
+from schedo import JobHandle, NewJob, Schedo, __version__
+from schedo.app.tasks import BoundTask
 from schedo.errors import SchedoError
 
 
@@ -41,22 +42,27 @@ class Program:
     async def submit_batch(self, batch: range) -> None:
         """Submit the jobs with these numbers; each is durable on return."""
         work = self._work
-        if work.keyed or len(batch) == 1:
-            await asyncio.gather(*map(self._submit_one, batch))
+        if len(batch) == 1:
+            await self._submit_one(batch[0])
             return
         handles: list[JobHandle[None] | SchedoError] = []
         for task in range(work.tasks):
-            payloads = [work.payload(n) for n in batch if n % work.tasks == task]
             bound = self._tasks[task].options(queue=work.queue(task))
-            handles += await bound.enqueue_many(payloads)
+            numbers = [n for n in batch if n % work.tasks == task]
+            calls = map(self._make_job, numbers) if work.keyed else map(work.payload, numbers)
+            handles += await bound.enqueue_many(calls)
         refused = [each for each in handles if isinstance(each, SchedoError)]
         assert not refused, f"{len(refused)} jobs were refused: {refused[0]}"
 
     async def _submit_one(self, number: int) -> None:
-        work = self._work
-        options = work.options(number) | {"queue": work.queue(number)}
-        task = self._tasks[number % work.tasks]
-        await task.options(**options).enqueue(**work.payload(number))
+        await self._bind(number).enqueue(**self._work.payload(number))
+
+    def _make_job(self, number: int) -> NewJob[None]:
+        return self._bind(number).job(**self._work.payload(number))
+
+    def _bind(self, number: int) -> BoundTask[..., None]:
+        options = self._work.options(number) | {"queue": self._work.queue(number)}
+        return self._tasks[number % self._work.tasks].options(**options)
 
     async def ran_all(self) -> None:
         """Return once every job has run."""

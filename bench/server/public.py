@@ -3,10 +3,10 @@
   stream   from the first submit, with a worker up, until all jobs have ended durably
   drain    all jobs are in the store; from the start of a worker until all have ended durably
 
-Jobs are submitted in batches of 1,000, one after the other: embedded with `enqueue_many` (jobs with
-keys: with 1,000 simultaneous `enqueue`), served with `AsyncClient.submit_many`. The floor is a bare
-SQLite table of three columns with the same payloads, inserted and then updated by id, 500 rows a
-commit. In another run of each, the server is killed in the middle.
+Jobs are submitted in batches of 1,000, one after the other: embedded with `enqueue_many`, served
+with `AsyncClient.submit_many`. The floor is a bare SQLite table of three columns with the same
+payloads, inserted and then updated by id, 500 rows a commit. In another run of each, the server is
+killed in the middle.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack
 
 import msgspec
 
@@ -28,6 +28,13 @@ class HasBackend(Protocol):
         """Return the backend for jobs; raise RuntimeError if there is none."""
 
 
+class NewJob(NamedTuple, Generic[T]):
+    """A job for enqueue_many, with options and arguments of its own; it is not submitted yet."""
+
+    template: JobTemplate
+    payload: bytes  # JSON
+
+
 class BoundTask(Generic[P, T]):
     """A task with the options of a job to enqueue."""
 
@@ -44,7 +51,7 @@ class BoundTask(Generic[P, T]):
         """
         backend = self._app.find_backend()
         payload = self._task.arguments.write(args, kwargs)
-        (submitted,) = await backend.submit(self._template, [payload])
+        (submitted,) = await backend.submit([(self._template, payload)])
         if isinstance(submitted, SchedoError):
             raise submitted
         return JobHandle(backend, self._task.function, submitted.number, submitted.is_conflict)
@@ -58,7 +65,14 @@ class BoundTask(Generic[P, T]):
         """
         request = msgspec.structs.replace(self._template.request, broadcast=True)
         payload = self._task.arguments.write(args, kwargs)
-        return await self._submit(self._template._replace(request=request), [payload])
+        return await self._submit([(self._template._replace(request=request), payload)])
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob[T]:
+        """Return a job with these arguments for enqueue_many, without submitting it.
+
+        Raise TypeError if the arguments do not match the task's signature.
+        """
+        return NewJob(self._template, self._task.arguments.write(args, kwargs))
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T]:
         """Submit a job from code that is not async, in any thread; see enqueue.
@@ -68,34 +82,46 @@ class BoundTask(Generic[P, T]):
         return run_sync(self._app.find_backend(), self.enqueue(*args, **kwargs))
 
     def enqueue_many_sync(
-        self, calls: Iterable[Mapping[str, Any]]
+        self, calls: Iterable[Mapping[str, Any] | NewJob[T]]
     ) -> list[JobHandle[T] | SchedoError]:
         """Submit many jobs from code that is not async; see enqueue_many."""
         return run_sync(self._app.find_backend(), self.enqueue_many(calls))
 
     async def enqueue_many(
-        self, calls: Iterable[Mapping[str, Any]]
+        self, calls: Iterable[Mapping[str, Any] | NewJob[T]]
     ) -> list[JobHandle[T] | SchedoError]:
         """Submit a job for each mapping of keyword arguments, up to a thousand in one commit.
 
-        A rejected job has its error at its position in the list.
+        A job with options of its own, such as a unique key, is given as task.options(...).job(...).
+        A rejected job has its error at its position in the list. Raise TypeError before anything is
+        submitted if arguments do not match the task's signature, or a job is one of another task.
         """
-        payloads = [self._task.arguments.write((), call) for call in calls]
+        jobs = [
+            call
+            if isinstance(call, NewJob)
+            else (self._template, self._task.arguments.write((), call))
+            for call in calls
+        ]
+        for template, _ in jobs:
+            if template is not self._template and template.request.task != self._task.name:
+                raise TypeError(
+                    f"a job of the task {template.request.task!r} was given to enqueue_many of"
+                    f" {self._task.name!r}"
+                )
         handles: list[JobHandle[T] | SchedoError] = []
-        for start in range(0, len(payloads), limits.BATCH_JOBS_MAX):
-            part = payloads[start : start + limits.BATCH_JOBS_MAX]
-            handles += await self._submit(self._template, part)
+        for start in range(0, len(jobs), limits.BATCH_JOBS_MAX):
+            handles += await self._submit(jobs[start : start + limits.BATCH_JOBS_MAX])
         return handles
 
     async def _submit(
-        self, template: JobTemplate, payloads: Sequence[bytes]
+        self, jobs: Sequence[tuple[JobTemplate, bytes]]
     ) -> list[JobHandle[T] | SchedoError]:
         backend, function = self._app.find_backend(), self._task.function
         return [
             each
             if isinstance(each, SchedoError)
             else JobHandle(backend, function, each.number, each.is_conflict)
-            for each in await backend.submit(template, payloads)
+            for each in await backend.submit(jobs)
         ]
 
 
@@ -136,10 +162,14 @@ class Task(Generic[P, R, T]):
         """Submit a job with these arguments; it is durable on return."""
         return await self._plain.enqueue(*args, **kwargs)
 
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob[T]:
+        """Return a job with these arguments for enqueue_many; see BoundTask.job."""
+        return self._plain.job(*args, **kwargs)
+
     async def enqueue_many(
-        self, calls: Iterable[Mapping[str, Any]]
+        self, calls: Iterable[Mapping[str, Any] | NewJob[T]]
     ) -> list[JobHandle[T] | SchedoError]:
-        """Submit a job for each mapping of keyword arguments; see BoundTask.enqueue_many."""
+        """Submit a job for each mapping of keyword arguments or job; see BoundTask.enqueue_many."""
         return await self._plain.enqueue_many(calls)
 
     async def broadcast(
@@ -153,7 +183,7 @@ class Task(Generic[P, R, T]):
         return self._plain.enqueue_sync(*args, **kwargs)
 
     def enqueue_many_sync(
-        self, calls: Iterable[Mapping[str, Any]]
+        self, calls: Iterable[Mapping[str, Any] | NewJob[T]]
     ) -> list[JobHandle[T] | SchedoError]:
         """Submit many jobs from code that is not async; see BoundTask.enqueue_many."""
         return self._plain.enqueue_many_sync(calls)

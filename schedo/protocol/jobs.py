@@ -6,7 +6,7 @@ of 4.5 microseconds); a test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -79,14 +79,13 @@ class JobTemplate(NamedTuple):
     request: JobRequest
     spec: JobSpec
 
-    def make_specs(self, payloads: Sequence[bytes]) -> list[JobSpec]:
-        """Return the spec of one job for each payload."""
-        return [msgspec.structs.replace(self.spec, payload=payload) for payload in payloads]
+    def make_spec(self, payload: bytes) -> JobSpec:
+        """Return the spec of a job with this payload."""
+        return msgspec.structs.replace(self.spec, payload=payload)
 
-    def make_requests(self, payloads: Sequence[bytes]) -> list[dict[str, Any]]:
-        """Return the request for one job for each payload, as plain JSON data."""
-        fields = msgspec.to_builtins(self.request)
-        return [{**fields, "payload": msgspec.json.decode(payload)} for payload in payloads]
+    def make_request(self, payload: bytes) -> dict[str, Any]:
+        """Return the request for a job with this payload, as plain JSON data."""
+        return {**msgspec.to_builtins(self.request), "payload": msgspec.json.decode(payload)}
 
 
 class SubmittedJob(Struct, frozen=True, tag="ticket"):

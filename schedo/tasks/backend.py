@@ -22,12 +22,12 @@ class Backend(Protocol):
     """Submits jobs, and returns their current state."""
 
     async def submit(
-        self, template: JobTemplate, payloads: Sequence[bytes]
+        self, jobs: Sequence[tuple[JobTemplate, bytes]]
     ) -> list[SubmittedJob | SchedoError]:
-        """Submit one job for each payload (JSON); all are durable on return.
+        """Submit jobs, each a template and a payload (JSON); all are durable on return.
 
         A rejected job has its error at its position in the list. The template of a broadcast comes
-        with one payload, and makes one job for each connected worker that may run it.
+        alone, and makes one job for each connected worker that may run it.
         """
 
     async def get(self, job_id: str) -> Record:
@@ -55,10 +55,10 @@ class ThreadsafeBackend:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
     async def submit(
-        self, template: JobTemplate, payloads: Sequence[bytes]
+        self, jobs: Sequence[tuple[JobTemplate, bytes]]
     ) -> list[SubmittedJob | SchedoError]:
-        """Submit one job for each payload; see Backend."""
-        return await self._run(self._backend.submit(template, payloads))
+        """Submit jobs; see Backend."""
+        return await self._run(self._backend.submit(jobs))
 
     async def get(self, job_id: str) -> Record:
         """Return the job in its current state."""

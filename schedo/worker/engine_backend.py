@@ -27,11 +27,11 @@ class EngineBackend:
         self._engine = engine
 
     async def submit(
-        self, template: JobTemplate, payloads: Sequence[bytes]
+        self, jobs: Sequence[tuple[JobTemplate, bytes]]
     ) -> list[SubmittedJob | SchedoError]:
-        """Submit one job for each payload; see Backend."""
-        specs = template.make_specs(payloads)
-        if template.request.broadcast:
+        """Submit jobs; see Backend."""
+        specs = [template.make_spec(payload) for template, payload in jobs]
+        if jobs and jobs[0][0].request.broadcast:
             return await self.broadcast(specs[0])
         return await self.submit_specs(specs)
 

@@ -43,12 +43,12 @@ class HttpBackend:
             self._client = None
 
     async def submit(
-        self, template: JobTemplate, payloads: Sequence[bytes]
+        self, jobs: Sequence[tuple[JobTemplate, bytes]]
     ) -> list[SubmittedJob | SchedoError]:
-        """Submit one job for each payload; see Backend."""
-        requests = template.make_requests(payloads)
+        """Submit jobs; see Backend."""
+        requests = [template.make_request(payload) for template, payload in jobs]
         async with self._connect() as client:
-            if template.request.broadcast:
+            if jobs and jobs[0][0].request.broadcast:
                 items = await client.send(operations.broadcast(requests[0]))
                 return [each if isinstance(each, SchedoError) else _ticket(each) for each in items]
             if len(requests) == 1:

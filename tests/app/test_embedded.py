@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from schedo import JobCancelled, JobFailed, JobHandle, Schedo, current_job
+from schedo import JobCancelled, JobFailed, JobHandle, NewJob, Schedo, current_job
 from schedo.errors import DuplicateKey, Invalid, StoreLocked, Unsatisfiable
 from tests.app.example import LONG_S, Example, Sum
 
@@ -142,6 +142,32 @@ async def test_a_refused_job_of_many_has_its_error_at_its_position(example: Exam
 
     assert isinstance(first, JobHandle)
     assert isinstance(second, DuplicateKey)
+
+
+async def test_each_of_many_jobs_can_have_options_of_its_own(example: Example) -> None:
+    def job(key: str, n: int) -> NewJob[int]:
+        return example.double.options(unique=key, delay="1h", tags=[key]).job(n)
+
+    async with example.app, asyncio.timeout(LONG_S):
+        handles = await example.double.enqueue_many([job("a", 1), {"n": 5}, job("b", 2)])
+        again = await example.double.enqueue_many([job("b", 3), job("c", 3), job("c", 4)])
+        jobs = [each for each in (*handles, *again) if isinstance(each, JobHandle)]
+        records = [await each.status() for each in jobs]
+
+    assert [record.get("tags", []) for record in records] == [["a"], [], ["b"], ["b"], ["c"], ["c"]]
+    assert [record["payload"]["n"] for record in records] == [1, 5, 2, 2, 3, 3]
+    assert [each.is_conflict for each in jobs] == [False, False, False, True, False, True]
+
+
+async def test_a_job_of_another_task_is_refused_before_any_is_submitted(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        first = example.double.options(unique="k").job(1)
+        with pytest.raises(TypeError, match="was given to enqueue_many of"):
+            await example.double.enqueue_many([first, example.add.job(1)])  # type: ignore[list-item]
+        (handle,) = await example.double.enqueue_many([first])
+
+    assert isinstance(handle, JobHandle)
+    assert not handle.is_conflict
 
 
 async def test_a_plain_function_can_enqueue_from_its_thread(example: Example) -> None:

@@ -101,6 +101,20 @@ async def test_an_error_response_of_the_server_is_raised(monkeypatch: pytest.Mon
     assert isinstance(refused, SchedoError)
 
 
+async def test_many_jobs_with_options_of_their_own_are_one_request() -> None:
+    with fake_server() as server:
+        items = [{"status": 201, "job": {"id": "0CR5KPDD15T00"}}] * 2
+        server.on("POST", "/v1/jobs:batch", 200, {"items": items})
+        _, send = make_client_app(url=server.url)
+
+        await send.enqueue_many([send.options(unique=to).job(to) for to in ("ada", "bob")])
+
+    assert [(job["unique"], job["payload"]["to"]) for job in server.requests[0].json] == [
+        ("ada", "ada"),
+        ("bob", "bob"),
+    ]
+
+
 async def test_a_broadcast_goes_to_the_server() -> None:
     with fake_server() as server:
         item = {"status": 201, "job": {"id": "00000000000AB", "state": "queued"}}
@@ -125,24 +139,22 @@ def test_an_option_reaches_the_server_as_it_was_written() -> None:
         },
     )
 
-    assert template.make_requests([b'{"to":"ada"}']) == [
-        {
-            "task": "t",
-            "payload": {"to": "ada"},
-            "expires_at": "2027-01-15T09:00:00+00:00",
-            "retry": {
-                "max_attempts": 4,
-                "backoff": "fixed",
-                "initial": "1s",
-                "factor": 1.0,
-                "max": "2m",
-                "jitter": 0.0,
-            },
-            "timeout": 1.5,
-            "requires": {"labels": {"gpu": "a100"}},
-            "prefer": [{"zone": "lhr"}, {}],
-        }
-    ]
+    assert template.make_request(b'{"to":"ada"}') == {
+        "task": "t",
+        "payload": {"to": "ada"},
+        "expires_at": "2027-01-15T09:00:00+00:00",
+        "retry": {
+            "max_attempts": 4,
+            "backoff": "fixed",
+            "initial": "1s",
+            "factor": 1.0,
+            "max": "2m",
+            "jitter": 0.0,
+        },
+        "timeout": 1.5,
+        "requires": {"labels": {"gpu": "a100"}},
+        "prefer": [{"zone": "lhr"}, {}],
+    }
 
 
 async def test_a_job_enqueued_over_http_keeps_what_it_requires_and_prefers() -> None:

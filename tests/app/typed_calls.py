@@ -37,6 +37,9 @@ async def accepted() -> None:
     )
     assert_type(await urgent.enqueue("a.png"), JobHandle[str])
     assert_type(await resize.broadcast("a.png"), list[JobHandle[str] | SchedoError])
+    jobs = [resize.options(unique=f"resize {path}").job(path) for path in ("a.png", "b.png")]
+    assert_type(await resize.enqueue_many(jobs), list[JobHandle[str] | SchedoError])
+    await resize.enqueue_many([resize.job("a.png", width=5), {"path": "b.png"}])
 
 
 def accepted_in_sync_code() -> None:
@@ -52,6 +55,8 @@ async def refused() -> None:
     await resize.enqueue("a.png", height=5)  # type: ignore[call-arg]
     await resize.options(dealy="5m").enqueue("a.png")  # type: ignore[call-arg]
     await resize.broadcast()  # type: ignore[call-arg]
+    resize.options(unique="k").job(5)  # type: ignore[arg-type]
+    await resize.enqueue_many([count.job(["a"])])  # type: ignore[list-item]
     resize.options(requires={"label": {"gpu": "a100"}})  # type: ignore[arg-type]
     resize.options(requires={"resources": {"cpu": None}})  # type: ignore[arg-type]
     resize.options(prefer={"zone": "lhr"})  # type: ignore[arg-type]

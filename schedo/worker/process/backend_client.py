@@ -25,13 +25,12 @@ class ChildBackend:
         self._pending: dict[int, asyncio.Future[BackendResponse]] = {}
 
     async def submit(
-        self, template: JobTemplate, payloads: Sequence[bytes]
+        self, jobs: Sequence[tuple[JobTemplate, bytes]]
     ) -> list[SubmittedJob | SchedoError]:
-        """Submit one job for each payload; see Backend."""
-        specs = template.make_specs(payloads)
-        verb: Literal["submit", "broadcast"] = (
-            "broadcast" if template.request.broadcast else "submit"
-        )
+        """Submit jobs; see Backend."""
+        specs = [template.make_spec(payload) for template, payload in jobs]
+        is_broadcast = jobs and jobs[0][0].request.broadcast
+        verb: Literal["submit", "broadcast"] = "broadcast" if is_broadcast else "submit"
         response = await self._request(BackendRequest(next(self._numbers), verb, specs=specs))
         return [
             item if isinstance(item, SubmittedJob) else build_error(item)
