@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -44,6 +44,8 @@ def connected(function: Callable[..., None]) -> Callable[..., None]:
     def command(*args: Any, url: str, token_file: str | None, **options: Any) -> None:
         from schedo.client.sync import Client
 
+        context = click.get_current_context()
+        context.meta[_OPTIONS] = {f"/{each.name}": each.opts[-1] for each in context.command.params}
         with make_client(Client, url, token_file) as client:
             function(client, *args, **options)
 
@@ -60,6 +62,7 @@ def make_client(kind: Callable[[str, str | None], C], url: str, token_file: str 
 
 
 _JSON = "schedo.json"
+_OPTIONS = "schedo.options"
 
 
 def _remember(ctx: click.Context, option: click.Parameter, is_json: bool) -> bool:
@@ -70,6 +73,12 @@ def _remember(ctx: click.Context, option: click.Parameter, is_json: bool) -> boo
 def wants_json(ctx: click.Context) -> bool:
     """Return whether the command was called with --json."""
     return bool(ctx.meta.get(_JSON))
+
+
+def options_by_pointer(ctx: click.Context) -> Mapping[str, str]:
+    """Return the option for each field of the request that the command has sent."""
+    options: Mapping[str, str] = ctx.meta.get(_OPTIONS, {})
+    return options
 
 
 # Eager, so that an error in another option is printed as JSON as well.

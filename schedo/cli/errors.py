@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +48,18 @@ def on_files() -> Iterator[None]:
         raise FileFailure(error) from error
 
 
-def explain(error: SchedoError) -> str:
-    """Return the error as one sentence, with a hint for the user if one is known."""
+def explain(error: SchedoError, options: Mapping[str, str] | None = None) -> str:
+    """Return the error as one sentence, with a hint for the user if one is known.
+
+    `options` has the command's option for the JSON Pointer of a field, to name it instead.
+    """
     text = str(error)
     if isinstance(error, Invalid):
         places = (f"{problem.pointer}: {problem.detail}" for problem in error.problems)
         text = "; ".join([text, *(place for place in places if place not in text)])
+        for problem in error.problems:
+            option = (options or {}).get(problem.pointer, problem.pointer)
+            text = text.replace(f"{problem.pointer}: ", f"{option}: ")
     if error.code == "unreachable" and text.startswith("cannot reach"):
         text += "; is `schedo serve` running? Give another address with --url or SCHEDO_URL"
     if error.code == "unauthorized" and "wrong" not in text:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from schedo.cli.connection import wants_json
+from schedo.cli.connection import options_by_pointer, wants_json
 from schedo.cli.errors import Failure, describe_problem, explain
 from schedo.errors import Exit, SchedoError
 
@@ -103,7 +103,7 @@ class LazyGroup(click.Group):
                 click.echo(json.dumps(describe_problem(error)), err=True)
                 ctx.exit(getattr(error, "exit_code", Exit.REFUSED))
             if isinstance(error, SchedoError):
-                raise Failure(explain(error)) from error
+                raise Failure(explain(error, options_by_pointer(ctx))) from error
             raise
 
 

@@ -249,4 +249,4 @@ def test_wait_reports_why_a_task_failed(server: FakeServer, schedo: Call) -> Non
     result = schedo("jobs", "wait", JOB_ID)
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"schedo: job {JOB_ID} failed: 'to'\n"
+    assert result.stderr == f"schedo: job {JOB_ID} failed: KeyError: 'to'\n"

@@ -123,7 +123,7 @@ def test_wait_reports_why_a_job_ended_without_an_exit_code(
     result = schedo("run", "sleep 99", "--wait")
 
     assert result.exit_code == 1
-    assert result.stderr == f"errschedo: job {JOB_ID} failed: it took over 1m\n"
+    assert result.stderr == f"errschedo: job {JOB_ID} failed: timeout: it took over 1m\n"
 
 
 def test_wait_with_json_prints_one_record(server: FakeServer, schedo: Call) -> None:
@@ -189,4 +189,4 @@ def test_a_refusal_names_the_fields_in_one_sentence(server: FakeServer, schedo: 
     result = schedo("run", "true", "--in", "5x")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == ("schedo: the request is not valid; /delay: '5x' is not a duration\n")
+    assert result.stderr == ("schedo: the request is not valid; --in: '5x' is not a duration\n")
