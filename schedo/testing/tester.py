@@ -171,10 +171,10 @@ class _TestBackend:
         self._backend = backend
 
     async def submit(
-        self, template: JobTemplate, payloads: Sequence[bytes]
+        self, jobs: Sequence[tuple[JobTemplate, bytes]]
     ) -> list[SubmittedJob | SchedoError]:
         """Submit the jobs; in inline mode, return when they have run."""
-        submitted = await self._backend.submit(template, payloads)
+        submitted = await self._backend.submit(jobs)
         if self._tester.mode == "inline" and not has_current_job():
             await self._tester.settle()
         return submitted
