@@ -65,11 +65,13 @@ class Start(NamedTuple):
     """What only this start does.
 
     accept_loss: start although a part of the store is missing; the jobs in that part are lost.
-    is_resuming: end the pauses of the server.
+    is_resuming: end the pauses of the server. is_pruning: delete the schedules that the code of the
+    app no longer declares.
     """
 
     accept_loss: bool = False
     is_resuming: bool = False
+    is_pruning: bool = False
 
 
 _PLAIN_START = Start()
@@ -127,7 +129,7 @@ async def _serve(config: Config, read: Callable[[], Config], start: Start) -> in
     shutdown = _Shutdown()
     store = open_store(config.store, accept_loss=start.accept_loss)
     engine = Engine(store, SystemClock(), retention=config.retention, on_fatal=shutdown.fail)
-    workers = _Workers(config, engine)
+    workers = _Workers(config, engine, is_pruning=start.is_pruning)
     handle_signals(shutdown.request, workers.stop_now)
     server = HttpServer()
     await engine.start()
@@ -227,7 +229,7 @@ class _Shutdown:
 class _Workers:
     """The server's own workers: one in this loop for shell and http, and child processes."""
 
-    def __init__(self, config: Config, engine: Engine) -> None:
+    def __init__(self, config: Config, engine: Engine, *, is_pruning: bool) -> None:
         self._orphans: Orphans | None = None
         if config.allow_shell and engine.store.path is not None:
             self._orphans = Orphans(Path(engine.store.path + ".children"))
@@ -255,6 +257,7 @@ class _Workers:
                 async_slots=_share(config.async_concurrency, config.processes),
                 log_format=config.log_format,
                 log_level=config.log_level,
+                is_pruning=is_pruning,
             )
             self._children = ProcessPool(engine, config.app, settings)
 

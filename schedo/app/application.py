@@ -72,6 +72,8 @@ class Schedo:
         url, the application is for `schedo serve`, or uses SCHEDO_URL and SCHEDO_TOKEN.
     concurrency: how many attempts `async with app` runs at once.
     grace: how long running attempts may take to finish when `async with app` ends.
+    prune_schedules: whether the start of `async with app` deletes the schedules in the store that
+        the application once declared and no longer declares; without it, they are logged.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Schedo:
         token: str | None = None,
         concurrency: int = CONCURRENCY,
         grace: Duration = "10s",
+        prune_schedules: bool = False,
     ) -> None:
         if store is not None and url is not None:
             raise Invalid("give either a store or a url, not both")
@@ -92,6 +95,7 @@ class Schedo:
         self._url = url
         self._token = token
         self._concurrency = concurrency
+        self._is_pruning = prune_schedules
         self._grace_s = to_microseconds(grace) / 1_000_000
         self._backend: Backend | None = None
         self._close: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -163,8 +167,9 @@ class Schedo:
 
         Put it above `@app.task`, or use it alone. The default name of the schedule is the task's
         name; `payload` has the task's arguments by name. Each start of the application stores the
-        schedule again. A schedule that is removed from the code stays in the store: delete it with
-        `schedo schedules rm`.
+        schedule again, unless it was changed by hand and the code declares it as before. A schedule
+        that is removed from the code stays in the store, and each start logs it: delete it with
+        `schedo schedules rm`, or start with `--prune`.
         """
         return self._schedule({"cron": expression, "tz": tz}, dict(options))
 
@@ -230,7 +235,9 @@ class Schedo:
         if self._store is not None:
             from schedo.app.embedded import EmbeddedServer
 
-            embedded = EmbeddedServer(self._store, self.registry, self._concurrency)
+            embedded = EmbeddedServer(
+                self._store, self.registry, self._concurrency, is_pruning=self._is_pruning
+            )
             await embedded.start()
             self._close = functools.partial(embedded.stop, self._grace_s)
             self.use_backend(embedded.backend)

@@ -19,19 +19,29 @@ from schedo.core.worker_status import EMBEDDED, EMBEDDED_ALONE
 from schedo.engine.engine import Engine
 from schedo.store import open_store
 from schedo.tasks.backend import Backend
+from schedo.tasks.declarations import declare_schedules
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import Registry
 from schedo.worker.engine_backend import EngineBackend
 from schedo.worker.in_process import LocalWorker
+
+OWNER = "code:embedded"  # of the schedules that the application declares
 
 
 class EmbeddedServer:
     """A server in the running event loop, from start() to stop()."""
 
     def __init__(
-        self, store: str, registry: Registry, concurrency: int, clock: Clock | None = None
+        self,
+        store: str,
+        registry: Registry,
+        concurrency: int,
+        clock: Clock | None = None,
+        *,
+        is_pruning: bool = False,
     ) -> None:
         self._registry = registry
+        self._is_pruning = is_pruning
         self._threads = ThreadPoolExecutor(concurrency + 1, thread_name_prefix="schedo")
         self.engine = Engine(open_store(store), clock or SystemClock())
         runners = {n: TaskRunner(task, self._threads) for n, task in registry.tasks.items()}
@@ -55,8 +65,14 @@ class EmbeddedServer:
             undo.push_async_callback(self.engine.stop)
             self._worker.attach(durable_starts=self.engine.was_killed)
             self._suspects.attach(durable_starts=True)
-            for schedule in self._registry.schedules.values():
-                await self.engine.put_schedule(schedule)
+            schedules = [*self._registry.schedules.values()]
+            await declare_schedules(
+                self.engine,
+                OWNER,
+                schedules,
+                is_pruning=self._is_pruning,
+                prune_hint="Schedo(store, prune_schedules=True)",
+            )
             undo.pop_all()
 
     def hold(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -35,7 +36,7 @@ from schedo.cli.tables import print_json
 from schedo.cli.times import read_now, render_full
 from schedo.client.messages import Record
 from schedo.client.sync import Client
-from schedo.core.model import Rule
+from schedo.core.model import BY_HAND, Rule
 from schedo.core.timezones import check_zone, load_zone
 from schedo.core.triggers import next_after
 from schedo.errors import Invalid, NotFound, SchedoError
@@ -107,13 +108,15 @@ def import_(
     tz, prefix = options.pop("tz"), options.pop("prefix")
     zone = _check(tz) if tz else find_local_zone()
     file = _parse(_read(path), path, is_system)
-    mark = {"crontab": _origin(path)}
+    mark, owner = {"crontab": _origin(path)}, _owner(path)
     taken, problems = [], list(file.problems)
     for entry in file.entries:
         name = prefix + entry.name
         spec = {**build_spec(entry, zone), "meta": mark, **options}
         try:
-            taken.append(_plan(entry, name, spec) if is_dry else _put(client, entry, name, spec))
+            taken.append(
+                _plan(entry, name, spec) if is_dry else _put(client, entry, name, spec, owner)
+            )
         except SchedoError as error:
             if error.code in ("unreachable", "unauthorized"):
                 raise
@@ -132,6 +135,11 @@ def _origin(path: str) -> str:
     return absolute.encode("utf-8", "replace").decode()
 
 
+def _owner(path: str) -> str:
+    host = socket.gethostname()
+    return f"crontab:{host}/{_origin(path).removeprefix('/')}"
+
+
 def _find_stale(client: Client, path: str, prefix: str, names: set[str]) -> list[_Stale]:
     """Return schedules of earlier imports, with the same prefix, whose entries are gone."""
     kept = {prefix + name for name in names}
@@ -141,8 +149,15 @@ def _find_stale(client: Client, path: str, prefix: str, names: set[str]) -> list
         for schedule in client.list_schedules()
         if schedule["name"].startswith(start)
         and schedule["name"] not in kept
-        and (schedule.get("meta") or {}).get("crontab") == _origin(path)
+        and _is_imported(schedule, path)
     ]
+
+
+def _is_imported(schedule: Record, path: str) -> bool:
+    """Whether the schedule is of this file; earlier versions wrote no owner, only `meta`."""
+    if schedule["owner"] != BY_HAND:
+        return bool(schedule["owner"] == _owner(path))
+    return (schedule.get("meta") or {}).get("crontab") == _origin(path)
 
 
 def _prune(client: Client, stale: _Stale) -> _Stale:
@@ -230,8 +245,10 @@ def _plan(entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Imported:
     return _Imported(entry, name, None if fire is None else render_instant(fire), None, spec["tz"])
 
 
-def _put(client: Client, entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Imported:
-    schedule, _ = client.put_schedule(name, **spec)
+def _put(
+    client: Client, entry: CrontabEntry, name: str, spec: dict[str, Any], owner: str
+) -> _Imported:
+    schedule, _ = client.put_schedule(name, owner=owner, **spec)
     fires = schedule.get("next_fires") or [None]
     return _Imported(entry, name, fires[0], describe_effect(schedule), spec["tz"])
 

@@ -24,7 +24,7 @@ from schedo.cli.run_history import (
 )
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import keep_distance, read_now, read_time, render_full, render_time
-from schedo.client import operations
+from schedo.client import schedule_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 from schedo.protocol.schedules import ScheduleRequest, ScheduleResponse
@@ -52,16 +52,18 @@ def list_(client: Client, failing: bool, is_json: bool) -> None:
         print_json(records)
         return
     now = read_now()
-    headers = ("NAME", "RESULT", "FAILS", "RULE", "TZ", "STATE", "NEXT", "LAST", "WORK")
+    headers = ("NAME", "RESULT", "FAILS", "RULE", "TZ", "STATE", "NEXT", "LAST", "OWNER", "WORK")
     compact = {"NEXT": keep_distance, "LAST": keep_distance}
     rows = [_row(record, now) for record in records]
-    print_table(headers, rows, compact, optional=("TZ", "LAST", "RULE"))
+    print_table(headers, rows, compact, optional=("TZ", "OWNER", "LAST", "RULE"))
     if not failing:
         warn_of_failing(records)
 
 
 def _row(schedule: Record, now: int) -> tuple[str, ...]:
     state = "paused" if schedule.get("paused") else "active"
+    if schedule.get("edited"):
+        state += ", edited"
     next_fire = next(iter(schedule.get("next_fires") or []), None)
     return (
         schedule["name"],
@@ -70,8 +72,9 @@ def _row(schedule: Record, now: int) -> tuple[str, ...]:
         render_rule(schedule),
         schedule.get("tz", "UTC"),
         state,
-        "-" if state == "paused" else render_time(next_fire, now),
+        "-" if schedule.get("paused") else render_time(next_fire, now),
         render_time(schedule.get("last_fired_at"), now),
+        schedule["owner"],
         describe_work(schedule),
     )
 
@@ -92,7 +95,7 @@ def render_rule(schedule: Mapping[str, Any]) -> str:
 def show(client: Client, name: str, is_json: bool) -> None:
     """Show all fields of a schedule, with how its last runs ended and its latest decisions."""
     record = client.get_schedule(name)
-    decisions = client.send(operations.list_decisions(name))[:_DECISIONS_SHOWN]
+    decisions = client.send(schedule_operations.list_decisions(name))[:_DECISIONS_SHOWN]
     if is_json:
         print_json({**record, "decisions": decisions})
         return
@@ -236,6 +239,17 @@ def rm(client: Client, name: str, is_json: bool) -> None:
 
 @schedules.command()
 @click.argument("name")
+@as_json
+@connected
+def reset(client: Client, name: str, is_json: bool) -> None:
+    """Undo changes by hand: put what the owner of the schedule, code or a file, declares."""
+    schedule = client.send(schedule_operations.reset_schedule(name))
+    is_new = schedule.get("effect") == "changed"
+    announce(schedule, "reset" if is_new else "up to date", is_json=is_json)
+
+
+@schedules.command()
+@click.argument("name")
 @click.option("--note", help="Reason, shown with the schedule.")
 @as_json
 @connected
@@ -264,7 +278,7 @@ def resume(client: Client, name: str, start: str | None, is_json: bool) -> None:
 @connected
 def trigger(client: Client, name: str, overlap: str | None, is_json: bool) -> None:
     """Fire the schedule once now. The exit code is 1 if an unfinished run makes it skip."""
-    triggered = client.send(operations.trigger_schedule(name, overlap))
+    triggered = client.send(schedule_operations.trigger_schedule(name, overlap))
     job = triggered.get("job")
     if is_json:
         print_json(triggered)

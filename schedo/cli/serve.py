@@ -84,7 +84,15 @@ def _load(path: str | None, flags: dict[str, Any], environ: MutableMapping[str, 
     is_flag=True,
     help="End the pauses of the server, for example after `schedo restore`.",
 )
-def serve(path: str | None, accept_loss: bool, is_resuming: bool, **flags: Any) -> None:
+@click.option(
+    "--prune",
+    "is_pruning",
+    is_flag=True,
+    help="Delete the schedules that the app's code no longer declares.",
+)
+def serve(
+    path: str | None, accept_loss: bool, is_resuming: bool, is_pruning: bool, **flags: Any
+) -> None:
     """Start the server. With MODULE:NAME, it runs the tasks of that app in child processes.
 
     Every option can also be set in schedo.toml, or by the environment variable in brackets. SIGHUP
@@ -104,4 +112,4 @@ def serve(path: str | None, accept_loss: bool, is_resuming: bool, **flags: Any) 
         environ = dict(os.environ) if token is None else {**os.environ, "SCHEDO_TOKEN": token}
         return _load(path, flags, environ)
 
-    end_process(run_server(config, Start(accept_loss, is_resuming), read=read_again))
+    end_process(run_server(config, Start(accept_loss, is_resuming, is_pruning), read=read_again))

@@ -29,7 +29,7 @@ from schedo.cli.stats import (
 )
 from schedo.cli.tables import has_colors, make_printable, print_json, print_text
 from schedo.cli.times import read_now
-from schedo.client import operations
+from schedo.client import operations, schedule_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 from schedo.core.limits import SECOND
@@ -122,7 +122,7 @@ class Observer:
         found: list[Record] = []
         cursor: str | None = None
         while len(found) < SCHEDULES_MAX:
-            page = self._client.send(operations.list_schedules(_PAGE_SCHEDULES, cursor))
+            page = self._client.send(schedule_operations.list_schedules(_PAGE_SCHEDULES, cursor))
             found += page["items"]
             cursor = page["next_cursor"]
             if cursor is None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
-from schedo.client import operations
+from schedo.client import operations, schedule_operations
 from schedo.client.aio_handles import AsyncJobHandle, AsyncReservation, AsyncTriggered
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
@@ -194,19 +194,23 @@ class AsyncClient:
             self, await self.send(operations.reserve({"count": count, **options}))
         )
 
-    async def put_schedule(self, name: str, **spec: Any) -> tuple[Record, bool]:
+    async def put_schedule(
+        self, name: str, *, owner: str | None = None, **spec: Any
+    ) -> tuple[Record, bool]:
         """Create or replace a schedule; return it and whether it is new."""
-        return await self.send(operations.put_schedule(name, spec))
+        return await self.send(schedule_operations.put_schedule(name, spec, owner))
 
     async def get_schedule(self, name: str) -> Record:
         """Return the schedule with its next fires and counters."""
-        return await self.send(operations.get_schedule(name))
+        return await self.send(schedule_operations.get_schedule(name))
 
     async def list_schedules(self, *, failing: bool = False) -> AsyncIterator[Record]:
         """Yield all schedules by name; failing: only those whose last run has failed."""
         cursor: str | None = None
         while True:
-            page = await self.send(operations.list_schedules(cursor=cursor, failing=failing))
+            page = await self.send(
+                schedule_operations.list_schedules(cursor=cursor, failing=failing)
+            )
             for record in page["items"]:
                 yield record
             cursor = page["next_cursor"]
@@ -215,27 +219,27 @@ class AsyncClient:
 
     async def decisions(self, name: str) -> list[Record]:
         """Return what the schedule decided about its latest due instants, newest first."""
-        return await self.send(operations.list_decisions(name))
+        return await self.send(schedule_operations.list_decisions(name))
 
     async def explain_cron(self, cron: str, tz: str | None = None) -> Record:
         """Return the expression in words, with its next fires."""
-        return await self.send(operations.explain_cron(cron, tz))
+        return await self.send(schedule_operations.explain_cron(cron, tz))
 
     async def delete_schedule(self, name: str) -> None:
         """Delete the schedule; its jobs stay."""
-        await self.send(operations.delete_schedule(name))
+        await self.send(schedule_operations.delete_schedule(name))
 
     async def pause_schedule(self, name: str, note: str | None = None) -> Record:
         """Pause the schedule: it does not fire until it is resumed."""
-        return await self.send(operations.pause_schedule(name, note))
+        return await self.send(schedule_operations.pause_schedule(name, note))
 
     async def resume_schedule(self, name: str, resume_from: Instant | None = None) -> Record:
         """Resume a paused schedule; instants since `resume_from` count as missed runs."""
-        return await self.send(operations.resume_schedule(name, resume_from))
+        return await self.send(schedule_operations.resume_schedule(name, resume_from))
 
     async def trigger_schedule(self, name: str, overlap: str | None = None) -> AsyncTriggered:
         """Fire the schedule once now, unless its overlap policy skips the run."""
-        triggered = await self.send(operations.trigger_schedule(name, overlap))
+        triggered = await self.send(schedule_operations.trigger_schedule(name, overlap))
         job = triggered.get("job")
         return AsyncTriggered(
             AsyncJobHandle(self, job) if job else None, triggered.get("blocking_job")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, BinaryIO, Unpack
 
-from schedo.client import operations
+from schedo.client import operations, schedule_operations
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
 from schedo.client.operations import INVOKE_WAIT_S, JobFilters
 from schedo.client.options import (
@@ -195,19 +195,21 @@ class Client:
         """Reserve slots for a short time, all or none; raise NoCapacity if too few are free."""
         return Reservation(self, self.send(operations.reserve({"count": count, **options})))
 
-    def put_schedule(self, name: str, **spec: Any) -> tuple[Record, bool]:
+    def put_schedule(
+        self, name: str, *, owner: str | None = None, **spec: Any
+    ) -> tuple[Record, bool]:
         """Create or replace a schedule; return it and whether it is new."""
-        return self.send(operations.put_schedule(name, spec))
+        return self.send(schedule_operations.put_schedule(name, spec, owner))
 
     def get_schedule(self, name: str) -> Record:
         """Return the schedule with its next fires and counters."""
-        return self.send(operations.get_schedule(name))
+        return self.send(schedule_operations.get_schedule(name))
 
     def list_schedules(self, *, failing: bool = False) -> Iterator[Record]:
         """Yield all schedules by name; failing: only those whose last run has failed."""
         cursor: str | None = None
         while True:
-            page = self.send(operations.list_schedules(cursor=cursor, failing=failing))
+            page = self.send(schedule_operations.list_schedules(cursor=cursor, failing=failing))
             yield from page["items"]
             cursor = page["next_cursor"]
             if cursor is None:
@@ -215,27 +217,27 @@ class Client:
 
     def decisions(self, name: str) -> list[Record]:
         """Return what the schedule decided about its latest due instants, newest first."""
-        return self.send(operations.list_decisions(name))
+        return self.send(schedule_operations.list_decisions(name))
 
     def explain_cron(self, cron: str, tz: str | None = None) -> Record:
         """Return the expression in words, with its next fires."""
-        return self.send(operations.explain_cron(cron, tz))
+        return self.send(schedule_operations.explain_cron(cron, tz))
 
     def delete_schedule(self, name: str) -> None:
         """Delete the schedule; its jobs stay."""
-        self.send(operations.delete_schedule(name))
+        self.send(schedule_operations.delete_schedule(name))
 
     def pause_schedule(self, name: str, note: str | None = None) -> Record:
         """Pause the schedule: it does not fire until it is resumed."""
-        return self.send(operations.pause_schedule(name, note))
+        return self.send(schedule_operations.pause_schedule(name, note))
 
     def resume_schedule(self, name: str, resume_from: Instant | None = None) -> Record:
         """Resume a paused schedule; instants since `resume_from` count as missed runs."""
-        return self.send(operations.resume_schedule(name, resume_from))
+        return self.send(schedule_operations.resume_schedule(name, resume_from))
 
     def trigger_schedule(self, name: str, overlap: str | None = None) -> Triggered:
         """Fire the schedule once now, unless its overlap policy skips the run."""
-        triggered = self.send(operations.trigger_schedule(name, overlap))
+        triggered = self.send(schedule_operations.trigger_schedule(name, overlap))
         job = triggered.get("job")
         return Triggered(SyncJobHandle(self, job) if job else None, triggered.get("blocking_job"))
 

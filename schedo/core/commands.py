@@ -90,17 +90,41 @@ class Reschedule(JobCommand, frozen=True):
 
 
 class PutEffect(StrEnum):
-    """What a PutSchedule did."""
+    """What a put or a declaration did to a schedule."""
 
     CREATED = "created"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
+    KEPT = "kept"  # it was changed by hand, and its owner declares what it declared before
+    REMOVED = "removed"
 
 
 class PutSchedule(Command[tuple[Schedule, PutEffect]], frozen=True):
-    """Create a schedule or change it to the spec."""
+    """Create a schedule or change it to the spec, by hand: its owner stays."""
 
     spec: ScheduleSpec
+
+
+class Declared(NamedTuple):
+    """What a declaration did to one schedule; before: a copy of the earlier record."""
+
+    effect: PutEffect
+    schedule: Schedule
+    before: Schedule | None
+
+
+class DeclareSchedules(Command[list[Declared]], frozen=True):
+    """Put the schedules that an owner declares, and delete some that it owned, in one commit.
+
+    The owner takes over a schedule of another owner. removed: names; a schedule of another owner
+    stays. keeps_edits: a schedule that was changed by hand stays as it is while the owner declares
+    what it declared before.
+    """
+
+    owner: str
+    specs: Sequence[ScheduleSpec]
+    removed: Sequence[str] = ()
+    keeps_edits: bool = False
 
 
 class ScheduleCommand(Command[R], frozen=True):
@@ -123,6 +147,10 @@ class ResumeSchedule(ScheduleCommand[Schedule], frozen=True):
     """Fire again from now on, or from an earlier instant by the catch-up policy."""
 
     resume_from: int | None = None
+
+
+class ResetSchedule(ScheduleCommand[tuple[Schedule, PutEffect]], frozen=True):
+    """Undo the changes by hand: the schedule gets the spec that its owner declared last."""
 
 
 class Triggered(NamedTuple):

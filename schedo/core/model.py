@@ -257,6 +257,10 @@ class ScheduleSpec(msgspec.Struct, frozen=True):
     paused: bool = False
 
 
+# The owner of a schedule that no code and no file declares.
+BY_HAND = "api"
+
+
 @dataclass(slots=True)
 class Schedule:
     """A schedule with its spec, its watermark and its counters."""
@@ -276,6 +280,8 @@ class Schedule:
     last_fired_at: int | None = None
     last_job_id: int | None = None
     phase_us: int = 0  # sum of clock changes since its interval began to count
+    owner: str = BY_HAND  # what declares it, as in "code:shop:app"
+    declared: ScheduleSpec | None = None  # its owner's spec, if it was changed by hand since
 
     # Memory only: the runs that have not ended, oldest first, at most ACTIVE_RUNS_KNOWN_MAX.
     active: list[int] = field(default_factory=list)

@@ -11,12 +11,15 @@ from typing import Any
 from schedo.core.catchup import Firing
 from schedo.core.commands import (
     CheckRetry,
+    Declared,
+    DeclareSchedules,
     DeleteSchedule,
     FailRetry,
     GiveFollowUp,
     PauseSchedule,
     PutEffect,
     PutSchedule,
+    ResetSchedule,
     ResumeSchedule,
     ScheduleCommand,
     ScheduleFollowUp,
@@ -25,10 +28,11 @@ from schedo.core.commands import (
     UnblockNext,
     UnblockRun,
 )
+from schedo.core.declarations import plan_declaration, works_as
 from schedo.core.ids import IdSource, newest_at
 from schedo.core.job_table import JobTable
 from schedo.core.loads import Appliers, Loaded, LoadSchedule, Needs
-from schedo.core.model import Rule, Schedule, ScheduleSpec, Trigger
+from schedo.core.model import BY_HAND, Rule, Schedule, ScheduleSpec, Trigger
 from schedo.core.runs import retry_before
 from schedo.core.schedule_table import ScheduleTable
 from schedo.core.schedules import Schedules
@@ -54,6 +58,7 @@ class ScheduleCommands:
         self._give_follow_up = follow_up
         self.appliers: Appliers = {
             PutSchedule: self._put,
+            DeclareSchedules: self._declare,
             **dict.fromkeys(_ACTIONS, self._apply),
             **dict.fromkeys(_FOLLOW_UPS, self._follow_up),
         }
@@ -91,30 +96,71 @@ class ScheduleCommands:
         if isinstance(known, Needs):
             return known
         if known is None:
-            return self._create(command.spec, now), PutEffect.CREATED
+            return self._create(command.spec, BY_HAND, now), PutEffect.CREATED
         known = self._table.track(known)
-        if known.spec == command.spec:
-            return known, PutEffect.UNCHANGED
-        self._change(known, command.spec, now)
-        return known, PutEffect.CHANGED
+        declared = known.declared or known.spec
+        effect = self._change(known, command.spec, now)
+        if known.owner != BY_HAND:
+            known.declared = None if known.spec == declared else declared
+        return known, effect
 
-    def _create(self, spec: ScheduleSpec, now: int) -> Schedule:
+    def _declare(
+        self, command: DeclareSchedules, now: int, loaded: Loaded
+    ) -> list[Declared] | Needs:
+        names = [*(spec.name for spec in command.specs), *command.removed]
+        found = {name: self._find(name, loaded) for name in names}
+        loads = tuple(
+            load for each in found.values() if isinstance(each, Needs) for load in each[0]
+        )
+        if loads:
+            return Needs(loads)
+        known = {n: self._table.track(s) for n, s in found.items() if isinstance(s, Schedule)}
+        put = [self._declare_one(known.get(s.name), s, command, now) for s in command.specs]
+        owned = [
+            known[n] for n in command.removed if n in known and known[n].owner == command.owner
+        ]
+        for schedule in owned:
+            self._delete(schedule, DeleteSchedule(schedule.name), now)
+        return put + [Declared(PutEffect.REMOVED, schedule, schedule) for schedule in owned]
+
+    def _declare_one(
+        self, known: Schedule | None, spec: ScheduleSpec, command: DeclareSchedules, now: int
+    ) -> Declared:
+        if known is None:
+            made = self._create(spec, command.owner, now)
+            return Declared(PutEffect.CREATED, made, None)
+        before = known.copy()
+        effect = plan_declaration(known, spec, command)
+        if effect is PutEffect.KEPT:
+            return Declared(effect, known, before)
+        self._change(known, spec, now)
+        if known.owner != command.owner or known.declared is not None:
+            known.owner, known.declared = command.owner, None
+            self._table.mark_dirty(known)
+        return Declared(effect, known, before)
+
+    def _create(self, spec: ScheduleSpec, owner: str, now: int) -> Schedule:
         first = next_after(spec.rule, now - 1)
         ident = self._ids.next(now)
-        schedule = Schedule(ident, spec, now, now, now - 1, first, paused=spec.paused)
+        schedule = Schedule(ident, spec, now, now, now - 1, first, paused=spec.paused, owner=owner)
         self._table.add(schedule)
         self._table.mark_dirty(schedule)
         return schedule
 
-    def _change(self, schedule: Schedule, spec: ScheduleSpec, now: int) -> None:
+    def _change(self, schedule: Schedule, spec: ScheduleSpec, now: int) -> PutEffect:
         """Change the spec. A new rule never fires for the past: the watermark moves to now."""
+        if schedule.spec == spec:
+            return PutEffect.UNCHANGED
+        effect = PutEffect.UNCHANGED if works_as(schedule, spec) else PutEffect.CHANGED
         old, schedule.spec = schedule.spec, spec
         if old.rule != spec.rule:
             self._change_rule(schedule, old.rule, now)
         if old.paused != spec.paused:
             _set_paused(schedule, spec.paused, now)
-        schedule.updated_at = now
+        if effect is PutEffect.CHANGED:
+            schedule.updated_at = now
         self._table.mark_dirty(schedule)
+        return effect
 
     def _change_rule(self, schedule: Schedule, old: Rule, now: int) -> None:
         """Move the watermark to now. After a clock change the two timelines differ."""
@@ -148,6 +194,15 @@ class ScheduleCommands:
         _set_paused(schedule, paused, resume_from)
         self._table.mark_dirty(schedule)
         return schedule
+
+    def _reset(
+        self, schedule: Schedule, command: ResetSchedule, now: int
+    ) -> tuple[Schedule, PutEffect]:
+        declared, schedule.declared = schedule.declared, None
+        effect = PutEffect.UNCHANGED
+        if declared is not None:
+            effect = self._change(schedule, declared, now)
+        return schedule, effect
 
     def _trigger(self, schedule: Schedule, command: TriggerSchedule, now: int) -> Triggered:
         fire, overlap = Firing(now, Trigger.MANUAL), command.overlap or schedule.spec.overlap
@@ -184,6 +239,7 @@ _ACTIONS: dict[
 ] = {
     DeleteSchedule: ScheduleCommands._delete,
     PauseSchedule: ScheduleCommands._pause,
+    ResetSchedule: ScheduleCommands._reset,
     ResumeSchedule: ScheduleCommands._resume,
     TriggerSchedule: ScheduleCommands._trigger,
 }

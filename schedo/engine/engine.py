@@ -34,6 +34,7 @@ from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.call_results import Accepted, Health, QueueStatus, describe_pauses
 from schedo.engine.clock_changes import behind_us
+from schedo.engine.declarations import Declarations
 from schedo.engine.dispatch import AttachedWorker, Transport
 from schedo.engine.failures import log_fatal
 from schedo.engine.gauges import (
@@ -85,6 +86,7 @@ class Engine:
         self._invocations = Invocations(self._loop, self.wait, self.cancel)
         self.sessions = Workers(self._loop)
         self.settling = partial(Settling, self._loop)
+        self.declarations = Declarations(self._loop, store)
         self.flush = self._loop.flush
         self.note_progress = self._loop.note_progress
         self.report = self._loop.report

@@ -17,6 +17,7 @@ import orjson
 from schedo.core import limits
 from schedo.core.leases import STREAMS
 from schedo.core.states import State
+from schedo.protocol.declarations import OWNER_CHARACTERS_MAX, OWNER_PATTERN
 from schedo.protocol.fields import INSTANT_SCHEMA
 from schedo.protocol.operation import JSON_TYPE, Operation, ResponseKind
 from schedo.protocol.operations import OPERATIONS
@@ -69,6 +70,13 @@ PARAMETERS = _by_name(
     _query("queue", "Only jobs of this queue.", type="string", pattern=_NAME_PATTERN),
     _query("task", "Only jobs of this task.", type="string", pattern=_NAME_PATTERN),
     _query("schedule", "Only jobs of this schedule.", type="string", pattern=_NAME_PATTERN),
+    _query(
+        "owner",
+        "What declares the schedule, such as file:jobs.toml; without it, this changes it by hand.",
+        type="string",
+        pattern=f"^{OWNER_PATTERN}$",
+        maxLength=OWNER_CHARACTERS_MAX,
+    ),
     _query("tag", "Only jobs with this tag.", type="string", pattern=_NAME_PATTERN),
     _query(
         "unique_key",

@@ -235,6 +235,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Create or replace a schedule; the same again changes nothing.",
         {201: ScheduleResponse, 200: ScheduleResponse},
         request=ScheduleRequest,
+        query=("owner",),
     ),
     Operation(
         "get_schedule",
@@ -254,6 +255,13 @@ OPERATIONS: tuple[Operation, ...] = (
         "List the decisions on the latest instants, newest first.",
         {200: DecisionPage},
         query=("limit",),
+    ),
+    Operation(
+        "reset_schedule",
+        "POST /v1/schedules/{name}:reset",
+        "Undo the changes by hand: put what its owner declared last.",
+        {200: ScheduleResponse},
+        request=EmptyRequest,
     ),
     Operation(
         "pause_schedule",

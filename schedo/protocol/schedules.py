@@ -229,6 +229,8 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
     catchup_max: int
     paused: bool
     note: str | UnsetType = UNSET
+    owner: str  # "api", or what declares it: "code:shop:app"
+    edited: list[str] | UnsetType = UNSET  # changed by hand since the owner declared them
     created_at: Instant
     updated_at: Instant
     next_fires: list[Instant]
@@ -276,6 +278,7 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
             catchup_max=spec.catchup_max,
             paused=schedule.paused,
             note=or_unset(schedule.note),
+            owner=schedule.owner,
             created_at=render_instant(schedule.created_at),
             updated_at=render_instant(schedule.updated_at),
             next_fires=[render_instant(fire) for fire in fires],

@@ -140,6 +140,9 @@ class Reader(Protocol):
     async def list_schedule_statuses(self, after: int, limit: int) -> list[ScheduleStatus]:
         """Return what monitoring shows of schedules, in order of id, those after the given one."""
 
+    async def list_owned(self, owner: str) -> list[str]:
+        """Return the names of the owner's schedules, in their order."""
+
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         """Return the schedule's latest decisions, newest first."""
 

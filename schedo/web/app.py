@@ -51,6 +51,7 @@ HANDLERS: dict[str, Handler] = {
         schedules.list_schedules,
         schedules.put_schedule,
         schedules.get_schedule,
+        schedules.reset_schedule,
         schedules.delete_schedule,
         schedules.list_decisions,
         schedules.pause_schedule,

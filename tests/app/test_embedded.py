@@ -10,7 +10,8 @@ import pytest
 
 from schedo import JobCancelled, JobFailed, JobHandle, NewJob, Schedo, current_job
 from schedo.errors import DuplicateKey, Invalid, StoreLocked, Unsatisfiable
-from tests.app.example import LONG_S, Example, Sum
+from schedo.store import open_store
+from tests.app.example import LONG_S, Example, Sum, add
 
 
 async def test_a_result_has_the_annotated_type(example: Example) -> None:
@@ -188,6 +189,21 @@ async def test_a_schedule_in_the_code_fires(tmp_path: Path) -> None:
         instant = await fired
 
     assert instant.microsecond == 0
+
+
+async def test_a_schedule_that_the_code_no_longer_declares_is_deleted_on_request(
+    tmp_path: Path,
+) -> None:
+    for name in ("old", "new"):
+        app = Schedo(tmp_path / "jobs.db", prune_schedules=True)
+        app.cron("@daily", name=name, payload={"a": 1})(add)
+        async with app:
+            pass
+
+    store = open_store(str(tmp_path / "jobs.db"))
+    await store.open()
+    assert await store.list_owned("code:embedded") == ["new"]
+    await store.close()
 
 
 async def test_jobs_survive_a_restart_of_the_program(tmp_path: Path) -> None:

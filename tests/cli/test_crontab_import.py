@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
+from urllib.parse import quote_plus
 
 import pytest
 
@@ -83,6 +85,8 @@ def test_importing_again_changes_nothing(server: FakeServer, schedo: Call, tmp_p
     puts = [request for request in server.requests if request.method == "PUT"]
     assert puts[0].target == puts[1].target
     assert puts[0].body == puts[1].body
+    owner = quote_plus(f"crontab:{socket.gethostname()}{path}")
+    assert puts[0].target.endswith(f"?owner={owner}")
 
 
 def stored(name: str, crontab: str | None) -> dict[str, object]:

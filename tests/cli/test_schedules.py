@@ -22,7 +22,7 @@ def test_schedules_are_printed_as_a_table(server: FakeServer, schedo: Call) -> N
 
     headers, nightly, poll = result.stdout.splitlines()
     assert headers.split() == [
-        *("NAME", "RESULT", "FAILS", "RULE", "TZ", "STATE", "NEXT", "LAST", "WORK")
+        *("NAME", "RESULT", "FAILS", "RULE", "TZ", "STATE", "NEXT", "LAST", "OWNER", "WORK")
     ]
     assert nightly.split()[:6] == ["nightly", "-", "-", "0", "3", "*"]
     assert "UTC  active  2099-11-21 03:00 (" in nightly
@@ -293,3 +293,23 @@ def test_not_paused_resumes_a_schedule_that_was_paused_by_hand(
     result = schedo("schedules", "put", "nightly", "--every", "1h", "--task", "t", "--not-paused")
 
     assert result.stdout.startswith("schedule nightly up to date and resumed; next fire")
+
+
+def test_reset_puts_what_the_owner_declared(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", f"{PATH}:reset", 200, schedule_record(effect="changed", owner="code:x:app"))
+    server.on("POST", "/v1/schedules/b:reset", 200, schedule_record(name="b", effect="unchanged"))
+
+    assert schedo("schedules", "reset", "nightly").stdout.startswith("schedule nightly reset; ")
+    assert schedo("schedules", "reset", "b").stdout.startswith("schedule b up to date; ")
+
+
+def test_the_list_marks_a_schedule_that_was_changed_by_hand(
+    server: FakeServer, schedo: Call
+) -> None:
+    record = schedule_record(owner="code:shop:app", edited=["cron"])
+    server.on("GET", "/v1/schedules", 200, {"items": [record]})
+
+    line = schedo("schedules", "ls").stdout.splitlines()[1]
+
+    assert "active, edited" in line
+    assert "code:shop:app" in line

@@ -148,6 +148,7 @@ def schedule_record(**fields: Any) -> dict[str, Any]:
         "task": "shell",
         "payload": {"command": "true"},
         "paused": False,
+        "owner": "api",
         "next_fires": ["2099-11-21T03:00:00.000000Z"],
         "counters": {"fired": 0, "missed": 0, "overlap_skipped": 0, "buffered": 0},
         "warnings": [],

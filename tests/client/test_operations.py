@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from schedo.client import operations
+from schedo.client import operations, schedule_operations
 from schedo.client.messages import HttpResponse, Operation
 from schedo.errors import Invalid, NoCapacity, NotFound, SchedoError
 
@@ -42,25 +42,41 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
     ),
     (
         "put schedule",
-        operations.put_schedule("n", {"cron": "@daily", "task": "t", "payload": None, "tz": None}),
+        schedule_operations.put_schedule(
+            "n", {"cron": "@daily", "task": "t", "payload": None, "tz": None}
+        ),
         "PUT",
         "/v1/schedules/n",
         {"cron": "@daily", "task": "t", "payload": None},
         True,
     ),
-    ("get schedule", operations.get_schedule("n"), "GET", "/v1/schedules/n", None, True),
+    ("get schedule", schedule_operations.get_schedule("n"), "GET", "/v1/schedules/n", None, True),
     ("backup", operations.create_backup(), "POST", "/v1/backup", None, False),
-    ("schedules", operations.list_schedules(9), "GET", "/v1/schedules?limit=9", None, True),
+    (
+        "schedules",
+        schedule_operations.list_schedules(9),
+        "GET",
+        "/v1/schedules?limit=9",
+        None,
+        True,
+    ),
     (
         "failing schedules",
-        operations.list_schedules(9, failing=True),
+        schedule_operations.list_schedules(9, failing=True),
         *("GET", "/v1/schedules?failing=true&limit=9", None, True),
     ),
-    ("decisions", operations.list_decisions("n"), "GET", "/v1/schedules/n/decisions", None, True),
-    ("delete", operations.delete_schedule("n"), "DELETE", "/v1/schedules/n", None, False),
+    (
+        "decisions",
+        schedule_operations.list_decisions("n"),
+        "GET",
+        "/v1/schedules/n/decisions",
+        None,
+        True,
+    ),
+    ("delete", schedule_operations.delete_schedule("n"), "DELETE", "/v1/schedules/n", None, False),
     (
         "pause",
-        operations.pause_schedule("n", "moving"),
+        schedule_operations.pause_schedule("n", "moving"),
         "POST",
         "/v1/schedules/n:pause",
         {"note": "moving"},
@@ -68,13 +84,20 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
     ),
     (
         "resume",
-        operations.resume_schedule("n", datetime(2026, 11, 20, 11, tzinfo=UTC)),
+        schedule_operations.resume_schedule("n", datetime(2026, 11, 20, 11, tzinfo=UTC)),
         "POST",
         "/v1/schedules/n:resume",
         {"resume_from": "2026-11-20T11:00:00+00:00"},
         True,
     ),
-    ("trigger", operations.trigger_schedule("n"), "POST", "/v1/schedules/n:trigger", {}, False),
+    (
+        "trigger",
+        schedule_operations.trigger_schedule("n"),
+        "POST",
+        "/v1/schedules/n:trigger",
+        {},
+        False,
+    ),
     ("queues", operations.list_queues(), "GET", "/v1/queues", None, True),
     (
         "lift a limit",
@@ -89,7 +112,7 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
     ("progress", operations.list_progress(ID), "GET", f"/v1/jobs/{ID}/progress", None, True),
     (
         "explain",
-        operations.explain_cron("0 5 * * *", "Europe/Paris"),
+        schedule_operations.explain_cron("0 5 * * *", "Europe/Paris"),
         "POST",
         "/v1/cron:explain",
         {"cron": "0 5 * * *", "tz": "Europe/Paris"},

@@ -57,6 +57,8 @@ FULL = Schedule(
     buffered=8,
     last_fired_at=9,
     last_job_id=10,
+    owner="code:shop:app",
+    declared=ScheduleSpec("nightly", Rule(cron="0 4 * * *"), JobSpec("shell")),
 )
 
 
@@ -91,6 +93,18 @@ class ScheduleClaims(Claims):
         await store.commit(of_schedules(FULL))
 
         assert await store.list_schedules(None, 9) == [FULL]
+
+    async def test_the_schedules_of_an_owner_are_listed_by_name(self, store: Store) -> None:
+        await store.commit(
+            of_schedules(
+                make_schedule(id=1, name="b", owner="file:x"),
+                make_schedule(id=2, name="c"),
+                make_schedule(id=3, name="a", owner="file:x"),
+            )
+        )
+
+        assert await store.list_owned("file:x") == ["a", "b"]
+        assert await store.list_owned("file:y") == []
 
     async def test_two_schedules_cannot_have_one_name(self, store: Store) -> None:
         await store.commit(of_schedules(make_schedule(id=1)))

@@ -293,6 +293,10 @@ class ModelStore:
             for each in found[:limit]
         ]
 
+    async def list_owned(self, owner: str) -> list[str]:
+        self._check_open()
+        return sorted(each.name for each in self._schedules.values() if each.owner == owner)
+
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         self._check_open()
         return list(reversed(self._decisions.get(schedule_id, ())))[:limit]

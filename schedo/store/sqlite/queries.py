@@ -112,6 +112,7 @@ SCHEDULES = _paged(
 SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
 SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
 SCHEDULES_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name > ? ORDER BY name LIMIT ?"
+OWNED = "SELECT name FROM schedule WHERE owner = ? ORDER BY name"
 # CROSS JOIN keeps the order of the index.
 FAILING_SCHEDULES = f"""
 SELECT {", ".join(f"schedule.{name}" for name in rows.SCHEDULE.names)}

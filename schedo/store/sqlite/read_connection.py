@@ -83,6 +83,10 @@ class ConcurrentReads(StoreCalls):
     async def list_schedule_statuses(self, after: int, limit: int) -> list[ScheduleStatus]:
         return await self._read(reads.schedule_statuses, after, limit)
 
+    async def list_owned(self, owner: str) -> list[str]:
+        found = await self._read(reads.fetch_all, queries.OWNED, (owner,))
+        return [name for (name,) in found]
+
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         found = await self._read(reads.fetch_all, queries.DECISIONS, (schedule_id, limit))
         return [rows.decision_from_row(row) for row in found]

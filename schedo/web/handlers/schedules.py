@@ -10,7 +10,7 @@ import orjson
 from msgspec import UNSET
 
 from schedo.core import limits
-from schedo.core.commands import PutEffect
+from schedo.core.commands import DeclareSchedules, PutEffect
 from schedo.core.cron import describe_clock_change, explain, parse_cron
 from schedo.core.ids import render_id
 from schedo.core.model import Rule, Schedule
@@ -18,9 +18,22 @@ from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.core.triggers import next_after
 from schedo.errors import BadRequest
 from schedo.protocol import fields
+from schedo.protocol.declarations import (
+    OWNER_RULE,
+    describe_edit,
+    describe_takeover,
+    is_owner,
+    list_edited,
+)
 from schedo.protocol.fields import duration_or_unset, or_unset
 from schedo.protocol.jobs import job_fields
-from schedo.protocol.query import parse_name_cursor, read_choice, read_limit, render_cursor
+from schedo.protocol.query import (
+    bad_parameter,
+    parse_name_cursor,
+    read_choice,
+    read_limit,
+    render_cursor,
+)
 from schedo.protocol.schedules import (
     ClockChangeResponse,
     CronRequest,
@@ -50,12 +63,27 @@ async def put_schedule(context: AppContext, request: Request) -> Response:
     context.check_work(request, spec.job)
     # The schedule that it replaces is loaded.
     await request.claim.take(max(len(request.body), _SCHEDULE_BYTES))
-    schedule, effect = await context.engine.put_schedule(spec)
+    owner, takeover = _read_owner(request), None
+    if owner is None:
+        schedule, effect = await context.engine.put_schedule(spec)
+    else:
+        command = DeclareSchedules(owner, (spec,))
+        [(effect, schedule, before)] = await context.engine.declarations.put(command)
+        takeover = describe_takeover(before, owner)
     location = (b"location", f"/v1/schedules/{schedule.name}".encode())
     response = _describe(context, await _load_histories(context, [schedule]), schedule)
     response.effect = effect
+    if takeover is not None:
+        response.warnings.append(takeover)
     status = 201 if effect is PutEffect.CREATED else 200
     return Response(status, msgspec.json.encode(response)).with_headers(location)
+
+
+def _read_owner(request: Request) -> str | None:
+    owner = request.query.get("owner")
+    if owner is not None and not is_owner(owner):
+        raise bad_parameter("owner", OWNER_RULE)
+    return owner
 
 
 async def get_schedule(context: AppContext, request: Request) -> Response:
@@ -91,6 +119,14 @@ async def _load_page(
         size += sum(len(schedule.spec.job.payload) for schedule in more)
         after = found[-1].name
     return found, False
+
+
+async def reset_schedule(context: AppContext, request: Request) -> Response:
+    await request.claim.take(_SCHEDULE_BYTES)
+    schedule, effect = await context.engine.declarations.reset(_name(request))
+    response = _describe(context, await _load_histories(context, [schedule]), schedule)
+    response.effect = effect
+    return Response(200, msgspec.json.encode(response))
 
 
 async def delete_schedule(context: AppContext, request: Request) -> Response:
@@ -184,9 +220,14 @@ def _describe(
     warnings = list(parse_cron(source, seed=schedule.name).warnings) if source else []
     if not fires:
         warnings.append(f"it will not fire again: {_why_never(rule)}")
+    edited = list_edited(schedule)
+    if edited:
+        warnings.append(describe_edit(schedule))
     shown = [] if schedule.paused else fires
     history = histories.get(schedule.id, NO_RUNS)
-    return ScheduleResponse.of(schedule, shown, _explain(rule), warnings, history)
+    response = ScheduleResponse.of(schedule, shown, _explain(rule), warnings, history)
+    response.edited = edited or UNSET
+    return response
 
 
 def _why_never(rule: Rule) -> str:

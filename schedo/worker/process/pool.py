@@ -26,6 +26,7 @@ from schedo.engine.engine import Engine
 from schedo.hardening import is_undumpable
 from schedo.log_format import LogFormat
 from schedo.protocol.frames import Attach
+from schedo.tasks.declarations import declare_schedules
 from schedo.worker.process.child_memory import ChildMemory, make_memory
 from schedo.worker.process.child_slots import ChildSlots
 from schedo.worker.process.supervisor import CannotServe, ChildSupervisor
@@ -52,6 +53,7 @@ class PoolSettings(NamedTuple):
     timeouts: ChildTimeouts = ChildTimeouts()
     log_format: LogFormat = "text"
     log_level: str = "info"
+    is_pruning: bool = False  # delete the schedules that the application no longer declares
 
 
 class ProcessPool:
@@ -73,8 +75,12 @@ class ProcessPool:
         """Start the children and store the application's schedules; raise CannotServe."""
         first = await self._spawn_child(1)
         attach = first.attached.result()
-        for schedule in attach.schedules:
-            await self._engine.put_schedule(schedule)
+        await declare_schedules(
+            self._engine,
+            f"code:{self._target}",
+            attach.schedules,
+            is_pruning=self._settings.is_pruning,
+        )
         log.info("%s has %s", self._target, _describe(attach))
         children = [first, *[None] * (self._settings.processes - 1)]
         self._place_tasks = [

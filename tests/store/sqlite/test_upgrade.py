@@ -98,6 +98,7 @@ async def test_every_record_of_an_old_file_is_found(old: Path) -> None:
     assert (kept.due_at, kept.due_elapsed) == (T + 50, True)
     assert (nightly.name, nightly.active, nightly.blocked) == ("nightly", [768, 1024], 1024)
     assert (pulse.paused, pulse.note) == (True, "paused by ada")
+    assert (pulse.owner, pulse.declared) == ("api", None)
     assert [each.decision for each in decisions] == [Decision.BUFFERED, Decision.FIRED]
     assert [(each.outcome, each.worker) for each in attempts] == [("failed", "w1")]
     assert output == b"he\xff"

@@ -35,6 +35,7 @@ async def test_a_schedule_is_returned_with_its_next_fires(world: World) -> None:
         "catchup_window": "1d",
         "catchup_max": 100,
         "paused": False,
+        "owner": "api",
         "created_at": "2026-11-20T11:04:05.000000Z",
         "updated_at": "2026-11-20T11:04:05.000000Z",
         "next_fires": [

@@ -1,0 +1,94 @@
+"""The calls of the HTTP API for schedules, as Operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from schedo.client.messages import Operation, Record
+from schedo.client.operations import PAGE_JOBS
+from schedo.client.options import Instant, render_options
+from schedo.client.rest import (
+    JSON,
+    Page,
+    encode,
+    get,
+    post,
+    quote_part,
+    read_items,
+    read_nothing,
+    read_page,
+    read_record,
+    render_query,
+)
+
+
+def _schedule(name: str) -> str:
+    return f"/v1/schedules/{quote_part(name)}"
+
+
+def explain_cron(cron: str, tz: str | None = None) -> Operation[Record]:
+    """Explain a cron expression in words, with its next fires."""
+    return post("/v1/cron:explain", {"cron": cron, "tz": tz}, is_repeatable=True)
+
+
+def put_schedule(
+    name: str, spec: Mapping[str, Any], owner: str | None = None
+) -> Operation[tuple[Record, bool]]:
+    """Create or replace a schedule; return it, and whether it is new. `payload` stays unchanged.
+
+    owner: what declares it, as in "file:jobs.toml"; None: it is changed by hand.
+    """
+    payload = {"payload": spec["payload"]} if "payload" in spec else {}
+    body = encode({**render_options(spec), **payload})
+    return Operation(
+        "PUT",
+        f"{_schedule(name)}{render_query({'owner': owner})}",
+        lambda response: (read_record(response), response.status == 201),
+        body,
+        JSON,
+        is_repeatable=True,
+    )
+
+
+def get_schedule(name: str) -> Operation[Record]:
+    """Return the schedule with its next fires and counters."""
+    return get(_schedule(name), read_record)
+
+
+def list_schedules(
+    limit: int = PAGE_JOBS, cursor: str | None = None, *, failing: bool = False
+) -> Operation[Page]:
+    """Return one page of schedules by name; failing: only those whose last run has failed."""
+    query = {"failing": "true" if failing else None, "limit": limit, "cursor": cursor}
+    return get(f"/v1/schedules{render_query(query)}", read_page)
+
+
+def list_decisions(name: str) -> Operation[list[Record]]:
+    """Return the decisions on the latest due instants."""
+    return get(f"{_schedule(name)}/decisions", read_items)
+
+
+def delete_schedule(name: str) -> Operation[None]:
+    """Delete the schedule; its jobs stay. It is not repeatable: a second request gets a 404."""
+    return Operation("DELETE", _schedule(name), read_nothing)
+
+
+def reset_schedule(name: str) -> Operation[Record]:
+    """Undo the changes by hand: the schedule gets what its owner declared last."""
+    return post(f"{_schedule(name)}:reset", {}, is_repeatable=True)
+
+
+def pause_schedule(name: str, note: str | None = None) -> Operation[Record]:
+    """Pause the schedule: it does not fire until it is resumed."""
+    return post(f"{_schedule(name)}:pause", {"note": note}, is_repeatable=True)
+
+
+def resume_schedule(name: str, resume_from: Instant | None = None) -> Operation[Record]:
+    """Resume a paused schedule; instants since `resume_from` count as missed runs."""
+    return post(f"{_schedule(name)}:resume", {"resume_from": resume_from}, is_repeatable=True)
+
+
+def trigger_schedule(name: str, overlap: str | None = None) -> Operation[Record]:
+    """Fire once now; return {"job"} or {"skipped_overlap", "blocking_job"}."""
+    return post(f"{_schedule(name)}:trigger", {"overlap": overlap})

@@ -1,0 +1,34 @@
+"""The calls that put the schedules which code or a file declares."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from schedo.core.commands import Declared, DeclareSchedules, PutEffect, ResetSchedule
+from schedo.core.model import Schedule
+from schedo.engine.loop import EngineLoop
+from schedo.store.base import Store
+
+
+class Declarations:
+    """Puts schedules by owner; a change returns only after it is durable."""
+
+    def __init__(self, loop: EngineLoop, store: Store) -> None:
+        self._loop = loop
+        self._store = store
+
+    async def put(self, command: DeclareSchedules) -> list[Declared]:
+        """Carry out the command; return what it did to each schedule, the removed ones last."""
+        return await self._loop.try_enqueue(
+            command, lambda reply: [each._replace(schedule=each.schedule.copy()) for each in reply]
+        )
+
+    async def reset(self, name: str) -> tuple[Schedule, PutEffect]:
+        """Undo the changes by hand to a schedule; raise NotFound."""
+        return await self._loop.try_enqueue(
+            ResetSchedule(name), lambda reply: (reply[0].copy(), reply[1])
+        )
+
+    async def find_undeclared(self, owner: str, declared: Collection[str]) -> list[str]:
+        """Return the names of the owner's schedules besides the declared ones, in their order."""
+        return [name for name in await self._store.list_owned(owner) if name not in declared]
