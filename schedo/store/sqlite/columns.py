@@ -10,7 +10,7 @@ expression for each column, because they run for every job of every commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType, NoneType
 from typing import Any, NamedTuple, get_args, get_type_hints
@@ -83,14 +83,19 @@ class Columns:
         values = ", ".join(self._writes[name] for name in names)
         return self._compile(f"def make({', '.join(['record', *parameters])}): return ({values},)")
 
-    def compile_record(self) -> Callable[[Row], Any]:
-        """Return the function that makes a record of the values of `names`."""
+    def compile_record(self, texts: Collection[str] = ()) -> Callable[[Row], Any]:
+        """Return the function that makes a record of the values of `names`.
+
+        texts: columns of bytes whose values are given as texts, or None.
+        """
+        as_bytes = Codec("", "None if {0} is None else {0}.encode()")
+        codecs = self._codecs | dict.fromkeys(texts, as_bytes)
         if self._is_frozen:
             first, target, last = "values = [*row]", "values[{at}]", "return kind(*values)"
         else:  # this is faster, and jobs are read by the thousand
             first, target, last = "record = kind(*row)", "record.{name}", "return record"
         lines = ["def make(row):", first]
-        for at, (name, codec) in enumerate(self._codecs.items()):
+        for at, (name, codec) in enumerate(codecs.items()):
             if codec.read:
                 stored = target.format(at=at, name=name)
                 lines.append(f"{stored} = {codec.read.format(stored)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from schedo.core.loads import (
     Promoted,
     PromoteDue,
 )
+from schedo.core.model import Job
 from schedo.store.sqlite import queries, reads, rows
 from schedo.store.sqlite.connection import transaction, unsynced
 from schedo.store.sqlite.write_buffer import WriteBuffer
@@ -34,6 +35,8 @@ def carry_out(
     """Return the result of the load; base.Store defines it for each kind."""
     if not _is_in_tables(connection, buffer, load):
         buffer.flush(connection)
+    if isinstance(load, LoadReady):
+        return _ready(connection, buffer, load, offset_us)
     return _read(connection, load, offset_us)
 
 
@@ -47,6 +50,8 @@ def _is_in_tables(connection: sqlite3.Connection, buffer: WriteBuffer, load: Loa
                 return False
             holders = reads.fetch_all(connection, queries.UNIQUE_IDS, (_keys(load),))
             return not any(buffer.holds(job_id) for (job_id,) in holders)
+        case LoadReady():
+            return True  # it is read together with the buffer
         case _:
             return not buffer
 
@@ -55,14 +60,12 @@ def _keys(load: LoadUniqueHolders) -> str:
     return _encode_list(load.keys).decode()
 
 
-def _read(  # noqa: C901, PLR0912  # one arm for each kind of load
+def _read(  # noqa: C901  # one arm for each kind of load
     connection: sqlite3.Connection, load: Load, offset_us: int
 ) -> Any:
     match load:
         case LoadTimers():
             return reads.page_of_timers(connection, offset_us, load)
-        case LoadReady():
-            return _ready(connection, load, offset_us)
         case LoadSchedules():
             return reads.page_of_schedules(connection, offset_us, load)
         case LoadBlocked():
@@ -80,18 +83,23 @@ def _read(  # noqa: C901, PLR0912  # one arm for each kind of load
             return _promote_due(connection, load, offset_us)
 
 
-def _ready(connection: sqlite3.Connection, load: LoadReady, offset_us: int) -> Any:
-    key = load.ready_key
-    found = reads.page_of_rows(
-        connection,
-        queries.READY,
-        load.after,
-        load.limit,
-        queue=key.queue,
-        task=key.task,
-        requirements=rows.requirements_text(key.requirements),
-    )
-    return rows.jobs_from_rows(found, offset_us)
+def _ready(
+    connection: sqlite3.Connection, buffer: WriteBuffer, load: LoadReady, offset_us: int
+) -> list[Job]:
+    """Read a page through the write buffer.
+
+    Most jobs of a backlog have not ended yet when its next page is read. If the buffer was flushed
+    then, they would be written to the tables twice.
+    """
+    jobs = reads.page_of_ready(connection, offset_us, load)
+    buffered = buffer.find_queued(load)
+    if buffered is None or buffer.holds_any(job.id for job in jobs):
+        buffer.flush(connection)
+        return reads.page_of_ready(connection, offset_us, load)
+    if not buffered:
+        return jobs
+    jobs += [rows.job_from_new_row(row, offset_us) for row in buffered]
+    return sorted(jobs, key=attrgetter("rank", "id"))[: load.limit]
 
 
 def _promote_due(connection: sqlite3.Connection, load: PromoteDue, offset_us: int) -> Promoted:

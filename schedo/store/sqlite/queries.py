@@ -86,11 +86,15 @@ DUE = _paged(
 QUEUE_JOBS = (
     f"UPDATE job SET state = 'queued' WHERE id IN (SELECT value FROM json_each(?)) AND {TIMED}"
 )
-READY = _paged(
+# One row for a whole page, because each row that is fetched releases the interpreter's lock, and
+# while the event loop is busy, getting it back takes longer than the row. rows.JOB_TEXTS as text.
+_READY = _paged(
     f"SELECT {_JOB} FROM job WHERE state = 'queued'"
     " AND queue = :queue AND task = :task AND requirements = :requirements",
     "rank",
 )
+_VALUES = ", ".join(f"CAST({n} AS TEXT)" if n in rows.JOB_TEXTS else n for n in rows.JOB.names)
+READY = Paged(*(f"SELECT json_group_array(json_array({_VALUES})) FROM ({q})" for q in _READY))
 RUNNING = f"""
 SELECT {_JOB} FROM job WHERE state = 'running' AND {LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
 EXPIRED = f"""

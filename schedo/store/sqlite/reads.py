@@ -13,7 +13,14 @@ import msgspec
 
 from schedo.core import limits
 from schedo.core.ids import first_id
-from schedo.core.loads import BlockedRun, LoadBlocked, LoadSchedules, LoadTimers, PromoteDue
+from schedo.core.loads import (
+    BlockedRun,
+    LoadBlocked,
+    LoadReady,
+    LoadSchedules,
+    LoadTimers,
+    PromoteDue,
+)
 from schedo.core.model import Job, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
 from schedo.core.states import State
@@ -99,6 +106,23 @@ def _iterate_rows(
     if count < limit:
         parameters["limit"] = limit - count
         yield from connection.execute(query.later, parameters)
+
+
+def page_of_ready(connection: sqlite3.Connection, offset_us: int, load: LoadReady) -> list[Job]:
+    """Return the jobs of a page of one ready key in the tables, in order of (rank, id)."""
+    key, (rank, last_id) = load.ready_key, load.after
+    parameters: dict[str, str | int] = {
+        **{"queue": key.queue, "task": key.task, "value": rank, "id": last_id, "limit": load.limit},
+        "requirements": rows.requirements_text(key.requirements),
+    }
+    jobs: list[Job] = []
+    for query in queries.READY:
+        ((page,),) = connection.execute(query, parameters).fetchall()
+        jobs += rows.jobs_from_json(page, offset_us)
+        if len(jobs) == load.limit:
+            break
+        parameters["limit"] = load.limit - len(jobs)
+    return jobs
 
 
 def page_of_timelines(

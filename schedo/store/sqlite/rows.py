@@ -75,9 +75,13 @@ DECISION = Columns(DecisionRecord)
 IDEMPOTENCY_RECORD = Columns(IdempotencyRecord)
 
 # These values are arguments: jobs of one commit may share them, or they depend on the size.
+# Jobs are read as JSON where many are read at once; it has these columns as texts.
+JOB_TEXTS = ("payload", "result")
 new_job_row = JOB.compile_row(JOB.inserted, "payload", "options", "requirements", "offset_us")
 known_job_row = JOB.compile_row((*JOB.mutable, "id"), "offset_us")
 _job_from_row: Callable[[Row], Job] = JOB.compile_record()
+_job_from_json_row: Callable[[Row], Job] = JOB.compile_record(texts=JOB_TEXTS)
+_decode_rows = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 _schedule_row = SCHEDULE.compile_row(SCHEDULE.inserted)
 _schedule_from_row: Callable[[Row], Schedule] = SCHEDULE.compile_record()
 queue_row = QUEUE.compile_row(QUEUE.names)
@@ -102,6 +106,22 @@ def job_from_row(row: Row, offset_us: int) -> Job:
 def jobs_from_rows(rows: Iterable[Row], offset_us: int) -> list[Job]:
     """Return the jobs in the order of their rows."""
     return [job_from_row(row, offset_us) for row in rows]
+
+
+def jobs_from_json(page: str, offset_us: int) -> list[Job]:
+    """Return the jobs of an array of JSON arrays with the values of JOB.names, in its order."""
+    jobs = [*map(_job_from_json_row, _decode_rows(page))]
+    if offset_us:
+        for job in jobs:
+            job.shift(offset_us)
+    return jobs
+
+
+def job_from_new_row(row: Row, offset_us: int) -> Job:
+    """Return the job of a row of new_job_row."""
+    job = job_from_row(row[: len(JOB.names)], offset_us)
+    job.payload, job.result = job.payload and bytes(job.payload), job.result and bytes(job.result)
+    return job
 
 
 def options_text(options: Options) -> str | None:

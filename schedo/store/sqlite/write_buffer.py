@@ -6,7 +6,7 @@ table, as durable as any other commit. Memory merges the entries of each job int
 later flush writes these rows to the job table together.
 
 - The tables alone are complete only while the buffer is empty: each read or write of them flushes
-  first.
+  first. Only the pages of waiting jobs are read from both (loads.py).
 - The entries have values, never differences. So a replay in order is correct even if the tables
   have a part of the entries already.
 - After a failed transaction the rows in memory are unreliable: the next call replays the table of
@@ -19,13 +19,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
+from schedo.core.loads import LoadReady
 from schedo.core.states import State
 from schedo.store.sqlite import writes
 from schedo.store.sqlite.buffer_entries import (
@@ -44,6 +46,7 @@ from schedo.store.sqlite.connection import (
     undone,
     unsynced,
 )
+from schedo.store.sqlite.rows import requirements_text
 from schedo.store.sqlite.writes import Commit, Statement
 
 P = ParamSpec("P")
@@ -79,6 +82,8 @@ _encode_ids = msgspec.json.Encoder().encode
 
 _NEW_ENDED, _KNOWN_ENDED = LAYOUT.new.index("ended_at"), LAYOUT.known.index("ended_at")
 _STATE, _QUEUED = LAYOUT.new.index("state"), str(State.QUEUED.value)
+_KNOWN_STATE, _RANK = LAYOUT.known.index("state"), LAYOUT.new.index("rank")
+_ready_key = itemgetter(*map(LAYOUT.new.index, ("queue", "task", "requirements")))
 _merge = LAYOUT.merger()
 
 
@@ -103,6 +108,7 @@ class WriteBuffer:
         self._entries: deque[Entry] = deque()
         self._size = 0
         self._waiting = 0
+        self._has_requeued = False  # a job that was in the tables before may be queued again
         # The newest entries at the last calls of flush_old, one a period.
         self._marks: deque[int] = deque(maxlen=PERIODS_MAX)
         self._is_consistent = True  # memory agrees with the entries
@@ -125,6 +131,28 @@ class WriteBuffer:
     def holds(self, job_id: int) -> bool:
         """Whether the tables may be without the newest row of the job; any thread may call."""
         return job_id in self._new or job_id in self._known or not self._is_consistent
+
+    def holds_any(self, job_ids: Iterable[int]) -> bool:
+        """Whether the tables may be without the newest row of one of the jobs."""
+        new, known = self._new, self._known
+        return any(job_id in new or job_id in known for job_id in job_ids)
+
+    def find_queued(self, load: LoadReady) -> list[Row] | None:
+        """Return the rows of buffered jobs that may belong to the page, of JOB.inserted.
+
+        None: the page must be read after a flush.
+        """
+        if self._has_requeued or not self._is_consistent:
+            return None
+        key, (rank, last_id) = load.ready_key, load.after
+        where = key.queue, key.task, requirements_text(key.requirements)
+        return [
+            row
+            for row in self._new.values()
+            if row[_STATE] == _QUEUED
+            and _ready_key(row) == where
+            and (row[_RANK] > rank or (row[_RANK] == rank and row[0] > last_id))
+        ]
 
     @property
     def is_long(self) -> bool:
@@ -277,6 +305,8 @@ class WriteBuffer:
             self._keys.note(jobs)
         merge_entry(self._new, self._known, jobs, _merge)
         waiting = sum(1 for row in jobs.new if row[_STATE] != _QUEUED)
+        if not self._has_requeued:
+            self._has_requeued = any(row[_KNOWN_STATE] == _QUEUED for row in jobs.known)
         self._entries.append(
             Entry(entry, len(self._new) - new, len(self._known) - known, size, waiting)
         )
@@ -333,6 +363,7 @@ class WriteBuffer:
         self._entries.clear()
         self._marks.clear()  # the ids of the entries begin again
         self._size = self._waiting = 0
+        self._has_requeued = False
 
     def _drop_first(self, rows: dict[int, Row], count: int) -> None:
         for job_id in [*islice(rows, count)]:
