@@ -54,6 +54,19 @@ def decode_strictly(body: bytes, what: str = "the body") -> Any:
     return value
 
 
+def to_canonical(body: bytes) -> bytes | None:
+    """Return a JSON text with sorted keys and without spaces, or None if it needs a closer look.
+
+    A text that has a canonical form is one that decode_strictly accepts, except for its depth.
+    """
+    try:
+        canonical = orjson.dumps(orjson.loads(body), option=orjson.OPT_SORT_KEYS)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return None
+    has_all_keys = body.count(b":") == canonical.count(b":")  # see lacks_colons
+    return canonical if has_all_keys and not has_odd_text(body) else None
+
+
 def explain(body: bytes, message: str, what: str = "the body") -> str:
     """Return why the body is not JSON, given the message of the parser."""
     if body.startswith(b"\xef\xbb\xbf"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, inspect
 
 from schedo.core import limits
-from schedo.core.strict_json import decode_strictly, explain
+from schedo.core.strict_json import DEPTH_MAX, decode_strictly, explain, to_canonical
 from schedo.errors import BadJson, Invalid, Problem, TooLarge
 from schedo.protocol.decode import decode_checked, point_at
 from schedo.protocol.pieces import (
@@ -68,6 +68,35 @@ def read_small_item(item: Raw, number: int, kind: type[T], see: Callable[[Any], 
     except BadJson as error:
         raise BadJson(f"value {number}: {error}") from None
     return decode_checked(item, kind)
+
+
+def read_small_items(items: Sequence[Raw], kind: type[T]) -> tuple[list[T], bytes] | None:
+    """Return requests of a batch, and their canonical JSON with commas between; None: one by one.
+
+    items: together no longer than a piece, and parts of an array, whose syntax was checked. Reading
+    them together takes half the time. Whatever one of them is refused for, read_small_item says.
+    """
+    text = b"[%b]" % b",".join(items)
+    if _count_brackets(text) > DEPTH_MAX and any(
+        _count_brackets(bytes(item)) > DEPTH_MAX for item in items
+    ):
+        return None
+    canonical = to_canonical(text)
+    if canonical is None:
+        return None
+    try:
+        return _small_decoder(kind).decode(text), canonical[1:-1]
+    except msgspec.ValidationError:
+        return None
+
+
+def _count_brackets(text: bytes) -> int:
+    return text.count(b"[") + text.count(b"{")
+
+
+@lru_cache(maxsize=8)
+def _small_decoder(kind: type[T]) -> msgspec.json.Decoder[list[T]]:
+    return msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
 
 
 def read_item(item: Raw, number: int, kind: type[T], see: Callable[[Any], None]) -> Steps[T]:

@@ -60,8 +60,13 @@ class IdempotentRequest:
         do not change it.
         """
         if self._key is not None:
+            self.see_canonical(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+
+    def see_canonical(self, values: bytes) -> None:
+        """Add checked values, as canonical JSON with commas between them."""
+        if self._key is not None:
             self._hash.update(self._separator)
-            self._hash.update(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+            self._hash.update(values)
             self._separator = b","
 
     async def perform(

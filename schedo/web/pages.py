@@ -29,7 +29,7 @@ async def page_response(
 ) -> Response:
     """Return a page of the items, which may be made while they are rendered.
 
-    `render` returns the Struct of an item, or the fields of a job.
+    `render` returns the Struct of an item, the fields of a job, or the JSON of one or more items.
     """
     texts = _render_page(render, items, next_cursor)
     begin, has_more = await in_steps(_join(texts))
@@ -50,6 +50,8 @@ def _render_page(
 
 
 def _encode(item: Any) -> bytes:
+    if isinstance(item, bytes):
+        return item
     return msgspec.json.encode(item) if isinstance(item, msgspec.Struct) else orjson.dumps(item)
 
 

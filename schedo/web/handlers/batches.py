@@ -6,10 +6,10 @@ no large payloads: a repeated request brings them again.
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 import orjson
@@ -19,20 +19,28 @@ from schedo.core.model import JobSpec
 from schedo.engine.call_results import Accepted
 from schedo.engine.sharing import STEP_S, in_steps
 from schedo.errors import BadJson, Invalid, SchedoError, TooLarge
-from schedo.protocol.jobs import JobRequest, job_fields
+from schedo.protocol.job_texts import JobTexts
+from schedo.protocol.jobs import JobRequest
 from schedo.protocol.masking import show_payload
 from schedo.protocol.pieces import PIECE_BYTES
 from schedo.protocol.problems import ProblemResponse
-from schedo.protocol.reading import Steps, read_item, read_small_item, split_array, split_lines
+from schedo.protocol.reading import (
+    Steps,
+    read_item,
+    read_small_item,
+    read_small_items,
+    split_array,
+    split_lines,
+)
 from schedo.web.context import AppContext
 from schedo.web.handlers.invocations import read_traceparent
 from schedo.web.http import Request, Response
 from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
 from schedo.web.pages import page_response
 
-Fields = dict[str, Any]
-Result = Accepted[Fields] | SchedoError
-Spec = JobSpec | Fields  # the result of a job that is refused
+Result = Accepted[bytes] | SchedoError  # with the job as JSON
+Spec = JobSpec | bytes  # the rendered result of a job that is refused
+_GROUPED_ITEMS = 100  # are read or sent in one step
 
 
 class _Record(msgspec.Struct):
@@ -60,41 +68,73 @@ async def create_jobs(context: AppContext, request: Request) -> Response:
 def _read_items(
     context: AppContext, request: Request, idempotent: IdempotentRequest
 ) -> Steps[list[Spec]]:
-    """Return the spec of each job of a batch, or the error of a refused one."""
-    traceparent = read_traceparent(request)
+    """Return the spec of each job of a batch, or the rendered error of a refused one."""
+    read_spec = partial(_read_spec, context, request, read_traceparent(request))
     if request.is_lines:
-        items = split_lines(request.body)
+        groups = [[line] for line in split_lines(request.body)]
     else:
-        items = yield from split_array(request.body)
+        groups = _group((yield from split_array(request.body)))
     specs: list[Spec] = []
     yield
     until = time.perf_counter() + STEP_S
-    for number, item in enumerate(items, 1):
+    for items in groups:
         if time.perf_counter() > until:
             yield
             until = time.perf_counter() + STEP_S
-        try:
-            if len(item) <= PIECE_BYTES:
-                job = read_small_item(item, number, JobRequest, idempotent.see)
-            else:
-                job = yield from read_item(item, number, JobRequest, idempotent.see)
-            specs.append(_read_spec(context, request, job, traceparent))
-        except (BadJson, TooLarge):  # the whole batch is malformed or too large
-            raise
-        except SchedoError as error:
-            specs.append(
-                _refusal(error)
-            )  # the error itself would keep its traceback and frames in memory
+        together = read_small_items(items, JobRequest) if len(items) > 1 else None
+        if together is not None:
+            jobs, canonical = together
+            idempotent.see_canonical(canonical)
+            specs += map(read_spec, jobs)
+        else:
+            for number, item in enumerate(items, len(specs) + 1):
+                specs.append((yield from _read_one(item, number, idempotent, read_spec)))
     return specs
 
 
+def _group(items: Sequence[msgspec.Raw]) -> list[list[msgspec.Raw]]:
+    """Return the items in groups of _GROUPED_ITEMS at most that are no longer than a piece."""
+    groups: list[list[msgspec.Raw]] = []
+    room = 0
+    for item in items:
+        room -= len(item) + 1
+        if room < 0 or len(groups[-1]) >= _GROUPED_ITEMS:
+            groups.append([])
+            room = PIECE_BYTES - len(item)
+        groups[-1].append(item)
+    return groups
+
+
+def _read_one(
+    item: msgspec.Raw,
+    number: int,
+    idempotent: IdempotentRequest,
+    read_spec: Callable[[JobRequest], Spec],
+) -> Steps[Spec]:
+    try:
+        if len(item) <= PIECE_BYTES:
+            job = read_small_item(item, number, JobRequest, idempotent.see)
+        else:
+            job = yield from read_item(item, number, JobRequest, idempotent.see)
+    except (BadJson, TooLarge):  # the whole batch is malformed or too large
+        raise
+    except SchedoError as error:
+        # The error itself would keep its traceback and frames in memory.
+        return _refusal(error)
+    return read_spec(job)
+
+
 def _read_spec(
-    context: AppContext, request: Request, job: JobRequest, traceparent: str | None
-) -> JobSpec:
-    if job.broadcast:
-        raise Invalid.field("/broadcast", "a batch takes no broadcast; send it to /v1/jobs")
-    spec = job.to_spec(traceparent)
-    context.check_work(request, spec)
+    context: AppContext, request: Request, traceparent: str | None, job: JobRequest
+) -> Spec:
+    """Return the spec of a job, or the rendered error of a refused one."""
+    try:
+        if job.broadcast:
+            raise Invalid.field("/broadcast", "a batch takes no broadcast; send it to /v1/jobs")
+        spec = job.to_spec(traceparent)
+        context.check_work(request, spec)
+    except SchedoError as error:
+        return _refusal(error)
     return spec
 
 
@@ -102,45 +142,64 @@ async def submit_many(
     context: AppContext, specs: Sequence[Spec], record_of: StoreResponse | None
 ) -> Response:
     """Submit the specs in one commit; the response has the result of each, in their order."""
+    items: list[bytes] = []
 
     def render(results: Sequence[Result]) -> Response:
-        return Response(200, orjson.dumps({"items": _render_items(specs, results)}))
+        items[:] = _render_items(specs, results)
+        return Response(200, b'{"items":[%b]}' % b",".join(items))
 
     good = [spec for spec in specs if isinstance(spec, JobSpec)]
-    view = partial(job_fields, inline_bytes_max=PAYLOAD_INLINE_BYTES_MAX)
+    view = JobTexts(PAYLOAD_INLINE_BYTES_MAX).render
     record = make_record(record_of, render)
     results = await context.engine.submit(good, view=view, make_record=record) if good else []
-    items = zip(_render_items(specs, results), specs, strict=True)
-    return await page_response(_add_payload, items)
+    return await _respond(items or _render_items(specs, results), specs)
 
 
 async def replay_many(specs: Iterable[Spec], record: bytes) -> Response:
     """Return the recorded response, with the payloads of the specs where it has none."""
-    items = (orjson.loads(bytes(item)) for item in _RECORD.decode(record).items)
-    return await page_response(_add_payload, zip(items, specs, strict=False))
+    return await _respond(list(map(bytes, _RECORD.decode(record).items)), specs)
 
 
-def _render_items(specs: Sequence[Spec], results: Sequence[Result]) -> list[Fields]:
+async def _respond(items: Sequence[bytes], specs: Iterable[Spec]) -> Response:
+    """Return the response with these items, with the large payloads that they lack."""
+    specs = list(itertools.islice(specs, len(items)))
+    if any(map(_has_large_payload, specs)):
+        return await page_response(_add_payload, zip(items, specs, strict=True))
+    groups = (
+        b",".join(items[at : at + _GROUPED_ITEMS]) for at in range(0, len(items), _GROUPED_ITEMS)
+    )
+    return await page_response(bytes, groups)
+
+
+def _render_items(specs: Sequence[Spec], results: Sequence[Result]) -> list[bytes]:
     rest = iter(results)
     return [_render_item(next(rest)) if isinstance(spec, JobSpec) else spec for spec in specs]
 
 
-def _render_item(result: Result) -> Fields:
+def _render_item(result: Result) -> bytes:
     if isinstance(result, SchedoError):
         return _refusal(result)
     if result.conflict:
-        return {"status": 200, "job": result.job | {"conflict": True}}
-    return {"status": 201, "job": result.job}
+        return b'{"status":200,"job":%b,"conflict":true}}' % result.job[:-1]
+    return b'{"status":201,"job":%b}' % result.job
 
 
-def _refusal(error: SchedoError) -> Fields:
-    return {"status": error.status, "problem": msgspec.to_builtins(ProblemResponse.of(error))}
+def _refusal(error: SchedoError) -> bytes:
+    return msgspec.json.encode({"status": error.status, "problem": ProblemResponse.of(error)})
 
 
-def _add_payload(pair: tuple[Fields, Spec]) -> Fields:
+def _has_large_payload(spec: Spec) -> bool:
+    return isinstance(spec, JobSpec) and len(spec.payload) > PAYLOAD_INLINE_BYTES_MAX
+
+
+def _add_payload(pair: tuple[bytes, Spec]) -> bytes:
     """Add the payload of a new job that is too large for the record."""
-    item, spec = pair
-    if item["status"] == 201 and "payload" not in item["job"]:
-        assert isinstance(spec, JobSpec)
-        item["job"]["payload"] = orjson.Fragment(show_payload(spec.task, spec.payload))
-    return item
+    text, spec = pair
+    if not _has_large_payload(spec):
+        return text
+    item = orjson.loads(text)
+    if item["status"] != 201 or "payload" in item["job"]:
+        return text
+    assert isinstance(spec, JobSpec)
+    item["job"]["payload"] = orjson.Fragment(show_payload(spec.task, spec.payload))
+    return orjson.dumps(item)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
+from typing import Any
 
 import msgspec
 import orjson
@@ -18,11 +19,14 @@ from schedo.protocol.jobs import JobRequest, job_fields, job_id_in
 from schedo.protocol.masking import show_payload
 from schedo.protocol.query import bad_parameter, read_wait
 from schedo.web.context import AppContext
-from schedo.web.handlers.batches import Fields, Result, replay_many, submit_many
+from schedo.web.handlers.batches import replay_many, submit_many
 from schedo.web.handlers.invocations import invoke_short, read_traceparent
 from schedo.web.handlers.jobs import respond_when_ended
 from schedo.web.http import Request, Response, problem_response
 from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
+
+Fields = dict[str, Any]
+Result = Accepted[Fields] | SchedoError
 
 
 async def create_job(context: AppContext, request: Request) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 
 import orjson
 import pytest
@@ -83,6 +84,50 @@ async def test_a_line_that_is_no_json_refuses_the_batch_and_names_the_line(world
 
 async def test_an_empty_batch_has_an_empty_result(world: World) -> None:
     assert (await world.send("POST", "/v1/jobs:batch", b"[]")).json() == {"items": []}
+
+
+async def test_refused_jobs_among_many_are_named_by_their_position(world: World) -> None:
+    jobs: list[dict[str, Any]] = [{"task": f"task{n}", "payload": {"n": n}} for n in range(350)]
+    jobs[0] = {"task": "a", "priority": 10}
+    jobs[199] = {"task": "-"}
+    jobs[300] = {"task": "a", "payload": orjson.loads("[" * 62 + "]" * 62)}
+
+    items = (await world.post("/v1/jobs:batch", jobs)).json()["items"]
+
+    assert [n for n, item in enumerate(items) if item["status"] != 201] == [0, 199]
+    assert items[0]["problem"]["errors"][0]["pointer"] == "/priority"
+    assert items[199]["problem"]["errors"][0]["pointer"] == "/task"
+    assert [items[n]["job"]["task"] for n in (1, 198, 300, 349)] == [
+        "task1",
+        "task198",
+        "a",
+        "task349",
+    ]
+    assert items[300]["job"]["payload"] == jobs[300]["payload"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b'{"task":"a","task":"b"}', "the key 'task' occurs twice"),
+        (b'{"task":"a","payload":9223372036854775808}', "does not fit into 64 bits"),
+        (b'{"task":"a","payload":"\\u0000"}', "U+0000"),
+        (b'{"task":"a","payload":' + b"[" * 64 + b"]" * 64 + b"}", "deeper than 64 levels"),
+    ],
+    ids=["twice", "long", "null", "deep"],
+)
+async def test_one_bad_job_among_many_refuses_the_batch_and_is_named(
+    world: World, bad: bytes, reason: str
+) -> None:
+    jobs = [b'{"task":"a"}'] * 350
+    jobs[249] = bad
+
+    reply = await world.send("POST", "/v1/jobs:batch", b"[%b]" % b",".join(jobs))
+
+    assert reply.code == "bad-json"
+    assert reply.json()["detail"].startswith("value 250: ")
+    assert reason in reply.json()["detail"]
+    assert await count_jobs(world) == 0
 
 
 async def test_a_large_payload_is_returned_in_the_result_of_a_batch(world: World) -> None:
