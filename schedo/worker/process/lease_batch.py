@@ -9,15 +9,18 @@ import asyncio
 from collections.abc import Callable
 from operator import attrgetter
 
+import msgspec
+
 from schedo.core.leases import Lease
 from schedo.core.model import PLAIN, Options
 
 BATCH_BYTES_MAX = 1_048_576  # unless a single lease is larger
 _LEASE_BYTES_MAX = 512  # without its options and its payload
-_SHORT_OPTIONS_BYTES_MAX = 512  # a retry policy, a timeout and the delivery, which most jobs have
-_OPTIONS_BYTES_MAX = 16_384
-_get_long = attrgetter("unique", "tags", "meta", "traceparent", "tracestate", "requirements")
+_SHORT_OPTIONS = frozenset({"retry", "timeout_us", "at_most_once"})  # most jobs have only these
+_SHORT_OPTIONS_BYTES_MAX = 512
+_get_long = attrgetter(*(n for n in Options.__struct_fields__ if n not in _SHORT_OPTIONS))
 _NOTHING_LONG = _get_long(PLAIN)
+_encoder = msgspec.msgpack.Encoder()
 
 
 class LeaseBatch:
@@ -61,4 +64,6 @@ def measure_lease(lease: Lease) -> int:
 def _measure_options(options: Options) -> int:
     if options is PLAIN:
         return 0
-    return _SHORT_OPTIONS_BYTES_MAX if _get_long(options) == _NOTHING_LONG else _OPTIONS_BYTES_MAX
+    if _get_long(options) == _NOTHING_LONG:
+        return _SHORT_OPTIONS_BYTES_MAX
+    return len(_encoder.encode(options))
