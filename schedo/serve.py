@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import schedo
 from schedo.client.tokens import check_token, read_private
-from schedo.clock import SystemClock
+from schedo.clock import Clock, SystemClock
 from schedo.config import Config, check_config, needs_token
 from schedo.core.built_in import BUILT_IN, find_permissions, may_run
 from schedo.engine.call_results import describe_pauses
@@ -42,6 +42,7 @@ from schedo.store import open_store
 from schedo.tasks.built_in import RunnerSettings, make_runners, payload_checks
 from schedo.tasks.http.signatures import parse_secrets
 from schedo.tasks.shell.orphans import Orphans
+from schedo.virtual_clock import VirtualClock
 from schedo.web.app import WebApp, build_app
 from schedo.web.permissions import ANYONE, WORKER_LINE, TokenPermission, digest, parse_tokens
 from schedo.web.server import HttpServer
@@ -66,12 +67,13 @@ class Start(NamedTuple):
 
     accept_loss: start although a part of the store is missing; the jobs in that part are lost.
     is_resuming: end the pauses of the server. is_pruning: delete the schedules that the code of the
-    app no longer declares.
+    app no longer declares. has_test_clock: use a clock that only POST /v1/clock:advance moves.
     """
 
     accept_loss: bool = False
     is_resuming: bool = False
     is_pruning: bool = False
+    has_test_clock: bool = False
 
 
 _PLAIN_START = Start()
@@ -128,7 +130,8 @@ def _raise_descriptor_limit() -> None:
 async def _serve(config: Config, read: Callable[[], Config], start: Start) -> int:
     shutdown = _Shutdown()
     store = open_store(config.store, accept_loss=start.accept_loss)
-    engine = Engine(store, SystemClock(), retention=config.retention, on_fatal=shutdown.fail)
+    clock = _make_test_clock() if start.has_test_clock else SystemClock()
+    engine = Engine(store, clock, retention=config.retention, on_fatal=shutdown.fail)
     workers = _Workers(config, engine, is_pruning=start.is_pruning)
     handle_signals(shutdown.request, workers.stop_now)
     server = HttpServer()
@@ -170,6 +173,15 @@ async def _start(
     port = await _listen(server, app, config)
     handle_hangup(reload.run)
     print_address(config, port, is_new_store=is_new_store)
+
+
+def _make_test_clock() -> Clock:
+    """Return a clock that stands at the present."""
+    log.warning(
+        "this server is for tests: its clock stands still until POST /v1/clock:advance moves it,"
+        " and its jobs are only in memory"
+    )
+    return VirtualClock(SystemClock().now())
 
 
 async def _check_pauses(engine: Engine, *, is_resuming: bool) -> None:

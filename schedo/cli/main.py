@@ -47,6 +47,7 @@ COMMANDS = {
     "restore": _Entry("schedo.cli.restore:restore", "Put a backup in place of a store, paused."),
     "check": _Entry("schedo.cli.check:check", "Check a store or a backup."),
     "crontab": _Entry("schedo.cli.crontab_import:crontab", "Import a crontab as schedules."),
+    "clock": _Entry("schedo.cli.clock:clock", "Move the clock of a test server."),
     "cron": _Entry("schedo.cli.cron:cron", "Explain cron expressions."),
     "config": _Entry("schedo.cli.settings:config", "Show the configuration of the server."),
     "completion": _Entry("schedo.cli.completion:completion", "Print a shell completion script."),

@@ -15,6 +15,7 @@ from schedo.errors import Invalid
 from schedo.hardening import harden_process
 
 F = TypeVar("F", bound=Callable[..., Any])
+_MEMORY = ":memory:"
 _MANY = ("allowed_hosts", "webhook_allow")
 
 
@@ -50,10 +51,12 @@ config_file = click.option(
 )
 
 
-def load(path: str | None, flags: dict[str, Any]) -> Config:
+def load(
+    path: str | None, flags: dict[str, Any], environ: MutableMapping[str, str] = os.environ
+) -> Config:
     """Return the configuration; exit with 2 and an error message if it is wrong."""
     try:
-        return _load(path, flags, os.environ)
+        return _load(path, flags, environ)
     except Invalid as error:
         raise BadConfiguration(str(error)) from error
 
@@ -66,6 +69,17 @@ def _load(path: str | None, flags: dict[str, Any], environ: MutableMapping[str, 
         paths=None if path is None else [Path(path)],
         must_exist=path is not None,
     )
+
+
+def _check_test_store(config: Config) -> str:
+    """Return the store of a server with a test clock; refuse one that production may use."""
+    if "store" in config.sources and config.store != _MEMORY:
+        raise BadConfiguration(
+            f"store = {config.store!r} ({config.sources['store']}): a server with --test-clock"
+            " keeps its jobs in memory, because a moved clock would spoil a store; remove the"
+            f" setting, or add --store {_MEMORY}"
+        )
+    return _MEMORY
 
 
 @click.command()
@@ -90,8 +104,20 @@ def _load(path: str | None, flags: dict[str, Any], environ: MutableMapping[str, 
     is_flag=True,
     help="Delete the schedules that the app's code no longer declares.",
 )
+@click.option(
+    "--test-clock",
+    "has_test_clock",
+    is_flag=True,
+    help="For tests: the clock stands still until `schedo clock advance` moves it, and jobs are"
+    " kept in memory only.",
+)
 def serve(
-    path: str | None, accept_loss: bool, is_resuming: bool, is_pruning: bool, **flags: Any
+    path: str | None,
+    accept_loss: bool,
+    is_resuming: bool,
+    is_pruning: bool,
+    has_test_clock: bool,
+    **flags: Any,
 ) -> None:
     """Start the server. With MODULE:NAME, it runs the tasks of that app in child processes.
 
@@ -100,6 +126,8 @@ def serve(
     """
     harden_process()
     token = os.environ.get("SCHEDO_TOKEN")  # the first load removes it
+    if has_test_clock:
+        flags["store"] = _check_test_store(load(path, flags, dict(os.environ)))
     config = load(path, flags)
     try:
         check_config(config)
@@ -112,4 +140,5 @@ def serve(
         environ = dict(os.environ) if token is None else {**os.environ, "SCHEDO_TOKEN": token}
         return _load(path, flags, environ)
 
-    end_process(run_server(config, Start(accept_loss, is_resuming, is_pruning), read=read_again))
+    start = Start(accept_loss, is_resuming, is_pruning, has_test_clock)
+    end_process(run_server(config, start, read=read_again))

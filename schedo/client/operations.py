@@ -257,6 +257,12 @@ def pause_server(options: Mapping[str, Any]) -> Operation[list[Record]]:
     return Operation("POST", "/v1/server:pause", _pauses, body, JSON, is_repeatable=True)
 
 
+def advance_clock(options: Mapping[str, Any]) -> Operation[Record]:
+    """Move the clock of a test server; return its time and how many jobs still run."""
+    body = encode(render_options(options))
+    return Operation("POST", "/v1/clock:advance", read_record, body, JSON)
+
+
 def resume_server(scopes: Sequence[str]) -> Operation[list[Record]]:
     """Resume the server; return the pauses that are left."""
     body = encode({"scopes": [*scopes]})

@@ -38,6 +38,8 @@ from schedo.protocol.schedules import (
     TriggerResponse,
 )
 from schedo.protocol.system import (
+    AdvanceRequest,
+    ClockResponse,
     HealthResponse,
     InfoResponse,
     PauseServerRequest,
@@ -366,6 +368,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "Start jobs and fire schedules again.",
         {200: PausesResponse},
         request=ResumeServerRequest,
+    ),
+    Operation(
+        "advance_clock",
+        "POST /v1/clock:advance",
+        "Move the clock of a test server; the response comes when all that is due has happened.",
+        {200: ClockResponse},
+        request=AdvanceRequest,
+        may_wait=True,
     ),
     Operation(
         "create_backup",

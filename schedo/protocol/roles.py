@@ -29,7 +29,9 @@ _OPERATIONS: dict[Role | None, str] = {
         pause_schedule resume_schedule trigger_schedule pause_queue resume_queue
         cordon_worker uncordon_worker drain_worker pause_server resume_server
         """,
-    Role.ADMIN: "put_schedule reset_schedule delete_schedule update_queue create_backup",
+    Role.ADMIN: """
+        put_schedule reset_schedule delete_schedule update_queue create_backup advance_clock
+        """,
     Role.WORKER: "work",
 }
 ROLES = {name: role for role, names in _OPERATIONS.items() for name in names.split()}

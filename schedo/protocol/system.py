@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from schedo.core.limits import SECOND
 from schedo.core.model import Pause, PauseScope
 from schedo.errors import Invalid
 from schedo.protocol import fields
@@ -21,6 +22,7 @@ class HealthResponse(Struct, forbid_unknown_fields=True):
     status: Literal["ok"]
 
 
+_SETTLE_US_MAX = 60 * SECOND
 ReadyCode = Literal["ready", "late", "stopping", "store-failed"]
 
 
@@ -92,6 +94,36 @@ def _read_scopes(scopes: Sequence[PauseScope]) -> list[PauseScope]:
     return list(dict.fromkeys(scopes))
 
 
+class AdvanceRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A move of the test clock: by a duration, or to an instant.
+
+    At each instant the server waits for running jobs, at most `settle` of real time.
+    """
+
+    by: Duration | None = None
+    to: Instant | None = None
+    settle: Duration = "5s"
+
+    def read(self, now: int) -> tuple[int, float]:
+        """Return the instant to move to, and the longest wait in seconds; raise Invalid."""
+        if (self.by is None) == (self.to is None):
+            raise Invalid.field("/by", "give either by or to")
+        settle_us = fields.read_duration("/settle", self.settle)
+        if settle_us > _SETTLE_US_MAX:
+            raise Invalid.field("/settle", "it is at most 60s")
+        if self.by is not None:
+            return now + fields.read_duration("/by", self.by), settle_us / SECOND
+        assert self.to is not None, "one of the two is given"
+        return fields.read_instant("/to", self.to), settle_us / SECOND
+
+
+class ClockResponse(Struct, forbid_unknown_fields=True):
+    """The time of the test clock, and how many jobs still run there."""
+
+    now: Instant
+    running: int
+
+
 class InfoResponse(Struct, forbid_unknown_fields=True):
     """Versions and limits."""
 
@@ -102,3 +134,4 @@ class InfoResponse(Struct, forbid_unknown_fields=True):
     shell: bool
     limits: dict[str, int]
     pauses: list[ServerPause]
+    test_clock: Instant | UnsetType = UNSET

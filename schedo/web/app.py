@@ -18,6 +18,7 @@ from schedo.web.endpoint import Endpoint
 from schedo.web.handlers import (
     backup,
     batches,
+    clock,
     invocations,
     jobs,
     metrics,
@@ -78,6 +79,7 @@ HANDLERS: dict[str, Handler] = {
         metrics.get_metrics,
         pauses.pause_server,
         pauses.resume_server,
+        clock.advance_clock,
         backup.create_backup,
         system.get_info,
         system.get_openapi,

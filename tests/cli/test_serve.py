@@ -56,6 +56,18 @@ def test_options_reach_the_configuration() -> None:
     assert settings["host"] == ("127.0.0.1", "default")
 
 
+def test_a_test_clock_is_refused_with_a_store_that_production_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_flag = schedo("serve", "--test-clock", "--store", "x.db")
+    monkeypatch.setenv("SCHEDO_STORE", "y.db")
+    by_variable = schedo("serve", "--test-clock")
+
+    assert (by_flag.exit_code, by_variable.exit_code) == (2, 2)
+    assert "store = 'x.db' (flag --store): a server with --test-clock keeps" in by_flag.stderr
+    assert "store = 'y.db' (environment SCHEDO_STORE)" in by_variable.stderr
+
+
 def test_a_flag_can_be_turned_off_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCHEDO_ALLOW_SHELL", "true")
 

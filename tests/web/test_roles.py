@@ -33,7 +33,9 @@ TABLE = {
         drain_worker pause_schedule resume_schedule trigger_schedule pause_queue resume_queue
         pause_server resume_server
         """,
-    "a": "put_schedule reset_schedule delete_schedule update_queue create_backup",
+    "a": """
+        put_schedule reset_schedule delete_schedule update_queue create_backup advance_clock
+        """,
     "aw": "work",
     "-": "check_health check_ready",
 }

@@ -24,6 +24,8 @@ from schedo.protocol.system import (
     ReadyResponse,
     ServerPause,
 )
+from schedo.protocol.times import render_instant
+from schedo.virtual_clock import VirtualClock
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 
@@ -60,6 +62,7 @@ async def check_ready(context: AppContext, request: Request) -> Response:
 
 
 async def get_info(context: AppContext, request: Request) -> Response:
+    clock = context.engine.clock
     info = InfoResponse(
         version=context.settings.version,
         python=platform.python_version(),
@@ -76,6 +79,7 @@ async def get_info(context: AppContext, request: Request) -> Response:
             "attempts": limits.ATTEMPTS_MAX,
         },
         pauses=[*map(ServerPause.of, context.engine.pauses())],
+        test_clock=render_instant(clock.now()) if isinstance(clock, VirtualClock) else UNSET,
     )
     return Response(200, msgspec.json.encode(info))
 
