@@ -91,7 +91,7 @@ class Schedo:
         if concurrency < 1:
             raise Invalid("concurrency must be at least 1")
         self.registry = Registry()
-        self._store = None if store is None else os.fspath(store)
+        self.store = None if store is None else os.fspath(store)
         self._url = url
         self._token = token
         self._concurrency = concurrency
@@ -209,7 +209,7 @@ class Schedo:
         """Return the backend for jobs; raise RuntimeError if there is none."""
         if self._backend is not None:
             return self._backend
-        if self._store is not None:
+        if self.store is not None:
             raise RuntimeError(
                 "this Schedo has a store, but it is not running: enqueue inside `async with app:`"
             )
@@ -232,11 +232,11 @@ class Schedo:
     async def __aenter__(self) -> Self:
         if self._backend is not None:
             raise RuntimeError("this Schedo is already running")
-        if self._store is not None:
+        if self.store is not None:
             from schedo.app.embedded import EmbeddedServer
 
             embedded = EmbeddedServer(
-                self._store, self.registry, self._concurrency, is_pruning=self._is_pruning
+                self.store, self.registry, self._concurrency, is_pruning=self._is_pruning
             )
             await embedded.start()
             self._close = functools.partial(embedded.stop, self._grace_s)

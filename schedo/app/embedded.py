@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from schedo.clock import Clock, SystemClock
 from schedo.core.worker_status import EMBEDDED, EMBEDDED_ALONE
 from schedo.engine.engine import Engine
+from schedo.errors import StoreLocked
 from schedo.store import open_store
 from schedo.tasks.backend import Backend
 from schedo.tasks.declarations import declare_schedules
@@ -61,7 +62,7 @@ class EmbeddedServer:
         """
         async with contextlib.AsyncExitStack() as undo:
             undo.callback(self._threads.shutdown, wait=False)
-            await self.engine.start()
+            await self._open_store()
             undo.push_async_callback(self.engine.stop)
             self._worker.attach(durable_starts=self.engine.was_killed)
             self._suspects.attach(durable_starts=True)
@@ -82,6 +83,15 @@ class EmbeddedServer:
     def release(self) -> None:
         """Start jobs again."""
         self._worker.attach(durable_starts=self.engine.was_killed)
+
+    async def _open_store(self) -> None:
+        try:
+            await self.engine.start()
+        except StoreLocked as error:
+            raise StoreLocked(
+                f"{error}; only one process can have a store open: for several, run `schedo serve`"
+                " and give their applications its url instead of a store"
+            ) from error
 
     async def stop(self, grace_s: float) -> None:
         """Let running attempts finish within the grace time; release the rest."""

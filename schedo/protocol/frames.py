@@ -37,6 +37,7 @@ class Attach(msgspec.Struct, frozen=True, tag="attach"):
     tasks: dict[str, Options]  # and the default options of each
     schedules: list[ScheduleSpec]
     async_tasks: frozenset[str] = frozenset()  # those that take no thread
+    unused_store: str | None = None  # the one that the application names for its embedded use
     protocol: int = PROTOCOL
 
 

@@ -73,6 +73,10 @@ class Application(Protocol):
     def registry(self) -> Registry:
         """The tasks and schedules that the application declares."""
 
+    @property
+    def store(self) -> str | None:
+        """The store of its embedded use."""
+
     def use_backend(self, backend: Backend) -> None:
         """Use the backend for all jobs that the application's code submits, queries and cancels."""
 

@@ -224,7 +224,7 @@ async def test_a_store_that_one_program_has_open_is_refused_to_another(tmp_path:
     first, second = Example(tmp_path), Example(tmp_path)
 
     async with first.app:
-        with pytest.raises(StoreLocked):
+        with pytest.raises(StoreLocked, match="run `schedo serve` and give their applications"):
             await second.app.__aenter__()
         with pytest.raises(RuntimeError, match="already running"):
             await first.app.__aenter__()

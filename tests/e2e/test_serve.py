@@ -328,6 +328,16 @@ def talk():
 """
 
 
+def test_the_log_names_a_store_of_the_application_that_the_server_does_not_use(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "shop.py").write_text("from schedo import Schedo\napp = Schedo('jobs.db')\n")
+    with serving(tmp_path, "shop:app") as server:
+        assert "shop:app does not use its own store jobs.db" in server.log()
+
+    assert not (tmp_path / "jobs.db").exists()
+
+
 def test_the_log_lines_of_a_task_have_the_format_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "talker.py").write_text(TALKER)
     with serving(tmp_path, "--log-format", "json", "talker:app") as server:

@@ -102,6 +102,7 @@ class Child(Watcher):
             app.registry.task_defaults(),
             list(app.registry.schedules.values()),
             frozenset(name for name, task in app.registry.tasks.items() if task.is_async),
+            app.store,
         )
 
     async def run(self, server: socket.socket) -> None:

@@ -82,6 +82,11 @@ class ProcessPool:
             is_pruning=self._settings.is_pruning,
         )
         log.info("%s has %s", self._target, _describe(attach))
+        if attach.unused_store is not None:
+            log.warning(
+                "%s does not use its own store %s: its jobs are in the store of this server",
+                *(self._target, attach.unused_store),
+            )
         children = [first, *[None] * (self._settings.processes - 1)]
         self._place_tasks = [
             asyncio.create_task(self._keep_running(place, child))
