@@ -16,12 +16,11 @@ class Role(StrEnum):
 
 # The operations by the role that a token needs for them; None: no token is needed.
 _OPERATIONS: dict[Role | None, str] = {
-    None: "check_health check_ready",
+    None: "check_health check_ready get_openapi get_docs get_docs_file get_problem",
     Role.VIEWER: """
         list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
         list_schedules get_schedule list_decisions explain_cron list_queues
         list_workers get_worker get_metrics get_info short_status
-        get_openapi get_docs get_docs_file get_problem
         """,
     Role.OPERATOR: """
         create_job create_jobs short_schedule update_job cancel_job retry_job run_job

@@ -35,8 +35,10 @@ from schedo.web.token_throttle import TokenThrottle
 
 log = logging.getLogger("schedo.web")
 
-# What probes request, which have no token.
-OPEN_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.role is None)
+# What probes and browsers request, which have no token; parameters are at the end of a path.
+_OPEN = [operation.path for operation in OPERATIONS if operation.role is None]
+_OPEN_PATHS = frozenset(path for path in _OPEN if "{" not in path)
+_OPEN_PREFIXES = tuple(path.partition("{")[0] for path in _OPEN if "{" in path)
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({b"same-origin", b"none"})
 _HOSTS_REMEMBERED_MAX = 64
@@ -76,7 +78,7 @@ class AccessMiddleware:
             try:
                 self._check(headers, scope)
             except SchedoError:
-                if scope["path"] not in OPEN_PATHS:
+                if not _is_open(scope["path"]):
                     raise
             await self._app(scope, receive, send)
         except SchedoError as error:
@@ -131,6 +133,10 @@ class AccessMiddleware:
         if not token:
             raise Unauthorized(f"the Authorization header has no bearer token; {_HOW}")
         raise Unauthorized("the token is wrong")
+
+
+def _is_open(path: str) -> bool:
+    return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES)
 
 
 def _find_address(scope: Scope) -> str:

@@ -333,7 +333,8 @@ def test_the_log_names_a_store_of_the_application_that_the_server_does_not_use(
 ) -> None:
     (tmp_path / "shop.py").write_text("from schedo import Schedo\napp = Schedo('jobs.db')\n")
     with serving(tmp_path, "shop:app") as server:
-        assert "shop:app does not use its own store jobs.db" in server.log()
+        warning = "shop:app does not use its own store jobs.db"
+        eventually(lambda: warning in server.log(), "the warning")
 
     assert not (tmp_path / "jobs.db").exists()
 

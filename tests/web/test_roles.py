@@ -25,7 +25,7 @@ TABLE = {
     "voa": """
         list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
         list_workers get_worker list_schedules get_schedule list_decisions explain_cron list_queues
-        short_status get_metrics get_info get_openapi get_docs get_docs_file get_problem
+        short_status get_metrics get_info
         """,
     "oa": """
         create_job create_jobs short_schedule invoke reserve commit_reservation
@@ -37,7 +37,7 @@ TABLE = {
         put_schedule reset_schedule delete_schedule update_queue create_backup advance_clock
         """,
     "aw": "work",
-    "-": "check_health check_ready",
+    "-": "check_health check_ready get_openapi get_docs get_docs_file get_problem",
 }
 ALLOWED = {name: letters for letters, names in TABLE.items() for name in names.split()}
 TOKENS = {role: f"{role}-token-0123456789abcdef" for role in Role}
