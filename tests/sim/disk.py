@@ -132,14 +132,14 @@ class ServerStore:
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         call = self._call(name)
 
-        async def ordered(*args: Any) -> Any:
+        async def ordered(*args: Any, **options: Any) -> Any:
             async with self._turn:
                 await self._access()
-                return await call(*args)
+                return await call(*args, **options)
 
-        async def beside(*args: Any) -> Any:
+        async def beside(*args: Any, **options: Any) -> Any:
             await self._access()
-            return await call(*args)
+            return await call(*args, **options)
 
         return ordered if name in ORDERED else beside
 

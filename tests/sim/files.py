@@ -232,19 +232,19 @@ class FileStore(ServerStore):
     # Calls.
 
     def _call(self, name: str) -> Callable[..., Awaitable[Any]]:
-        async def call(*args: Any) -> Any:
-            return await self._ask(name, *args)
+        async def call(*args: Any, **options: Any) -> Any:
+            return await self._ask(name, *args, **options)
 
         return call
 
-    async def _ask(self, name: str, *args: Any) -> Any:
+    async def _ask(self, name: str, *args: Any, **options: Any) -> Any:
         """Call the store, and compare its result with the model's."""
         self.arm(self._disk.faults.load_fails)
         is_writing = name == "prune" or (name == "load" and isinstance(args[0], PromoteDue))
-        expected = None if is_writing else await self._model(name, *args)
+        expected = None if is_writing else await self._model(name, *args, **options)
         try:
             with self._inline():  # a snapshot opens a connection for its count
-                found = await self._watched(getattr(self._store, name)(*args))
+                found = await self._watched(getattr(self._store, name)(*args, **options))
         except BaseException:
             # A power cut undoes the transaction that was not synced, which is always the last one.
             if is_writing and self._left is None and any(map(_changes_jobs, self._committed)):
@@ -300,9 +300,9 @@ class FileStore(ServerStore):
             if self.is_dead:
                 raise asyncio.CancelledError
 
-    async def _model(self, name: str, *args: Any) -> Any:
+    async def _model(self, name: str, *args: Any, **options: Any) -> Any:
         try:
-            return await getattr(self._disk.memory, name)(*args)
+            return await getattr(self._disk.memory, name)(*args, **options)
         except SchedoError as error:
             return error
 
