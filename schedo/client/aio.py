@@ -74,7 +74,8 @@ class AsyncClient:
     ) -> list[AsyncJobHandle | SchedoError]:
         """Submit many jobs, each {task, payload, …}; a rejected job has its error at its position.
 
-        A value that is not JSON raises Invalid before anything is sent.
+        The record of a handle has the id, state, task and queue; `refresh` fetches the rest. A
+        value that is not JSON raises Invalid before anything is sent.
         """
         requests = [operations.render_request(job) for job in jobs]
         return [

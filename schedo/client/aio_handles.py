@@ -32,7 +32,7 @@ class AsyncJobHandle(JobView):
 
     async def wait(self, timeout: float | None = None) -> AsyncJobHandle:  # noqa: ASYNC109
         """Wait until the job has ended, at most `timeout` seconds."""
-        if not self.is_final:
+        if not self.has_outcome:
             self.record = (await self._client.wait(self.id, timeout)).record
         return self
 

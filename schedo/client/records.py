@@ -39,6 +39,11 @@ class JobView:
         return is_final(self.record)
 
     @property
+    def has_outcome(self) -> bool:
+        """Whether the record has how the job ended; those of submit_many have only its state."""
+        return self.is_final and "attempt" in self.record
+
+    @property
     def is_conflict(self) -> bool:
         """Whether the submit returned this existing job, which holds the unique key."""
         return bool(self.record.get("conflict"))

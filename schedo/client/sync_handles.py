@@ -32,7 +32,7 @@ class SyncJobHandle(JobView):
 
     def wait(self, timeout: float | None = None) -> SyncJobHandle:
         """Wait until the job has ended, at most `timeout` seconds."""
-        if not self.is_final:
+        if not self.has_outcome:
             self.record = self._client.wait(self.id, timeout).record
         return self
 

@@ -71,6 +71,14 @@ class JobTexts:
         )
 
 
+def render_brief(job: Job) -> bytes:
+    """Return the job as JSON, as a minimal response has it. No name needs an escape in JSON."""
+    return (
+        f'{{"id":"{render_id(job.id)}","state":"{job.state.value}","task":"{job.task}",'
+        f'"queue":"{job.queue}"}}'
+    ).encode()
+
+
 def _make_template(job: Job) -> _Template:
     fields = job_fields(job)
     fields["payload"] = orjson.Fragment(_GAP)

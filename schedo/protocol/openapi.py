@@ -150,6 +150,15 @@ PARAMETERS = _by_name(
         "schema": {"type": "string", "pattern": "^[ -~]{1,255}$"},
     },
     {
+        "name": "Prefer",
+        "in": "header",
+        "description": (
+            "`return=minimal`: the response has only the id, the state, the task and the queue of "
+            "each job."
+        ),
+        "schema": {"type": "string"},
+    },
+    {
         "name": "Schedo-Lease-Nonce",
         "in": "header",
         "required": True,
@@ -299,6 +308,8 @@ def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any])
     parameters = path_parameters(operation.path) + [PARAMETERS[name] for name in operation.query]
     if operation.takes_key:
         parameters.append(PARAMETERS["Idempotency-Key"])
+    if operation.is_batch:
+        parameters.append(PARAMETERS["Prefer"])
     if operation.takes_nonce:
         parameters.append(PARAMETERS["Schedo-Lease-Nonce"])
     if parameters:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedo.protocol.batches import BatchResponse
+from schedo.protocol.batches import BatchResponse, BriefBatchResponse
 from schedo.protocol.invocations import (
     CommitRequest,
     InvokeRequest,
@@ -81,7 +81,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "create_jobs",
         "POST /v1/jobs:batch",
         "Submit up to 1,000 jobs in one commit; each has its own result, in order.",
-        {200: BatchResponse},
+        {200: (BatchResponse, BriefBatchResponse)},
         request=JobRequest,
         is_batch=True,
         takes_key=True,

@@ -45,6 +45,20 @@ async def test_a_batch_returns_its_jobs_in_order(server: FakeServer, client: Asy
     assert isinstance(error, Invalid)
 
 
+async def test_the_result_of_an_ended_job_that_holds_the_key_is_fetched(
+    server: FakeServer, client: AsyncClient
+) -> None:
+    brief = {"id": JOB_ID, "state": "completed", "task": "a", "queue": "q", "conflict": True}
+    server.on("POST", "/v1/jobs:batch", 200, {"items": [{"status": 200, "job": brief}]})
+    server.on("GET", f"{JOB}/wait", 200, job_record(state="completed", result={"sum": 3}))
+
+    (made,) = await client.submit_many([{"task": "a", "unique": "key"}])
+
+    assert isinstance(made, AsyncJobHandle)
+    assert (made.is_conflict, made.is_final, await made.result()) == (True, True, {"sum": 3})
+    assert server.requests[0].headers["prefer"] == "return=minimal"
+
+
 async def test_result_waits_until_the_job_has_ended(
     server: FakeServer, client: AsyncClient
 ) -> None:

@@ -19,7 +19,7 @@ from schedo.core.model import JobSpec
 from schedo.engine.call_results import Accepted
 from schedo.engine.sharing import STEP_S, in_steps
 from schedo.errors import BadJson, Invalid, SchedoError, TooLarge
-from schedo.protocol.job_texts import JobTexts
+from schedo.protocol.job_texts import JobTexts, render_brief
 from schedo.protocol.jobs import JobRequest
 from schedo.protocol.masking import show_payload
 from schedo.protocol.pieces import PIECE_BYTES
@@ -58,11 +58,18 @@ async def create_jobs(context: AppContext, request: Request) -> Response:
     # Every job names its task, so this bounds their number before the body is parsed.
     async with context.batches.taken(request.body.count(b'"task"')):
         specs = await in_steps(_read_items(context, request, idempotent))
+        is_brief = _prefers_minimal(request)
         return await idempotent.perform(
             context,
-            lambda record_of: submit_many(context, specs, record_of),
+            lambda record_of: submit_many(context, specs, record_of, is_brief=is_brief),
             lambda body: replay_many(specs, body),
         )
+
+
+def _prefers_minimal(request: Request) -> bool:
+    """Return whether the client wants a minimal response (RFC 7240)."""
+    preferences = (request.find_header(b"prefer") or "").lower().split(",")
+    return any(each.partition(";")[0].strip() == "return=minimal" for each in preferences)
 
 
 def _read_items(
@@ -139,7 +146,11 @@ def _read_spec(
 
 
 async def submit_many(
-    context: AppContext, specs: Sequence[Spec], record_of: StoreResponse | None
+    context: AppContext,
+    specs: Sequence[Spec],
+    record_of: StoreResponse | None,
+    *,
+    is_brief: bool = False,
 ) -> Response:
     """Submit the specs in one commit; the response has the result of each, in their order."""
     items: list[bytes] = []
@@ -149,10 +160,10 @@ async def submit_many(
         return Response(200, b'{"items":[%b]}' % b",".join(items))
 
     good = [spec for spec in specs if isinstance(spec, JobSpec)]
-    view = JobTexts(PAYLOAD_INLINE_BYTES_MAX).render
+    view = render_brief if is_brief else JobTexts(PAYLOAD_INLINE_BYTES_MAX).render
     record = make_record(record_of, render)
     results = await context.engine.submit(good, view=view, make_record=record) if good else []
-    return await _respond(items or _render_items(specs, results), specs)
+    return await _respond(items or _render_items(specs, results), () if is_brief else specs)
 
 
 async def replay_many(specs: Iterable[Spec], record: bytes) -> Response:
@@ -161,7 +172,10 @@ async def replay_many(specs: Iterable[Spec], record: bytes) -> Response:
 
 
 async def _respond(items: Sequence[bytes], specs: Iterable[Spec]) -> Response:
-    """Return the response with these items, with the large payloads that they lack."""
+    """Return the response with these items, with the large payloads that they lack.
+
+    specs: those of the items; none if the response has no payloads.
+    """
     specs = list(itertools.islice(specs, len(items)))
     if any(map(_has_large_payload, specs)):
         return await page_response(_add_payload, zip(items, specs, strict=True))
@@ -193,12 +207,12 @@ def _has_large_payload(spec: Spec) -> bool:
 
 
 def _add_payload(pair: tuple[bytes, Spec]) -> bytes:
-    """Add the payload of a new job that is too large for the record."""
+    """Add the payload of a new job that is too large for the record, unless it is minimal."""
     text, spec = pair
     if not _has_large_payload(spec):
         return text
     item = orjson.loads(text)
-    if item["status"] != 201 or "payload" in item["job"]:
+    if item["status"] != 201 or "payload" in item["job"] or "attempt" not in item["job"]:
         return text
     assert isinstance(spec, JobSpec)
     item["job"]["payload"] = orjson.Fragment(show_payload(spec.task, spec.payload))

@@ -130,6 +130,48 @@ async def test_one_bad_job_among_many_refuses_the_batch_and_is_named(
     assert await count_jobs(world) == 0
 
 
+@pytest.mark.parametrize("preference", ["return=minimal", "wait=5, Return=Minimal; a=b"])
+async def test_a_minimal_response_has_only_what_names_the_jobs(
+    world: World, preference: str
+) -> None:
+    jobs = [
+        {"task": "a", "payload": "x" * 9_000},
+        {"task": "b", "queue": "q", "delay": "1h", "unique": "k"},
+        {"task": "c", "unique": "k"},
+        {"task": "-"},
+    ]
+
+    items = (await world.post("/v1/jobs:batch", jobs, [("Prefer", preference)])).json()["items"]
+
+    ids = [item["job"].pop("id") for item in items[:3]]
+    assert ids[1] == ids[2]
+    assert [item.get("job") for item in items] == [
+        {"state": "queued", "task": "a", "queue": "default"},
+        {"state": "scheduled", "task": "b", "queue": "q"},
+        {"state": "scheduled", "task": "b", "queue": "q", "conflict": True},
+        None,
+    ]
+    assert [item["status"] for item in items] == [201, 201, 200, 422]
+
+
+async def test_a_repeated_batch_gets_the_first_response_whatever_it_prefers(world: World) -> None:
+    minimal = [("Prefer", "return=minimal")]
+    jobs = [{"task": "a", "payload": "x" * 9_000}]
+
+    first = await world.post("/v1/jobs:batch", jobs, KEY + minimal)
+    again = await world.post("/v1/jobs:batch", jobs, KEY)
+
+    assert again.body == first.body
+    assert again.headers["idempotency-replayed"] == "true"
+
+
+@pytest.mark.parametrize("preference", ["return=representation", "respond-async", ""])
+async def test_another_preference_changes_nothing(world: World, preference: str) -> None:
+    reply = await world.post("/v1/jobs:batch", [{"task": "a"}], [("Prefer", preference)])
+
+    assert reply.json()["items"][0]["job"]["attempt"] == 0
+
+
 async def test_a_large_payload_is_returned_in_the_result_of_a_batch(world: World) -> None:
     items = (await world.post("/v1/jobs:batch", [{"task": "a", "payload": "x" * 9_000}])).json()
 
